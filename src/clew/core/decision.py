@@ -1,0 +1,288 @@
+"""The one decision before a turn: resume a session with a delta, or start fresh with the transcript.
+
+Rules
+1. `decide` is pure and total: every request gets `Resume` or `Fresh`, and `Fresh` says why. The guards stand in
+   `GUARDS`, in order; the first that objects names the reason.
+2. The decision carries its own prompt. A resume flag without a session, or no resume and no transcript, cannot be
+   written down (laws 1 and 2).
+3. `shown` is what the session will have been given when the attempt succeeds. It becomes the pin's `pending`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from clew.core import prompts
+from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
+from clew.core.ids import SessionId
+from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, stands
+
+
+class Reason(StrEnum):
+    """Why a turn starts fresh. Surfaces show it; metrics count it."""
+
+    DISABLED = "disabled"
+    UNSUPPORTED = "unsupported"
+    FORCED_FRESH = "forced_fresh"
+    FIRST_TURN = "first_turn"
+    NO_PIN = "no_pin"
+    POISONED = "poisoned"
+    HISTORY_CHANGED = "history_changed"
+    WORK_DIR_CHANGED = "work_dir_changed"
+    RUNTIME_CHANGED = "runtime_changed"
+    EXPIRED = "expired"
+    WORN_OUT = "worn_out"
+    SESSION_MISSING = "session_missing"
+    SESSION_DIVERGED = "session_diverged"
+    UNCONFIRMED = "unconfirmed"
+    REJECTED = "rejected"  # found only at run time
+    OVERFLOW = "overflow"  # found only at run time
+
+
+MEANING: dict[Reason, str] = {
+    Reason.DISABLED: "resume is switched off",
+    Reason.UNSUPPORTED: "this agent cannot resume a session",
+    Reason.FORCED_FRESH: "a fresh session was asked for",
+    Reason.FIRST_TURN: "first turn of the thread",
+    Reason.NO_PIN: "no session of this agent and model yet",
+    Reason.POISONED: "the session's history is broken for good",
+    Reason.HISTORY_CHANGED: "turns that the session holds were edited, removed or hidden",
+    Reason.WORK_DIR_CHANGED: "the work directory is another one",
+    Reason.RUNTIME_CHANGED: "the agent's binary or settings folder is another one",
+    Reason.EXPIRED: "the session is too old",
+    Reason.WORN_OUT: "the session was resumed too often",
+    Reason.SESSION_MISSING: "the session's file is gone",
+    Reason.SESSION_DIVERGED: "the session went on outside Clew",
+    Reason.UNCONFIRMED: "the last run was cut off and the session does not tell what it holds",
+    Reason.REJECTED: "the agent did not know the session",
+    Reason.OVERFLOW: "the session's context was full",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a host asks for."""
+
+    agent: str
+    model: str  # "" when the agent's default is not known yet
+    work_dir: str
+    runtime: Runtime
+    prompt: Turn  # the new user turn, already stored; not part of `history`
+    standing: str | None = None  # what holds for the whole thread
+    force_fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What the probe found the binary able to do."""
+
+    resume: bool
+    choose_id: bool  # the host may name the session before it exists
+    flags: frozenset[str] = frozenset()  # every long option that its help lists; only its adapter reads them
+    version: str = ""
+    product: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The user's settings that bear on the decision."""
+
+    enable_resume: bool = True
+    max_age_s: float | None = None
+    max_resumes: int | None = None
+    visibility: Visibility = Visibility.SHARED
+    limit_chars: int = 400_000  # of a transcript or a catch-up
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on in this session; `prompt` is the delta."""
+
+    pin: Pin
+    prompt: str
+    shown: tuple[Absorbed, ...]
+    standing: str | None  # digest of the standing text the session will know
+    transcript_chars: int  # what Fresh would have sent: for the estimate of what was saved
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.pin.session_id
+
+    @property
+    def reason(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Start a new session; `prompt` holds the whole transcript."""
+
+    reason: Reason
+    prompt: str
+    shown: tuple[Absorbed, ...]
+    standing: str | None
+    transcript_chars: int
+    omitted: int = 0  # turns that were left out, and the prompt says so
+
+
+Decision = Resume | Fresh
+
+
+def candidate(pins: Sequence[Pin], agent: str, model: str) -> Pin | None:
+    """The pin that a turn of this agent and model would resume: the newest that is not retired."""
+    for pin in reversed(pins):
+        if pin.agent == agent and pin.model == model and pin.state is not PinState.RETIRED:
+            return pin
+    return None
+
+
+def decide(
+    request: Request,
+    history: History,
+    pins: Sequence[Pin],
+    abilities: Abilities,
+    observed: Observed,
+    policy: Policy,
+    now: float,
+) -> Decision:
+    """Resume or Fresh. `pins` are the thread's, oldest first, settled; `observed` is about the candidate's file."""
+    seen = visible(history, request.agent, policy.visibility)
+    pin = candidate(pins, request.agent, request.model)
+    case = _Case(request, history, seen, pin, abilities, observed, policy, now)
+    for reason, objects in GUARDS:
+        if objects(case):
+            return fresh(request, history, policy, reason)
+    assert pin is not None  # the no_pin guard has spoken otherwise
+    return _resume(pin, request, seen, policy)
+
+
+def fresh(request: Request, history: History, policy: Policy, reason: Reason) -> Fresh:
+    """Fresh, for that reason. The engine calls it too, for the fallbacks that only a run can find."""
+    seen = visible(history, request.agent, policy.visibility)
+    section = prompts.turns_section(seen, policy.limit_chars) if seen else None
+    omitted = section.omitted if section else 0
+    prompt = prompts.fresh(request.standing, section, request.prompt.text)
+    return Fresh(
+        reason=reason,
+        prompt=prompt,
+        shown=_shown(seen, request.prompt, omitted),
+        standing=_standing_digest(request),
+        transcript_chars=len(prompt),
+        omitted=omitted,
+    )
+
+
+def shorter(policy: Policy) -> Policy:
+    """The policy after an overflow: the next transcript is cut to fit."""
+    return replace(policy, limit_chars=policy.limit_chars // 4)
+
+
+def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume:
+    missed = _missed(pin, seen)
+    section = prompts.turns_section(missed, policy.limit_chars) if missed else None
+    omitted = section.omitted if section else 0
+    last = seen[-1] if seen else None
+    prompt = prompts.delta(
+        _standing_note(pin, request),
+        section,
+        request.prompt.text,
+        form_answered=not missed and last is not None and last.role is Role.ASSISTANT and prompts.has_form(last.text),
+    )
+    return Resume(
+        pin=pin,
+        prompt=prompt,
+        shown=_shown(seen[len(pin.absorbed) :], request.prompt, omitted),
+        standing=_standing_digest(request),
+        transcript_chars=sum(len(turn.text) for turn in seen) + len(request.standing or "") + len(request.prompt.text),
+    )
+
+
+def _missed(pin: Pin, seen: History) -> History:
+    """The turns that the session has not absorbed; of a cut-off answer, only the words that it lacks."""
+    missed = seen[len(pin.absorbed) :]
+    if missed and pin.held_back is not None and missed[0].id == pin.held_back[0]:
+        rest = missed[0].text[pin.held_back[1] :]
+        missed = (replace(missed[0], text=f"[The end of your own last answer:] {rest}"), *missed[1:])
+    return missed
+
+
+def _shown(turns: Sequence[Turn], prompt: Turn, omitted: int) -> tuple[Absorbed, ...]:
+    left_out = (Absorbed(turn.id, None) for turn in turns[:omitted])
+    given = (Absorbed.of(turn) for turn in turns[omitted:])
+    return (*left_out, *given, Absorbed.of(prompt))
+
+
+def _standing_digest(request: Request) -> str | None:
+    return text_digest(request.standing) if request.standing else None
+
+
+def _standing_note(pin: Pin, request: Request) -> str | None:
+    if pin.standing == _standing_digest(request):
+        return None
+    if not request.standing:
+        return prompts.STANDING_GONE
+    if pin.standing is None:
+        return request.standing
+    return f"{prompts.STANDING_CHANGED}\n\n{request.standing}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """All that the guards look at."""
+
+    request: Request
+    history: History
+    seen: History
+    found: Pin | None
+    abilities: Abilities
+    observed: Observed
+    policy: Policy
+    now: float
+
+    @property
+    def pin(self) -> Pin:
+        assert self.found is not None  # the guards that use it stand after no_pin
+        return self.found
+
+
+def _is_expired(case: _Case) -> bool:
+    return case.policy.max_age_s is not None and case.now - case.pin.used_at > case.policy.max_age_s
+
+
+def _is_worn_out(case: _Case) -> bool:
+    return case.policy.max_resumes is not None and case.pin.resume_count >= case.policy.max_resumes
+
+
+def _has_diverged(case: _Case) -> bool:
+    """It went on without us: both the size and the last entry differ from where we left it."""
+    if case.observed.went_on:
+        return True
+    ours, now = case.pin.mark, case.observed.mark
+    if case.pin.pending is not None or ours is None or now is None:
+        return False
+    return ours.size_bytes != now.size_bytes and ours.last_entry != now.last_entry
+
+
+def _is_unconfirmed(case: _Case) -> bool:
+    """The last attempt's outcome is open, or nothing was ever confirmed to be in there."""
+    return case.pin.pending is not None or not case.pin.absorbed
+
+
+GUARDS: tuple[tuple[Reason, Callable[[_Case], bool]], ...] = (
+    (Reason.DISABLED, lambda case: not case.policy.enable_resume),
+    (Reason.UNSUPPORTED, lambda case: not case.abilities.resume),
+    (Reason.FORCED_FRESH, lambda case: case.request.force_fresh),
+    (Reason.FIRST_TURN, lambda case: not case.history),
+    (Reason.NO_PIN, lambda case: case.found is None),
+    (Reason.POISONED, lambda case: case.pin.state is PinState.POISONED),
+    (Reason.HISTORY_CHANGED, lambda case: not stands(case.pin, case.seen)),
+    (Reason.WORK_DIR_CHANGED, lambda case: case.pin.work_dir != case.request.work_dir),
+    (Reason.RUNTIME_CHANGED, lambda case: case.pin.runtime != case.request.runtime),
+    (Reason.EXPIRED, _is_expired),
+    (Reason.WORN_OUT, _is_worn_out),
+    (Reason.SESSION_MISSING, lambda case: case.observed.exists is False),
+    (Reason.SESSION_DIVERGED, _has_diverged),
+    (Reason.UNCONFIRMED, _is_unconfirmed),
+)

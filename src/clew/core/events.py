@@ -1,0 +1,201 @@
+"""What happens during a run, as typed records named in the past tense.
+
+The engine stores every one of them in order; surfaces show them. `to_body` and `from_body` are the stored form: plain
+dicts, tagged by `kind`, that an older reader can skip when it does not know the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from clew.core.usage import NO_USAGE, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events. `urgent` ones are state changes: stored at once, not batched."""
+
+    kind: ClassVar[str] = ""
+    urgent: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunQueued(Event):
+    """The run waits: for the thread (another run has it) or for a free agent slot."""
+
+    kind: ClassVar[str] = "run_queued"
+    urgent: ClassVar[bool] = True
+    waiting_for: str  # "thread" or "slot"
+    held_by: str | None = None  # the run that holds the thread
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted(Event):
+    kind: ClassVar[str] = "attempt_started"
+    urgent: ClassVar[bool] = True
+    number: int
+    resumed: bool
+    reason: str | None  # why it is fresh
+    omitted_turns: int = 0  # of a transcript that was too long
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarted(Event):
+    """The agent has said which session and model it runs."""
+
+    kind: ClassVar[str] = "session_started"
+    urgent: ClassVar[bool] = True
+    session_id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextStreamed(Event):
+    """A piece of the answer, as it comes."""
+
+    kind: ClassVar[str] = "text_streamed"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSaid(Event):
+    """One whole text block of the answer: what the pieces added up to."""
+
+    kind: ClassVar[str] = "message_said"
+    text: str
+    message_id: str | None = None  # the agent's own id of the entry
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted(Event):
+    kind: ClassVar[str] = "tool_started"
+    tool_id: str
+    name: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished(Event):
+    kind: ClassVar[str] = "tool_finished"
+    tool_id: str
+    is_error: bool
+    output: str  # its beginning: the whole stands in the agent's own session
+    ran: bool = True  # False: it was declined or does not exist, so nothing happened
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked(Event):
+    """The agent waits for a person: a permission for a tool, or a question form."""
+
+    kind: ClassVar[str] = "question_asked"
+    urgent: ClassVar[bool] = True
+    question_id: str
+    tool: str
+    input: Mapping[str, Any]
+    is_form: bool  # AskUserQuestion: wants answers, not a permission
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswered(Event):
+    kind: ClassVar[str] = "question_answered"
+    urgent: ClassVar[bool] = True
+    question_id: str
+    allowed: bool
+    message: str = ""
+    by: str = "user"  # or "policy": the thread's permissions settled it
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionWithdrawn(Event):
+    kind: ClassVar[str] = "question_withdrawn"
+    urgent: ClassVar[bool] = True
+    question_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRetried(Event):
+    """The agent's own retry of a failed API request."""
+
+    kind: ClassVar[str] = "agent_retried"
+    attempt: int
+    delay_s: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted(Event):
+    """The agent shortened its own memory. Its business; shown because it explains a slow or forgetful turn."""
+
+    kind: ClassVar[str] = "compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class FellBack(Event):
+    """The attempt failed in a way that a fresh session mends, and no tool had run."""
+
+    kind: ClassVar[str] = "fell_back"
+    urgent: ClassVar[bool] = True
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned(Event):
+    """Something the user should know that does not stop the run."""
+
+    kind: ClassVar[str] = "warned"
+    urgent: ClassVar[bool] = True
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """The last event of every run."""
+
+    kind: ClassVar[str] = "run_ended"
+    urgent: ClassVar[bool] = True
+    status: str
+    outcome: str
+    usage: Usage = NO_USAGE
+    cost_usd: float = 0.0
+    message: str = ""
+
+
+KINDS: dict[str, type[Event]] = {
+    cls.kind: cls
+    for cls in (
+        RunQueued,
+        AttemptStarted,
+        SessionStarted,
+        TextStreamed,
+        MessageSaid,
+        ToolStarted,
+        ToolFinished,
+        QuestionAsked,
+        QuestionAnswered,
+        QuestionWithdrawn,
+        AgentRetried,
+        Compacted,
+        FellBack,
+        Warned,
+        RunEnded,
+    )
+}
+
+
+def to_body(event: Event) -> dict[str, Any]:
+    return asdict(event)
+
+
+def from_body(kind: str, body: Mapping[str, Any]) -> Event | None:
+    """The event, or None for a kind of a later version. Fields of a later version are dropped."""
+    cls = KINDS.get(kind)
+    if cls is None:
+        return None
+    known = {field.name for field in fields(cls)}
+    values = {key: value for key, value in body.items() if key in known}
+    if isinstance(values.get("usage"), Mapping):
+        values["usage"] = Usage(**values["usage"])
+    return cls(**values)

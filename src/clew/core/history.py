@@ -1,0 +1,69 @@
+"""The thread's own history: turns, and what an agent may see of them.
+
+A turn is one message, the user's or an agent's. History is a tuple of turns in order; archived turns (truncated,
+retried away) are not in it. Everything here is a pure function of that tuple.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from clew.core.ids import RunId, TurnId
+
+
+class Role(StrEnum):
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class Visibility(StrEnum):
+    """What an agent may see of the thread."""
+
+    SHARED = "shared"  # everything: agents see each other's turns
+    OWN = "own"  # only what follows the last answer of another agent
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a thread."""
+
+    id: TurnId
+    role: Role
+    text: str
+    agent: str | None = None  # who answered; for a user turn, who was asked
+    model: str | None = None
+    partial: bool = False  # the answer was cut off: stopped, timed out, killed
+    message_id: str | None = None  # the agent's own id of the answer's last entry, for a later rewind
+    run_id: RunId | None = None
+    revision: int = 0  # how often it was edited
+    created_at: float = 0.0
+
+
+History = tuple[Turn, ...]
+
+
+def visible(history: Sequence[Turn], agent: str, visibility: Visibility) -> History:
+    """The part of the history that `agent` may see."""
+    if visibility is Visibility.SHARED:
+        return tuple(history)
+    start = 0
+    for index, turn in enumerate(history):
+        if turn.role is Role.ASSISTANT and turn.agent != agent:
+            start = index + 1
+    return tuple(history[start:])
+
+
+def digest(turn: Turn) -> str:
+    """Changes exactly when what a model would be shown of the turn changes.
+
+    An id that is reused for another text, or an edit that swaps two turns, must not go unnoticed, so the id and the
+    role are part of it.
+    """
+    return text_digest(f"{turn.id}\0{turn.role.value}\0{turn.text}")
+
+
+def text_digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -1,0 +1,12 @@
+"""The kinds of id, so that a type checker keeps them apart."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+ThreadId = NewType("ThreadId", str)
+TurnId = NewType("TurnId", str)
+RunId = NewType("RunId", str)
+AttemptId = NewType("AttemptId", str)
+PinId = NewType("PinId", str)
+SessionId = NewType("SessionId", str)

@@ -1,0 +1,180 @@
+"""Pins: our record of what an agent's session holds.
+
+Rules
+1. A pin says which turns its session has absorbed, in order, each with a digest of its text. It is valid only while
+   that list is a prefix of what the agent may see of the thread (law 3).
+2. A pin is never advanced by hope. While an attempt runs, what it is being shown stands in `pending`; only a success
+   that the session's file bears out moves it into `absorbed`. After anything else the file decides, at the next turn:
+   our user line is in its active chain, or it is not (law 4).
+3. States move by this table and no other way; an illegal move raises and changes nothing.
+
+    state        may become
+    provisional  good, poisoned, retired
+    good         poisoned, retired
+    poisoned     (nothing: for ever)
+    retired      (nothing)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from clew.core.history import History, Role, Turn, digest
+from clew.core.ids import PinId, SessionId, ThreadId, TurnId
+
+
+class PinState(StrEnum):
+    PROVISIONAL = "provisional"  # the id is ours and stored; no success yet
+    GOOD = "good"
+    POISONED = "poisoned"  # every later turn would fail the same way
+    RETIRED = "retired"
+
+
+MOVES: dict[PinState, frozenset[PinState]] = {
+    PinState.PROVISIONAL: frozenset({PinState.GOOD, PinState.POISONED, PinState.RETIRED}),
+    PinState.GOOD: frozenset({PinState.POISONED, PinState.RETIRED}),
+    PinState.POISONED: frozenset(),
+    PinState.RETIRED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Who made a session: a session of one runtime means nothing to another. The version does not count."""
+
+    agent: str
+    binary: str  # the path as found, links not followed: an updater may repoint one
+    product: str  # from --version: a fork calls itself something else
+    can_resume: bool
+    config_dir: str  # where the agent keeps its sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """One turn that a session holds. No digest: it was left out of a transcript that was too long."""
+
+    turn_id: TurnId
+    digest: str | None
+
+    @classmethod
+    def of(cls, turn: Turn) -> Absorbed:
+        return cls(turn.id, digest(turn))
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What an attempt is showing the session, until its outcome is known."""
+
+    user_uuid: str  # of our user line, to find it in the session's file
+    shown: tuple[Absorbed, ...]  # catch-up or transcript, then the prompt
+    standing: str | None  # digest of the standing text, as the session will know it afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a session's file ended when we last left it."""
+
+    size_bytes: int
+    last_entry: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """Which session of which agent holds which turns of a thread."""
+
+    id: PinId
+    thread_id: ThreadId
+    agent: str
+    model: str  # "" until the agent has said which model its default is
+    session_id: SessionId
+    state: PinState
+    work_dir: str
+    runtime: Runtime
+    absorbed: tuple[Absorbed, ...] = ()
+    pending: Pending | None = None
+    held_back: tuple[TurnId, int] | None = None  # a cut-off answer, and how many of its characters the session has
+    standing: str | None = None  # digest of the standing text that the session saw last
+    mark: Mark | None = None
+    resume_count: int = 0
+    failures: int = 0  # unexplained ones in a row
+    cost_total_usd: float = 0.0  # as the agent last reported it for the whole session
+    created_at: float = 0.0
+    used_at: float = 0.0
+
+
+class IllegalMove(ValueError):
+    """A pin was told to go where its state does not lead."""
+
+
+def move(pin: Pin, state: PinState) -> Pin:
+    """The pin in its next state. Staying is always legal."""
+    if state is pin.state:
+        return pin
+    if state not in MOVES[pin.state]:
+        raise IllegalMove(f"{pin.state} pin cannot become {state}")
+    return replace(pin, state=state)
+
+
+def stands(pin: Pin, seen: Sequence[Turn]) -> bool:
+    """Law 3: all that the session absorbed still stands, unchanged and in order, at the start of what is seen."""
+    held = pin.absorbed
+    if len(held) > len(seen):
+        return False
+    return all(
+        known.turn_id == turn.id and (known.digest is None or known.digest == digest(turn))
+        for known, turn in zip(held, seen, strict=False)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the engine saw of a pinned session's file just now. All `None`: the agent keeps no file we can read."""
+
+    exists: bool | None = None
+    mark: Mark | None = None
+    holds_pending: bool | None = None  # our pending user line is in the active chain; None: cannot tell
+    said: str = ""  # what the agent said after that line, as far as the file has it
+    went_on: bool = False  # somebody else's prompt stands after ours
+
+
+def settle(pin: Pin, observed: Observed, history: History) -> Pin:
+    """After an attempt that did not end well: take from the file what the session really absorbed.
+
+    Leaves `pending` in place when the file does not tell (the decision then says `unconfirmed`). A cut-off answer
+    that the thread kept is absorbed when the file has all of it, and remembered as `held_back` when it has a part.
+    """
+    if pin.pending is None or not observed.exists or observed.holds_pending is None or observed.went_on:
+        return pin
+    if not observed.holds_pending:
+        if not pin.absorbed:
+            return pin  # a first turn that never arrived: nothing in there is ours
+        return replace(pin, pending=None)
+    pending = pin.pending
+    settled = replace(
+        pin,
+        absorbed=pin.absorbed + pending.shown,
+        pending=None,
+        standing=pending.standing,
+        held_back=None,
+        mark=observed.mark,
+    )
+    if not observed.said:
+        return settled
+    answer = _answer_after(pending, history)
+    if answer is not None and answer.text == observed.said:
+        return replace(settled, absorbed=(*settled.absorbed, Absorbed.of(answer)))
+    if answer is not None and answer.text.startswith(observed.said):
+        return replace(settled, held_back=(answer.id, len(observed.said)))
+    return pin  # it holds words that the thread does not have (any more): leave it unconfirmed
+
+
+def _answer_after(pending: Pending, history: History) -> Turn | None:
+    """The cut-off answer that the thread kept for the pending prompt, if it kept one."""
+    prompt = pending.shown[-1].turn_id
+    for turn, following in pairwise(history):
+        if turn.id == prompt:
+            return following if following.role is Role.ASSISTANT else None
+    return None

@@ -1,0 +1,133 @@
+"""How a prompt is worded: standing text, transcript, catch-up, the answered-form line.
+
+Theory of operation. A prompt with nothing to add is the user's text, byte for byte. Otherwise it is sections under
+first-level headings, the new message last. Turns stand under second-level headings that name who spoke. A turn's own
+text can therefore never pose as a heading: whatever looks like one is escaped with a backslash, and so is an escaped
+one, so that the escape can be undone. Volatile text rides only here, never in a launch flag, so that the agent's
+cached prefix stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clew.core.history import Role, Turn
+
+STANDING = "# Standing instructions"
+TRANSCRIPT = "# Conversation so far"
+CATCH_UP = "# Since your last answer"
+MESSAGE = "# New message"
+
+TRANSCRIPT_NOTE = "This is the record of the conversation up to now. Continue it: answer the new message at the end."
+CATCH_UP_NOTE = "These turns of the conversation have not reached you yet. Read them, then answer the new message."
+STANDING_CHANGED = "These replace the standing instructions that you were given earlier."
+STANDING_GONE = "The standing instructions that you were given earlier no longer apply."
+FORM_ANSWERED = "(The question form in your last answer has been answered by this message. Do not show it again.)"
+FORM_NOTE = "[A question form was shown here; it has been answered since.]"
+CUT_OFF = "[This answer was cut off here.]"
+
+_HEADING = re.compile(
+    r"(^|(?<=[\n\r\x0b\x0c\x85\u2028\u2029]))"  # a model takes any of these for the start of a line
+    r"(?=[ \t]*\\*(?:"
+    r"#{1,6}[ \t]*(?:user|assistant|human|system|standing instructions|conversation so far|since your last answer"
+    r"|new message)\b"
+    r"|(?:user|assistant|human|system)[ \t]*:))",
+    re.IGNORECASE,
+)
+_FORM = re.compile(r"<question-form\b.*?(?:</question-form\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+
+_HEADING_CHARS = 64  # what a turn costs beyond its own text, for the limit
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Turns, worded; and which of them had to be left out."""
+
+    text: str
+    omitted: int  # the first so many turns are not in it
+
+
+def escape(text: str) -> str:
+    """Text that holds nothing which looks like a role heading."""
+    return _HEADING.sub(r"\1\\", text)
+
+
+def has_form(text: str) -> bool:
+    return _FORM.search(text) is not None
+
+
+def without_forms(text: str) -> str:
+    return _FORM.sub(FORM_NOTE, text)
+
+
+def heading(turn: Turn) -> str:
+    """Who spoke. The names go through the same sieve as the text: a host may let users choose them."""
+    if turn.role is Role.USER:
+        return "## User"
+    who = " ".join(part for part in (turn.agent, turn.model) if part)
+    return f"## Assistant ({' '.join(who.split())})" if who else "## Assistant"
+
+
+def turns_section(turns: Sequence[Turn], limit_chars: int) -> Section:
+    """The newest turns that fit, and a line that says what is left out.
+
+    One turn that alone is too long keeps its beginning and its end.
+    """
+    blocks: list[str] = []
+    room = limit_chars
+    for turn in reversed(turns):
+        text = _worded(turn)
+        if len(text) + _HEADING_CHARS > room:
+            if blocks:
+                break
+            text = _cut_middle(text, max(room - _HEADING_CHARS, 0))
+        room -= len(text) + _HEADING_CHARS
+        blocks.append(f"{heading(turn)}\n\n{text}")
+    omitted = len(turns) - len(blocks)
+    if omitted:
+        left_out = sum(len(turn.text) for turn in turns[:omitted])
+        what = "1 earlier turn" if omitted == 1 else f"{omitted:,} earlier turns"
+        blocks.append(f"[{what} ({left_out:,} characters) left out here: the conversation is too long.]")
+    return Section("\n\n".join(reversed(blocks)), omitted)
+
+
+def _worded(turn: Turn) -> str:
+    text = escape(without_forms(turn.text) if turn.role is Role.ASSISTANT else turn.text)
+    return f"{text}\n\n{CUT_OFF}" if turn.partial else text
+
+
+def _cut_middle(text: str, limit: int) -> str:
+    head = limit * 2 // 3
+    tail = limit - head
+    gone = len(text) - head - tail
+    return f"{text[:head]}\n\n[{gone:,} characters left out here.]\n\n{text[len(text) - tail :]}"
+
+
+def fresh(standing: str | None, transcript: Section | None, text: str) -> str:
+    """Standing + transcript + text."""
+    sections = []
+    if standing:
+        sections.append(f"{STANDING}\n\n{standing}")
+    if transcript is not None:
+        sections.append(f"{TRANSCRIPT}\n\n{TRANSCRIPT_NOTE}\n\n{transcript.text}")
+    return _with_message(sections, text)
+
+
+def delta(standing_note: str | None, catch_up: Section | None, text: str, *, form_answered: bool) -> str:
+    """Catch-up + text, and the standing text only when it changed."""
+    sections = []
+    if standing_note:
+        sections.append(f"{STANDING}\n\n{standing_note}")
+    if catch_up is not None:
+        sections.append(f"{CATCH_UP}\n\n{CATCH_UP_NOTE}\n\n{catch_up.text}")
+    if form_answered:
+        text = f"{FORM_ANSWERED}\n\n{text}"
+    return _with_message(sections, text)
+
+
+def _with_message(sections: list[str], text: str) -> str:
+    if not sections:
+        return text
+    return "\n\n".join([*sections, f"{MESSAGE}\n\n{text}"])

@@ -1,0 +1,120 @@
+"""A run: one try to get an agent's answer to a prompt; its attempts; and the states it goes through.
+
+state        may become
+queued       running, cancelled, failed, interrupted
+running      waiting, answered, cancelled, timed_out, failed, interrupted
+waiting      running, answered, cancelled, timed_out, failed, interrupted      (a person is asked)
+the rest     (nothing: a run ends once)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from clew.core.ids import AttemptId, RunId, SessionId, ThreadId, TurnId
+from clew.core.outcome import Outcome
+from clew.core.usage import NO_USAGE, Usage
+
+
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    ANSWERED = "answered"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # Clew itself died
+
+
+_ENDS = frozenset(
+    {RunStatus.ANSWERED, RunStatus.CANCELLED, RunStatus.TIMED_OUT, RunStatus.FAILED, RunStatus.INTERRUPTED}
+)
+
+STATUS_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    RunStatus.QUEUED: frozenset({RunStatus.RUNNING}) | (_ENDS - {RunStatus.ANSWERED, RunStatus.TIMED_OUT}),
+    RunStatus.RUNNING: _ENDS | {RunStatus.WAITING},
+    RunStatus.WAITING: _ENDS | {RunStatus.RUNNING},
+    **{end: frozenset() for end in _ENDS},
+}
+
+LIVE = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING})
+
+
+class IllegalStatus(ValueError):
+    """A run was told to go where its status does not lead."""
+
+
+def advance(status: RunStatus, to: RunStatus) -> RunStatus:
+    if to is status:
+        return status
+    if to not in STATUS_MOVES[status]:
+        raise IllegalStatus(f"{status} run cannot become {to}")
+    return to
+
+
+def status_after(outcome: Outcome) -> RunStatus:
+    """How a run ends whose last attempt ended so."""
+    return {
+        Outcome.SUCCESS: RunStatus.ANSWERED,
+        Outcome.CANCELLED: RunStatus.CANCELLED,
+        Outcome.TIMED_OUT: RunStatus.TIMED_OUT,
+    }.get(outcome, RunStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that carries a run out. `started` tells a reused pid from the real one."""
+
+    host: str
+    pid: int
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One try to get an answer, as the store keeps it."""
+
+    id: RunId
+    thread_id: ThreadId
+    prompt_turn_id: TurnId
+    agent: str
+    model: str | None
+    status: RunStatus
+    owner: Owner | None = None
+    answer_turn_id: TurnId | None = None
+    session_id: SessionId | None = None
+    session_resumed: bool = False
+    reason: str | None = None  # why fresh; None when resumed
+    fallback: bool = False  # the first attempt failed and a fresh one followed
+    outcome: str | None = None
+    error: str | None = None
+    usage: Usage = NO_USAGE
+    cost_usd: float = 0.0
+    prompt_chars: int = 0  # what was sent
+    transcript_chars: int = 0  # what a fresh session would have been sent
+    estimate_usd: float | None = None  # what the transcript would have cost: an estimate
+    cancel_requested: bool = False
+    created_at: float = 0.0
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One spawned process within a run."""
+
+    id: AttemptId
+    run_id: RunId
+    number: int
+    session_id: SessionId
+    user_uuid: str  # fresh for every attempt: the agent drops one that it has seen
+    resumed: bool
+    pid: int | None = None
+    pid_started: float | None = None
+    outcome: str | None = None
+    exit_status: int | None = None
+    stderr_tail: str = ""
+    started_at: float = 0.0
+    ended_at: float | None = None

@@ -1,0 +1,78 @@
+"""Tokens and money: what a run used, and what the other way would have cost.
+
+Prices are not kept here. The agent reports the cost of a run; dividing it by the run's weighted tokens gives the unit
+price it was charged at, and that prices the estimate too. The weights are the same for every Anthropic model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INPUT = 1.0
+CACHE_WRITE = 1.25
+CACHE_READ = 0.1
+OUTPUT = 5.0
+
+CHARS_PER_TOKEN = 4  # a rule of thumb, good enough for an estimate that is called one
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one run. `input_tokens` are the uncached ones, as Anthropic counts them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_input_tokens + other.cache_read_input_tokens,
+            self.cache_creation_input_tokens + other.cache_creation_input_tokens,
+        )
+
+    @property
+    def shown_tokens(self) -> int:
+        """Everything the model read, cached or not."""
+        return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
+
+    @property
+    def units(self) -> float:
+        """Tokens weighted by price, in units of one uncached input token."""
+        return (
+            self.input_tokens * INPUT
+            + self.cache_creation_input_tokens * CACHE_WRITE
+            + self.cache_read_input_tokens * CACHE_READ
+            + self.output_tokens * OUTPUT
+        )
+
+
+NO_USAGE = Usage()
+
+
+def cost_of_run(total_usd: float, before_usd: float) -> float:
+    """A run's own cost from the session's running total. A total that fell began anew (an older CLI, a new session)."""
+    return total_usd - before_usd if total_usd >= before_usd else total_usd
+
+
+def estimate_transcript_usage(used: Usage, prompt_chars: int, transcript_chars: int) -> Usage:
+    """What the same turn would have used with the whole transcript pasted into a new session.
+
+    The fixed part (system prompt, tools) is what the model read beyond the conversation itself; a fresh session reads
+    it from the cache as well. The transcript is new text in a new place, so it is written, not read.
+    """
+    conversation = transcript_chars // CHARS_PER_TOKEN
+    fixed = max(0, used.shown_tokens - conversation)
+    return Usage(
+        input_tokens=0,
+        output_tokens=used.output_tokens,
+        cache_read_input_tokens=fixed,
+        cache_creation_input_tokens=max(conversation, prompt_chars // CHARS_PER_TOKEN),
+    )
+
+
+def price_like(estimate: Usage, used: Usage, cost_usd: float) -> float:
+    """The estimate at the unit price that the run itself was charged."""
+    return cost_usd * estimate.units / used.units if used.units else 0.0
