@@ -78,13 +78,13 @@ FAILURES_BEFORE_RETIREMENT = 2
 
 
 def classify(diagnosis: Diagnosis, *, stopped: Stop | None, exit_status: int | None) -> Outcome:
-    """The class of an ended attempt. A real answer counts even if a stop came too late to prevent it."""
-    if diagnosis.answered:
-        return Outcome.SUCCESS
+    """The class of an ended attempt. `stopped` is None when the answer had come before the stop could bite."""
     if stopped is Stop.CANCELLED:
         return Outcome.CANCELLED
     if stopped is not None:
         return Outcome.TIMED_OUT
+    if diagnosis.answered:
+        return Outcome.SUCCESS
     if diagnosis.outcome is not None:
         return diagnosis.outcome
     if exit_status is not None and (exit_status < 0 or exit_status in (137, 143)):
@@ -92,10 +92,10 @@ def classify(diagnosis: Diagnosis, *, stopped: Stop | None, exit_status: int | N
     return Outcome.FAILED
 
 
-def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool, fell_back: bool) -> Reason | None:
-    """Why the same run goes on with a fresh session, or None. Once, and never after a tool has run."""
+def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool) -> Reason | None:
+    """Why the same run goes on with a fresh session after its first attempt, or None. Never after a tool has run."""
     reason = CONSEQUENCES[outcome].fallback
-    if reason is None or fell_back or tool_ran:
+    if reason is None or tool_ran:
         return None
     if not resumed and outcome is not Outcome.OVERFLOW:
         return None  # it was fresh already; only a shorter transcript could make a difference

@@ -137,7 +137,11 @@ class Observed:
     mark: Mark | None = None
     holds_pending: bool | None = None  # our pending user line is in the active chain; None: cannot tell
     said: str = ""  # what the agent said after that line, as far as the file has it
+    complete: bool = False  # and that the model had come to its end
     went_on: bool = False  # somebody else's prompt stands after ours
+
+
+NOTHING_OBSERVED = Observed()
 
 
 def settle(pin: Pin, observed: Observed, history: History) -> Pin:

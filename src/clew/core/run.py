@@ -78,7 +78,8 @@ class Run:
 
     id: RunId
     thread_id: ThreadId
-    prompt_turn_id: TurnId
+    prompt_turn_id: TurnId  # the turn joins the history when the run starts, not while it waits
+    prompt: str
     agent: str
     model: str | None
     status: RunStatus

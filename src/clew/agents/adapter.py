@@ -1,0 +1,136 @@
+"""What an adapter is: all that Clew knows about one agent CLI, and nothing that runs.
+
+An adapter finds its binary, words commands and input lines, reads output lines and session files, and names errors. It
+never spawns, waits or writes: the engine does. So every method is quick and none needs cancelling; those that touch the
+disk only read, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from clew.core.decision import Abilities
+from clew.core.events import Event, QuestionAsked
+from clew.core.history import Role
+from clew.core.outcome import Diagnosis
+from clew.core.permissions import Answer
+from clew.core.thread import Permissions, Trust
+from clew.core.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An agent's executable, and how it was found."""
+
+    path: str  # as found, links not followed
+    source: str  # "setting", "PATH", "claude-agent-sdk", …
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One turn's launch profile: the same on every turn of a thread but for the session."""
+
+    session_id: str  # ours for a new session, the pin's for a resumed one
+    resume: bool
+    model: str | None  # None only on an agent's very first run, which then names its default
+    permissions: Permissions
+    trust: Trust
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message in a session's active chain."""
+
+    id: str
+    role: Role
+    text: str
+    is_prompt: bool  # a prompt of a person or a host: not a tool's result, not the agent's own note
+    complete: bool = True  # for an answer: the model had come to its end
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """What a session's file holds: the messages on its active chain, oldest first."""
+
+    entries: Sequence[Entry]
+    last_entry: str | None  # id of the newest line on the chain, message or not
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the end of a stream tells."""
+
+    diagnosis: Diagnosis
+    usage: Usage
+    cost_usd: float | None = None  # this run's own, when the agent says
+    cost_total_usd: float | None = None  # the session's running total
+
+
+class StreamReader(Protocol):
+    """Reads one process's output lines. Stateful, one per attempt, no I/O."""
+
+    @property
+    def finished(self) -> bool:
+        """The turn's last word has come: stdin may be closed."""
+        ...
+
+    @property
+    def tool_ran(self) -> bool:
+        """A tool has run, or may have: no fallback from here on."""
+        ...
+
+    def feed(self, line: bytes) -> list[Event]:
+        """The events of one line. Never raises: a line it cannot read is no event."""
+        ...
+
+    def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
+        """Called once, when the process has ended and its output is drained."""
+        ...
+
+
+class Adapter(Protocol):
+    """One agent CLI."""
+
+    name: ClassVar[str]
+
+    def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
+        """Where the binary is (reads the disk). Raises AgentMissing with what to do."""
+        ...
+
+    def probes(self, binary: Binary) -> tuple[list[str], list[str]]:
+        """Two commands whose output `abilities` reads: help, version."""
+        ...
+
+    def abilities(self, help_text: str, version_text: str) -> Abilities: ...
+
+    def config_dir(self, environ: Mapping[str, str]) -> str:
+        """Where the agent keeps its sessions: part of the runtime's identity."""
+        ...
+
+    def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]: ...
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment that the agent runs in."""
+        ...
+
+    def prompt_line(self, text: str, uuid: str) -> bytes: ...
+
+    def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes: ...
+
+    def interrupt_line(self) -> bytes | None:
+        """Asks the agent to stop by itself, keeping what it said. None: it cannot."""
+        ...
+
+    def reader(self) -> StreamReader: ...
+
+    def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        """The session's file (reads the disk), or None when there is none."""
+        ...
+
+    def read_session(self, path: Path, since: int = 0) -> SessionView:
+        """The file's active chain, or the part of it beyond byte `since` (reads the disk). Raises OSError."""
+        ...

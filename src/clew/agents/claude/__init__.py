@@ -1,0 +1,59 @@
+"""Claude Code, the first-class agent. What the CLI really does stands in docs/agents.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from clew.agents.adapter import Adapter, Binary, Launch, SessionView, StreamReader
+from clew.agents.claude import binary, command, location
+from clew.core.decision import Abilities
+from clew.core.events import QuestionAsked
+from clew.core.permissions import Answer
+
+
+class Claude(Adapter):
+    """The parts of this package as one adapter. Parsing is imported when the first process is already starting."""
+
+    name: ClassVar[str] = "claude"
+
+    def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
+        return binary.find(configured, environ)
+
+    def probes(self, binary: Binary) -> tuple[list[str], list[str]]:
+        return [binary.path, "--help"], [binary.path, "--version"]
+
+    def abilities(self, help_text: str, version_text: str) -> Abilities:
+        return binary.abilities(help_text, version_text)
+
+    def config_dir(self, environ: Mapping[str, str]) -> str:
+        return location.config_dir(environ)
+
+    def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+        return command.command(binary, abilities, launch)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return command.environment(environ)
+
+    def prompt_line(self, text: str, uuid: str) -> bytes:
+        return command.prompt_line(text, uuid)
+
+    def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes:
+        return command.answer_line(question, answer)
+
+    def interrupt_line(self) -> bytes | None:
+        return command.interrupt_line()
+
+    def reader(self) -> StreamReader:
+        from clew.agents.claude.stream import ClaudeReader
+
+        return ClaudeReader()
+
+    def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        return location.session_file(config_dir, work_dir, session_id)
+
+    def read_session(self, path: Path, since: int = 0) -> SessionView:
+        from clew.agents.claude import session
+
+        return session.read_session(path, since)

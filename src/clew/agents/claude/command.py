@@ -1,0 +1,97 @@
+"""The Claude CLI's command line and its input lines.
+
+One launch profile per thread, the same on every turn and from every surface: anything that varies here costs the
+agent's whole cached prefix. stdin is a stream of JSON lines, closed only after the result has been read: that loses no
+last line and lets the agent ask.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from clew.agents.adapter import Binary, Launch
+from clew.core.decision import Abilities
+from clew.core.events import QuestionAsked
+from clew.core.permissions import Answer
+from clew.core.thread import Permissions, Trust
+from clew.errors import UsageError
+
+READ_ONLY_TOOLS = "Read,Glob,Grep,AskUserQuestion"
+
+# Set by a Claude session for the processes it starts. Handed on, our agent would think that it is a part of that one.
+FOREIGN = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
+
+
+def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+    argv = [binary.path, "-p", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
+    if "--include-partial-messages" in abilities.flags:
+        argv.append("--include-partial-messages")
+    argv += ["--permission-prompt-tool", "stdio"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    argv += _permissions(launch.permissions)
+    argv += _trust(launch.trust, abilities)
+    if launch.resume:
+        argv.append(f"--resume={launch.session_id}")  # the = form: an id can never be taken for a flag
+    elif abilities.choose_id:
+        argv += ["--session-id", launch.session_id]
+    return argv
+
+
+def _permissions(permissions: Permissions) -> list[str]:
+    """`ask` and `all` look alike to the agent: Clew answers the requests, a person or the policy."""
+    if permissions is Permissions.EDITS:
+        return ["--permission-mode", "acceptEdits"]
+    if permissions is Permissions.READ_ONLY:
+        return ["--tools", READ_ONLY_TOOLS]
+    return []
+
+
+def _trust(trust: Trust, abilities: Abilities) -> list[str]:
+    """A repository's own settings run code (hooks, MCP servers), so they load only where the user trusts them."""
+    if "--setting-sources" not in abilities.flags:
+        if trust is Trust.PROJECT:
+            return []
+        raise UsageError(
+            "This Claude CLI cannot keep the work directory's own settings and hooks from running.",
+            hint="Update it, or accept them with --trust project.",
+        )
+    if trust is Trust.PROJECT:
+        return ["--setting-sources", "user,project,local"]
+    return ["--setting-sources", "user"]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's own environment, less what another Claude session left in it."""
+    return {key: value for key, value in environ.items() if key not in FOREIGN}
+
+
+def prompt_line(text: str, uuid: str) -> bytes:
+    return _line({"type": "user", "message": {"role": "user", "content": text}, "uuid": uuid})
+
+
+def answer_line(question: QuestionAsked, answer: Answer) -> bytes:
+    response: dict[str, object]
+    if answer.allow:
+        updated = dict(question.input)
+        if answer.answers is not None:
+            updated["answers"] = dict(answer.answers)
+        response = {"behavior": "allow", "updatedInput": updated}
+    else:
+        response = {"behavior": "deny", "message": answer.message or "The user declined."}
+    return _line(
+        {
+            "type": "control_response",
+            "response": {"subtype": "success", "request_id": question.question_id, "response": response},
+        }
+    )
+
+
+def interrupt_line() -> bytes:
+    return _line({"type": "control_request", "request_id": "clew-interrupt", "request": {"subtype": "interrupt"}})
+
+
+def _line(value: object) -> bytes:
+    """ASCII, so that lone surrogates and line separators in a prompt cannot break the framing."""
+    return json.dumps(value).encode("ascii") + b"\n"

@@ -1,0 +1,142 @@
+"""What went wrong, read from the end of Claude's stream: by structure first, by prose second.
+
+The prose is only ever looked for in what the CLI itself says (an error result, a synthetic message, stderr), never in
+the model's text. Texts as seen in the field; a new one is a new line here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from clew.core.outcome import Diagnosis, Outcome
+
+_BY_TERMINAL_REASON = {"prompt_too_long": Outcome.OVERFLOW, "context_limit": Outcome.OVERFLOW}
+_BY_SUBTYPE = {"error_max_turns": Outcome.OUR_LIMIT, "error_max_budget_usd": Outcome.OUR_LIMIT}
+_BY_STATUS = {401: Outcome.AUTH, 403: Outcome.AUTH, 429: Outcome.USAGE_LIMIT, 529: Outcome.OVERLOADED}
+_BY_ERROR = {
+    "authentication_failed": Outcome.AUTH,
+    "billing_error": Outcome.AUTH,
+    "rate_limit": Outcome.USAGE_LIMIT,
+    "overloaded": Outcome.OVERLOADED,
+}
+
+_PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
+    (outcome, re.compile("|".join(texts), re.IGNORECASE))
+    for outcome, texts in (
+        (
+            Outcome.REJECTED,
+            (
+                r"No conversation found with session ID",
+                r"--resume requires a valid session ID",
+                r"This conversation is from a different directory",
+            ),
+        ),
+        (
+            Outcome.POISONED,
+            (
+                r"`?tool_use`? ids were found without `?tool_result`?",
+                r"unexpected `?tool_use_id`?",
+                r"blocks in the latest assistant message cannot be modified",
+                r"Invalid `?signature`? in `?thinking`? block",
+                r"text content blocks must be non-empty",
+                r"cache_control cannot be set for empty text blocks",
+                r"Could not process image",
+            ),
+        ),
+        (
+            Outcome.OVERFLOW,
+            (r"Prompt is too long", r"Context limit reached", r"exceeds? (?:the )?context (?:window|limit)"),
+        ),
+        (
+            Outcome.USAGE_LIMIT,
+            (
+                r"usage limit reached",
+                r"You've hit your (?:\w+ )?limit",
+                r"rate_limit_error",
+                r"API Error: Request rejected \(429\)",
+            ),
+        ),
+        (Outcome.OVERLOADED, (r"Repeated 529 Overloaded", r"overloaded_error", r"API Error: 5\d\d")),
+        (
+            Outcome.AUTH,
+            (
+                r"Invalid API key",
+                r"Not logged in",
+                r"Please run /login",
+                r"OAuth token has expired",
+                r"Failed to authenticate",
+                r"Credit balance is too low",
+            ),
+        ),
+        (
+            Outcome.NETWORK,
+            (
+                r"Unable to connect to API",
+                r"Connection error",
+                r"ECONNREFUSED",
+                r"ECONNRESET",
+                r"ENOTFOUND",
+                r"fetch failed",
+            ),
+        ),
+    )
+)
+_EPOCH = re.compile(r"limit reached\|(\d{9,})")
+
+
+def diagnose(
+    result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, *, resumed: bool, stderr: str
+) -> Diagnosis:
+    """`result` is the result line, `said` the CLI's last synthetic error message, if there were any."""
+    if result is not None and not result.get("is_error") and not result.get("api_error_status"):
+        return Diagnosis(answered=True)
+    words = _words(result, said, stderr)
+    outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_prose(words)
+    epoch = _EPOCH.search(words)
+    return Diagnosis(
+        answered=False,
+        outcome=outcome,
+        message=_first_line(words),
+        resets_at=float(epoch.group(1)) if epoch else None,
+    )
+
+
+def _by_structure(result: Mapping[str, Any], said: Mapping[str, Any], *, resumed: bool) -> Outcome | None:
+    found = _BY_TERMINAL_REASON.get(str(result.get("terminal_reason"))) or _BY_SUBTYPE.get(str(result.get("subtype")))
+    if found:
+        return found
+    never_called = result.get("num_turns") == 0 and not result.get("duration_api_ms")
+    if resumed and result.get("subtype") == "error_during_execution" and never_called:
+        return Outcome.REJECTED
+    status = result.get("api_error_status") or said.get("api_error_status")
+    if isinstance(status, int) and status in _BY_STATUS:
+        return _BY_STATUS[status]
+    return _BY_ERROR.get(str(said.get("error")))
+
+
+def _by_prose(words: str) -> Outcome | None:
+    for outcome, pattern in _PROSE:
+        if pattern.search(words):
+            return outcome
+    return None
+
+
+def _words(result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, stderr: str) -> str:
+    """All that the CLI itself said about the failure, the most telling first."""
+    words = []
+    if result is not None:
+        words += [str(error) for error in result.get("errors") or ()]
+        words.append(str(result.get("result") or ""))
+    if said is not None:
+        content = (said.get("message") or {}).get("content")
+        if isinstance(content, list):
+            words += [str(block.get("text", "")) for block in content if isinstance(block, dict)]
+    words.append(stderr)
+    return "\n".join(word for word in words if word.strip())
+
+
+def _first_line(words: str) -> str:
+    lines = words.strip().splitlines()
+    return lines[0].strip()[:500] if lines else ""

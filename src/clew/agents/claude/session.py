@@ -1,0 +1,113 @@
+"""Claude's own session files: what they hold.
+
+A file is JSON lines. Lines with a `uuid` form a tree through `parentUuid`; the active chain runs from the newest line
+back to the root. Lines without one are book-keeping. Bad lines are skipped, as the CLI does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from clew.agents.adapter import Entry, SessionView
+from clew.core.answer import joined
+from clew.core.history import Role
+
+_ON_CHAIN = frozenset({"user", "assistant", "attachment", "system"})
+_NOT_A_PROMPT = ("[Request interrupted", "<local-command", "<command-name>")
+
+
+class _Message(msgspec.Struct):
+    content: Any = None
+    model: str | None = None
+    id: str | None = None
+    stop_reason: str | None = None
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    type: str = ""
+    uuid: str | None = None
+    parent_uuid: str | None = None
+    logical_parent_uuid: str | None = None  # across the agent's own compaction
+    is_sidechain: bool = False
+    is_meta: bool = False
+    is_compact_summary: bool = False
+    is_api_error_message: bool = False
+    message: _Message | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Line)
+
+
+def read_session(path: Path, since: int = 0) -> SessionView:
+    """The file only grows, so what came after byte `since` is enough to see what a turn added."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(since if since <= size else 0)
+        raw = file.read()
+    lines: dict[str, _Line] = {}
+    last: str | None = None
+    for line in _lines(raw):
+        if line.uuid is None or line.is_sidechain or line.type not in _ON_CHAIN:
+            continue
+        lines[line.uuid] = line
+        last = line.uuid
+    chain = list(_chain(lines, last))
+    chain.reverse()
+    return SessionView(tuple(_entries(chain)), last, size)
+
+
+def _lines(raw: bytes) -> Iterator[_Line]:
+    for line in raw.splitlines():
+        if not line:
+            continue
+        try:
+            yield _DECODER.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+
+
+def _chain(lines: dict[str, _Line], leaf: str | None) -> Iterator[_Line]:
+    seen: set[str] = set()
+    while leaf is not None and leaf in lines and leaf not in seen:
+        seen.add(leaf)
+        line = lines[leaf]
+        yield line
+        leaf = line.parent_uuid or line.logical_parent_uuid
+
+
+def _entries(chain: list[_Line]) -> Iterator[Entry]:
+    for line in chain:
+        if line.message is None or line.uuid is None or line.type not in ("user", "assistant"):
+            continue
+        if line.is_api_error_message or line.message.model == "<synthetic>":
+            continue  # the CLI's own words about a failed request: not the agent's, and not shown to the model
+        text = _text(line.message.content)
+        if line.type == "assistant":
+            yield Entry(
+                line.uuid, Role.ASSISTANT, text, is_prompt=False, complete=line.message.stop_reason != "tool_use"
+            )
+        else:
+            yield Entry(line.uuid, Role.USER, text, is_prompt=_is_prompt(line, text))
+
+
+def _is_prompt(line: _Line, text: str) -> bool:
+    if line.is_meta or line.is_compact_summary or text.startswith(_NOT_A_PROMPT):
+        return False
+    content = line.message.content if line.message else None
+    if isinstance(content, list):
+        return not any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
+    return True
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return joined(
+        str(block.get("text", "")) for block in content if isinstance(block, dict) and block.get("type") == "text"
+    )

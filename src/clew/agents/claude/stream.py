@@ -1,0 +1,220 @@
+"""Claude's output lines as events.
+
+Every line is decoded twice at most: first only its head, which tells whether the rest is of any use (a tool's output
+can be megabytes); then the whole. msgspec does both; the few lines it refuses (lone surrogates, NaN) go to the standard
+library's more tolerant parser. Unknown types are no event: the CLI adds new ones in every version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from clew.agents.adapter import Ending
+from clew.agents.claude.diagnosis import diagnose
+from clew.core.events import (
+    AgentRetried,
+    Compacted,
+    Event,
+    MessageSaid,
+    QuestionAsked,
+    QuestionWithdrawn,
+    SessionStarted,
+    TextStreamed,
+    ToolFinished,
+    ToolStarted,
+)
+from clew.core.usage import NO_USAGE, Usage
+
+OUTPUT_CHARS = 2_000  # of a tool's output; the whole stands in the session's file
+QUESTION_TOOL = "AskUserQuestion"
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    subtype: str = ""
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+_USED = frozenset(
+    {"system", "stream_event", "assistant", "user", "control_request", "control_cancel_request", "result"}
+)
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """The line as a dict, or None when it is not a JSON object of a type that is of use."""
+    value: Any
+    try:
+        if _HEAD.decode(line).type not in _USED:
+            return None
+        value = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        try:
+            value = json.loads(line.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+    except RecursionError:
+        return None
+    return value if isinstance(value, dict) and value.get("type") in _USED else None
+
+
+class ClaudeReader:
+    """One process's output."""
+
+    def __init__(self) -> None:
+        self.finished = False
+        self._open_tools: set[str] = set()
+        self._ran = False
+        self._result: dict[str, Any] | None = None
+        self._error: dict[str, Any] | None = None
+        self._usage: dict[str, Usage] = {}  # by message id: the same message comes in several lines
+
+    @property
+    def tool_ran(self) -> bool:
+        """A tool whose result is still out may be running."""
+        return self._ran or bool(self._open_tools)
+
+    def feed(self, line: bytes) -> list[Event]:
+        value = decode(line)
+        if value is None:
+            return []
+        try:
+            return _READERS[value["type"]](self, value)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return []  # of a known type, in a shape of a later version
+
+    def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
+        result = self._result
+        diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr)
+        if result is None:
+            return Ending(diagnosis, sum(self._usage.values(), NO_USAGE))
+        return Ending(diagnosis, _usage(result.get("usage")), _own_cost(result), _number(result.get("total_cost_usd")))
+
+    def _system(self, value: dict[str, Any]) -> list[Event]:
+        match value.get("subtype"):
+            case "init":
+                return [SessionStarted(str(value["session_id"]), str(value.get("model") or ""))]
+            case "api_retry":
+                delay_s = float(value.get("retry_delay_ms") or 0) / 1000
+                return [AgentRetried(int(value.get("attempt") or 0), delay_s, str(value.get("error") or "error"))]
+            case "compact_boundary":
+                return [Compacted()]
+        return []
+
+    def _stream_event(self, value: dict[str, Any]) -> list[Event]:
+        if value.get("parent_tool_use_id"):
+            return []  # a sub-agent's
+        event = value["event"]
+        match event.get("type"):
+            case "content_block_delta" if event["delta"].get("type") == "text_delta":
+                return [TextStreamed(str(event["delta"]["text"]))]
+            case "message_start":
+                message = event["message"]
+                self._usage[str(message["id"])] = _usage(message.get("usage"))
+            case "message_delta" if value.get("api_message_id") in self._usage:
+                key = str(value["api_message_id"])
+                started = self._usage[key]
+                output = int((event.get("usage") or {}).get("output_tokens") or started.output_tokens)
+                self._usage[key] = Usage(
+                    started.input_tokens, output, started.cache_read_input_tokens, started.cache_creation_input_tokens
+                )
+        return []
+
+    def _assistant(self, value: dict[str, Any]) -> list[Event]:
+        message = value["message"]
+        if value.get("is_api_error_message") or message.get("model") == "<synthetic>":
+            self._error = value
+            return []
+        own = not value.get("parent_tool_use_id")
+        events: list[Event] = []
+        for block in message["content"]:
+            if block.get("type") == "text" and own and block.get("text"):
+                events.append(MessageSaid(str(block["text"]), value.get("uuid")))
+            elif block.get("type") == "tool_use":
+                self._open_tools.add(str(block["id"]))
+                events.append(ToolStarted(str(block["id"]), str(block["name"]), block.get("input") or {}))
+        return events
+
+    def _user(self, value: dict[str, Any]) -> list[Event]:
+        content = value["message"].get("content")
+        if not isinstance(content, list):
+            return []
+        unrun = {
+            meta.get("id")
+            for meta in value.get("tool_result_meta") or ()
+            if isinstance(meta, dict) and meta.get("non_execution_kind")
+        }
+        return [self._tool_result(block, unrun) for block in content if block.get("type") == "tool_result"]
+
+    def _tool_result(self, block: Mapping[str, Any], unrun: set[Any]) -> Event:
+        tool_id = str(block["tool_use_id"])
+        output = _output(block.get("content"))
+        ran = tool_id not in unrun and not output.startswith("<tool_use_error>")
+        self._open_tools.discard(tool_id)
+        self._ran = self._ran or ran
+        return ToolFinished(tool_id, bool(block.get("is_error")), output[:OUTPUT_CHARS], ran)
+
+    def _control_request(self, value: dict[str, Any]) -> list[Event]:
+        request = value["request"]
+        if request.get("subtype") != "can_use_tool":
+            return []
+        tool = str(request["tool_name"])
+        asked = dict(request.get("input") or {})
+        return [QuestionAsked(str(value["request_id"]), tool, asked, is_form=tool == QUESTION_TOOL)]
+
+    def _control_cancel_request(self, value: dict[str, Any]) -> list[Event]:
+        return [QuestionWithdrawn(str(value["request_id"]))]
+
+    def _read_result(self, value: dict[str, Any]) -> list[Event]:
+        self._result = value
+        self.finished = True
+        return []
+
+
+_READERS = {
+    "system": ClaudeReader._system,
+    "stream_event": ClaudeReader._stream_event,
+    "assistant": ClaudeReader._assistant,
+    "user": ClaudeReader._user,
+    "control_request": ClaudeReader._control_request,
+    "control_cancel_request": ClaudeReader._control_cancel_request,
+    "result": ClaudeReader._read_result,
+}
+
+
+def _usage(value: Any) -> Usage:
+    if not isinstance(value, Mapping):
+        return NO_USAGE
+    return Usage(
+        input_tokens=int(value.get("input_tokens") or 0),
+        output_tokens=int(value.get("output_tokens") or 0),
+        cache_read_input_tokens=int(value.get("cache_read_input_tokens") or 0),
+        cache_creation_input_tokens=int(value.get("cache_creation_input_tokens") or 0),
+    )
+
+
+def _own_cost(result: Mapping[str, Any]) -> float | None:
+    """This run's own cost, where the CLI says it (newer versions): the total runs on across resumes."""
+    since = result.get("model_usage_since_last_result")
+    if not isinstance(since, Mapping) or not since:
+        return None
+    return sum(float(usage.get("costUSD") or 0) for usage in since.values() if isinstance(usage, Mapping))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _output(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(
+        str(block.get("text", "")) if block.get("type") == "text" else f"[{block.get('type')}]"
+        for block in content
+        if isinstance(block, dict)
+    )

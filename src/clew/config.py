@@ -1,0 +1,207 @@
+"""Settings: flags over CLEW_* over clew.toml over defaults.
+
+One table drives all of it: the environment names, the file's keys, what `clew config show` prints and the reference in
+docs/settings.md. The user's own file may set everything; a `clew.toml` in the work directory belongs to whoever wrote
+the repository, so it may only set what can neither run code nor widen permissions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clew.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str  # as in clew.toml; dots are tables
+    parse: Callable[[Any], Any]
+    default: Any
+    help: str
+    in_project: bool = False  # may a work directory's clew.toml set it?
+
+    @property
+    def variable(self) -> str:
+        """`agents.claude.path` is CLEW_CLAUDE_PATH."""
+        return "CLEW_" + self.name.removeprefix("agents.").replace(".", "_").upper()
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    value: Any
+    source: str  # "default", "environment CLEW_…", the file's path, or "flag"
+
+
+class Settings(dict[str, Value]):
+    """Every setting by name, each with where it came from."""
+
+    def of(self, name: str) -> Any:
+        return self[name].value
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
+
+
+def duration(value: Any) -> float | None:
+    """90, "90s", "30m", "1h30m", "7d"; "none" or "off" for no limit."""
+    if isinstance(value, bool):
+        raise ValueError("is not a duration: write 90s, 30m, 2h, 7d, or none")
+    if isinstance(value, int | float):
+        number = float(value)
+    else:
+        text = str(value).strip().lower()
+        if text in ("none", "off", "never", ""):
+            return None
+        parts = _DURATION.findall(text)
+        if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
+            raise ValueError("is not a duration: write 90s, 30m, 2h, 7d, or none")
+        number = sum(float(amount) * _UNITS[unit or "s"] for amount, unit in parts)
+    if not 0 < number < 1e9:
+        raise ValueError("is not a sensible duration")
+    return number
+
+
+def boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("is neither true nor false")
+
+
+def count(value: Any) -> int | None:
+    if str(value).strip().lower() in ("none", "off"):
+        return None
+    return at_least_one(value)
+
+
+def at_least_one(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value).strip()) or int(value) < 1:
+        raise ValueError("is not a whole number above zero")
+    return int(value)
+
+
+def word(value: Any) -> str | None:
+    if not isinstance(value, str):
+        raise ValueError("is not a text")
+    return value.strip() or None
+
+
+def choice(*options: str) -> Callable[[Any], str]:
+    def parse(value: Any) -> str:
+        if value not in options:
+            raise ValueError(f"is not one of {', '.join(options)}")
+        return str(value)
+
+    return parse
+
+
+TABLE: tuple[Setting, ...] = (
+    Setting("agent", word, "claude", "who answers in a new thread", in_project=True),
+    Setting("model", word, None, "the model of a new thread; none: the agent's own default", in_project=True),
+    Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
+    Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
+    Setting("visibility", choice("shared", "own"), "shared", "what agents see of each other's turns", in_project=True),
+    Setting("enable_resume", boolean, True, "resume sessions at all", in_project=True),
+    Setting("max_age", duration, None, "a session older than this is not resumed", in_project=True),
+    Setting("max_resumes", count, None, "a session resumed so often is not resumed again", in_project=True),
+    Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
+    Setting("idle_timeout", duration, 900.0, "nothing came from the agent for so long", in_project=True),
+    Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
+    Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
+    Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for"),
+    Setting("agents.claude.model", word, None, "the Claude model when nothing else names one", in_project=True),
+)
+BY_NAME = {setting.name: setting for setting in TABLE}
+
+
+def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """All settings. Raises ConfigError that names the place and the value."""
+    settings = Settings((setting.name, Value(setting.default, "default")) for setting in TABLE)
+    user = user_file(environ)
+    if user is not None:
+        settings.update(_from_file(user, project=False))
+    project = (work_dir / "clew.toml") if work_dir is not None else None
+    if project is not None and project != user and project.is_file():
+        settings.update(_from_file(project, project=True))
+    for setting in TABLE:
+        given = environ.get(setting.variable)
+        if given is not None:
+            settings[setting.name] = _parsed(setting, given, f"environment {setting.variable}")
+    for name, value in (flags or {}).items():
+        if value is not None:
+            settings[name] = _parsed(BY_NAME[name], value, "flag")
+    return settings
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """Where the store is: CLEW_HOME, or the platform's folder for state."""
+    chosen = environ.get("CLEW_HOME")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    state = environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else _user_home(environ) / ".local" / "state") / "clew"
+
+
+def user_file(environ: Mapping[str, str]) -> Path | None:
+    """The user's own clew.toml: CLEW_CONFIG, in CLEW_HOME, or in the platform's folder for settings."""
+    chosen = environ.get("CLEW_CONFIG")
+    if chosen:
+        path = Path(chosen).expanduser().absolute()
+        if not path.is_file():
+            raise ConfigError(f"CLEW_CONFIG names {chosen}, and there is no such file.")
+        return path
+    settings = environ.get("XDG_CONFIG_HOME")
+    folder = Path(settings) if settings else _user_home(environ) / ".config"
+    for path in (home(environ) / "clew.toml", folder / "clew" / "clew.toml"):
+        if path.is_file():
+            return path
+    return None
+
+
+def _user_home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "~").expanduser()
+
+
+def _from_file(path: Path, *, project: bool) -> dict[str, Value]:
+    import tomllib
+
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
+    values = {}
+    for name, value in _flat(content):
+        setting = BY_NAME.get(name)
+        if setting is None:
+            raise ConfigError(f"{path}: there is no setting {name!r}.", hint=f"Known: {', '.join(BY_NAME)}.")
+        if project and not setting.in_project:
+            raise ConfigError(
+                f"{path}: {name} cannot be set by a work directory.",
+                hint="It could run code or widen permissions; set it in your own clew.toml (clew config show).",
+            )
+        values[name] = _parsed(setting, value, str(path))
+    return values
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        found += _flat(value, f"{name}.") if isinstance(value, dict) else [(name, value)]
+    return found
+
+
+def _parsed(setting: Setting, value: Any, source: str) -> Value:
+    try:
+        return Value(setting.parse(value), source)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{setting.name} = {value!r} ({source}) {error}.", hint="See clew config show.") from error

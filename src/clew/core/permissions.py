@@ -1,0 +1,54 @@
+"""What a thread's permissions settle without a person.
+
+The agent's own rules come first (its adapter turns `edits` and `read-only` into launch flags); this is about the
+requests that it still puts to its host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clew.core.events import QuestionAsked
+from clew.core.thread import Permissions
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's, or the policy's, answer to a question of the agent."""
+
+    allow: bool
+    message: str = ""  # on a refusal: a sentence that the agent can act on
+    answers: Mapping[str, str] | None = None  # of a form, by question
+
+
+READ_ONLY_REFUSAL = (
+    "This conversation is read-only: {tool} is not available in it. Answer from what you can read, "
+    "or say what you would do and let the user do it."
+)
+NOBODY_REFUSAL = (
+    "Nobody is there to allow {tool}. Go on without it if you can; otherwise end your answer with what you need, "
+    "so that the user can allow it or do it and ask you again."
+)
+NOBODY_FOR_FORM = (
+    "Nobody is there to answer. Choose the most sensible option yourself and say which one and why; "
+    "or put the questions to the user in your answer."
+)
+
+
+def settled(permissions: Permissions, question: QuestionAsked) -> Answer | None:
+    """The answer that the thread's permissions give by themselves; None: a person must be asked."""
+    if question.is_form:
+        return None
+    if permissions is Permissions.ALL:
+        return Answer(allow=True)
+    if permissions is Permissions.READ_ONLY:
+        return Answer(allow=False, message=READ_ONLY_REFUSAL.format(tool=question.tool))
+    return None
+
+
+def nobody(question: QuestionAsked) -> Answer:
+    """The refusal where there is no person to ask."""
+    if question.is_form:
+        return Answer(allow=False, message=NOBODY_FOR_FORM)
+    return Answer(allow=False, message=NOBODY_REFUSAL.format(tool=question.tool))

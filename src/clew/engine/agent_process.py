@@ -1,0 +1,115 @@
+"""One agent process: spawned in its own group, written to, read to the end, ended with all it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from clew.engine import processes
+from clew.engine.framing import LineFramer
+from clew.errors import AgentFailed, AgentMissing
+
+CHUNK = 256 * 1024
+STDERR_CHARS = 8_000
+
+
+class AgentProcess:
+    """Reads lines of any length, keeps the tail of stderr, closes stdin when told.
+
+    Whoever spawns it must call `end` in the end, also when cancelled: nothing it started may outlive it.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+        self._process = process
+        self._mark = mark
+        self._stderr: deque[bytes] = deque()
+        self._stderr_bytes = 0
+        self._stderr_task = asyncio.create_task(self._drain_stderr())
+        self.started = processes.started_at(process.pid)
+
+    @classmethod
+    async def spawn(cls, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], mark: str) -> AgentProcess:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                cwd=cwd,
+                env={**environ, processes.MARK: mark},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            if not os.path.isdir(cwd):  # noqa: ASYNC240, PTH112 - one stat, on the way out
+                raise AgentFailed(f"The work directory {cwd} is gone.", hint="Name another with --cwd.") from error
+            raise AgentMissing(f"{argv[0]} is gone.", hint="Run clew doctor.") from error
+        except OSError as error:
+            raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
+        return cls(process, mark)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        return self._process.returncode
+
+    async def send(self, line: bytes) -> None:
+        """Writes a line. An agent that has gone says so by its end, not here."""
+        stdin = self._process.stdin
+        if stdin is None or stdin.is_closing():
+            return
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            stdin.write(line)
+            await stdin.drain()
+
+    def close_stdin(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Every line of stdout, to its very end; an unfinished last one too."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        framer = LineFramer()
+        while chunk := await stdout.read(CHUNK):
+            for line in framer.feed(chunk):
+                yield line
+        if rest := framer.rest():
+            yield rest
+
+    async def wait(self) -> int:
+        status = await self._process.wait()
+        with contextlib.suppress(TimeoutError):
+            # A tool's child may hold stderr open for as long as it lives: what has come by now is enough.
+            await asyncio.wait_for(asyncio.shield(self._stderr_task), 0.2)
+        return status
+
+    @property
+    def stderr_tail(self) -> str:
+        return b"".join(self._stderr).decode("utf-8", "replace")[-STDERR_CHARS:].strip()
+
+    async def end(self, *, grace_s: float) -> None:
+        """Ends the whole family, the orphans too; safe to call when all is over already."""
+        try:
+            await processes.end_family(self._mark, self.pid if self.exit_status is None else None, grace_s=grace_s)
+            await self._process.wait()
+        finally:
+            self._stderr_task.cancel()
+            self.close_stdin()
+            transport = getattr(self._process, "_transport", None)
+            if transport is not None:
+                transport.close()  # or the pipes wait for the garbage collector
+
+    async def _drain_stderr(self) -> None:
+        stderr = self._process.stderr
+        assert stderr is not None
+        while chunk := await stderr.read(CHUNK):
+            self._stderr.append(chunk[-STDERR_CHARS * 4 :])
+            self._stderr_bytes += len(self._stderr[-1])
+            while self._stderr_bytes - len(self._stderr[0]) > STDERR_CHARS * 4:
+                self._stderr_bytes -= len(self._stderr.popleft())

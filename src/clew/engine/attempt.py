@@ -1,0 +1,222 @@
+"""One spawned process, from its first line to the end of everything it started.
+
+Two things run side by side: the reading, which turns lines into events, and the watch, which looks at the clocks and
+for a cancel. The first to finish decides. Stopping is gentle first: the agent is asked to interrupt itself, which keeps
+what it said; then its family is ended. Waiting for a person stops both clocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from clew.agents.adapter import Adapter, Ending, StreamReader
+from clew.core.events import (
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
+    SessionStarted,
+    TextStreamed,
+    ToolStarted,
+)
+from clew.core.outcome import Outcome, Stop, classify
+from clew.core.permissions import Answer, nobody, settled
+from clew.core.thread import Permissions
+from clew.engine.agent_process import AgentProcess
+from clew.engine.faults import passed
+from clew.engine.settings import EngineSettings, Person
+
+_POINT_OF: dict[type[Event], str] = {
+    SessionStarted: "session_started",
+    TextStreamed: "text_streamed",
+    ToolStarted: "tool_started",
+    QuestionAsked: "question_asked",
+}
+
+
+@dataclass(slots=True)
+class Budget:
+    """A run's wall clock, over all its attempts."""
+
+    limit_s: float | None
+    spent_s: float = 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        return self.limit_s is not None and self.spent_s >= self.limit_s
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    outcome: Outcome
+    ending: Ending
+    stopped: Stop | None
+    exit_status: int | None
+    stderr_tail: str
+    tool_ran: bool
+
+
+@dataclass(slots=True)
+class Watched:
+    """What the attempt asks of the run it belongs to."""
+
+    note: Callable[[Event], Awaitable[None]]
+    is_cancelled: Callable[[], Awaitable[bool]]
+    set_waiting: Callable[[bool], Awaitable[None]]
+    lost: asyncio.Event  # the lease is gone: stop at once and touch nothing
+    budget: Budget
+    permissions: Permissions
+    person: Person | None
+
+
+@dataclass(slots=True)
+class LiveAttempt:
+    """Carries one attempt out."""
+
+    adapter: Adapter
+    settings: EngineSettings
+    run: Watched
+    process: AgentProcess
+    reader: StreamReader
+    stopped: Stop | None = None
+    _waiting: int = 0
+    _questions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _heard_at: float = 0.0
+    _finished: bool = False  # stdin is closed; the agent may still talk (a background task ends), or hang
+
+    async def carry_out(self, prompt_line: bytes, *, resumed: bool) -> AttemptEnd:
+        self._heard_at = self._now()
+        sending = asyncio.create_task(self._send_prompt(prompt_line))
+        reading = asyncio.create_task(self._read())
+        watching = asyncio.create_task(self._watch())
+        try:
+            await asyncio.wait({reading, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await self._stop(watching.result(), reading)
+            await reading
+            exit_status = await self._exit()
+        finally:
+            await self._give_up(sending, reading, watching, *self._questions.values())
+            await self.process.end(grace_s=self.settings.grace_s)
+        passed("process_ended")
+        ending = self.reader.ending(resumed=resumed, exit_status=exit_status, stderr=self.process.stderr_tail)
+        return AttemptEnd(
+            outcome=classify(ending.diagnosis, stopped=self.stopped, exit_status=exit_status),
+            ending=ending,
+            stopped=self.stopped,
+            exit_status=exit_status,
+            stderr_tail=self.process.stderr_tail,
+            tool_ran=self.reader.tool_ran,
+        )
+
+    async def _send_prompt(self, line: bytes) -> None:
+        await self.process.send(line)
+        passed("prompt_sent")
+
+    async def _read(self) -> None:
+        async for line in self.process.lines():
+            self._heard_at = self._now()
+            for event in self.reader.feed(line):
+                await self.run.note(event)
+                passed(_POINT_OF.get(type(event), ""))
+                await self._react(event)
+            if self.reader.finished and not self._finished:
+                self._finished = True
+                passed("result_read")
+                self.process.close_stdin()
+
+    async def _react(self, event: Event) -> None:
+        if isinstance(event, QuestionAsked):
+            answer = settled(self.run.permissions, event)
+            if answer is None and self.run.person is None:
+                answer = nobody(event)
+            if answer is not None:
+                await self._answer(event, answer, by="policy")
+            else:
+                self._questions[event.question_id] = asyncio.create_task(self._ask_person(event))
+        elif isinstance(event, QuestionWithdrawn) and event.question_id in self._questions:
+            self._questions.pop(event.question_id).cancel()
+
+    async def _ask_person(self, question: QuestionAsked) -> None:
+        person = self.run.person
+        assert person is not None
+        self._waiting += 1
+        await self.run.set_waiting(True)
+        try:
+            answer = await person(question)
+        except (EOFError, OSError):
+            answer = nobody(question)  # the person has gone
+        finally:
+            self._waiting -= 1
+            self._heard_at = self._now()
+            if not self._waiting:
+                await self.run.set_waiting(False)
+        await self._answer(question, answer, by="user")
+
+    async def _answer(self, question: QuestionAsked, answer: Answer, *, by: str) -> None:
+        await self.run.note(QuestionAnswered(question.question_id, answer.allow, answer.message, by))
+        await self.process.send(self.adapter.answer_line(question, answer))
+
+    async def _watch(self) -> Stop | None:
+        """Why the attempt must be stopped; None: it has answered but will not exit, or it is not ours any more."""
+        before = self._now()
+        while True:
+            await asyncio.sleep(self.settings.poll_s)
+            now = self._now()
+            if not self._waiting:
+                self.run.budget.spent_s += now - before
+            before = now
+            if self.run.lost.is_set():
+                return None
+            if self._finished:
+                if now - self._heard_at > self.settings.exit_s:
+                    return None
+                continue
+            if await self.run.is_cancelled():
+                return Stop.CANCELLED
+            if self.run.budget.is_spent:
+                return Stop.TIMED_OUT
+            if self._is_idle(now):
+                return Stop.IDLE
+
+    def _is_idle(self, now: float) -> bool:
+        return self.settings.idle_s is not None and not self._waiting and now - self._heard_at > self.settings.idle_s
+
+    async def _stop(self, cause: Stop | None, reading: asyncio.Task[None]) -> None:
+        if cause is not None and not self.reader.finished:
+            self.stopped = cause
+            interrupt = self.adapter.interrupt_line()
+            if interrupt is not None:
+                await self._quietly(self.process.send(interrupt), self.settings.interrupt_s)
+                await asyncio.wait({reading}, timeout=self.settings.interrupt_s)
+        if not reading.done():
+            await self.process.end(grace_s=self.settings.grace_s)
+            await asyncio.wait({reading}, timeout=self.settings.grace_s)
+
+    async def _exit(self) -> int | None:
+        """The agent's own exit status, or None when it had to be ended after all was read."""
+        try:
+            return await asyncio.wait_for(self.process.wait(), self.settings.exit_s)
+        except TimeoutError:
+            return None
+
+    @staticmethod
+    async def _quietly(work: Coroutine[Any, Any, None], limit_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(work, limit_s)
+
+    @staticmethod
+    async def _give_up(*tasks: asyncio.Task[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception) and not isinstance(outcome, OSError | TimeoutError):
+                raise outcome
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,167 @@
+"""The end of an attempt, written down: the answer as a turn, the pin by the outcome table, the run's figures.
+
+Runs in the store's thread, inside one transaction: either all of it is true afterwards or none of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from clew.agents.adapter import Adapter
+from clew.core.answer import GrowingAnswer
+from clew.core.events import Warned
+from clew.core.history import Role, Turn
+from clew.core.ids import SessionId, TurnId
+from clew.core.outcome import Outcome, after
+from clew.core.pins import Absorbed, Pin, PinState, move
+from clew.core.run import Run, status_after
+from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like
+from clew.engine.attempt import AttemptEnd
+from clew.engine.failures import error_of
+from clew.engine.plan import Plan, default_model_fact
+from clew.engine.sessions import file_of, took
+from clew.engine.settings import Surroundings
+from clew.errors import ClewError
+from clew.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that has ended, with what it said and, when it did not answer, why."""
+
+    run: Run
+    text: str
+    error: ClewError | None
+
+
+@dataclass(slots=True)
+class Closing:
+    """One run's book-keeping over its attempts."""
+
+    run: Run
+    adapter: Adapter
+    around: Surroundings
+    answer: GrowingAnswer
+    model: str | None
+    session_id: str | None = None  # as the agent says
+    usage: Usage = NO_USAGE
+    cost_usd: float = 0.0
+
+    def conclude(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, Warned | None]:
+        """After the last attempt."""
+        now = self.around.clock()
+        answer = self._answer_turn(end, now)
+        if answer is not None:
+            store.add_turn(self.run.thread_id, answer)
+        pin, warning = self.leave(store, plan, end, answer)
+        error = error_of(end, self.adapter.name)
+        run = store.update_run(
+            self.run.id,
+            status=status_after(end.outcome),
+            outcome=end.outcome,
+            error=error.message if error else None,
+            answer_turn_id=answer.id if answer else None,
+            session_id=pin.session_id,
+            model=self.model,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
+            estimate_usd=self._estimate(plan),
+            ended_at=now,
+        )
+        self._keep_model(store, now)
+        return Finished(run, answer.text if answer else "", error), warning
+
+    def leave(self, store: Store, plan: Plan, end: AttemptEnd, answer: Turn | None = None) -> tuple[Pin, Warned | None]:
+        """After any attempt: moves the pin by the outcome table and closes the attempt."""
+        now = self.around.clock()
+        self._count(plan.pin, end)
+        store.update_attempt(
+            plan.attempt.id,
+            outcome=end.outcome,
+            exit_status=end.exit_status,
+            stderr_tail=end.stderr_tail,
+            ended_at=now,
+        )
+        total = end.ending.cost_total_usd
+        pin = replace(
+            plan.pin,
+            used_at=now,
+            model=self.model or plan.pin.model,
+            cost_total_usd=plan.pin.cost_total_usd if total is None else total,
+        )
+        warning = None
+        if end.outcome is Outcome.SUCCESS:
+            pin, warning = self._confirmed(plan, pin, answer)
+        else:
+            pin = after(pin, end.outcome)
+        store.save_pin(pin)
+        return pin, warning
+
+    def _confirmed(self, plan: Plan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
+        """A success counts for the pin only when the session's file bears it out."""
+        if self.session_id and not plan.chose_id and not plan.attempt.resumed:
+            pin = replace(pin, session_id=SessionId(self.session_id))
+        observed = took(self.adapter, pin)
+        if not observed.exists or not observed.holds_pending or pin.pending is None:
+            return pin, self._not_saved(pin)
+        said = (Absorbed.of(answer),) if answer is not None else ()
+        good = replace(
+            move(pin, PinState.GOOD),
+            absorbed=(*pin.absorbed, *pin.pending.shown, *said),
+            standing=pin.pending.standing,
+            pending=None,
+            held_back=None,
+            mark=observed.mark,
+            failures=0,
+        )
+        return good, None
+
+    def _not_saved(self, pin: Pin) -> Warned:
+        path = file_of(self.adapter, pin)
+        place = f" ({path})" if path else ""
+        return Warned(
+            "session_not_saved",
+            f"{self.adapter.name} did not save this turn in its session file{place}. "
+            "Nothing is lost: the next turn brings it along.",
+        )
+
+    def _answer_turn(self, end: AttemptEnd, now: float) -> Turn | None:
+        text = self.answer.text
+        if not text and end.outcome is not Outcome.SUCCESS:
+            return None
+        return Turn(
+            id=TurnId(self.around.new_id()),
+            role=Role.ASSISTANT,
+            text=text,
+            agent=self.run.agent,
+            model=self.model,
+            partial=end.outcome is not Outcome.SUCCESS,
+            message_id=self.answer.message_id,
+            run_id=self.run.id,
+            created_at=now,
+        )
+
+    def _count(self, pin: Pin, end: AttemptEnd) -> None:
+        self.usage = self.usage + end.ending.usage
+        if end.ending.cost_usd is not None:
+            self.cost_usd += end.ending.cost_usd
+        elif end.ending.cost_total_usd is not None:
+            self.cost_usd += cost_of_run(end.ending.cost_total_usd, pin.cost_total_usd)
+
+    def _estimate(self, plan: Plan) -> float | None:
+        """What the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
+        if not plan.attempt.resumed:
+            return self.cost_usd
+        decision = plan.decision
+        other = estimate_transcript_usage(self.usage, len(decision.prompt), decision.transcript_chars)
+        return price_like(other, self.usage, self.cost_usd)
+
+    def _keep_model(self, store: Store, now: float) -> None:
+        """The first run's model is the thread's from then on; an agent's default is kept once it is known."""
+        if self.model is None:
+            return
+        thread = store.require_thread(self.run.thread_id)
+        changes = {"model": self.model} if thread.model is None and thread.agent == self.run.agent else {}
+        store.update_thread(thread.id, at=now, **changes)
+        if self.run.model is None:
+            store.save_fact(default_model_fact(self.run.agent), self.model)

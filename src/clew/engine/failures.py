@@ -1,0 +1,68 @@
+"""An attempt's end as the error that a caller gets: who must act, and what to do."""
+
+from __future__ import annotations
+
+from clew.core.outcome import Outcome, Stop
+from clew.engine.attempt import AttemptEnd
+from clew.errors import AgentError, AgentFailed, AuthFailed, Cancelled, TimedOut, UsageLimit
+
+_WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
+    Outcome.REJECTED: (AgentFailed, "{agent} did not know the session.", "Ask again with --fresh-session."),
+    Outcome.POISONED: (
+        AgentFailed,
+        "The session's history is broken: {said}",
+        "It will not be resumed again; ask again and the next turn starts fresh.",
+    ),
+    Outcome.OVERFLOW: (
+        AgentFailed,
+        "The conversation does not fit the model's context: {said}",
+        "Ask again: the next turn starts fresh with a transcript cut to fit. A shorter prompt helps.",
+    ),
+    Outcome.USAGE_LIMIT: (
+        UsageLimit,
+        "The account's usage limit is reached: {said}",
+        "Ask again when it has reset; the session is kept.",
+    ),
+    Outcome.AUTH: (
+        AuthFailed,
+        "{agent} is not logged in, or its key is refused: {said}",
+        "Log in with the agent's own CLI, or set its key; the session is kept.",
+    ),
+    Outcome.OVERLOADED: (AgentFailed, "The model's service is overloaded: {said}", "Ask again later."),
+    Outcome.NETWORK: (AgentFailed, "The model's service cannot be reached: {said}", "Check the network, ask again."),
+    Outcome.OUR_LIMIT: (AgentFailed, "A limit that was set for the agent ended the run: {said}", "Ask it to go on."),
+    Outcome.CANCELLED: (Cancelled, "The run was cancelled.", "What was said so far is kept; ask to go on."),
+    Outcome.KILLED: (
+        AgentFailed,
+        "{agent} was killed (exit status {status}).",
+        "What was said so far is kept; ask to go on.",
+    ),
+    Outcome.FAILED: (AgentFailed, "{agent} gave no answer: {said}", "Ask again, or run clew doctor."),
+}
+_TIMED_OUT = "The run took too long and was stopped."
+_IDLE = "Nothing came from {agent} for too long, and it was stopped."
+
+
+def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
+    if end.outcome is Outcome.SUCCESS:
+        return None
+    said = end.ending.diagnosis.message or _last_line(end.stderr_tail) or f"exit status {end.exit_status}, no result"
+    if end.outcome is Outcome.TIMED_OUT:
+        words = (_IDLE if end.stopped is Stop.IDLE else _TIMED_OUT).format(agent=agent)
+        cls: type[AgentError] = TimedOut
+        hint = "What was said so far is kept; ask to go on, or give it more time with --timeout."
+    else:
+        cls, template, hint = _WORDS[end.outcome]
+        words = template.format(agent=agent, said=said, status=end.exit_status)
+    return cls(
+        words,
+        hint=hint,
+        exit_status=end.exit_status,
+        stderr_tail=end.stderr_tail,
+        resets_at=end.ending.diagnosis.resets_at,
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:500] if lines else ""

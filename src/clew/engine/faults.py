@@ -1,0 +1,38 @@
+"""Named points in a turn where a test may let something happen: mostly the death of this very process.
+
+In production nothing is installed and a point costs one comparison. The names are part of the testing kit's contract:
+`POINTS` lists them in the order in which a turn passes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+POINTS = (
+    "prompt_stored",
+    "lease_taken",
+    "decided",
+    "spawned",
+    "prompt_sent",
+    "session_started",
+    "text_streamed",
+    "tool_started",
+    "question_asked",
+    "result_read",
+    "process_ended",
+    "outcome_known",
+    "outcome_stored",
+)
+
+_hook: Callable[[str], None] | None = None
+
+
+def install(hook: Callable[[str], None] | None) -> None:
+    """For tests: called with the name of every point that is passed."""
+    global _hook
+    _hook = hook
+
+
+def passed(point: str) -> None:
+    if _hook is not None:
+        _hook(point)

@@ -1,0 +1,95 @@
+"""A run's events on their way: numbered, stored, and handed to whoever listens.
+
+State changes are stored before anybody hears of them. Text and tool events are batched and stored at most 50 ms after
+they came. A listener that joins late is given everything from the start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clew.core.events import Event
+from clew.core.ids import RunId
+
+if TYPE_CHECKING:
+    from clew.engine.database import Database
+
+BATCH_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """An event with its place in the run and its time."""
+
+    seq: int
+    at: float
+    event: Event
+
+
+class Journal:
+    def __init__(self, database: Database, run_id: RunId, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._run_id = run_id
+        self._clock = clock
+        self._seq = 0
+        self._all: list[Noted] = []
+        self._unstored: list[Noted] = []
+        self._news = asyncio.Condition()
+        self._flusher: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    async def note(self, event: Event) -> None:
+        """Takes an event. Raises what the store raised, if an earlier batch could not be stored."""
+        if self._failure is not None:
+            raise self._failure
+        self._seq += 1
+        noted = Noted(self._seq, self._clock(), event)
+        self._unstored.append(noted)
+        if event.urgent:
+            await self.flush()
+        elif self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush_soon())
+        self._all.append(noted)
+        async with self._news:
+            self._news.notify_all()
+
+    async def flush(self) -> None:
+        batch, self._unstored = self._unstored, []
+        if batch:
+            rows = [(noted.seq, noted.at, noted.event) for noted in batch]
+            await self._database.call(lambda store: store.append_events(self._run_id, rows))
+
+    async def close(self) -> None:
+        """Stores the rest and lets the listeners go."""
+        try:
+            if self._flusher is not None:
+                await self._flusher
+            await self.flush()
+        finally:
+            self._closed = True
+            async with self._news:
+                self._news.notify_all()
+
+    async def listen(self) -> AsyncIterator[Noted]:
+        """Every event from the first to the last."""
+        position = 0
+        while True:
+            while position < len(self._all):
+                yield self._all[position]
+                position += 1
+            if self._closed:
+                return
+            async with self._news:
+                while position == len(self._all) and not self._closed:
+                    await self._news.wait()
+
+    async def _flush_soon(self) -> None:
+        await asyncio.sleep(BATCH_S * 0.8)
+        try:
+            await self.flush()
+        except Exception as error:  # noqa: BLE001 - kept, and raised to whoever notes the next event
+            self._failure = error

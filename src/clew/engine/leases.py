@@ -1,0 +1,113 @@
+"""One run a thread, and a cap on agents: both are leases in the store, kept alive by a heartbeat.
+
+A lease is held by a process. On the same machine its death is seen at once (pid and start time); from elsewhere, when
+its heartbeat stops. Whoever finds a dead holder cleans up after it before taking over (see recovery).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from clew.core.ids import RunId, ThreadId
+from clew.core.run import Owner
+from clew.engine import processes
+from clew.engine.database import Database
+from clew.engine.settings import EngineSettings, Surroundings
+from clew.store.records import Lease
+from clew.store.store import Store
+
+
+def thread_key(thread_id: ThreadId) -> str:
+    return f"thread/{thread_id}"
+
+
+def slot_prefix(owner: Owner) -> str:
+    return f"agents/{owner.host}"
+
+
+def is_dead(lease: Lease, surroundings: Surroundings) -> bool:
+    """The holder is gone: surely (same machine), or as far as its silence tells."""
+    if lease.owner.host == surroundings.owner.host:
+        return not processes.is_alive(lease.owner.pid, lease.owner.started)
+    return lease.expires_at < surroundings.clock()
+
+
+class Leases:
+    """The leases of one run; `lost` is set when one could not be kept."""
+
+    def __init__(self, database: Database, settings: EngineSettings, surroundings: Surroundings, run_id: RunId) -> None:
+        self._database = database
+        self._settings = settings
+        self._around = surroundings
+        self._run_id = run_id
+        self._tokens: list[str] = []
+        self.lost = asyncio.Event()
+
+    async def take_slot(self, on_wait: Callable[[], Awaitable[None]], given_up: Callable[[], Awaitable[bool]]) -> None:
+        """Waits for a free place among the agents of this machine."""
+        token = self._around.new_id()
+        told = False
+        while True:
+            lease = await self._database.call(lambda store: self._try_slot(store, token))
+            if lease is not None:
+                self._tokens.append(token)
+                return
+            if not told:
+                told = True
+                await on_wait()
+            await asyncio.sleep(self._settings.poll_s)
+            if await given_up():
+                return
+
+    def _try_slot(self, store: Store, token: str) -> Lease | None:
+        prefix = slot_prefix(self._around.owner)
+        with store.transaction():
+            for lease in store.leases(prefix):
+                if is_dead(lease, self._around):
+                    store.release_lease(lease.token)
+            return store.acquire_slot(
+                prefix,
+                self._settings.max_agents,
+                token=token,
+                owner=self._around.owner,
+                run_id=self._run_id,
+                now=self._around.clock(),
+                ttl_s=self._settings.lease_s,
+            )
+
+    def holds(self, token: str) -> None:
+        """Keeps a lease alive that was taken elsewhere (the thread's, together with the run's first row)."""
+        self._tokens.append(token)
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """The heartbeat runs inside; everything is given back at the end."""
+        beat = asyncio.create_task(self._beat())
+        try:
+            yield
+        finally:
+            beat.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beat
+            await self.release()
+
+    async def release(self) -> None:
+        tokens, self._tokens = self._tokens, []
+        if tokens:
+            await self._database.atomically(lambda store: [store.release_lease(token) for token in tokens])
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 3)
+            tokens = list(self._tokens)
+            now = self._around.clock()
+            kept = await self._database.atomically(
+                lambda store, tokens=tokens, now=now: [  # type: ignore[misc]
+                    store.renew_lease(token, now, self._settings.lease_s) for token in tokens
+                ]
+            )
+            if not all(kept):
+                self.lost.set()

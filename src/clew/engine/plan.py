@@ -1,0 +1,179 @@
+"""From a request to a decision on disk: history, pins, the file's word, `decide`, and all of it stored at once.
+
+Runs in the store's thread. The thread's lease is held by then, so nobody else moves its pins; the transaction at the
+end makes prompt turn, decision, attempt and provisional pin durable together, before any process exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from clew.agents.adapter import Adapter, Launch
+from clew.core.decision import Abilities, Decision, Fresh, Policy, Reason, Request, Resume, candidate, decide, fresh
+from clew.core.history import History, Role, Turn
+from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
+from clew.core.pins import NOTHING_OBSERVED, Pending, Pin, PinState, Runtime, settle
+from clew.core.run import Attempt, Run, RunStatus
+from clew.core.thread import Thread
+from clew.engine.sessions import observe
+from clew.engine.settings import Ask, Surroundings
+from clew.errors import NotFound, UsageError
+from clew.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An attempt about to be made."""
+
+    request: Request
+    history: History
+    decision: Decision
+    pin: Pin
+    attempt: Attempt
+    launch: Launch
+    chose_id: bool  # the session's id is ours; else the agent names it
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    adapter: Adapter
+    abilities: Abilities
+    runtime: Runtime
+    policy: Policy
+    around: Surroundings
+    ask: Ask
+    run: Run
+
+    def first(self, store: Store) -> Plan:
+        """The run's first attempt."""
+        thread = self.ask.thread
+        history, prompt = self._history(store)
+        request = Request(
+            agent=self.run.agent,
+            model=self.run.model or "",
+            work_dir=thread.cwd,
+            runtime=self.runtime,
+            prompt=prompt,
+            standing=self.ask.standing,
+            force_fresh=self.ask.force_fresh,
+        )
+        pins = store.pins(thread.id)
+        pin = candidate(pins, request.agent, request.model)
+        observed = observe(self.adapter, pin) if pin is not None else NOTHING_OBSERVED
+        if pin is not None:
+            settled = settle(pin, observed, history)
+            pins = tuple(settled if known.id == pin.id else known for known in pins)
+        decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
+        with store.transaction():
+            if self.ask.retry_of is not None:
+                store.archive_turns(
+                    thread.id, self.ask.retry_of, inclusive=False, at=self.around.clock(), why=f"retry {self.run.id}"
+                )
+            else:
+                store.add_turn(thread.id, prompt)
+            return self._commit(store, request, history, decision, number=1)
+
+    def fallback(self, store: Store, before: Plan, reason: Reason, policy: Policy) -> Plan:
+        """The run's second and last attempt: fresh, with the whole transcript."""
+        decision = fresh(before.request, before.history, policy, reason)
+        with store.transaction():
+            return self._commit(store, before.request, before.history, decision, number=2)
+
+    def _history(self, store: Store) -> tuple[History, Turn]:
+        """What stands before the prompt, and the prompt."""
+        history = store.history(self.ask.thread.id)
+        if self.ask.retry_of is None:
+            prompt = Turn(
+                id=self.run.prompt_turn_id,
+                role=Role.USER,
+                text=self.ask.text,
+                agent=self.run.agent,
+                model=self.run.model,
+                run_id=self.run.id,
+                created_at=self.around.clock(),
+            )
+            return history, prompt
+        for place, turn in enumerate(history):
+            if turn.id == self.ask.retry_of:
+                if turn.role is not Role.USER:
+                    raise UsageError(f"{turn.id} is an agent's turn; only a user's can be asked again.")
+                return history[:place], turn
+        raise NotFound(f"No turn {self.ask.retry_of} in {self.ask.thread.name}.", hint="See clew threads show.")
+
+    def _commit(self, store: Store, request: Request, history: History, decision: Decision, number: int) -> Plan:
+        now = self.around.clock()
+        user_uuid = self.around.new_uuid()
+        pending = Pending(user_uuid, decision.shown, decision.standing)
+        pin = self._pin(request, decision, pending, now)
+        attempt = Attempt(
+            id=AttemptId(self.around.new_id()),
+            run_id=self.run.id,
+            number=number,
+            session_id=pin.session_id,
+            user_uuid=user_uuid,
+            resumed=isinstance(decision, Resume),
+            started_at=now,
+        )
+        store.save_pin(pin)
+        store.create_attempt(attempt)
+        store.update_run(
+            self.run.id,
+            status=RunStatus.RUNNING,
+            session_id=pin.session_id,
+            session_resumed=attempt.resumed,
+            reason=decision.reason,
+            fallback=number > 1,
+            prompt_chars=len(decision.prompt),
+            transcript_chars=decision.transcript_chars,
+            **({"started_at": now} if number == 1 else {}),
+        )
+        launch = Launch(
+            session_id=pin.session_id,
+            resume=attempt.resumed,
+            model=self.run.model,
+            permissions=self.ask.thread.permissions,
+            trust=self.ask.thread.trust,
+        )
+        return Plan(request, history, decision, pin, attempt, launch, self.abilities.choose_id)
+
+    def _pin(self, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
+        if isinstance(decision, Fresh):
+            return Pin(
+                id=PinId(self.around.new_id()),
+                thread_id=self.ask.thread.id,
+                agent=request.agent,
+                model=request.model,
+                session_id=SessionId(self.around.new_uuid()),
+                state=PinState.PROVISIONAL,
+                work_dir=request.work_dir,
+                runtime=request.runtime,
+                pending=pending,
+                created_at=now,
+                used_at=now,
+            )
+        pin = decision.pin
+        return replace(pin, pending=pending, resume_count=pin.resume_count + 1, used_at=now)
+
+
+def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:
+    return Run(
+        id=RunId(around.new_id()),
+        thread_id=ask.thread.id,
+        prompt_turn_id=ask.retry_of or TurnId(around.new_id()),
+        prompt=ask.text,
+        agent=ask.agent,
+        model=model,
+        status=RunStatus.QUEUED,
+        owner=around.owner,
+        created_at=around.clock(),
+    )
+
+
+def default_model_fact(agent: str) -> str:
+    return f"default_model/{agent}"
+
+
+def model_for(ask: Ask, thread: Thread, configured: str | None, store: Store) -> str | None:
+    """Flag, thread, settings, or the agent's own default as its first run named it. None: not known yet."""
+    of_thread = thread.model if thread.agent == ask.agent else None
+    return ask.model or of_thread or configured or store.fact(default_model_fact(ask.agent))

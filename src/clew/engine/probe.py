@@ -1,0 +1,67 @@
+"""What a binary can do: asked once, remembered as long as the file stays the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from clew.agents.adapter import Adapter, Binary
+from clew.core.decision import Abilities
+from clew.engine.database import Database
+from clew.errors import AgentFailed
+
+PROBE_S = 30.0
+
+
+async def abilities(
+    adapter: Adapter, binary: Binary, database: Database, environ: Mapping[str, str], now: float
+) -> Abilities:
+    stamp = _stamp(binary.path)
+    known = await database.call(lambda store: store.probe(binary.path, stamp))
+    if known is not None:
+        return _load(known)
+    help_argv, version_argv = adapter.probes(binary)
+    clean = adapter.environment(environ)
+    help_text, version_text = await asyncio.gather(_output(help_argv, clean), _output(version_argv, clean))
+    found = adapter.abilities(help_text, version_text)
+    body = json.dumps({**asdict(found), "flags": sorted(found.flags)})
+    await database.call(lambda store: store.save_probe(binary.path, stamp, body, now))
+    return found
+
+
+def _load(body: str) -> Abilities:
+    fields = json.loads(body)
+    return Abilities(**{**fields, "flags": frozenset(fields["flags"])})
+
+
+def _stamp(path: str) -> str:
+    try:
+        stat = Path(path).stat()
+    except OSError:
+        return "gone"
+    return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
+
+
+async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=dict(environ),
+        )
+    except OSError as error:
+        raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), PROBE_S)
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise AgentFailed(
+            f"{' '.join(argv)} did not answer within {PROBE_S:.0f} s.", hint="Run clew doctor."
+        ) from error
+    return output.decode("utf-8", "replace")

@@ -1,0 +1,132 @@
+"""Which processes belong to an attempt, and ending all of them.
+
+An agent's tools start processes in sessions of their own, so the agent's process group does not hold them, and when the
+agent dies they become orphans that no parent leads to. So every attempt carries a mark in its environment, which all
+that it starts inherit; together with the tree of parents that finds the whole family, also after Clew itself died and
+another Clew cleans up. A pid alone proves nothing (they are reused): its start time is recorded beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "CLEW_ATTEMPT"
+POLL_S = 0.02
+
+_PROC = Path("/proc")
+_HAS_PROC = (_PROC / "self" / "stat").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    pid: int
+    parent: int
+    started: float  # in units of this machine; only ever compared for equality
+    state: str  # "Z": dead already, waiting to be reaped
+
+
+def started_at(pid: int) -> float | None:
+    """When the process began, or None when there is none."""
+    process = _read(pid)
+    return None if process is None or process.state == "Z" else process.started
+
+
+def is_alive(pid: int, started: float | None) -> bool:
+    now = started_at(pid)
+    return now is not None and (started is None or now == started)
+
+
+def family(mark: str, root: int | None = None) -> list[Process]:
+    """Every live process that carries the mark or descends from one that does (or from `root`)."""
+    table = {process.pid: process for process in _table() if process.state != "Z"}
+    members = {pid for pid in table if pid == root or _carries(pid, mark)}
+    grown = True
+    while grown:
+        more = {pid for pid, process in table.items() if process.parent in members and pid not in members}
+        members |= more
+        grown = bool(more)
+    members.discard(os.getpid())
+    return [table[pid] for pid in members if pid in table]
+
+
+async def end_family(mark: str, root: int | None = None, *, grace_s: float) -> int:
+    """TERM to all, and KILL to what is left after the grace. Returns how many there were. Cancelled: no grace."""
+    found = family(mark, root)
+    _signal(found, signal.SIGTERM)
+    try:
+        waited = 0.0
+        while waited < grace_s and any(is_alive(process.pid, process.started) for process in found):
+            await asyncio.sleep(POLL_S)
+            waited += POLL_S
+    finally:
+        for _ in range(3):  # a dying shell may have started one more
+            left = {process.pid: process for process in (*found, *family(mark, root))}
+            live = [process for process in left.values() if is_alive(process.pid, process.started)]
+            if not live:
+                break
+            _signal(live, signal.SIGKILL)
+    return len(found)
+
+
+def _signal(processes: list[Process], number: signal.Signals) -> None:
+    for process in processes:
+        if is_alive(process.pid, process.started):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, number)
+
+
+def _carries(pid: int, mark: str) -> bool:
+    wanted = f"{MARK}={mark}"
+    if _HAS_PROC:
+        try:
+            return wanted.encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).environ().get(MARK) == mark)
+    except (psutil.Error, OSError):
+        return False
+
+
+def _table() -> Iterator[Process]:
+    if _HAS_PROC:
+        pids = [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
+    else:
+        import psutil
+
+        pids = psutil.pids()
+    for pid in pids:
+        process = _read(pid)
+        if process is not None:
+            yield process
+
+
+def _read(pid: int) -> Process | None:
+    if not _HAS_PROC:
+        return _read_elsewhere(pid)
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything
+    return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode())
+
+
+def _read_elsewhere(pid: int) -> Process | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            state = "Z" if process.status() == psutil.STATUS_ZOMBIE else "R"
+            return Process(pid, process.ppid(), process.create_time(), state)
+    except (psutil.Error, OSError):
+        return None

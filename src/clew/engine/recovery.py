@@ -1,0 +1,165 @@
+"""After a crash of Clew: what a dead process left running is ended, and its runs are brought to an end.
+
+A run is dead when its owner is: on the same machine that is certain; on another one its lease tells. Whoever finds it
+first takes the thread's lease (so two cannot), ends the family of every attempt by its mark, keeps what was said (from
+the stored events, or from the session's file when that has more), marks the run interrupted and lets the lease go. The
+pin is left as it is: pending, for the next decision to settle from the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clew.agents.adapter import Adapter
+from clew.core.answer import GrowingAnswer
+from clew.core.events import RunEnded
+from clew.core.history import Role, Turn
+from clew.core.ids import TurnId
+from clew.core.outcome import Outcome
+from clew.core.pins import Pin
+from clew.core.run import LIVE, Attempt, Run, RunStatus
+from clew.engine import leases, processes
+from clew.engine.database import Database
+from clew.engine.sessions import observe
+from clew.engine.settings import EngineSettings, Surroundings
+from clew.store.store import Store
+
+AdapterOf = Callable[[str], Adapter | None]
+
+
+async def recover_dead(
+    database: Database, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
+) -> list[Run]:
+    """Brings every dead run to its end. Cheap when there is none."""
+    dead = await database.call(lambda store: _dead_runs(store, around))
+    recovered = []
+    for run in dead:
+        token = around.new_id()
+        if not await database.call(lambda store, run=run, token=token: _claim(store, run, token, around, settings)):  # type: ignore[misc]
+            continue
+        attempts = await database.call(lambda store, run=run: store.attempts(run.id))  # type: ignore[misc]
+        for attempt in attempts:
+            await processes.end_family(attempt.id, _root(attempt), grace_s=settings.grace_s)
+        await database.atomically(
+            lambda store, run=run, attempts=attempts: _bury(store, run, attempts, adapter_of, around)  # type: ignore[misc]
+        )
+        await database.call(lambda store, token=token: store.release_lease(token))  # type: ignore[misc]
+        recovered.append(run)
+    return recovered
+
+
+def _dead_runs(store: Store, around: Surroundings) -> list[Run]:
+    return [run for run in store.runs(statuses=list(LIVE), limit=1000) if _is_dead(store, run, around)]
+
+
+def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
+    owner = run.owner
+    if owner is None:
+        return False
+    if owner.host == around.owner.host:
+        return not processes.is_alive(owner.pid, owner.started)
+    lease = store.lease(leases.thread_key(run.thread_id))
+    return lease is not None and lease.run_id == run.id and lease.expires_at < around.clock()
+
+
+def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
+    """The thread's lease for the burial. False: a live run has the thread (this one died waiting: later, then)."""
+    key = leases.thread_key(run.thread_id)
+    with store.transaction():
+        held = store.lease(key)
+        if held is not None and held.run_id != run.id and not leases.is_dead(held, around):
+            return False
+        if held is not None:
+            store.release_lease(held.token)
+        taken = store.acquire_lease(
+            key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s
+        )
+        return taken is not None
+
+
+def _root(attempt: Attempt) -> int | None:
+    if attempt.pid is None or not processes.is_alive(attempt.pid, attempt.pid_started):
+        return None
+    return attempt.pid
+
+
+def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, around: Surroundings) -> None:
+    now = around.clock()
+    if store.require_run(run.id).status not in LIVE:
+        return
+    if store.turn(run.prompt_turn_id) is None:
+        store.add_turn(run.thread_id, _prompt_turn(run, now))
+    answer = _saved_answer(store, run, attempts, adapter_of, now)
+    if answer is not None:
+        store.add_turn(run.thread_id, answer)
+    for attempt in attempts:
+        if attempt.ended_at is None:
+            store.update_attempt(attempt.id, outcome=Outcome.KILLED, ended_at=now)
+    store.update_run(
+        run.id,
+        status=RunStatus.INTERRUPTED,
+        outcome=Outcome.KILLED,
+        error="Clew died while the run was going on.",
+        answer_turn_id=answer.id if answer else None,
+        ended_at=now,
+    )
+    message = "Clew died while the run was going on; what was said so far is kept."
+    store.append_events(
+        run.id, [(store.last_seq(run.id) + 1, now, RunEnded(RunStatus.INTERRUPTED, Outcome.KILLED, message=message))]
+    )
+
+
+def _prompt_turn(run: Run, now: float) -> Turn:
+    return Turn(
+        id=run.prompt_turn_id,
+        role=Role.USER,
+        text=run.prompt,
+        agent=run.agent,
+        model=run.model,
+        run_id=run.id,
+        created_at=now,
+    )
+
+
+def _saved_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, now: float) -> Turn | None:
+    growing = GrowingAnswer()
+    for stored in store.events(run.id):
+        if stored.event is not None:
+            growing.feed(stored.event)
+    text = growing.text
+    in_file, complete = _said_in_file(store, run, attempts, adapter_of)
+    if len(in_file) >= len(text) and in_file.startswith(text):
+        text = in_file
+    else:
+        complete = False
+    if not text:
+        return None
+    return Turn(
+        id=TurnId(f"{run.prompt_turn_id}-a"),
+        role=Role.ASSISTANT,
+        text=text,
+        agent=run.agent,
+        model=run.model,
+        partial=not complete,
+        message_id=growing.message_id,
+        run_id=run.id,
+        created_at=now,
+    )
+
+
+def _said_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf) -> tuple[str, bool]:
+    """What the session's file has of the answer, and whether the model had come to its end."""
+    adapter = adapter_of(run.agent)
+    if adapter is None or not attempts:
+        return "", False
+    pin = _pin_of(store, run, attempts[-1])
+    if pin is None or pin.pending is None:
+        return "", False
+    observed = observe(adapter, pin)
+    if not observed.holds_pending or observed.went_on:
+        return "", False
+    return observed.said, observed.complete
+
+
+def _pin_of(store: Store, run: Run, attempt: Attempt) -> Pin | None:
+    return next((pin for pin in store.pins(run.thread_id) if pin.session_id == attempt.session_id), None)

@@ -1,0 +1,242 @@
+"""The chat host: a thread with a person in it. Asks, edits, truncates, retries.
+
+It words nothing of its own: `standing` and `text` are what the person gave, and full and delta prompts are the core's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from clew.core.history import History, Role, Turn, Visibility
+from clew.core.ids import ThreadId
+from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
+from clew.engine.engine import Engine
+from clew.engine.leases import is_dead, thread_key
+from clew.engine.settings import Ask, Person
+from clew.engine.turn import LiveTurn
+from clew.errors import Busy, NotFound, UsageError
+from clew.store.store import Store
+
+T = TypeVar("T")
+MAX_PROMPT_CHARS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewThread:
+    """What a thread is made with."""
+
+    cwd: str
+    agent: str
+    model: str | None = None
+    permissions: Permissions = Permissions.ASK
+    trust: Trust = Trust.USER
+    visibility: Visibility = Visibility.SHARED
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What a delete took away, and where it is kept."""
+
+    name: str
+    turns: int
+    archive: Path | None  # None: a dry run
+
+
+class Chat:
+    def __init__(self, engine: Engine, archive_dir: Path) -> None:
+        self._engine = engine
+        self._archive_dir = archive_dir
+
+    async def create(self, new: NewThread, *, name: str | None = None, prompt: str = "") -> Thread:
+        """A thread under that name, or under one made from the prompt."""
+        self._engine.adapter(new.agent)
+        if name is not None:
+            check_name(name)
+        now = self._engine.around.clock()
+        thread = Thread(
+            id=ThreadId(self._engine.around.new_id()),
+            name=name or name_from(prompt),
+            cwd=existing_dir(new.cwd),
+            agent=new.agent,
+            model=new.model,
+            permissions=new.permissions,
+            trust=new.trust,
+            visibility=new.visibility,
+            created_at=now,
+            updated_at=now,
+        )
+        return await self._call(lambda store: store.create_thread(thread))
+
+    async def find(self, name: str) -> Thread | None:
+        return await self._call(lambda store: store.thread(name))
+
+    async def require(self, name: str) -> Thread:
+        return await self._call(lambda store: store.require_thread(name))
+
+    async def latest(self, cwd: str) -> Thread | None:
+        """The thread last used in this directory."""
+        return await self._call(lambda store: store.latest_thread(os.path.realpath(cwd)))
+
+    async def list(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
+        return await self._call(lambda store: store.threads(cwd=cwd, limit=limit, offset=offset))
+
+    async def history(self, thread: Thread) -> History:
+        return await self._call(lambda store: store.history(thread.id))
+
+    async def move(self, thread: Thread, cwd: str) -> Thread:
+        """Another work directory from now on. The sessions made in the old one are not resumed in the new."""
+        path = existing_dir(cwd)
+        if path == thread.cwd:
+            return thread
+        return await self._idle(thread, lambda store, now: store.update_thread(thread.id, at=now, cwd=path))
+
+    async def set_permissions(self, thread: Thread, permissions: Permissions | None, trust: Trust | None) -> Thread:
+        changes = {"permissions": permissions, "trust": trust}
+        wanted = {key: value for key, value in changes.items() if value is not None and value != getattr(thread, key)}
+        if not wanted:
+            return thread
+        return await self._idle(thread, lambda store, now: store.update_thread(thread.id, at=now, **wanted))
+
+    async def ask(
+        self,
+        thread: Thread,
+        text: str,
+        *,
+        agent: str | None = None,
+        model: str | None = None,
+        standing: str | None = None,
+        force_fresh: bool = False,
+        enable_resume: bool | None = None,
+        timeout_s: float | None = None,
+        wait: bool = True,
+        person: Person | None = None,
+    ) -> LiveTurn:
+        """Asks the thread's agent, or another one for this turn."""
+        check_prompt(text)
+        existing_dir(thread.cwd)
+        return await self._engine.start(
+            Ask(
+                thread=thread,
+                text=text,
+                agent=agent or thread.agent,
+                model=model,
+                standing=standing,
+                force_fresh=force_fresh,
+                enable_resume=enable_resume,
+                timeout_s=timeout_s,
+                wait=wait,
+                person=person,
+            )
+        )
+
+    async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
+        """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
+        turn = await self._turn(thread, turn_id)
+        if turn.role is not Role.USER:
+            raise UsageError(
+                f"{turn_id} is an agent's turn; only a user's can be asked again.",
+                hint="clew threads show lists the turns with their ids.",
+            )
+        agent = options.pop("agent", None) or turn.agent or thread.agent
+        model = options.pop("model", None) or (turn.model if turn.agent == agent else None)
+        ask = Ask(
+            thread=thread, text=turn.text, agent=agent, model=model, force_fresh=True, retry_of=turn.id, **options
+        )
+        return await self._engine.start(ask)
+
+    async def edit(self, thread: Thread, turn_id: str, text: str) -> Turn:
+        """Another text for a turn. The old one is kept; later turns stay."""
+        turn = await self._turn(thread, turn_id)
+        check_prompt(text)
+        now = self._engine.around.clock()
+        if text == turn.text:
+            return turn
+        return await self._call(lambda store: store.edit_turn(turn.id, text, now))
+
+    async def truncate(self, thread: Thread, turn_id: str) -> int:
+        """Archives that turn and all after it. Returns how many."""
+        turn = await self._turn(thread, turn_id)
+        return await self._idle(
+            thread, lambda store, now: store.archive_turns(thread.id, turn.id, inclusive=True, at=now, why="truncate")
+        )
+
+    async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
+        """Writes the whole thread to an archive file, then removes it from the store."""
+        turns = len(await self._call(lambda store: store.all_turns(thread.id)))
+        if dry_run:
+            return Deleted(thread.name, turns, None)
+
+        def archived(store: Store, now: float) -> Path:
+            path = self._write_archive(thread, store.dump_thread(thread.id), now)
+            store.delete_thread(thread.id)
+            return path
+
+        return Deleted(thread.name, turns, await self._idle(thread, archived))
+
+    def _write_archive(self, thread: Thread, content: dict[str, Any], now: float) -> Path:
+        self._archive_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._archive_dir / f"{thread.name}-{int(now)}-{thread.id[:8]}.json"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        return path
+
+    async def _turn(self, thread: Thread, turn_id: str) -> Turn:
+        """By id, or by an unambiguous beginning of one."""
+        found = [turn for turn in await self.history(thread) if turn.id.startswith(turn_id)] if turn_id else []
+        exact = [turn for turn in found if turn.id == turn_id]
+        if len(exact or found) != 1:
+            what = "names more than one turn" if found else "is not a turn"
+            raise NotFound(
+                f"{turn_id!r} {what} of {thread.name}.",
+                hint=f"clew threads show {thread.name} lists them with their ids.",
+            )
+        return (exact or found)[0]
+
+    async def _idle(self, thread: Thread, work: Callable[[Store, float], T]) -> T:
+        """Changes that a run under way would not survive need the thread to themselves."""
+        around = self._engine.around
+
+        def guarded(store: Store) -> T:
+            held = store.lease(thread_key(thread.id))
+            if held is not None and not is_dead(held, around):
+                raise Busy(
+                    f"A run is going on in {thread.name}.",
+                    hint="Wait for it, or stop it with clew runs cancel.",
+                    run_id=held.run_id,
+                )
+            return work(store, around.clock())
+
+        return await self._engine.database.atomically(guarded)
+
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        return await self._engine.database.call(work)
+
+
+def check_name(name: str) -> None:
+    if not NAME.match(name):
+        raise UsageError(
+            f"{name!r} cannot be a thread's name.", hint="Letters, digits, dot, dash and underscore, at most 80."
+        )
+
+
+def check_prompt(text: str) -> None:
+    if not text.strip():
+        raise UsageError("The prompt is empty.", hint="Give it as an argument or on stdin.")
+    if len(text) > MAX_PROMPT_CHARS:
+        raise UsageError(f"The prompt has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.")
+
+
+def existing_dir(path: str) -> str:
+    """The directory with its links resolved: the agents name their sessions after that."""
+    real = os.path.realpath(path)
+    if not Path(real).is_dir():
+        raise UsageError(f"{path} is not a directory.", hint="Name an existing one with --cwd.")
+    return real

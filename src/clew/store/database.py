@@ -1,0 +1,220 @@
+"""Connections, transactions and migrations: what every operation of the store stands on.
+
+Theory of operation
+1. A write transaction is alone. The dialect begins it so that no other writer can be inside one (SQLite: BEGIN
+   IMMEDIATE). What an operation reads in it is therefore still true when it writes, and no lock is ever upgraded: that
+   is where "database is locked" would come from.
+2. Each OS thread has a connection of its own. Transactions nest: an inner one is a savepoint, so an operation that
+   fails undoes itself and no more, and one that succeeds is durable when the outermost one ends. Do not `await` inside
+   a transaction: whatever else ran on that OS thread would join it.
+3. Some failures (a full disk) end the whole transaction inside the database. It is then lost: every further step in it
+   raises the same error, so that a caller who caught the first one cannot commit half of its work.
+4. No driver's exception leaves this module: the dialect translates.
+5. Nothing here knows SQL of one database. That is in the dialect's own module.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from clew.errors import ClewError, StoreError
+from clew.store import sql
+from clew.store.text import ESCAPE, pack, unpack
+
+if TYPE_CHECKING:
+    from clew.store.dialect import Dialect
+
+Row = dict[str, Any]
+
+
+class _Session:
+    """One OS thread's connection, and how deep in transactions it is."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.thread = threading.current_thread()
+        self.depth = 0
+        self.lost: ClewError | None = None  # the whole transaction is gone, for this reason
+
+
+class Database:
+    """Runs named queries. The store's operations are mixed in on top of it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._sql = sql.queries(dialect.style)
+        self._local = threading.local()
+        self._sessions: list[_Session] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def close(self) -> None:
+        """Close every thread's connection. Safe to call twice."""
+        with self._lock:
+            self._closed = True
+            sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            session.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside happens, or nothing does. Re-entrant: inner ones join."""
+        session = self._session()
+        inner = session.depth > 0
+        if inner:
+            self._still_inside(session)
+            self._execute(session, f"SAVEPOINT level_{session.depth}")
+        else:
+            self._begin(session)
+        session.depth += 1
+        try:
+            yield
+            self._still_inside(session)
+            self._execute(session, f"RELEASE SAVEPOINT level_{session.depth - 1}" if inner else "COMMIT")
+        except BaseException:
+            self._undo(session, session.depth - 1)
+            raise
+        finally:
+            session.depth -= 1
+            if not session.depth:
+                session.lost = None
+
+    def _begin(self, session: _Session) -> None:
+        try:
+            self._dialect.begin(session.connection)
+        except self._dialect.errors as error:
+            raise self._dialect.translate(error) from error
+
+    def _still_inside(self, session: _Session) -> None:
+        if session.lost is None and not self._dialect.in_transaction(session.connection):
+            session.lost = StoreError("The database ended the transaction.", kind="unreachable", hint="Try again.")
+        if session.lost is not None:
+            raise session.lost
+
+    def _undo(self, session: _Session, level: int) -> None:
+        """Roll back to where that level began; the first error is the one that the caller gets to see."""
+        if not self._dialect.in_transaction(session.connection):
+            return
+        try:
+            if level:
+                session.connection.execute(f"ROLLBACK TO SAVEPOINT level_{level}")
+                session.connection.execute(f"RELEASE SAVEPOINT level_{level}")
+            else:
+                session.connection.execute("ROLLBACK")
+        except self._dialect.errors as error:
+            session.lost = session.lost or self._dialect.translate(error)
+
+    def _session(self) -> _Session:
+        session: _Session | None = getattr(self._local, "session", None)
+        if self._closed:
+            raise StoreError("The store has been closed.", kind="unreachable")
+        if session is None:
+            try:
+                session = _Session(self._dialect.connect())
+            except self._dialect.errors as error:
+                raise self._dialect.translate(error) from error
+            self._local.session = session
+            self._adopt(session)
+        return session
+
+    def _adopt(self, session: _Session) -> None:
+        """Remember it for `close`, and close those of threads that have ended."""
+        with self._lock:
+            ended = [known for known in self._sessions if not known.thread.is_alive()]
+            self._sessions = [known for known in self._sessions if known not in ended] + [session]
+        for known in ended:
+            known.connection.close()
+
+    def _execute(self, session: _Session, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
+        try:
+            return session.connection.execute(statement, parameters or {})
+        except self._dialect.errors as error:
+            raise self._failed(session, error) from error
+
+    def _failed(self, session: _Session, error: Exception) -> ClewError:
+        translated = self._dialect.translate(error)
+        if session.depth and not self._dialect.in_transaction(session.connection):
+            session.lost = translated
+        return translated
+
+    def _all(self, query: str, **parameters: Any) -> list[Row]:
+        """The rows of a named query."""
+        session = self._session()
+        try:
+            cursor = session.connection.execute(self._sql[query], _packed(parameters))
+            names = [column[0] for column in cursor.description]
+            return [_unpacked(names, values) for values in cursor.fetchall()]
+        except self._dialect.errors as error:
+            raise self._failed(session, error) from error
+
+    def _one(self, query: str, **parameters: Any) -> Row | None:
+        rows = self._all(query, **parameters)
+        return rows[0] if rows else None
+
+    def _do(self, query: str, **parameters: Any) -> int:
+        """Run a named query that writes; says how many rows it changed."""
+        with self.transaction():
+            cursor = self._execute(self._session(), self._sql[query], _packed(parameters))
+            return int(cursor.rowcount)
+
+    def _do_many(self, query: str, rows: Iterable[Row]) -> None:
+        with self.transaction():
+            session = self._session()
+            try:
+                session.connection.cursor().executemany(self._sql[query], [_packed(row) for row in rows])
+            except self._dialect.errors as error:
+                raise self._failed(session, error) from error
+
+    def _migrate(self) -> None:
+        """Bring the schema up to what this code knows. Any number of processes may try at once; one does it."""
+        files = sql.migrations()
+        connection = self._session().connection
+        if self._version(connection) == len(files):
+            return
+        with self._dialect.guard():
+            try:
+                self._dialect.prepare(connection)
+            except self._dialect.errors as error:
+                raise self._dialect.translate(error) from error
+            with self.transaction():
+                for number in range(self._version(connection), len(files)):
+                    for statement in sql.statements(files[number]):
+                        self._execute(self._session(), statement)
+                    self._do("record_version", version=number + 1, name=files[number].stem)
+
+    def _version(self, connection: Any) -> int:
+        """Which migration the database stands at: 0 for a new one."""
+        known = len(sql.migrations())
+        try:
+            ready = self._dialect.is_ready(connection)
+        except self._dialect.errors as error:
+            raise self._dialect.translate(error) from error
+        row = self._one("schema_version") if ready else None
+        version = int(row["version"] or 0) if row else 0
+        if version > known:
+            raise StoreError(
+                f"The database is of a newer Clew (schema {version}; this one knows {known}).",
+                kind="too_new",
+                hint="Update Clew, or point CLEW_HOME at another folder.",
+            )
+        return version
+
+
+def _packed(parameters: Mapping[str, Any]) -> Row:
+    return {name: pack(value) if isinstance(value, str) else value for name, value in parameters.items()}
+
+
+def _unpacked(names: Sequence[str], values: Sequence[Any]) -> Row:
+    return {
+        name: unpack(value) if type(value) is str and ESCAPE in value else value
+        for name, value in zip(names, values, strict=True)
+    }

@@ -1,0 +1,38 @@
+"""What one kind of database does in its own way. `sqlite.py` is one; nothing else in this room knows which it is."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from clew.errors import ClewError
+from clew.store.sql import Style
+
+
+class Dialect(Protocol):
+    """The duties of a dialect."""
+
+    style: Style
+    errors: tuple[type[Exception], ...]  # the driver's, to be translated
+
+    def connect(self) -> Any:
+        """A connection of the calling thread, in autocommit mode."""
+
+    def begin(self, connection: Any) -> None:
+        """Begin a write transaction, alone."""
+
+    def in_transaction(self, connection: Any) -> bool: ...
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Only one process at a time is inside: for the first creation and for migrations."""
+
+    def is_ready(self, connection: Any) -> bool:
+        """Prepared, and has a version table."""
+
+    def prepare(self, connection: Any) -> None:
+        """Settings that are kept in the database itself. Called inside the guard."""
+
+    def translate(self, error: Exception) -> ClewError: ...
+
+    def problems(self, connection: Any) -> list[str]:
+        """What a quick look at the database itself finds wrong."""

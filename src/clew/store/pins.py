@@ -1,0 +1,81 @@
+"""Pins in the store.
+
+What a session absorbed may be ten thousand turns, and grows by two with each answer. So the list has a table of its
+own, and the pin's row keeps its length and a digest of it: when the stored list is the beginning of the new one, as it
+nearly always is, only the rest is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clew.core.pins import Absorbed, Pin, PinState, move
+from clew.store.database import Database, Row
+from clew.store.records import absorbed_from, each, pin_from, pin_row
+
+
+class Pins(Database):
+    def pins(self, thread_id: str, *, retired: bool = True) -> tuple[Pin, ...]:
+        """In the order in which they were first saved: oldest first.
+
+        `retired=False` leaves out those that no turn can resume any more: each may hold thousands of turns.
+        """
+        rows = self._all("pins_of_thread", thread_id=thread_id)
+        return tuple(each(self._pin, (row for row in rows if retired or row["state"] != PinState.RETIRED.value)))
+
+    def pin_by_session(self, session_id: str) -> Pin | None:
+        """The newest pin of the session."""
+        rows = self._all("pins_of_session", session_id=session_id)
+        return each(self._pin, rows[-1:])[0] if rows else None
+
+    def _pin(self, row: Row) -> Pin:
+        absorbed = self._all("absorbed", pin_id=row["id"]) if row["absorbed_count"] else []
+        return pin_from(row, tuple(each(absorbed_from, absorbed)))
+
+    def save_pin(self, pin: Pin) -> None:
+        """Insert it, or update the one of that id. The state goes only where the stored one leads (IllegalMove)."""
+        with self.transaction():
+            stored = self._one("pin_summary", id=pin.id)
+            if stored is None:
+                self._do("insert_pin", **_pin_columns(pin, _summary(pin.absorbed)))
+                self._write_absorbed(pin, 0)
+                return
+            # Checked against the stored state, not the caller's copy: poisoned is for ever, whoever else writes.
+            _state_may_follow(pin, PinState(stored["state"]))
+            count = stored["absorbed_count"]
+            prefix = _summary(pin.absorbed[:count])
+            grows = len(pin.absorbed) >= count and prefix.hexdigest() == stored["absorbed_digest"]
+            if grows:
+                prefix.update(_encoded(pin.absorbed[count:]))
+            else:
+                self._do("clear_absorbed", pin_id=pin.id)
+            self._write_absorbed(pin, count if grows else 0)
+            self._do("write_pin", **_pin_columns(pin, prefix if grows else _summary(pin.absorbed)))
+
+    def _write_absorbed(self, pin: Pin, start: int) -> None:
+        rows = [
+            {"pin_id": pin.id, "n": number, "turn_id": known.turn_id, "digest": known.digest}
+            for number, known in enumerate(pin.absorbed[start:], start)
+        ]
+        if rows:
+            self._do_many("insert_absorbed", rows)
+
+
+def _state_may_follow(pin: Pin, stored: PinState) -> None:
+    move(replace(pin, state=stored), pin.state)
+
+
+def _pin_columns(pin: Pin, summary: hashlib.blake2b) -> Row:
+    return {**pin_row(pin), "absorbed_count": len(pin.absorbed), "absorbed_digest": summary.hexdigest()}
+
+
+def _summary(absorbed: Sequence[Absorbed]) -> hashlib.blake2b:
+    return hashlib.blake2b(_encoded(absorbed), digest_size=16)
+
+
+def _encoded(absorbed: Sequence[Absorbed]) -> bytes:
+    """One text for one list: lengths keep ids that hold a separator apart."""
+    parts = (f"{len(known.turn_id)}:{known.turn_id}:{known.digest or ''};" for known in absorbed)
+    return "".join(parts).encode("utf-8", "surrogatepass")

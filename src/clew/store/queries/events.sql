@@ -1,0 +1,10 @@
+-- name: append_event
+-- The writer numbers its events, so one that is sent again after a failure is recognised and left alone.
+INSERT INTO events (run_id, seq, at, kind, body) VALUES (:run_id, :seq, :at, :kind, :body)
+ON CONFLICT (run_id, seq) DO NOTHING;
+
+-- name: events_after
+SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq;
+
+-- name: last_seq
+SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE run_id = :run_id;

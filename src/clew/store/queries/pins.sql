@@ -1,0 +1,40 @@
+-- name: insert_pin
+INSERT INTO pins (id, thread_id, position, agent, model, session_id, state, work_dir, runtime, pending,
+    held_back_turn_id, held_back_chars, standing, mark_size_bytes, mark_last_entry, resume_count, failures,
+    cost_total_usd, created_at, used_at, absorbed_count, absorbed_digest)
+VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM pins WHERE thread_id = :thread_id),
+    :agent, :model, :session_id, :state, :work_dir, :runtime, :pending,
+    :held_back_turn_id, :held_back_chars, :standing, :mark_size_bytes, :mark_last_entry, :resume_count, :failures,
+    :cost_total_usd, :created_at, :used_at, :absorbed_count, :absorbed_digest);
+
+-- name: write_pin
+UPDATE pins SET agent = :agent, model = :model, session_id = :session_id, state = :state, work_dir = :work_dir,
+    runtime = :runtime, pending = :pending, held_back_turn_id = :held_back_turn_id, held_back_chars = :held_back_chars,
+    standing = :standing, mark_size_bytes = :mark_size_bytes, mark_last_entry = :mark_last_entry,
+    resume_count = :resume_count, failures = :failures, cost_total_usd = :cost_total_usd, created_at = :created_at,
+    used_at = :used_at, absorbed_count = :absorbed_count, absorbed_digest = :absorbed_digest
+WHERE id = :id;
+
+-- name: pin_summary
+-- All that a save must know of the stored pin; its absorbed turns are not read.
+SELECT state, absorbed_count, absorbed_digest FROM pins WHERE id = :id;
+
+-- name: pins_of_thread
+SELECT * FROM pins WHERE thread_id = :thread_id ORDER BY position;
+
+-- name: pins_of_session
+SELECT * FROM pins WHERE session_id = :session_id ORDER BY created_at, position;
+
+-- name: absorbed
+SELECT turn_id, digest FROM pin_absorbed WHERE pin_id = :pin_id ORDER BY n;
+
+-- name: insert_absorbed
+INSERT INTO pin_absorbed (pin_id, n, turn_id, digest) VALUES (:pin_id, :n, :turn_id, :digest);
+
+-- name: clear_absorbed
+DELETE FROM pin_absorbed WHERE pin_id = :pin_id;
+
+-- name: pins_miscounted
+-- For the check: the summary and the rows must tell the same.
+SELECT pins.id FROM pins
+WHERE pins.absorbed_count <> (SELECT COUNT(*) FROM pin_absorbed WHERE pin_absorbed.pin_id = pins.id) LIMIT :limit;

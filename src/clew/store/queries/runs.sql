@@ -1,0 +1,86 @@
+-- name: insert_run
+INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model, status, owner_host, owner_pid,
+    owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
+    cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
+    cancel_requested, created_at, started_at, ended_at)
+VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
+    :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
+    :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
+    :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
+    :cancel_requested, :created_at, :started_at, :ended_at);
+
+-- name: write_run
+-- All but what the run was asked, and by whom: that is fixed.
+UPDATE runs SET agent = :agent, model = :model, status = :status,
+    owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started, answer_turn_id = :answer_turn_id,
+    session_id = :session_id, session_resumed = :session_resumed, reason = :reason, fallback = :fallback,
+    outcome = :outcome, error = :error, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    cache_read_input_tokens = :cache_read_input_tokens, cache_creation_input_tokens = :cache_creation_input_tokens,
+    cost_usd = :cost_usd, prompt_chars = :prompt_chars, transcript_chars = :transcript_chars,
+    estimate_usd = :estimate_usd, cancel_requested = :cancel_requested, created_at = :created_at,
+    started_at = :started_at, ended_at = :ended_at
+WHERE id = :id;
+
+-- name: run_by_id
+SELECT * FROM runs WHERE id = :id;
+
+-- name: runs_newest
+SELECT * FROM runs ORDER BY created_at DESC, position DESC LIMIT :limit;
+
+-- name: runs_of_thread
+SELECT * FROM runs WHERE thread_id = :thread_id ORDER BY created_at DESC, position DESC LIMIT :limit;
+
+-- name: runs_with_status
+-- One status a query: the few live runs are found by index among any number of ended ones.
+SELECT * FROM runs WHERE status = :status ORDER BY created_at DESC, position DESC LIMIT :limit;
+
+-- name: runs_of_thread_with_status
+SELECT * FROM runs WHERE thread_id = :thread_id AND status = :status
+ORDER BY created_at DESC, position DESC LIMIT :limit;
+
+-- name: request_cancel
+UPDATE runs SET cancel_requested = 1, cancel_requested_at = COALESCE(cancel_requested_at, :at)
+WHERE id = :id AND status IN ('queued', 'running', 'waiting');
+
+-- name: cancel_requested
+SELECT cancel_requested FROM runs WHERE id = :id;
+
+-- name: insert_attempt
+INSERT INTO attempts (id, run_id, number, session_id, user_uuid, resumed, pid, pid_started, outcome, exit_status,
+    stderr_tail, started_at, ended_at)
+VALUES (:id, :run_id, :number, :session_id, :user_uuid, :resumed, :pid, :pid_started, :outcome, :exit_status,
+    :stderr_tail, :started_at, :ended_at);
+
+-- name: write_attempt
+UPDATE attempts SET number = :number, session_id = :session_id, user_uuid = :user_uuid, resumed = :resumed, pid = :pid,
+    pid_started = :pid_started, outcome = :outcome, exit_status = :exit_status, stderr_tail = :stderr_tail,
+    started_at = :started_at, ended_at = :ended_at
+WHERE id = :id;
+
+-- name: attempt_by_id
+SELECT * FROM attempts WHERE id = :id;
+
+-- name: attempts
+SELECT * FROM attempts WHERE run_id = :run_id ORDER BY number;
+
+-- name: stats
+-- Every fresh start has its reason, every ended run its outcome: grouped by both, nothing is double counted.
+-- estimated_* covers only the runs that have an estimate, so that what was paid and what would have been paid compare.
+SELECT agent, model, session_resumed, reason, outcome,
+    COUNT(*) AS runs,
+    CAST(SUM(fallback) AS BIGINT) AS fallbacks,
+    CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
+    CAST(SUM(output_tokens) AS BIGINT) AS output_tokens,
+    CAST(SUM(cache_read_input_tokens) AS BIGINT) AS cache_read_input_tokens,
+    CAST(SUM(cache_creation_input_tokens) AS BIGINT) AS cache_creation_input_tokens,
+    SUM(cost_usd) AS cost_usd,
+    CAST(SUM(prompt_chars) AS BIGINT) AS prompt_chars,
+    CAST(SUM(transcript_chars) AS BIGINT) AS transcript_chars,
+    COUNT(estimate_usd) AS estimated_runs,
+    COALESCE(SUM(CASE WHEN estimate_usd IS NOT NULL THEN cost_usd END), 0.0) AS estimated_cost_usd,
+    COALESCE(SUM(estimate_usd), 0.0) AS estimate_usd
+FROM runs
+WHERE (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
+    AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)
+GROUP BY agent, model, session_resumed, reason, outcome
+ORDER BY agent, model, session_resumed, reason, outcome;

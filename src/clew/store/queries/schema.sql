@@ -1,0 +1,5 @@
+-- name: schema_version
+SELECT MAX(version) AS version FROM schema_version;
+
+-- name: record_version
+INSERT INTO schema_version (version, name) VALUES (:version, :name);

@@ -1,0 +1,58 @@
+-- name: insert_thread
+INSERT INTO threads (id, name, cwd, agent, model, permissions, trust, visibility, kind, created_at, updated_at)
+VALUES (:id, :name, :cwd, :agent, :model, :permissions, :trust, :visibility, :kind, :created_at, :updated_at);
+
+-- name: thread_by_id
+SELECT * FROM threads WHERE id = :id;
+
+-- name: thread_by_name
+SELECT * FROM threads WHERE name = :name;
+
+-- name: threads_newest
+SELECT * FROM threads ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
+
+-- name: threads_in
+SELECT * FROM threads WHERE cwd = :cwd
+ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
+
+-- name: thread_names
+-- For the hint of a name that is not there; the newest are the likeliest meant.
+SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;
+
+-- name: write_thread
+UPDATE threads SET name = :name, cwd = :cwd, agent = :agent, model = :model, permissions = :permissions,
+    trust = :trust, visibility = :visibility, kind = :kind, updated_at = :updated_at
+WHERE id = :id;
+
+-- name: touch_thread
+-- A clock that stepped back must not make a thread look older than it is.
+UPDATE threads SET updated_at = :at WHERE id = :id AND updated_at < :at;
+
+-- name: delete_thread
+-- Turns, runs, events and pins go with it: ON DELETE CASCADE.
+DELETE FROM threads WHERE id = :id;
+
+-- name: dump_turns
+SELECT * FROM turns WHERE thread_id = :id ORDER BY position;
+
+-- name: dump_turn_revisions
+SELECT turn_revisions.* FROM turn_revisions JOIN turns ON turns.id = turn_revisions.turn_id
+WHERE turns.thread_id = :id ORDER BY turns.position, turn_revisions.revision;
+
+-- name: dump_runs
+SELECT * FROM runs WHERE thread_id = :id ORDER BY position;
+
+-- name: dump_attempts
+SELECT attempts.* FROM attempts JOIN runs ON runs.id = attempts.run_id
+WHERE runs.thread_id = :id ORDER BY runs.position, attempts.number;
+
+-- name: dump_events
+SELECT events.* FROM events JOIN runs ON runs.id = events.run_id
+WHERE runs.thread_id = :id ORDER BY runs.position, events.seq;
+
+-- name: dump_pins
+SELECT * FROM pins WHERE thread_id = :id ORDER BY position;
+
+-- name: dump_pin_absorbed
+SELECT pin_absorbed.* FROM pin_absorbed JOIN pins ON pins.id = pin_absorbed.pin_id
+WHERE pins.thread_id = :id ORDER BY pins.position, pin_absorbed.n;

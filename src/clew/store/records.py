@@ -1,0 +1,258 @@
+"""Rows to records and back, and the records that only the store has.
+
+A record's fields are columns of the same name; what is not flat (owner, usage, runtime, pending, mark) is spelled out
+here. A row that does not make a record (garbage on disk, a value of a later version) is a damaged store, not a crash.
+The store's own records are NamedTuples because this is imported at every start: a dataclass takes eight times as long
+to define.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import fields
+from enum import Enum
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from clew.core.events import Event, from_body
+from clew.core.history import Role, Turn, Visibility
+from clew.core.pins import Absorbed, Mark, Pending, Pin, PinState, Runtime
+from clew.core.run import Attempt, Owner, Run, RunStatus
+from clew.core.thread import Permissions, Thread, Trust
+from clew.core.usage import Usage
+from clew.errors import StoreError
+
+Row = dict[str, Any]
+Record = TypeVar("Record")
+
+
+class StoredTurn(NamedTuple):
+    """A turn, and whether it still stands in the thread."""
+
+    turn: Turn
+    archived_at: float | None
+    archived_why: str | None
+
+    @property
+    def archived(self) -> bool:
+        return self.archived_at is not None
+
+
+class Revision(NamedTuple):
+    """A text that an edit replaced."""
+
+    turn_id: str
+    revision: int  # the number that the turn bore with this text
+    text: str
+    replaced_at: float
+
+
+class StoredEvent(NamedTuple):
+    """An event as it was stored."""
+
+    seq: int
+    at: float
+    kind: str
+    event: Event | None  # None: of a later version, only `body` tells
+    body: Mapping[str, Any]
+
+
+class Lease(NamedTuple):
+    """Who holds something alone, and until when."""
+
+    key: str
+    token: str  # changes with every holder: what was done under another one does not count
+    owner: Owner
+    run_id: str | None
+    acquired_at: float
+    heartbeat_at: float
+    expires_at: float
+
+
+class StatRow(NamedTuple):
+    """What the runs of one kind came to."""
+
+    agent: str
+    model: str | None
+    session_resumed: bool
+    reason: str | None  # why fresh
+    outcome: str | None  # None: not ended yet
+    runs: int
+    fallbacks: int
+    usage: Usage
+    cost_usd: float
+    prompt_chars: int
+    transcript_chars: int
+    estimated_runs: int  # those that have an estimate …
+    estimated_cost_usd: float  # … what they cost …
+    estimate_usd: float  # … and what they would have cost with the transcript
+
+
+def each(make: Callable[[Row], Record], rows: Iterable[Row]) -> list[Record]:
+    """The rows' records."""
+    try:
+        return [make(row) for row in rows]
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"The database holds a row that makes no sense ({error}).",
+            kind="corrupt",
+            hint="`clew doctor` checks the database; a newer Clew may have written it.",
+        ) from error
+
+
+def first(make: Callable[[Row], Record], row: Row | None) -> Record | None:
+    return None if row is None else each(make, [row])[0]
+
+
+@cache
+def _field_names(cls: Hashable) -> tuple[str, ...]:
+    named: tuple[str, ...] | None = getattr(cls, "_fields", None)
+    return named or tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
+
+
+def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
+    """A record's fields as column values: enums by value, flags as 0 or 1."""
+    row: Row = {}
+    cls: Any = type(record)
+    for name in _field_names(cls):
+        if name not in without:
+            value = getattr(record, name)
+            if isinstance(value, Enum):
+                value = value.value
+            row[name] = int(value) if isinstance(value, bool) else value
+    return row
+
+
+def _flat_from(cls: Callable[..., Record], row: Row, **converted: Any) -> Record:
+    names = _field_names(cls)
+    return cls(**{name: row[name] for name in names if name not in converted}, **converted)
+
+
+def dumps(value: Any) -> str:
+    """JSON as it is stored. Not ASCII-only: that would join two lone surrogates into one character on the way back."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def thread_from(row: Row) -> Thread:
+    return _flat_from(
+        Thread,
+        row,
+        permissions=Permissions(row["permissions"]),
+        trust=Trust(row["trust"]),
+        visibility=Visibility(row["visibility"]),
+    )
+
+
+_ROLES = {role.value: role for role in Role}
+
+
+def turn_from(row: Row) -> Turn:
+    # Spelled out: a history of ten thousand turns is read before every answer.
+    return Turn(
+        row["id"],
+        _ROLES[row["role"]],
+        row["text"],
+        row["agent"],
+        row["model"],
+        bool(row["partial"]),
+        row["message_id"],
+        row["run_id"],
+        row["revision"],
+        row["created_at"],
+    )
+
+
+def stored_turn_from(row: Row) -> StoredTurn:
+    return StoredTurn(turn_from(row), row["archived_at"], row["archived_why"])
+
+
+def revision_from(row: Row) -> Revision:
+    return _flat_from(Revision, row)
+
+
+def run_row(run: Run) -> Row:
+    owner = run.owner
+    return {
+        **flat(run, without=("owner", "usage")),
+        **flat(run.usage),
+        "owner_host": owner.host if owner else None,
+        "owner_pid": owner.pid if owner else None,
+        "owner_started": owner.started if owner else None,
+    }
+
+
+def run_from(row: Row) -> Run:
+    has_owner = row["owner_host"] is not None
+    return _flat_from(
+        Run,
+        row,
+        status=RunStatus(row["status"]),
+        owner=Owner(row["owner_host"], row["owner_pid"], row["owner_started"]) if has_owner else None,
+        session_resumed=bool(row["session_resumed"]),
+        fallback=bool(row["fallback"]),
+        cancel_requested=bool(row["cancel_requested"]),
+        usage=_flat_from(Usage, row),
+    )
+
+
+def attempt_from(row: Row) -> Attempt:
+    return _flat_from(Attempt, row, resumed=bool(row["resumed"]))
+
+
+def event_from(row: Row) -> StoredEvent:
+    body = json.loads(row["body"])
+    try:
+        event = from_body(row["kind"], body)
+    except TypeError:  # a later version's shape of a kind that we know
+        event = None
+    return StoredEvent(row["seq"], row["at"], row["kind"], event, body)
+
+
+def lease_from(row: Row) -> Lease:
+    return _flat_from(Lease, row, owner=Owner(row["host"], row["pid"], row["pid_started"]))
+
+
+def stat_from(row: Row) -> StatRow:
+    return _flat_from(StatRow, row, session_resumed=bool(row["session_resumed"]), usage=_flat_from(Usage, row))
+
+
+def pin_row(pin: Pin) -> Row:
+    pending = pin.pending
+    held_back, mark = pin.held_back, pin.mark
+    return {
+        **flat(pin, without=("runtime", "absorbed", "pending", "held_back", "mark")),
+        "runtime": dumps(flat(pin.runtime)),
+        "pending": None if pending is None else dumps(_pending_body(pending)),
+        "held_back_turn_id": held_back[0] if held_back else None,
+        "held_back_chars": held_back[1] if held_back else None,
+        "mark_size_bytes": mark.size_bytes if mark else None,
+        "mark_last_entry": mark.last_entry if mark else None,
+    }
+
+
+def _pending_body(pending: Pending) -> Row:
+    shown = [[known.turn_id, known.digest] for known in pending.shown]
+    return {"user_uuid": pending.user_uuid, "shown": shown, "standing": pending.standing}
+
+
+def absorbed_from(row: Row) -> Absorbed:
+    return Absorbed(row["turn_id"], row["digest"])
+
+
+def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
+    runtime = json.loads(row["runtime"])
+    pending = None if row["pending"] is None else json.loads(row["pending"])
+    shown = tuple(Absorbed(turn_id, digest) for turn_id, digest in pending["shown"]) if pending else ()
+    has_mark = row["mark_size_bytes"] is not None
+    has_held_back = row["held_back_turn_id"] is not None
+    return _flat_from(
+        Pin,
+        row,
+        state=PinState(row["state"]),
+        runtime=_flat_from(Runtime, runtime, can_resume=bool(runtime["can_resume"])),
+        absorbed=absorbed,
+        pending=Pending(pending["user_uuid"], shown, pending["standing"]) if pending else None,
+        held_back=(row["held_back_turn_id"], row["held_back_chars"]) if has_held_back else None,
+        mark=Mark(row["mark_size_bytes"], row["mark_last_entry"]) if has_mark else None,
+    )

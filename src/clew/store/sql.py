@@ -1,0 +1,48 @@
+"""Loads the `.sql` files: named queries, and numbered migrations.
+
+A query is a block that begins with `-- name: so_and_so`, may go on with comments, and ends with a semicolon. Parameters
+are written `:name`. This is the one place where a driver that wants another spelling gets it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+HERE = Path(__file__).parent
+
+Style = Literal["named", "pyformat"]  # sqlite3 takes :name, psycopg %(name)s
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+
+
+def queries(style: Style, folder: Path = HERE / "queries") -> dict[str, str]:
+    """Every named query of the folder, spelled for the driver."""
+    found: dict[str, str] = {}
+    for file in sorted(folder.glob("*.sql")):
+        _, *parts = _NAME.split(file.read_text("utf-8"))
+        for name, block in zip(parts[::2], parts[1::2], strict=True):
+            if name in found:
+                raise ValueError(f"two queries are named {name}")
+            found[name] = spell(_COMMENT.sub("", block).strip().removesuffix(";"), style)
+    return found
+
+
+def spell(query: str, style: Style) -> str:
+    if style == "named":
+        return query
+    return _PARAMETER.sub(r"%(\1)s", query.replace("%", "%%"))
+
+
+def migrations(folder: Path = HERE / "migrations") -> list[Path]:
+    """The migration files in order; the n-th leads to version n."""
+    return sorted(folder.glob("[0-9]*.sql"))
+
+
+def statements(file: Path) -> list[str]:
+    """A migration's statements: drivers disagree on how to run several at once inside a transaction."""
+    text = _COMMENT.sub("", file.read_text("utf-8"))
+    return [statement.strip() for statement in re.split(r";[ \t]*$", text, flags=re.MULTILINE) if statement.strip()]

@@ -1,0 +1,201 @@
+"""SQLite: where its file is, how it is opened, and what its errors mean.
+
+Rules
+1. The file exists with mode 0600 before SQLite touches it; SQLite gives -wal and -shm the mode of the file.
+2. WAL and synchronous=FULL: readers never wait, and a commit that returned survives a power cut.
+3. Switching a new file to WAL and creating its tables happen under an flock on a file beside it. SQLite's own locks do
+   not cover the switch: of several processes that try it at once, some would fail.
+4. Connections open the file, never create it: a database that vanished must not come back empty and world-readable.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from clew.errors import ClewError, NotFound, StoreError, UsageError
+from clew.store.sql import Style
+
+BUSY_TIMEOUT_S = 30.0
+WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is cut back after a checkpoint
+
+_WRITE_FAILED = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE})
+
+_KINDS: dict[int, str] = {
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_FORMAT: "corrupt",
+    sqlite3.SQLITE_ERROR: "corrupt",  # our SQL is tested: what it names is not there
+}
+
+_SAYS: dict[str, tuple[str, str]] = {
+    "locked": ("is held by another process", "Try again; `clew doctor` shows who is running."),
+    "read_only": (
+        "cannot be written",
+        "Make the file and its folder writable for you, or set CLEW_HOME to another folder.",
+    ),
+    "full": (
+        "cannot grow: the disk or your quota is full",
+        "Free some space and try again; nothing that was stored is lost.",
+    ),
+    "corrupt": (
+        "is damaged or not a Clew database",
+        "Move it away (keep its -wal file with it) and restore a copy, or start anew; `clew doctor` says more.",
+    ),
+    "unreachable": (
+        "cannot be opened",
+        "See that the folder exists, is yours and its disk is well; CLEW_HOME names another.",
+    ),
+}
+
+
+class Sqlite:
+    """One database file."""
+
+    style: Style = "named"
+    errors: tuple[type[Exception], ...] = (sqlite3.Error, OSError)
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path).absolute()
+        self.uri = self.path.as_uri() + "?mode=rw"
+
+    def create(self) -> None:
+        """See that folder and file are there, and only the owner's. Raises StoreError."""
+        try:
+            _make_folder(self.path.parent)
+            _make_file(self.path)
+        except OSError as error:
+            raise self.translate(error) from error
+        if not (os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK | os.X_OK)):
+            raise self._error("read_only")
+
+    def connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.uri,
+            uri=True,
+            timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,  # autocommit: every transaction is begun by us
+            check_same_thread=False,  # each is used by one thread; `close` may be called from another
+        )
+        try:
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+
+    def in_transaction(self, connection: sqlite3.Connection) -> bool:
+        return connection.in_transaction
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        import fcntl
+
+        try:
+            lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self.translate(error) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)  # and with it the lock; the file stays, or two could hold "it"
+
+    def is_ready(self, connection: sqlite3.Connection) -> bool:
+        if self.path.stat().st_size == 0:
+            return False  # somebody is creating it just now: wait for the guard, do not read into the switch
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            return False
+        found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'")
+        return found.fetchone() is not None
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreError(
+                f"The database {self.path} cannot use a write-ahead log (its journal mode stays {mode}).",
+                kind="unreachable",
+                hint="Keep it on a local disk: set CLEW_HOME.",
+            )
+
+    def translate(self, error: Exception) -> ClewError:
+        """What the error means for the caller: usage, or the store with its kind."""
+        if isinstance(error, OSError):
+            return self._error(_kind_of(error.errno), error)
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None:  # raised by Python's own layer: a stored text that is not UTF-8, or a misuse
+            return self._error("corrupt" if "decode" in str(error) else "unreachable", error)
+        if code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+            return NotFound("What this belongs to is not in the store (any more).")
+        if code & 0xFF == sqlite3.SQLITE_CONSTRAINT:
+            return UsageError(f"The store refused it: {error}.")
+        if code & 0xFF == sqlite3.SQLITE_TOOBIG:
+            return UsageError("The text is too long to be stored.")
+        if code in _WRITE_FAILED:
+            return self._error("full", error)
+        if code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) and self.path.exists():
+            writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+            return self._error("unreachable" if writable else "read_only", error)
+        return self._error(_KINDS.get(code & 0xFF, "unreachable"), error)
+
+    def _error(self, kind: str, error: Exception | None = None) -> StoreError:
+        says, hint = _SAYS[kind]
+        why = f" ({_words(error)})" if error is not None else ""
+        return StoreError(f"The database {self.path} {says}{why}.", kind=kind, hint=hint)
+
+    def problems(self, connection: sqlite3.Connection) -> list[str]:
+        found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
+        orphans = connection.execute("PRAGMA foreign_key_check").fetchmany(20)
+        found += [f"a row of {row[0]} belongs to a row of {row[2]} that is gone" for row in orphans]
+        for file in (self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")):
+            with suppress(FileNotFoundError):
+                if file.stat().st_mode & 0o077:
+                    found.append(f"{file} can be read by others: chmod 600 it")
+        return found
+
+
+def _words(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _kind_of(number: int | None) -> str:
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "read_only"
+    return "full" if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "unreachable"
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder, and whatever is missing above it, for the owner only. One that is there is left as it is."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    with suppress(FileExistsError):  # another process was faster
+        folder.mkdir(0o700)
+        folder.chmod(0o700)  # whatever the umask says
+
+
+def _make_file(path: Path) -> None:
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:  # not opened here: closing it would drop this process's SQLite locks on it
+        if path.stat().st_mode & 0o077:
+            with suppress(PermissionError):  # not ours: then it is not for us to say
+                path.chmod(0o600)
+        return
+    try:
+        os.fchmod(file, 0o600)  # whatever the umask says
+    finally:
+        os.close(file)

@@ -1,0 +1,55 @@
+"""The store: every operation on the database, in one class made of one part a noun.
+
+Ids and times come from the caller: the store has no clock and makes no names but the suffix of a thread's that is
+taken. Every operation is a transaction of its own, durable when it returns; `with store.transaction():` groups several.
+It may be used from several OS threads and any number of processes at once. What it raises is in `clew.errors`, but for
+two that tell of a caller's mistake: `core.run.IllegalStatus` and `core.pins.IllegalMove`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.errors import StoreError
+from clew.store.events import Events
+from clew.store.facts import Facts
+from clew.store.leases import Leases
+from clew.store.pins import Pins
+from clew.store.runs import Runs
+from clew.store.threads import Threads
+from clew.store.turns import Turns
+
+CHECK_LIMIT = 20  # problems of one kind that are worth listing
+
+
+class Store(Threads, Turns, Runs, Events, Pins, Leases, Facts):
+    """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
+
+    def check(self) -> list[str]:
+        """What is wrong with the database, one line each; empty when nothing is."""
+        try:
+            connection = self._session().connection
+            try:
+                problems = self._dialect.problems(connection)
+            except self._dialect.errors as error:
+                raise self._dialect.translate(error) from error
+            for row in self._all("pins_miscounted", limit=CHECK_LIMIT):
+                problems.append(f"pin {row['id']} does not count its turns right: its next turn must be fresh")
+        except StoreError as error:
+            return [error.message]
+        return problems
+
+
+def open_store(path: Path) -> Store:
+    """Open the database file; create and migrate it when needed. Raises StoreError with its kind and a hint."""
+    from clew.store.sqlite import Sqlite
+
+    dialect = Sqlite(path)
+    dialect.create()
+    store = Store(dialect)
+    try:
+        store._migrate()
+    except BaseException:
+        store.close()
+        raise
+    return store

@@ -1,0 +1,107 @@
+"""Threads in the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from clew.core.thread import Thread
+from clew.errors import NotFound, UsageError
+from clew.store import sql
+from clew.store.database import Database, Row
+from clew.store.records import each, first, flat, thread_from
+
+NAME_CHARS = 80  # as long as a thread's name may be, suffix included
+NAMES_SEARCHED = 1000  # for a hint
+
+
+class Threads(Database):
+    def create_thread(self, thread: Thread, *, unique: bool = True) -> Thread:
+        """Store it under its name, or that name with -2, -3, … when it is taken (`unique=False`: UsageError then)."""
+        with self.transaction():
+            named = replace(thread, name=self._free_name(thread.name)) if unique else thread
+            if self._one("thread_by_name", name=named.name) is not None:
+                raise UsageError(f"There is a thread named {named.name} already.", hint="Choose another name.")
+            self._do("insert_thread", **flat(named))
+        return named
+
+    def _free_name(self, name: str) -> str:
+        number, candidate = 1, name
+        while self._one("thread_by_name", name=candidate) is not None:
+            number += 1
+            suffix = f"-{number}"
+            candidate = name[: NAME_CHARS - len(suffix)] + suffix
+        return candidate
+
+    def thread(self, name_or_id: str) -> Thread | None:
+        """By exact name first, then by id."""
+        row = self._one("thread_by_name", name=name_or_id) or self._one("thread_by_id", id=name_or_id)
+        return first(thread_from, row)
+
+    def require_thread(self, name_or_id: str) -> Thread:
+        found = self.thread(name_or_id)
+        if found is None:
+            raise NotFound(f"There is no thread named {name_or_id}.", hint=self._meant(name_or_id))
+        return found
+
+    def _meant(self, name: str) -> str:
+        import difflib
+
+        names = [row["name"] for row in self._all("thread_names", limit=NAMES_SEARCHED)]
+        close = difflib.get_close_matches(name, names, n=3)
+        return f"Did you mean {' or '.join(close)}?" if close else "`clew threads list` shows all threads."
+
+    def threads(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
+        """Those last used come first."""
+        if cwd is None:
+            rows = self._all("threads_newest", limit=limit, offset=offset)
+        else:
+            rows = self._all("threads_in", cwd=cwd, limit=limit, offset=offset)
+        return each(thread_from, rows)
+
+    def latest_thread(self, cwd: str) -> Thread | None:
+        found = self.threads(cwd=cwd, limit=1)
+        return found[0] if found else None
+
+    def update_thread(self, thread_id: str, *, at: float, **changes: Any) -> Thread:
+        """Change fields of the record (a name that is taken: UsageError); without any, only `updated_at` moves."""
+        if changes.keys() & {"id", "created_at", "updated_at"}:
+            raise TypeError("a thread's id and times are not changed this way")
+        with self.transaction():
+            stored = self._thread_by_id(thread_id)
+            changed = replace(stored, **changes, updated_at=max(at, stored.updated_at))
+            if changed.name != stored.name and self._one("thread_by_name", name=changed.name) is not None:
+                raise UsageError(f"There is a thread named {changed.name} already.", hint="Choose another name.")
+            self._do("write_thread", **flat(changed))
+        return changed
+
+    def _thread_by_id(self, thread_id: str) -> Thread:
+        found = first(thread_from, self._one("thread_by_id", id=thread_id))
+        if found is None:
+            raise NotFound(
+                f"There is no thread with the id {thread_id}.", hint="`clew threads list` shows all threads."
+            )
+        return found
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Everything of it. Archive what `dump_thread` gives first: nothing is lost (law 7)."""
+        if not self._do("delete_thread", id=thread_id):
+            raise NotFound(f"There is no thread with the id {thread_id}.")
+
+    def dump_thread(self, thread_id: str) -> Row:
+        """All rows of the thread, ready for JSON: what is archived before a delete."""
+        with self.transaction():  # one moment's view of all tables
+            thread = self._one("thread_by_id", id=thread_id)
+            if thread is None:
+                raise NotFound(f"There is no thread with the id {thread_id}.")
+            rows = {name: self._all(f"dump_{name}", id=thread_id) for name in _DUMPED}
+        for event in rows["events"]:
+            event["body"] = json.loads(event["body"])
+        for pin in rows["pins"]:
+            pin["runtime"] = json.loads(pin["runtime"])
+            pin["pending"] = json.loads(pin["pending"]) if pin["pending"] else None
+        return {"schema": len(sql.migrations()), "thread": thread, **rows}
+
+
+_DUMPED = ("turns", "turn_revisions", "runs", "attempts", "events", "pins", "pin_absorbed")

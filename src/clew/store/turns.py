@@ -1,0 +1,85 @@
+"""Turns in the store: appended, edited with the old text kept, archived, never deleted while the thread lives."""
+
+from __future__ import annotations
+
+from clew.core.history import History, Role, Turn
+from clew.errors import NotFound, UsageError
+from clew.store.database import Database, Row
+from clew.store.records import (
+    Revision,
+    StoredTurn,
+    each,
+    first,
+    flat,
+    revision_from,
+    stored_turn_from,
+    turn_from,
+)
+
+
+class Turns(Database):
+    def history(self, thread_id: str) -> History:
+        """The turns that stand, in order."""
+        return tuple(each(turn_from, self._all("history", thread_id=thread_id)))
+
+    def all_turns(self, thread_id: str) -> list[StoredTurn]:
+        """The archived ones too, each in the place where it was said."""
+        return each(stored_turn_from, self._all("all_turns", thread_id=thread_id))
+
+    def turn(self, turn_id: str) -> Turn | None:
+        """Archived or not."""
+        return first(turn_from, self._one("turn_by_id", id=turn_id))
+
+    def add_turn(self, thread_id: str, turn: Turn) -> None:
+        """Append it; the thread counts as used at its `created_at`."""
+        with self.transaction():
+            self._do("insert_turn", thread_id=thread_id, **flat(turn))
+            self._do("touch_thread", id=thread_id, at=turn.created_at)
+
+    def edit_turn(self, turn_id: str, text: str, at: float) -> Turn:
+        """Give it another text; the old one is kept as a revision. Later turns stay."""
+        with self.transaction():
+            row = self._standing_turn(turn_id)
+            self._do("keep_revision", id=turn_id, at=at)
+            self._do("edit_turn", id=turn_id, text=text)
+            self._do("touch_thread", id=row["thread_id"], at=at)
+            return turn_from(self._turn_row(turn_id))
+
+    def finish_turn(
+        self, turn_id: str, *, text: str, partial: bool, message_id: str | None = None, model: str | None = None
+    ) -> Turn:
+        """Give a partial answer its rest. A whole one is only changed by `edit_turn`, which keeps what it was."""
+        with self.transaction():
+            row = self._standing_turn(turn_id)
+            if row["role"] != Role.ASSISTANT.value or not row["partial"]:
+                raise UsageError(f"The turn {turn_id} is no unfinished answer.")
+            kept = {"message_id": message_id or row["message_id"], "model": model or row["model"]}
+            self._do("finish_turn", id=turn_id, text=text, partial=int(partial), **kept)
+            return turn_from(self._turn_row(turn_id))
+
+    def archive_turns(self, thread_id: str, from_turn_id: str, *, inclusive: bool, at: float, why: str) -> int:
+        """Take every turn after that one (`inclusive`: it too) out of the history. Says how many."""
+        with self.transaction():
+            row = self._standing_turn(from_turn_id)
+            if row["thread_id"] != thread_id:
+                raise NotFound(f"The thread has no turn {from_turn_id}.", hint="`clew threads show` lists its turns.")
+            start = row["position"] + (0 if inclusive else 1)
+            count = self._do("archive_turns", thread_id=thread_id, position=start, at=at, why=why)
+            self._do("touch_thread", id=thread_id, at=at)
+        return count
+
+    def revisions(self, turn_id: str) -> list[Revision]:
+        """The texts that it had before, oldest first."""
+        return each(revision_from, self._all("revisions", turn_id=turn_id))
+
+    def _turn_row(self, turn_id: str) -> Row:
+        row = self._one("turn_by_id", id=turn_id)
+        if row is None:
+            raise NotFound(f"There is no turn {turn_id}.", hint="`clew threads show` lists a thread's turns.")
+        return row
+
+    def _standing_turn(self, turn_id: str) -> Row:
+        row = self._turn_row(turn_id)
+        if row["archived_at"] is not None:
+            raise UsageError(f"The turn {turn_id} has been archived ({row['archived_why']}).")
+        return row

@@ -1,0 +1,338 @@
+"""What the scripted model is asked, and what it answers: requests, replies, and the rules that pick a reply.
+
+Pure: `ModelApi` does the network. A reply is chosen in this order:
+
+1. the next entry of the script, for a request of the main conversation;
+2. the `reply` hook, when it returns one;
+3. the prompt's own text, which works across processes that share nothing but the address. A request that brings
+   the result of a tool gets `done: <its first 100 characters>`, a compaction gets a summary. Otherwise the last
+   line of the newest user text that is a *directive* decides (the table below);
+4. the default reply, when one is set;
+5. `ack: <the last line of the newest user text>`.
+
+| directive                   | the model …                                                                  |
+| --------------------------- | ---------------------------------------------------------------------------- |
+| `!say TEXT`                 | says TEXT                                                                    |
+| `!tool NAME {json}`         | calls a tool; `!tool` lines directly above are called in the same answer     |
+| `!slow WORDS DELAY_S`       | says `w0 w1 …`, a word every DELAY_S seconds                                 |
+| `!hang WHERE [TEXT]`        | falls silent; WHERE is `request`, `headers`, `start` or `text` (after TEXT)  |
+| `!cut TEXT`                 | drops the connection after TEXT                                              |
+| `!fail STATUS TYPE MESSAGE` | refuses for good: `!fail 429 rate_limit_error Slow down`                     |
+| `!toolong`                  | says that the prompt is too long                                             |
+| `!big N_BYTES`              | says N_BYTES of text                                                         |
+
+In a prompt that carries a transcript, only what follows the last `# New message` heading is looked at: the
+directives above it belong to turns long past. A malformed directive is answered with a 400 that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from clew.testing.prompt_cache import CacheAccount
+
+NEW_MESSAGE_HEADING: Final = "# New message"
+ECHO_CHARS: Final = 200
+DONE_CHARS: Final = 100
+
+# Without this header the Claude CLI tries again ten times, also after a 401, and waits twice as long each time.
+FINAL: Final[Mapping[str, str]] = MappingProxyType({"x-should-retry": "false"})
+
+HangPoint = Literal["request", "headers", "start", "text"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A plain answer, in so many chunks, with a pause before each but the first."""
+
+    text: str
+    chunks: int = 1
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Slow:
+    """An answer that comes word by word."""
+
+    text: str
+    words_per_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """A call of a tool, after some text if there is any; `also` are further calls in the same answer."""
+
+    name: str
+    input: Mapping[str, Any]
+    text: str = ""
+    also: tuple[ToolUse, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Silence, with the connection open, until `ModelApi.release()` lets the answer go on.
+
+    It also ends when the client goes or the API closes. `after` says how far the answer comes first: to nothing
+    at all ("request"), to the HTTP headers, to the `message_start` event, or to the text.
+    """
+
+    after: HangPoint = "start"
+    text: str = "…"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A connection that breaks in the middle of an answer."""
+
+    after_text: str = ""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """A refusal. Clients ask again after most of them, for minutes; with `headers=FINAL` they do not.
+
+    Except after a 400: there the Claude CLI goes on asking at once, with fewer features each time, and one entry in
+    the script refuses only the first of these. To refuse them all, use a directive, the hook or the default.
+    """
+
+    status: int
+    type: str = "api_error"
+    message: str = "Internal server error"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """The refusal of a prompt that does not fit the model's window."""
+
+    tokens: int = 210_000
+    maximum_tokens: int = 200_000
+
+    def as_fail(self) -> Fail:
+        message = f"prompt is too long: {self.tokens} tokens > {self.maximum_tokens} maximum"
+        return Fail(400, "invalid_request_error", message)
+
+
+Reply = Text | Slow | ToolUse | Hang | Cut | Fail | TooLong
+ReplyHook = Callable[["Request"], Reply | None]
+
+# Marks by which the Claude CLI's requests on the side are known. Titles, recaps and other errands carry the first
+# header, subagents the second; a compaction is known by its words, since it repeats the whole conversation.
+_SIDE_HEADERS: Final = ("x-claude-code-auxiliary-type", "x-claude-code-agent-id", "x-claude-code-compaction")
+_COMPACTION_PROMPTS: Final = ("CRITICAL: Respond with TEXT ONLY", "Your task is to create a detailed summary")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as the API received it."""
+
+    path: str  # with its query
+    headers: Mapping[str, str]  # names in lower case
+    body: Mapping[str, Any]
+    at: float  # by the API's clock
+    cache: CacheAccount = field(default_factory=CacheAccount)  # all zero when the request was refused
+
+    @property
+    def model(self) -> str:
+        return str(self.body.get("model", ""))
+
+    @property
+    def messages(self) -> Sequence[Mapping[str, Any]]:
+        messages: Sequence[Mapping[str, Any]] = self.body.get("messages") or ()
+        return messages
+
+    @property
+    def route(self) -> str:
+        return urlsplit(self.path).path
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is a turn of the conversation itself, not a token count, a title, a subagent, a compaction."""
+        if self.route != "/v1/messages" or any(name in self.headers for name in _SIDE_HEADERS):
+            return False
+        if self.body.get("max_tokens") == 1:  # a probe of the key or the quota
+            return False
+        return not self.is_compaction
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether the agent asks for a summary of the conversation, to go on from that."""
+        return newest_user_text(self.messages).lstrip().startswith(_COMPACTION_PROMPTS)
+
+    def shown_texts(self, *, tools: bool = False) -> list[tuple[str, str]]:
+        """What the model was shown, as (role, text), a pair for each block; the CLI's reminders are left out.
+
+        With `tools`, calls and results of tools are rendered too: `[tool_use NAME {…}]`, `[tool_result …]`.
+        """
+        shown = []
+        for message in self.messages:
+            for block in _blocks(message):
+                text = _rendered(block) if tools or block.get("type") == "text" else ""
+                if text:
+                    shown.append((str(message.get("role")), text))
+        return shown
+
+    def to_json(self) -> dict[str, Any]:
+        """The request for a log, without its keys."""
+        secret = {"x-api-key", "authorization"}
+        headers = {name: "…" if name in secret else value for name, value in self.headers.items()}
+        usage = self.cache.usage(output_tokens=0)
+        return {"path": self.path, "at": self.at, "headers": headers, "cache": usage, "body": self.body}
+
+
+def choose_reply(request: Request, default: Reply | None) -> Reply:
+    """The reply when neither the script nor the hook has one: steps 3 to 5 above."""
+    if request.is_compaction:
+        return Text("<analysis>scripted</analysis>\n<summary>scripted summary</summary>")
+    result = newest_tool_result(request.messages)
+    if result is not None:
+        return Text("done: " + result[:DONE_CHARS])
+    text = newest_user_text(request.messages)
+    directed = read_directive(text)
+    if directed is not None:
+        return directed
+    if default is not None:
+        return default
+    lines = [line for line in text.splitlines() if line.strip()]
+    return Text("ack: " + (lines[-1][:ECHO_CHARS] if lines else ""))
+
+
+def newest_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """The newest text that a person wrote: the last block of text that is more than the CLI's own reminders.
+
+    Only what came after the last answer counts: an older prompt has been answered, and must not be obeyed twice.
+    """
+    for message in reversed(messages):
+        if message.get("role") != "user":
+            break
+        for block in reversed(_blocks(message)):
+            text = without_reminders(str(block.get("text", ""))) if block.get("type") == "text" else ""
+            if text.strip():
+                return _below_heading(text)
+    return ""
+
+
+def newest_tool_result(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """The text of the tool result that the request ends with, or None when it ends with something else."""
+    last = messages[-1] if messages else {}
+    for block in reversed(_blocks(last)):
+        if block.get("type") == "tool_result":
+            return _result_text(block)
+        if _rendered(block).strip():
+            return None
+    return None
+
+
+_LEADING_REMINDER: Final = re.compile(r"\A\s*<system-reminder>.*?(?:</system-reminder>\s*|\Z)", re.DOTALL)
+_TRAILING_REMINDER: Final = re.compile(
+    r"\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>\s*\Z", re.DOTALL
+)
+
+
+def without_reminders(text: str) -> str:
+    """A text without the reminders before and after it. One inside is left: there, somebody wrote about them."""
+    for pattern in (_LEADING_REMINDER, _TRAILING_REMINDER):
+        shorter = pattern.sub("", text)
+        while shorter != text:
+            text, shorter = shorter, pattern.sub("", shorter)
+    return text
+
+
+def read_directive(text: str) -> Reply | None:
+    """The reply that a prompt asks for, or None when none of its lines is a directive."""
+    lines = text.splitlines()
+    places = [index for index, line in enumerate(lines) if _verb(line) in _DIRECTIVES]
+    if not places:
+        return None
+    last = places[-1]
+    line = lines[last]
+    verb, _, rest = line.partition(" ")
+    try:
+        reply = _DIRECTIVES[verb](rest.strip())
+        if not isinstance(reply, ToolUse):
+            return reply
+        first = last
+        while first > 0 and _verb(lines[first - 1]) == "!tool":
+            first -= 1
+        calls = [_tool(above.partition(" ")[2].strip()) for above in lines[first : last + 1]]
+        return ToolUse(calls[0].name, calls[0].input, also=tuple(calls[1:]))
+    except ValueError as error:
+        return Fail(400, "invalid_request_error", f"malformed directive {line[:200]!r}: {error}")
+
+
+def _verb(line: str) -> str:
+    return line.rstrip().partition(" ")[0]
+
+
+def _tool(rest: str) -> ToolUse:
+    name, _, arguments = rest.partition(" ")
+    values = json.loads(arguments or "{}")
+    if not name or not isinstance(values, dict):
+        raise ValueError("want a name and a JSON object")
+    return ToolUse(name, values)
+
+
+def _slow(rest: str) -> Slow:
+    words, delay_s = rest.split()
+    text = " ".join(f"w{number}" for number in range(int(words)))
+    return Slow(text, words_per_s=1 / float(delay_s) if float(delay_s) else float("inf"))
+
+
+def _hang(rest: str) -> Hang:
+    where, _, text = rest.partition(" ")
+    points: dict[str, HangPoint] = {"request": "request", "headers": "headers", "start": "start", "text": "text"}
+    if where not in points:
+        raise ValueError(f"want one of {', '.join(points)}")
+    return Hang(points[where], text) if text else Hang(points[where])
+
+
+def _fail(rest: str) -> Fail:
+    status, kind, message = (*rest.split(None, 2), "", "", "")[:3]
+    return Fail(int(status), kind or "api_error", message or "refused by a directive", FINAL)
+
+
+_DIRECTIVES: Final[Mapping[str, Callable[[str], Reply]]] = {
+    "!say": Text,
+    "!tool": _tool,
+    "!slow": _slow,
+    "!hang": _hang,
+    "!cut": Cut,
+    "!fail": _fail,
+    "!toolong": lambda _rest: TooLong(),
+    "!big": lambda rest: Text("x" * int(rest)),
+}
+
+
+def _below_heading(text: str) -> str:
+    lines = text.splitlines()
+    headings = [index for index, line in enumerate(lines) if line.strip() == NEW_MESSAGE_HEADING]
+    return "\n".join(lines[headings[-1] + 1 :]) if headings else text
+
+
+def _blocks(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    content = message.get("content") or ()
+    return ({"type": "text", "text": content},) if isinstance(content, str) else content
+
+
+def _rendered(block: Mapping[str, Any]) -> str:
+    match block.get("type"):
+        case "text":
+            text = without_reminders(str(block.get("text", "")))
+            return text if text.strip() else ""
+        case "tool_use":
+            return f"[tool_use {block.get('name')} {json.dumps(block.get('input'), ensure_ascii=False)}]"
+        case "tool_result":
+            return f"[tool_result {_result_text(block)}]"
+        case kind:
+            return f"[{kind}]"
+
+
+def _result_text(block: Mapping[str, Any]) -> str:
+    parts = _blocks(block)
+    return without_reminders("\n".join(str(part.get("text", f"[{part.get('type')}]")) for part in parts))

@@ -1,0 +1,70 @@
+"""The composition root: the one place that knows the concrete classes and puts them together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clew import config
+from clew.agents.claude import Claude
+from clew.core.decision import Policy
+from clew.core.history import Visibility
+from clew.core.run import Owner
+from clew.engine import faults, processes
+from clew.engine.engine import Engine
+from clew.engine.settings import AgentSettings, EngineSettings, Surroundings
+from clew.store.store import open_store
+
+if TYPE_CHECKING:
+    from clew.agents.adapter import Adapter
+
+STORE_FILE = "clew.db"
+ARCHIVE_DIR = "archive"
+
+
+def adapters() -> dict[str, Adapter]:
+    return {adapter.name: adapter for adapter in (Claude(),)}
+
+
+def open_engine(settings: config.Settings, environ: Mapping[str, str], home: Path) -> Engine:
+    """An engine on the store under `home`. The caller closes it."""
+    _install_fault(environ.get("CLEW_FAULT"))
+    known = adapters()
+    engine_settings = EngineSettings(
+        policy=Policy(
+            enable_resume=settings.of("enable_resume"),
+            max_age_s=settings.of("max_age"),
+            max_resumes=settings.of("max_resumes"),
+            visibility=Visibility(settings.of("visibility")),
+            limit_chars=settings.of("transcript_limit"),
+        ),
+        agents={
+            name: AgentSettings(settings.of(f"agents.{name}.path"), settings.of(f"agents.{name}.model"))
+            for name in known
+        },
+        max_agents=settings.of("max_agents"),
+        timeout_s=settings.of("timeout"),
+        idle_s=settings.of("idle_timeout"),
+    )
+    return Engine(open_store(home / STORE_FILE), known, engine_settings, surroundings(environ))
+
+
+def surroundings(environ: Mapping[str, str]) -> Surroundings:
+    pid = os.getpid()
+    return Surroundings(environ=environ, owner=Owner(socket.gethostname(), pid, processes.started_at(pid) or 0.0))
+
+
+def _install_fault(point: str | None) -> None:
+    """For tests of crashes: die as by kill -9 at the named point (see clew.engine.faults)."""
+    if not point:
+        return
+
+    def die(passed: str) -> None:
+        if passed == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    faults.install(die)
