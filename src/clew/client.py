@@ -12,13 +12,14 @@ async with clew.open() as client:
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from clew import config
+from clew.agents.adapter import Adapter
 from clew.core.events import Event
 from clew.core.history import Turn, Visibility
 from clew.core.run import Run as RunRecord
@@ -261,17 +262,19 @@ async def open(
     *,
     environ: Mapping[str, str] | None = None,
     work_dir: str | Path | None = None,
+    adapters: Iterable[Adapter] = (),
     **flags: Any,
 ) -> AsyncIterator[Client]:
     """Opens the store; ends what a crash had left running. `flags` are settings, over all others.
 
+    `adapters` are agents of your own, beside those that Clew knows.
     `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` the environment that settings
     and agents get (default: this process's own).
     """
     environ = dict(os.environ if environ is None else environ)
     settings = config.load(environ, Path(work_dir) if work_dir is not None else None, flags)
     folder = Path(home).expanduser().absolute() if home is not None else config.home(environ)
-    engine = open_engine(settings, environ, folder)
+    engine = open_engine(settings, environ, folder, adapters)
     try:
         yield Client(engine, settings, folder, await engine.recover())
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +30,15 @@ def adapters() -> dict[str, Adapter]:
     return {adapter.name: adapter for adapter in (Claude(),)}
 
 
-def open_engine(settings: config.Settings, environ: Mapping[str, str], home: Path) -> Engine:
+def open_engine(
+    settings: config.Settings,
+    environ: Mapping[str, str],
+    home: Path,
+    more_adapters: Iterable[Adapter] = (),
+) -> Engine:
     """An engine on the store under `home`. The caller closes it."""
     _install_fault(environ.get("CLEW_FAULT"))
-    known = adapters()
+    known = adapters() | {adapter.name: adapter for adapter in more_adapters}
     engine_settings = EngineSettings(
         policy=Policy(
             enable_resume=settings.of("enable_resume"),
@@ -45,6 +50,7 @@ def open_engine(settings: config.Settings, environ: Mapping[str, str], home: Pat
         agents={
             name: AgentSettings(settings.of(f"agents.{name}.path"), settings.of(f"agents.{name}.model"))
             for name in known
+            if f"agents.{name}.path" in settings
         },
         max_agents=settings.of("max_agents"),
         timeout_s=settings.of("timeout"),

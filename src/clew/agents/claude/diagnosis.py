@@ -98,7 +98,7 @@ def diagnose(
     return Diagnosis(
         answered=False,
         outcome=outcome,
-        message=_first_line(words),
+        message=_first_line(_words(result, said, "")) or _last_line(stderr),
         resets_at=float(epoch.group(1)) if epoch else None,
     )
 
@@ -138,5 +138,9 @@ def _words(result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, std
 
 
 def _first_line(words: str) -> str:
-    lines = words.strip().splitlines()
-    return lines[0].strip()[:500] if lines else ""
+    return words.strip().partition("\n")[0].strip()[:500]
+
+
+def _last_line(words: str) -> str:
+    """What a program says last before it dies is what it died of."""
+    return words.strip().rpartition("\n")[2].strip()[:500]

@@ -25,4 +25,4 @@ SELECT * FROM leases WHERE key = :key;
 
 -- name: leases_under
 -- Not LIKE (a prefix may hold % or _) and not a range (PostgreSQL's order depends on its locale). The table is small.
-SELECT * FROM leases WHERE substr(key, 1, length(:prefix)) = :prefix ORDER BY key;
+SELECT * FROM leases WHERE substr(key, 1, length(CAST(:prefix AS TEXT))) = :prefix ORDER BY key;

@@ -1,0 +1,158 @@
+"""A stage for tests: a scripted model API, an agent's binary, a home and a work directory, and nothing of the real world.
+
+    with ModelApi() as api:
+        stage = Stage(tmp_path, api, real_claude())          # or scripted_agent.install(tmp_path / "bin")
+        async with stage.open() as client:
+            ...
+        assert stage.launches[-1].resumes
+
+The binary stands behind a tiny launcher that notes each command line, so that the flag can be asserted on the real CLI
+as well as on the scripted one; what the model was shown stands in the API's requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clew import client
+from clew.agents.adapter import Adapter
+from clew.testing.model_api import ModelApi
+
+MODEL = "claude-sonnet-4-5"
+
+
+def real_claude() -> Path:
+    """The Claude CLI inside the installed claude-agent-sdk wheel. Raises FileNotFoundError: a test must not pass by it."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("claude_agent_sdk")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("claude-agent-sdk is not installed: it brings the Claude CLI")
+    path = Path(spec.origin).parent / "_bundled" / "claude"
+    if not path.is_file():
+        raise FileNotFoundError(f"no Claude CLI in this claude-agent-sdk: {path}")
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One spawned agent: its arguments, without the program."""
+
+    argv: tuple[str, ...]
+
+    @property
+    def resumes(self) -> str | None:
+        """The session that it was told to resume."""
+        for word in self.argv:
+            if word.startswith("--resume="):
+                return word.removeprefix("--resume=")
+        return None
+
+    @property
+    def session_id(self) -> str | None:
+        return self.value("--session-id")
+
+    def value(self, flag: str) -> str | None:
+        return self.argv[self.argv.index(flag) + 1] if flag in self.argv else None
+
+
+class Stage:
+    """One test's world under `folder`. Everything in it is loopback, dummy and temporary."""
+
+    def __init__(self, folder: Path, api: ModelApi, binary: Path, name: str = "claude") -> None:
+        self.folder = folder
+        self.api = api
+        self.home = folder / "home"
+        self.work = folder / "work"
+        self.clew_home = folder / "clew"
+        self.script = folder / "script.json"
+        self._log = folder / f"launches-{name}.log"
+        for path in (self.home, self.work):
+            path.mkdir(parents=True, exist_ok=True)
+        self.fault()
+        self.binary = self.launcher(binary, folder / "bin" / name)
+
+    def launcher(self, binary: Path, path: Path) -> Path:
+        """A program at `path` that notes its command line and becomes `binary`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        log = shlex.quote(str(self._log))
+        path.write_text(
+            "#!/bin/sh\n"
+            f"(printf '%s\\037' \"$@\"; echo) >> {log}\n"
+            f'exec {shlex.quote(str(binary))} "$@"\n'
+        )
+        path.chmod(0o755)
+        return path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """A scrubbed environment: its own homes, a dummy key, the model on loopback, no telemetry, no updates."""
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{self.folder / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "CLEW_HOME": str(self.clew_home),
+            "ANTHROPIC_BASE_URL": self.api.url,
+            "ANTHROPIC_API_KEY": "dummy",
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "CLEW_SCRIPT": str(self.script),
+        }
+
+    def open(
+        self, *, environ: Mapping[str, str] | None = None, adapters: Iterable[Adapter] = (), **flags: Any
+    ) -> AbstractAsyncContextManager[client.Client]:
+        """A client on this stage's store, with the model named: nothing depends on an agent's default."""
+        flags.setdefault("model", MODEL)
+        return client.open(environ={**self.environ, **(environ or {})}, adapters=adapters, **flags)
+
+    def fault(self, *faults: Mapping[str, Any]) -> None:
+        """What the scripted agent does wrong from now on; nothing, when none is given."""
+        self.script.write_text(json.dumps({"faults": list(faults)}))
+
+    @property
+    def launches(self) -> list[Launch]:
+        """Every turn that was spawned, oldest first; probes do not count."""
+        if not self._log.exists():
+            return []
+        lines = self._log.read_text().splitlines()
+        words = [tuple(line.split("\037")[:-1]) for line in lines]
+        return [Launch(argv) for argv in words if "-p" in argv]
+
+    @property
+    def shown(self) -> list[tuple[str, str]]:
+        """What the model was shown in the newest request of a conversation, as (role, text)."""
+        return list(self.api.main_requests[-1].shown_texts())
+
+    @property
+    def prompt(self) -> str:
+        """The newest user text that the model was shown: what Clew sent."""
+        return [text for role, text in self.shown if role == "user"][-1]
+
+    def session_files(self) -> list[Path]:
+        return sorted((self.home / ".claude" / "projects").glob("*/*.jsonl"))
+
+    def processes(self) -> list[int]:
+        """Every live process that this stage's agents started (they carry its home in their environment)."""
+        wanted = f"HOME={self.home}".encode()
+        found = []
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                held = Path(entry.path, "environ").read_bytes().split(b"\0")
+                state = Path(entry.path, "stat").read_bytes().rsplit(b")", 1)[1].split()[0]
+            except OSError:
+                continue
+            if wanted in held and state != b"Z":
+                found.append(int(entry.name))
+        return found

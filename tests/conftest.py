@@ -1,0 +1,48 @@
+"""Fixtures are factories: a stage with the real Claude CLI or with the scripted one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage, real_claude
+
+
+@pytest.fixture
+def api() -> Iterator[ModelApi]:
+    with ModelApi() as api:
+        yield api
+
+
+@pytest.fixture(params=["scripted", pytest.param("real", marks=pytest.mark.real)])
+def stage(request: pytest.FixtureRequest, tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    """Both agents: what holds on the scripted one must hold on the real one."""
+    with make_stage(request.param, tmp_path, api) as stage:
+        yield stage
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    with make_stage("scripted", tmp_path, api) as stage:
+        yield stage
+
+
+@pytest.fixture
+def real(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    with make_stage("real", tmp_path, api) as stage:
+        yield stage
+
+
+@contextmanager
+def make_stage(kind: str, folder: Path, api: ModelApi) -> Iterator[Stage]:
+    """Whatever a test does to a run, nothing that its agents started may outlive it."""
+    binary = real_claude() if kind == "real" else scripted_agent.install(folder / "agent")
+    stage = Stage(folder, api, binary)
+    yield stage
+    left = stage.processes()
+    assert not left, f"processes left running: {left}"

@@ -1,0 +1,18 @@
+"""The contract on SQLite."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.register_assert_rewrite("clew.testing.store_contract")
+
+from clew.store import Store, open_store  # noqa: E402
+from clew.testing.store_contract import StoreContract  # noqa: E402
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with open_store(tmp_path / "home" / "clew.db") as store:
+            yield store

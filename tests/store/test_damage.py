@@ -1,0 +1,261 @@
+"""A store that is read-only, full, damaged, too new or gone: StoreError with its kind and a hint, and nothing worse."""
+
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.errors import StoreError
+from clew.store import Store, open_store
+from clew.testing.store_contract import a_thread, a_turn
+
+NOBODY = 65534
+
+
+def kind_of_open(path: Path) -> str:
+    with pytest.raises(StoreError) as caught:
+        open_store(path)
+    assert caught.value.hint and str(path) in caught.value.message and "\n" not in caught.value.message
+    return caught.value.kind
+
+
+def filled(path: Path, turns: int = 50) -> Path:
+    with open_store(path) as store:
+        store.create_thread(a_thread())
+        for number in range(turns):
+            store.add_turn("thread-1", a_turn(f"turn-{number}", "x" * 5000))
+    return path
+
+
+def test_garbage_instead_of_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    path.write_bytes(b"this is no database, " * 1000)
+    before = path.read_bytes()
+    assert kind_of_open(path) == "corrupt"
+    assert path.read_bytes() == before
+
+
+def test_garbage_in_the_middle_of_the_database(tmp_path: Path) -> None:
+    path = filled(tmp_path / "clew.db")
+    content = bytearray(path.read_bytes())
+    middle = slice(len(content) // 2, len(content) * 3 // 4)
+    content[middle] = b"\xff" * len(content[middle])
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as caught, open_store(path) as store:
+        store.history("thread-1")
+    assert caught.value.kind == "corrupt" and caught.value.hint
+    with open_store(path) as store:
+        assert store.check() != []
+
+
+def test_a_database_that_was_cut_short(tmp_path: Path) -> None:
+    path = filled(tmp_path / "clew.db")
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(StoreError) as caught, open_store(path) as store:
+        store.history("thread-1")
+    assert caught.value.kind == "corrupt"
+
+
+def test_a_stored_text_that_is_not_text(tmp_path: Path) -> None:
+    path = filled(tmp_path / "clew.db", turns=1)
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE turns SET text = CAST(x'ff00fe' AS TEXT)")
+    raw.execute("UPDATE threads SET permissions = 'nonsense'")
+    raw.commit()
+    raw.close()
+    with open_store(path) as store:
+        for damaged in (lambda: store.history("thread-1"), lambda: store.thread("thread-1")):
+            with pytest.raises(StoreError) as caught:
+                damaged()
+            assert caught.value.kind == "corrupt"
+
+
+def test_somebody_elses_database(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    raw = sqlite3.connect(path)
+    raw.execute("CREATE TABLE threads (something TEXT)")
+    raw.close()
+    assert kind_of_open(path) == "corrupt"
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT name FROM sqlite_master").fetchall() == [("threads",)]  # rolled back
+    raw.close()
+
+
+def test_a_folder_where_the_file_should_be(tmp_path: Path) -> None:
+    (tmp_path / "clew.db").mkdir()
+    assert kind_of_open(tmp_path / "clew.db") == "unreachable"
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    assert kind_of_open(tmp_path / "home" / "clew.db") == "unreachable"
+
+
+def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        path.unlink()
+        caught: list[StoreError] = []
+
+        def use() -> None:
+            try:
+                store.threads()
+            except StoreError as error:
+                caught.append(error)
+
+        other = threading.Thread(target=use)  # needs a connection of its own
+        other.start()
+        other.join()
+        assert [error.kind for error in caught] == ["unreachable"]
+        assert not path.exists()
+
+
+def test_a_newer_schema(tmp_path: Path) -> None:
+    path = filled(tmp_path / "clew.db", turns=1)
+    raw = sqlite3.connect(path)
+    raw.execute("INSERT INTO schema_version (version, name) VALUES (999, 'from the future')")
+    raw.commit()
+    raw.close()
+    with pytest.raises(StoreError) as caught:
+        open_store(path)
+    assert caught.value.kind == "too_new" and "Update Clew" in (caught.value.hint or "")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that another user can reach: pytest's own is closed to them."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="clew-store-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def as_nobody(code: str, path: Path) -> str:
+    """Run it without the powers of root, which no file mode stops."""
+    preamble = f"""
+import os, sys, clew.store.sqlite, difflib, fcntl, resource
+from pathlib import Path
+from clew.errors import ClewError
+from clew.store import open_store
+from clew.testing.store_contract import a_thread
+path = Path(sys.argv[1])
+if os.getuid() == 0:
+    os.setgid({NOBODY}), os.setuid({NOBODY})
+"""
+    command = [sys.executable, "-W", "error", "-c", preamble + code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+SAY_KIND = """
+try:
+    with open_store(path) as store:
+        store.create_thread(a_thread())
+    print("fine")
+except ClewError as error:
+    print(error.kind, bool(error.hint))
+"""
+
+
+def test_a_read_only_file(open_folder: Path) -> None:
+    home = open_folder / "home"
+    path = filled(home / "clew.db", turns=1)
+    home.chmod(0o777)
+    path.chmod(0o444)
+    assert as_nobody(SAY_KIND, path) == "read_only True"
+
+
+def test_a_read_only_folder(open_folder: Path) -> None:
+    home = open_folder / "home"
+    path = filled(home / "clew.db", turns=1)
+    path.chmod(0o666 if os.getuid() == 0 else 0o600)
+    home.chmod(0o555)
+    try:
+        assert as_nobody(SAY_KIND, path) == "read_only True"
+        assert as_nobody(SAY_KIND, home / "new.db") == "read_only True"
+        assert as_nobody(SAY_KIND, home / "new" / "clew.db") == "read_only True"
+    finally:
+        home.chmod(0o755)
+
+
+def test_a_connection_that_may_only_read(tmp_path: Path) -> None:
+    with open_store(tmp_path / "clew.db") as store:
+        store._session().connection.execute("PRAGMA query_only = ON")
+        with pytest.raises(StoreError) as caught:
+            store.create_thread(a_thread())
+        assert caught.value.kind == "read_only" and store.threads() == []
+        store._session().connection.execute("PRAGMA query_only = OFF")
+        store.create_thread(a_thread())
+
+
+def limit_pages(store: Store, more: int | None) -> None:
+    connection = store._session().connection
+    used = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {used + more if more is not None else 1_000_000_000}")
+
+
+def test_a_full_disk_undoes_the_operation_and_leaves_the_store_usable(tmp_path: Path) -> None:
+    with open_store(filled(tmp_path / "clew.db")) as store:
+        limit_pages(store, 20)
+        with pytest.raises(StoreError) as caught:
+            store.add_turn("thread-1", a_turn("too-long", "x" * 1_000_000))
+        assert caught.value.kind == "full" and caught.value.hint
+        store.add_turn("thread-1", a_turn("short"))
+        limit_pages(store, None)
+        store.add_turn("thread-1", a_turn("too-long", "x" * 1_000_000))
+        assert len(store.history("thread-1")) == 52 and store.check() == []
+
+
+def test_a_transaction_that_hit_a_full_disk_cannot_be_half_committed(tmp_path: Path) -> None:
+    with open_store(filled(tmp_path / "clew.db")) as store:
+        limit_pages(store, 20)
+        with pytest.raises(StoreError) as caught, store.transaction():
+            store.add_turn("thread-1", a_turn("first"))
+            store.add_turn("thread-1", a_turn("too-long", "x" * 1_000_000))
+        assert caught.value.kind == "full" and store.turn("first") is None
+        limit_pages(store, None)
+        connection = store._session().connection
+        with pytest.raises(StoreError), store.transaction():
+            store.add_turn("thread-1", a_turn("first"))
+            connection.execute("ROLLBACK")  # as SQLite itself does after some failures …
+            with pytest.raises(StoreError):
+                store.add_turn("thread-1", a_turn("second"))
+            with pytest.raises(StoreError):  # … and a caller who caught that goes on
+                store.add_turn("thread-1", a_turn("third"))
+        assert len(store.history("thread-1")) == 50
+        store.add_turn("thread-1", a_turn("first"))
+
+
+FILL = """
+from clew.testing.store_contract import a_turn
+with open_store(path) as store:
+    store.add_turn("thread-1", a_turn("short"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100_000, hard))
+    try:
+        store.add_turn("thread-1", a_turn("long", "x" * 10_000_000))
+    except ClewError as error:
+        print(error.kind, bool(error.hint), store.turn("long"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    store.add_turn("thread-1", a_turn("long", "x" * 10_000_000))
+    print(len(store.history("thread-1")), store.check())
+"""
+
+
+def test_a_file_that_cannot_grow(open_folder: Path) -> None:
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
+    path = filled(open_folder / "clew.db")
+    if os.getuid() == 0:
+        for owned in (open_folder, path):
+            os.chown(owned, NOBODY, NOBODY)
+        Path(f"{path}.lock").unlink()
+    assert as_nobody(FILL, path).splitlines() == ["full True None", "52 []"]

@@ -1,0 +1,97 @@
+"""Only the owner reads: the modes of every file, whatever the umask; and one connection an OS thread."""
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from clew.store import open_store
+from clew.testing.store_contract import a_thread, a_turn
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    old = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(old)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077, 0o277])
+def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    path = tmp_path / "state" / "clew" / "clew.db"
+    with umask(mask), open_store(path) as store:
+        store.create_thread(a_thread())
+        found = modes(path.parent)
+        assert {"clew.db", "clew.db-wal", "clew.db-shm"} <= found.keys()
+        assert set(found.values()) <= {0o600, 0o600 & ~mask}
+        assert found["clew.db"] == found["clew.db-wal"] == found["clew.db-shm"] == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    open_store(path).close()
+    path.chmod(0o644)
+    with open_store(path) as store:
+        assert modes(tmp_path)["clew.db"] == 0o600
+        path.chmod(0o640)
+        assert [problem for problem in store.check() if "chmod 600" in problem]
+
+
+def test_odd_paths_are_opened_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a b?mode=ro#x%20.db", "ünï-线.db", "file:x.db"):
+        with open_store(tmp_path / name) as store:
+            store.save_fact("name", name)
+        assert (tmp_path / name).stat().st_size > 0
+    monkeypatch.chdir(tmp_path)
+    with open_store(Path("relative.db")) as store:
+        monkeypatch.chdir("/")
+        store.save_fact("key", "value")
+    assert (tmp_path / "relative.db").exists()
+
+
+def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) -> None:
+    with open_store(tmp_path / "clew.db") as store:
+        store.create_thread(a_thread())
+        failures: list[BaseException] = []
+
+        def write(number: int) -> None:
+            try:
+                for n in range(20):
+                    store.add_turn("thread-1", a_turn(f"turn-{number}-{n}"))
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        for _ in range(2):  # the second lot finds the first one's threads ended
+            started = [threading.Thread(target=write, args=(threading.get_ident() + n,)) for n in range(6)]
+            for thread in started:
+                thread.start()
+            for thread in started:
+                thread.join()
+            assert not failures
+            assert len(store.history("thread-1")) == 120
+            store.archive_turns("thread-1", store.history("thread-1")[0].id, inclusive=True, at=1.0, why="again")
+            store.delete_thread("thread-1")
+            store.create_thread(a_thread())
+
+
+def test_a_transaction_of_one_thread_does_not_hold_what_another_does(tmp_path: Path) -> None:
+    with open_store(tmp_path / "clew.db") as store:
+        seen: list[str | None] = []
+        with store.transaction():
+            store.save_fact("key", "value")
+            reader = threading.Thread(target=lambda: seen.append(store.fact("key")))
+            reader.start()
+            reader.join()
+        assert seen == [None] and store.fact("key") == "value"

@@ -1,0 +1,146 @@
+"""Several processes at once, and one that dies in the middle: no lost write, no error, nothing partial."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from clew.store import open_store
+from clew.testing.store_contract import a_thread, a_turn
+
+PROCESSES = 8
+ROUNDS = 15
+
+PREAMBLE = """
+import sys
+from pathlib import Path
+from clew.core.events import TextStreamed
+from clew.core.run import Owner
+from clew.store import open_store
+from clew.testing.store_contract import a_run, a_thread, a_turn
+path, me, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+import clew.store.sqlite
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+
+OPEN = """
+with open_store(path) as store:
+    store.save_fact(f"opened by {me}", "yes")
+"""
+
+# Each counts up one shared fact, in two steps under a lease: an update would be lost if two ever held it.
+WRITE = """
+with open_store(path) as store:
+    owner = Owner("host", me, 0.0)
+    store.create_run(a_run(f"run-{me}", "shared"))
+    for n in range(rounds):
+        store.create_thread(a_thread(f"thread-{me}-{n}", "maze"))
+        store.add_turn("shared", a_turn(f"turn-{me}-{n}"))
+        store.append_events(f"run-{me}", [(2 * n + i, 1.0, TextStreamed("x" * 200)) for i in (1, 2)])
+        terms = {"owner": owner, "run_id": None, "now": 1.0, "ttl_s": 60.0}
+        while store.acquire_lease("counter", token=f"counter-{me}", **terms) is None:
+            pass
+        store.save_fact("count", str(int(store.fact("count") or 0) + 1))
+        assert store.renew_lease(f"counter-{me}", 2.0, 60.0) and store.release_lease(f"counter-{me}")
+        if store.acquire_slot("slots", 3, token=f"slot-{me}", **terms) is not None:
+            assert len(store.leases("slots/")) <= 3
+            assert store.release_lease(f"slot-{me}")
+"""
+
+DIE = """
+store = open_store(path)
+store.add_turn("shared", a_turn("before"))
+with store.transaction():
+    for n in range(2000):  # more than the cache holds, so that some of it reaches the files
+        store.add_turn("shared", a_turn(f"turn-{n}", "x" * 4000))
+    print("inside", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def workers(code: str, path: Path, count: int = PROCESSES) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many processes, imported and waiting for a line on stdin. They do not outlive the block."""
+    command = [sys.executable, "-W", "error", "-c", PREAMBLE + code, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen([*command, str(number), str(ROUNDS)], **pipes) for number in range(count)]
+    try:
+        for worker in started:
+            assert worker.stdout is not None and worker.stdout.readline() == "ready\n"
+        yield started
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.communicate()
+
+
+def go(started: list[subprocess.Popen[str]]) -> None:
+    for worker in started:
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+
+
+def finish(started: list[subprocess.Popen[str]]) -> None:
+    for worker in started:
+        _, errors = worker.communicate(timeout=100)
+        assert (worker.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_the_first_open_by_eight_processes_at_once(tmp_path: Path, attempt: int) -> None:
+    path = tmp_path / "new" / "home" / "clew.db"
+    with workers(OPEN, path) as started:
+        go(started)
+        finish(started)
+    with open_store(path) as store:
+        assert all(store.fact(f"opened by {number}") == "yes" for number in range(PROCESSES))
+        assert store.check() == []
+
+
+def test_eight_processes_write_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.create_thread(a_thread("shared", "shared"))
+        with workers(WRITE, path) as started:
+            go(started)
+            finish(started)
+        total = PROCESSES * ROUNDS
+        names = {thread.name for thread in store.threads(limit=10_000)}
+        assert names == {"shared", "maze", *(f"maze-{number}" for number in range(2, total + 1))}
+        assert len(store.history("shared")) == total
+        for number in range(PROCESSES):
+            assert [stored.seq for stored in store.events(f"run-{number}")] == list(range(1, 2 * ROUNDS + 1))
+        assert store.fact("count") == str(total)
+        assert store.leases() == []
+        assert store.check() == []
+
+
+def test_a_writer_killed_in_mid_transaction_leaves_nothing_partial(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.create_thread(a_thread("shared", "shared"))
+    with workers(DIE, path, count=1) as [worker]:
+        go([worker])
+        assert worker.stdout is not None and worker.stdout.readline() == "inside\n"
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    with open_store(path) as store:
+        assert [turn.id for turn in store.history("shared")] == ["before"]
+        store.add_turn("shared", a_turn("after"))
+        assert store.check() == []
+
+
+def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as writer, open_store(path) as reader:
+        writer.create_thread(a_thread("shared", "shared"))
+        with writer.transaction():
+            writer.add_turn("shared", a_turn("unseen"))
+            assert reader.history("shared") == ()
+        assert len(reader.history("shared")) == 1

@@ -1,0 +1,129 @@
+"""The SQL files: named queries, migrations that only add, and texts in a form that every database takes."""
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.store import open_store, sql
+from clew.store.text import pack, unpack
+from clew.testing.store_contract import a_thread
+
+STORE = Path(sql.__file__).parent
+
+
+def test_every_query_is_valid_on_the_schema_and_used(tmp_path: Path) -> None:
+    code = "".join(file.read_text("utf-8") for file in STORE.glob("*.py"))
+    with open_store(tmp_path / "clew.db") as store:
+        connection = store._session().connection
+        for name, query in sql.queries("named").items():
+            parameters = dict.fromkeys(re.findall(r":(\w+)", query), 1)
+            connection.execute(f"EXPLAIN {query}", parameters)
+            dynamic = name.startswith("dump_") or name in ("runs_with_status", "runs_of_thread_with_status")
+            assert f'"{name}"' in code or dynamic, f"nobody asks for {name}"
+
+
+def test_no_statement_is_for_sqlite_only() -> None:
+    files = [*STORE.glob("queries/*.sql"), *STORE.glob("migrations/*.sql")]
+    text = "\n".join(line for file in files for line in file.read_text().splitlines() if not line.startswith("--"))
+    assert not re.search(
+        r"AUTOINCREMENT|INSERT OR|PRAGMA|WITHOUT ROWID|\bGLOB\b|\browid\b|IFNULL|`", text, re.IGNORECASE
+    )
+
+
+def test_parameters_are_spelled_for_the_driver() -> None:
+    query = "SELECT '100%', x::text, :a FROM t WHERE b = :b_2 AND c=:a"
+    assert sql.spell(query, "named") == query
+    assert sql.spell(query, "pyformat") == "SELECT '100%%', x::text, %(a)s FROM t WHERE b = %(b_2)s AND c=%(a)s"
+
+
+def test_comments_and_semicolons_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "x.sql").write_text(
+        "-- about the file\n\n-- name: one\n-- why\nSELECT 1;\n\n-- name: two\nSELECT\n  2;\n"
+    )
+    assert sql.queries("named", tmp_path) == {"one": "SELECT 1", "two": "SELECT\n  2"}
+    (tmp_path / "y.sql").write_text("-- name: one\nSELECT 3;\n")
+    with pytest.raises(ValueError, match="one"):
+        sql.queries("named", tmp_path)
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    numbers = [int(file.name[:4]) for file in sql.migrations()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def schema(path: Path) -> list[tuple[str, ...]]:
+    raw = sqlite3.connect(path)
+    try:
+        return raw.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+    finally:
+        raw.close()
+
+
+def test_an_empty_file_is_migrated_and_a_second_open_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    path.touch()
+    with open_store(path) as store:
+        store.create_thread(a_thread())
+    first = schema(path)
+    for _ in range(2):
+        with open_store(path) as store:
+            assert store.thread("maze") == a_thread()
+    assert schema(path) == first
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT version, name FROM schema_version").fetchall() == [(1, "0001_first")]
+    assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    raw.close()
+
+
+def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands for every later migration: version 1 as it was shipped, then one more file."""
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.create_thread(a_thread())
+    later = tmp_path / "9999_more.sql"
+    later.write_text("-- more\nCREATE TABLE more (id TEXT);\n\nALTER TABLE threads ADD COLUMN colour TEXT;\n")
+    monkeypatch.setattr(sql, "migrations", lambda: [*STORE.glob("migrations/0001_*.sql"), later])
+    for _ in range(2):
+        with open_store(path) as store:
+            assert store.thread("maze") == a_thread()
+            assert store._all("schema_version") == [{"version": 2}]
+    later.write_text("CREATE TABLE half (id TEXT);\nNONSENSE;\n")
+    monkeypatch.setattr(sql, "migrations", lambda: [*STORE.glob("migrations/0001_*.sql"), later, later])
+    with pytest.raises(Exception, match="NONSENSE"):
+        open_store(path)
+    assert "half" not in dict(schema(path))  # a migration that fails leaves nothing behind
+
+
+def test_a_database_restored_without_its_log_gets_one_again(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    open_store(path).close()
+    raw = sqlite3.connect(path)
+    raw.execute("PRAGMA journal_mode = DELETE")
+    raw.close()
+    open_store(path).close()
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    raw.close()
+
+
+ANY_TEXT = st.text(
+    st.one_of(st.characters(), st.sampled_from("\0\x1a0d8\ud800\udfff"), st.characters(categories=["Cs"]))
+)
+
+
+@given(ANY_TEXT, ANY_TEXT)
+def test_packed_text_is_clean_and_comes_back(text: str, other: str) -> None:
+    stored = pack(text)
+    assert unpack(stored) == text
+    assert "\0" not in stored
+    stored.encode("utf-8")
+    assert (stored == pack(other)) == (text == other)
+
+
+def test_ordinary_text_is_stored_as_it_is() -> None:
+    text = "Grüße \\u0000 🧶\n"
+    assert pack(text) is text and unpack(text) is text

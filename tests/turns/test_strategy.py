@@ -1,0 +1,263 @@
+"""The chat design's test strategy, row by row, on the scripted and on the real Claude CLI.
+
+Every guard asserts both halves: no resume flag AND the transcript present, so that a fallback never loses context.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clew.agents.claude import Claude
+from clew.client import Client, Reply, Thread
+from clew.core.events import QuestionAsked
+from clew.core.permissions import Answer
+from clew.testing import scripted_agent
+from clew.testing.stage import Stage
+
+
+class Other(Claude):
+    """A second agent: the same CLI under another name, so that its turns are a foreign agent's."""
+
+    name = "other"
+
+
+async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
+    return await (await thread.ask(prompt, **options))  # type: ignore[arg-type]
+
+
+async def two_turns(stage: Stage, client: Client) -> Thread:
+    thread = await client.thread("t", cwd=stage.work)
+    await ask(thread, "first question")
+    await ask(thread, "second question")
+    return thread
+
+
+def assert_resumed(stage: Stage, reply: Reply, session_id: str | None, prompt: str) -> None:
+    assert reply.session_resumed
+    assert reply.reason is None
+    assert stage.launches[-1].resumes == session_id
+    assert stage.launches[-1].session_id is None
+    assert stage.prompt == prompt, "a resumed turn sends the delta alone"
+
+
+def assert_fresh(stage: Stage, reply: Reply, reason: str, *transcript: str) -> None:
+    assert not reply.session_resumed
+    assert reply.reason == reason
+    assert stage.launches[-1].resumes is None
+    assert stage.launches[-1].session_id == reply.session_id
+    for text in transcript:
+        assert stage.prompt.splitlines().count(text) == 1, f"{text!r} is not in the transcript once"
+    assert len([role for role, _ in stage.shown if role == "user"]) == 1, "a fresh session begins with one message"
+
+
+async def test_second_turn_resumes_with_the_prompt_alone(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        first = await ask(thread, "first question")
+        assert_fresh(stage, first, "first_turn")
+        assert stage.prompt == "first question"
+        second = await ask(thread, "second question")
+        assert_resumed(stage, second, first.session_id, "second question")
+        assert stage.shown == [
+            ("user", "first question"),
+            ("assistant", "ack: first question"),
+            ("user", "second question"),
+        ]
+
+
+async def test_agent_switch_sends_the_transcript_and_going_back_resumes_with_a_catch_up(stage: Stage) -> None:
+    async with stage.open(adapters=[Other()]) as client:
+        thread = await two_turns(stage, client)
+        ours = stage.launches[-1].resumes
+        switched = await ask(thread, "third question", agent="other")
+        assert_fresh(stage, switched, "no_pin", "first question", "ack: second question")
+        back = await ask(thread, "fourth question")
+        assert back.session_resumed
+        assert stage.launches[-1].resumes == ours
+        for text in ("third question", "ack: third question", "fourth question"):
+            assert stage.prompt.count(f"\n{text}") == 1
+        assert "first question" not in stage.prompt, "what the session holds is not sent again"
+        assert "## Assistant (other" in stage.prompt, "another agent's turns are attributed"
+
+
+@pytest.mark.parametrize("how", ["flag", "setting"])
+async def test_forced_fresh_and_disabled_send_the_transcript(stage: Stage, how: str) -> None:
+    async with stage.open() as client:
+        thread = await two_turns(stage, client)
+        options: dict[str, object] = {"fresh_session": True} if how == "flag" else {"resume": False}
+        reply = await ask(thread, "third question", **options)
+        reason = "forced_fresh" if how == "flag" else "disabled"
+        assert_fresh(stage, reply, reason, "first question", "second question", "ack: first question")
+
+
+async def test_retry_of_an_earlier_turn_is_forced_fresh_and_archives_what_followed(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await two_turns(stage, client)
+        await ask(thread, "third question")
+        second = next(turn for turn in await thread.turns() if turn.text == "second question")
+        reply = await (await thread.retry(second.id))
+        assert_fresh(stage, reply, "forced_fresh", "first question", "ack: first question")
+        assert "third question" not in stage.prompt
+        assert [turn.text for turn in await thread.turns()] == [
+            "first question",
+            "ack: first question",
+            "second question",
+            "ack: second question",
+        ]
+
+
+async def test_edit_of_an_absorbed_turn_breaks_the_session(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await two_turns(stage, client)
+        first = (await thread.turns())[0]
+        await thread.edit(first.id, "first question, put better")
+        reply = await ask(thread, "third question")
+        assert_fresh(stage, reply, "history_changed", "first question, put better", "ack: second question")
+        again = await ask(thread, "fourth question")
+        assert_resumed(stage, again, reply.session_id, "fourth question")
+
+
+async def test_truncate_breaks_the_session(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await two_turns(stage, client)
+        second = next(turn for turn in await thread.turns() if turn.text == "second question")
+        assert await thread.truncate(second.id) == 2
+        reply = await ask(thread, "third question")
+        assert_fresh(stage, reply, "history_changed", "first question", "ack: first question")
+        assert "second question" not in stage.prompt
+
+
+async def test_edit_of_a_foreign_turn_outside_the_own_scope_leaves_the_session(stage: Stage) -> None:
+    async with stage.open(adapters=[Other()]) as client:
+        thread = await client.thread("t", cwd=stage.work, visibility="own")
+        await ask(thread, "asked of the other", agent="other")
+        ours = await ask(thread, "first question")
+        assert_fresh(stage, ours, "no_pin")
+        assert stage.prompt == "first question", "own: nothing from before the other agent's answer"
+        await thread.edit((await thread.turns())[1].id, "the other's answer, edited; it stays the boundary")
+        reply = await ask(thread, "second question")
+        assert_resumed(stage, reply, ours.session_id, "second question")
+
+
+async def test_edit_of_a_foreign_turn_that_a_shared_session_absorbed_breaks_it(stage: Stage) -> None:
+    async with stage.open(adapters=[Other()]) as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await ask(thread, "asked of the other", agent="other")
+        await ask(thread, "first question")
+        await thread.edit((await thread.turns())[1].id, "the other's answer, edited")
+        reply = await ask(thread, "second question")
+        assert_fresh(stage, reply, "history_changed", "the other's answer, edited", "first question")
+
+
+@pytest.mark.parametrize("how", ["truncate", "retry"])
+async def test_truncate_or_retry_at_the_foreign_boundary_breaks_the_own_session(stage: Stage, how: str) -> None:
+    async with stage.open(adapters=[Other()]) as client:
+        thread = await client.thread("t", cwd=stage.work, visibility="own")
+        await ask(thread, "asked of the other", agent="other")
+        await ask(thread, "first question")
+        await ask(thread, "second question")
+        asked_other, answer_of_other, *_ = await thread.turns()
+        if how == "truncate":
+            await thread.truncate(answer_of_other.id)
+            reply = await ask(thread, "third question")
+            assert_fresh(stage, reply, "history_changed", "asked of the other")
+        else:
+            await (await thread.retry(asked_other.id))
+            reply = await ask(thread, "third question")
+            assert_fresh(stage, reply, "history_changed")
+        assert "first question" not in stage.prompt
+        assert "second question" not in stage.prompt
+
+
+async def test_another_work_directory_sends_the_transcript(stage: Stage) -> None:
+    elsewhere = stage.folder / "elsewhere"
+    elsewhere.mkdir()
+    async with stage.open() as client:
+        thread = await two_turns(stage, client)
+        await thread.change(cwd=str(elsewhere))
+        reply = await ask(thread, "third question")
+        assert_fresh(stage, reply, "work_dir_changed", "first question", "second question")
+
+
+async def test_another_runtime_sends_the_transcript(stage: Stage) -> None:
+    async with stage.open() as client:
+        await two_turns(stage, client)
+    fork = stage.launcher(scripted_agent.install(stage.folder / "fork", "openclaude"), stage.folder / "openclaude")
+    async with stage.open(**{"agents.claude.path": str(fork)}) as client:
+        reply = await ask(await client.find("t"), "third question")
+        assert_fresh(stage, reply, "runtime_changed", "first question", "second question")
+
+
+async def test_rejected_resume_falls_back_once_with_the_transcript(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await two_turns(scripted, client)
+        before = len(scripted.launches)
+        scripted.fault({"do": "reject", "on": "resume"})
+        reply = await ask(thread, "third question")
+        assert scripted.launches[before].resumes is not None
+        assert len(scripted.launches) == before + 2, "one resume, one fallback"
+        assert_fresh(scripted, reply, "rejected", "first question", "second question")
+        assert reply.fallback
+        scripted.fault()
+        again = await ask(thread, "fourth question")
+        assert_resumed(scripted, again, reply.session_id, "fourth question")
+        assert not again.fallback
+
+
+async def test_real_cli_rejects_an_unknown_session_and_the_run_still_succeeds(real: Stage) -> None:
+    """The file is hidden from the CLI in the moment between the decision and the spawn."""
+    async with real.open() as client:
+        thread = await two_turns(real, client)
+        [path] = real.session_files()
+        first, *rest = real.binary.read_text().splitlines()
+        hide = f"case \"$*\" in *--resume=*) rm -f '{path}';; esac"
+        real.binary.write_text("\n".join([first, hide, *rest]) + "\n")
+        reply = await ask(thread, "third question")
+        assert_fresh(real, reply, "rejected", "first question", "second question", "ack: second question")
+        assert reply.fallback
+        assert reply.status == "answered"
+
+
+async def test_without_the_ability_no_flag_is_sent_and_every_turn_has_the_transcript(
+    tmp_path: Path, scripted: Stage
+) -> None:
+    old = scripted.launcher(scripted_agent.install(tmp_path / "old", resume=False), tmp_path / "old-claude")
+    async with scripted.open(**{"agents.claude.path": str(old)}) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await ask(thread, "first question")
+        reply = await ask(thread, "second question")
+        assert_fresh(scripted, reply, "unsupported", "first question", "ack: first question")
+        reply = await ask(thread, "third question")
+        assert_fresh(scripted, reply, "unsupported", "first question", "second question")
+
+
+FORM = (
+    '!tool AskUserQuestion {"questions": [{"question": "Which database?", "header": "DB", "multiSelect": false,'
+    ' "options": [{"label": "Postgres", "description": "a"}, {"label": "SQLite", "description": "b"}]}]}'
+)
+
+
+async def test_question_is_answered_under_resume(stage: Stage) -> None:
+    asked: list[QuestionAsked] = []
+
+    async def person(question: QuestionAsked) -> Answer:
+        asked.append(question)
+        return Answer(allow=True, answers={"Which database?": "Postgres"})
+
+    async with stage.open() as client:
+        thread = await two_turns(stage, client)
+        reply = await ask(thread, FORM, person=person)
+        assert reply.session_resumed
+        assert [question.is_form for question in asked] == [True]
+        assert "Postgres" in reply.text, "the model was told the answer"
+        after = await ask(thread, "last question")
+        assert after.session_resumed
+
+
+async def test_declined_question_gives_the_agent_a_sentence_to_act_on(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        reply = await ask(thread, FORM)
+        assert reply.text.startswith("done: Nobody is there to answer.")
