@@ -43,7 +43,7 @@ class AgentProcess:
                 start_new_session=True,
             )
         except FileNotFoundError as error:
-            if not os.path.isdir(cwd):  # noqa: ASYNC240, PTH112 - one stat, on the way out
+            if not os.path.isdir(cwd):  # noqa: PTH112 - one stat, on the way out
                 raise AgentFailed(f"The work directory {cwd} is gone.", hint="Name another with --cwd.") from error
             raise AgentMissing(f"{argv[0]} is gone.", hint="Run clew doctor.") from error
         except OSError as error:

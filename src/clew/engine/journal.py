@@ -46,13 +46,20 @@ class Journal:
         """Takes an event. Raises what the store raised, if an earlier batch could not be stored."""
         if self._failure is not None:
             raise self._failure
-        self._seq += 1
-        noted = Noted(self._seq, self._clock(), event)
+        noted = self.number(event)
         self._unstored.append(noted)
         if event.urgent:
             await self.flush()
         elif self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush_soon())
+        await self.tell(noted)
+
+    def number(self, event: Event) -> Noted:
+        """For an event that is stored in somebody else's transaction; `tell` it when that is done."""
+        self._seq += 1
+        return Noted(self._seq, self._clock(), event)
+
+    async def tell(self, noted: Noted) -> None:
         self._all.append(noted)
         async with self._news:
             self._news.notify_all()

@@ -45,7 +45,18 @@ async def recover_dead(
         )
         await database.call(lambda store, token=token: store.release_lease(token))  # type: ignore[misc]
         recovered.append(run)
+    await database.call(lambda store: _free_leases(store, around))
     return recovered
+
+
+def _free_leases(store: Store, around: Surroundings) -> None:
+    """What a process held that died between its run's end and its own."""
+    for lease in store.leases():
+        if not leases.is_dead(lease, around):
+            continue
+        run = store.run(lease.run_id) if lease.run_id else None
+        if run is None or run.status not in LIVE:
+            store.release_lease(lease.token)  # by its token: a lease that someone took meanwhile is not touched
 
 
 def _dead_runs(store: Store, around: Surroundings) -> list[Run]:

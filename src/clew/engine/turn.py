@@ -30,6 +30,7 @@ from clew.engine.plan import Plan, Planner
 from clew.engine.probe import abilities
 from clew.engine.settings import Ask, EngineSettings, Surroundings
 from clew.errors import AgentFailed, Cancelled, ClewError
+from clew.store.store import Store
 
 
 class LiveTurn:
@@ -167,14 +168,21 @@ class LiveTurn:
             raise AgentFailed("Another process took this thread over while the run was silent.", hint="Ask again.")
         passed("outcome_known")
         await self._journal.flush()
-        finished, warning = await self._database.atomically(lambda store: self._closing.conclude(store, plan, end))
+        finished, last_words = await self._database.atomically(lambda store: self._write_end(store, plan, end))
         passed("outcome_stored")
-        if warning is not None:
-            await self._journal.note(warning)
+        for noted in last_words:
+            await self._journal.tell(noted)
+        return finished
+
+    def _write_end(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, list[Noted]]:
+        """The last events are part of the transaction: a run that has ended says so, whatever dies next."""
+        finished, warning = self._closing.conclude(store, plan, end)
         run = finished.run
         message = finished.error.message if finished.error else ""
-        await self._journal.note(RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message))
-        return finished
+        last_words = [RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)]
+        noted = [self._journal.number(event) for event in ([warning] if warning else []) + last_words]
+        store.append_events(run.id, [(each.seq, each.at, each.event) for each in noted])
+        return finished, noted
 
     def _watched(self) -> Watched:
         timeout_s = self._settings.timeout_s if self.ask.timeout_s is None else self.ask.timeout_s

@@ -171,7 +171,7 @@ class Request:
         With `tools`, calls and results of tools are rendered too: `[tool_use NAME {…}]`, `[tool_result …]`.
         """
         shown = []
-        for message in self.messages:
+        for message in spoken(self.messages):
             for block in _blocks(message):
                 text = _rendered(block) if tools or block.get("type") == "text" else ""
                 if text:
@@ -203,12 +203,17 @@ def choose_reply(request: Request, default: Reply | None) -> Reply:
     return Text("ack: " + (lines[-1][:ECHO_CHARS] if lines else ""))
 
 
+def spoken(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The conversation itself: for some models the CLI's reminders come as system messages in the midst of it."""
+    return [message for message in messages if message.get("role") != "system"]
+
+
 def newest_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """The newest text that a person wrote: the last block of text that is more than the CLI's own reminders.
 
     Only what came after the last answer counts: an older prompt has been answered, and must not be obeyed twice.
     """
-    for message in reversed(messages):
+    for message in reversed(spoken(messages)):
         if message.get("role") != "user":
             break
         for block in reversed(_blocks(message)):
@@ -220,7 +225,7 @@ def newest_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
 
 def newest_tool_result(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """The text of the tool result that the request ends with, or None when it ends with something else."""
-    last = messages[-1] if messages else {}
+    last = (spoken(messages) or [{}])[-1]
     for block in reversed(_blocks(last)):
         if block.get("type") == "tool_result":
             return _result_text(block)

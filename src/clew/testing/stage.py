@@ -1,4 +1,4 @@
-"""A stage for tests: a scripted model API, an agent's binary, a home and a work directory, and nothing of the real world.
+"""A stage for tests: a scripted model API, an agent's binary, a home and a work directory; nothing of the real world.
 
     with ModelApi() as api:
         stage = Stage(tmp_path, api, real_claude())          # or scripted_agent.install(tmp_path / "bin")
@@ -29,7 +29,7 @@ MODEL = "claude-sonnet-4-5"
 
 
 def real_claude() -> Path:
-    """The Claude CLI inside the installed claude-agent-sdk wheel. Raises FileNotFoundError: a test must not pass by it."""
+    """The Claude CLI inside the installed claude-agent-sdk wheel. Raises FileNotFoundError: no test may pass by it."""
     import importlib.util
 
     spec = importlib.util.find_spec("claude_agent_sdk")
@@ -83,11 +83,7 @@ class Stage:
         """A program at `path` that notes its command line and becomes `binary`."""
         path.parent.mkdir(parents=True, exist_ok=True)
         log = shlex.quote(str(self._log))
-        path.write_text(
-            "#!/bin/sh\n"
-            f"(printf '%s\\037' \"$@\"; echo) >> {log}\n"
-            f'exec {shlex.quote(str(binary))} "$@"\n'
-        )
+        path.write_text(f'#!/bin/sh\n(printf \'%s\\037\' "$@"; echo) >> {log}\nexec {shlex.quote(str(binary))} "$@"\n')
         path.chmod(0o755)
         return path
 

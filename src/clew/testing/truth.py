@@ -1,0 +1,61 @@
+"""Law 1 as an oracle: what the model was shown against what the thread says.
+
+Every turn of a test carries a token of its own (`u7z` in a prompt, `a8z` in an answer). The model was shown the truth
+when the tokens in its newest request are those of the thread's visible history, in order, each exactly once, and then
+the new prompt's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+from clew.core.history import Turn, Visibility, visible
+from clew.testing.model_api import ModelApi
+from clew.testing.scripts import Reply, Request, Slow, Text, newest_tool_result, newest_user_text
+
+_TOKEN = re.compile(r"\b[uaf]\d+z\b")
+
+
+def tokens(text: str) -> list[str]:
+    return _TOKEN.findall(text)
+
+
+class Voice:
+    """Answers every plain prompt with a token of its own; leaves directives (`!…`) to the API.
+
+    A prompt that holds the word `slowly` is answered word by word, so that there is time to kill somebody.
+    """
+
+    def __init__(self, api: ModelApi) -> None:
+        self._count = itertools.count(1)
+        self.api = api
+        api.reply = self.answer
+
+    def prompt(self, words: str = "") -> str:
+        """A new prompt's text, with its token."""
+        return f"u{next(self._count)}z {words}".strip()
+
+    def answer(self, request: Request) -> Reply | None:
+        said = newest_user_text(request.messages)
+        if newest_tool_result(request.messages) is None and any(line.startswith("!") for line in said.splitlines()):
+            return None
+        token = f"a{next(self._count)}z"
+        if "slowly" in said:
+            return Slow(f"{token} one two three four five six seven eight nine ten", words_per_s=20)
+        return Text(token)
+
+    @property
+    def shown(self) -> list[str]:
+        """The tokens in the newest request of a conversation, in order."""
+        request = self.api.main_requests[-1]
+        return [token for _, text in request.shown_texts() for token in tokens(text)]
+
+
+def expected(
+    history: Iterable[Turn], prompt: str, *, agent: str = "claude", visibility: Visibility = Visibility.SHARED
+) -> list[str]:
+    """What a truthful request holds: the visible history before the prompt, then the prompt."""
+    seen = visible(tuple(history), agent, visibility)
+    return [token for turn in seen for token in tokens(turn.text)] + tokens(prompt)

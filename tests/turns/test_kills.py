@@ -1,0 +1,207 @@
+"""kill -9 of Clew at every named point, and of the agent at every stage of a turn.
+
+After each: no lost prompt, no duplicate, no bricked thread, no orphan process, and the next turn shows the model the
+truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client, Reply, Run, Thread
+from clew.core.events import AttemptStarted, Event, SessionStarted, TextStreamed, ToolStarted
+from clew.core.history import Role
+from clew.engine.faults import POINTS
+from clew.testing.stage import MODEL, Stage
+from clew.testing.truth import Voice, expected, tokens
+
+DRIVER = Path(__file__).with_name("driver.py")
+SLEEP = '!tool Bash {"command": "while true; do sleep 1; done"}'  # a plain long sleep is refused by the real CLI
+TOUCH = '!tool Bash {"command": "touch made"}'
+
+
+def ask_and_die(stage: Stage, prompt: str, point: str) -> None:
+    permissions = "all" if point == "tool_started" else "ask"
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(stage.work), prompt, MODEL],
+        env={**stage.environ, "CLEW_FAULT": point, "CLEW_MODEL": MODEL, "CLEW_PERMISSIONS": permissions},
+        timeout=60,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
+def words_for(point: str) -> str:
+    return {"tool_started": f"\n{SLEEP}", "question_asked": f"\n{TOUCH}"}.get(point, "slowly")
+
+
+async def next_turn_is_true(stage: Stage, client: Client, voice: Voice, killed: str) -> Reply:
+    """Asks on, and holds what the model was shown against the thread."""
+    thread = await client.find("t")
+    before = await thread.turns()
+    prompts = [turn.text for turn in before if turn.role is Role.USER]
+    assert prompts.count(killed) == 1, "the prompt of the killed run is in the thread, once"
+    prompt = voice.prompt()
+    reply = await (await thread.ask(prompt))
+    assert reply.status == "answered"
+    assert voice.shown == expected(before, prompt)
+    after = voice.prompt()
+    history = await thread.turns()
+    follow_up = await (await thread.ask(after))
+    assert follow_up.session_resumed, "the thread is not bricked"
+    assert voice.shown == expected(history, after)
+    return reply
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("turn", ["first", "resumed"])
+async def test_clew_is_killed_at_a_named_point(scripted: Stage, point: str, turn: str) -> None:
+    await clew_is_killed(scripted, point, turn)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("point", "turn"),
+    [
+        ("prompt_stored", "resumed"),
+        ("decided", "first"),
+        ("spawned", "resumed"),
+        ("prompt_sent", "first"),
+        ("session_started", "resumed"),
+        ("text_streamed", "resumed"),
+        ("tool_started", "resumed"),
+        ("result_read", "resumed"),
+        ("process_ended", "first"),
+        ("outcome_known", "resumed"),
+    ],
+)
+async def test_clew_is_killed_at_a_named_point_with_the_real_cli(real: Stage, point: str, turn: str) -> None:
+    await clew_is_killed(real, point, turn)
+
+
+async def clew_is_killed(stage: Stage, point: str, turn: str) -> None:
+    voice = Voice(stage.api)
+    if turn == "resumed":
+        permissions = "all" if point == "tool_started" else "ask"
+        async with stage.open() as client:
+            thread = await client.thread("t", cwd=stage.work, permissions=permissions)
+            await (await thread.ask(voice.prompt()))
+    prompt = voice.prompt(words_for(point))
+    ask_and_die(stage, prompt, point)
+    async with stage.open() as client:
+        assert not stage.processes(), "what the dead run left running is ended"
+        [run, *_] = await client.runs()
+        if point == "outcome_stored":
+            assert run.status == "answered"
+        else:
+            assert run.status == "interrupted"
+            assert [dead.id for dead in client.recovered] == [run.id]
+        leases = await client.engine.database.call(lambda store: store.leases("thread/"))
+        assert not leases, "its lease is free"
+        await next_turn_is_true(stage, client, voice, prompt)
+
+
+class Killer:
+    """Kills everything that the agent is, when the right event comes."""
+
+    def __init__(self, stage: Stage, when: type[Event]) -> None:
+        self._stage = stage
+        self._when = when
+        self.killed = False
+
+    async def watch(self, run: Run) -> None:
+        async for event in run:
+            if isinstance(event, self._when) and not self.killed:
+                for _ in range(500):  # the process may not be there yet
+                    found = self._stage.processes()
+                    if found:
+                        break
+                    await asyncio.sleep(0.01)
+                for pid in found[:1] if self._when is ToolStarted else found:
+                    os.kill(pid, signal.SIGKILL)
+                self.killed = bool(found)
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        pytest.param(AttemptStarted, "slowly", id="before init"),
+        pytest.param(SessionStarted, "slowly", id="after init"),
+        pytest.param(TextStreamed, "slowly", id="mid-text"),
+        pytest.param(ToolStarted, f"\n{SLEEP}", id="tool running"),
+    ],
+)
+@pytest.mark.parametrize("turn", ["first", "resumed"])
+async def test_agent_is_killed(stage: Stage, when: type[Event], words: str, turn: str) -> None:
+    voice = Voice(stage.api)
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        if turn == "resumed":
+            await (await thread.ask(voice.prompt()))
+        prompt = voice.prompt(words)
+        run = await thread.ask(prompt)
+        killer = Killer(stage, when)
+        await asyncio.wait_for(killer.watch(run), 60)
+        reply = await run.reply()
+        assert killer.killed
+        assert reply.status == "failed"
+        assert not stage.processes(), "the Bash tool's child is ended too"
+        await next_turn_is_true(stage, client, voice, prompt)
+
+
+async def test_partial_answer_is_kept_and_shown_once(stage: Stage) -> None:
+    voice = Voice(stage.api)
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        prompt = voice.prompt("slowly")
+        run = await thread.ask(prompt)
+        await asyncio.wait_for(Killer(stage, TextStreamed).watch(run), 60)
+        await run.reply()
+        answer = (await thread.turns())[-1]
+        assert answer.role is Role.ASSISTANT
+        assert answer.partial
+        assert tokens(answer.text), "what had been said is in the thread"
+        await next_turn_is_true(stage, client, voice, prompt)
+
+
+async def running(thread: Thread, prompt: str) -> Run:
+    run = await thread.ask(prompt)
+    async for event in run:
+        if isinstance(event, TextStreamed | ToolStarted):
+            break
+    return run
+
+
+@pytest.mark.parametrize("words", ["slowly", f"\n{SLEEP}"])
+async def test_cancel_keeps_what_was_said_and_the_next_turn_is_true(stage: Stage, words: str) -> None:
+    voice = Voice(stage.api)
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        await (await thread.ask(voice.prompt()))
+        prompt = voice.prompt(words)
+        run = await running(thread, prompt)
+        assert await client.cancel(run.id), "through the store, as another process would"
+        reply = await asyncio.wait_for(run.reply(), 30)
+        assert reply.status == "cancelled"
+        assert not stage.processes()
+        await next_turn_is_true(stage, client, voice, prompt)
+
+
+async def test_timed_out_run_can_go_on(stage: Stage) -> None:
+    voice = Voice(stage.api)
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        await (await thread.ask(voice.prompt()))
+        prompt = voice.prompt("\n" + SLEEP)
+        reply = await (await thread.ask(prompt, timeout_s=1.5)).reply()
+        assert reply.status == "timed_out"
+        assert not stage.processes()
+        await next_turn_is_true(stage, client, voice, prompt)
