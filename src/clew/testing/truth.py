@@ -46,10 +46,17 @@ class Voice:
             return Slow(f"{token} one two three four five six seven eight nine ten", words_per_s=20)
         return Text(token)
 
+    def foreign(self) -> str:
+        """A prompt that Clew knows nothing of."""
+        return f"f{next(self._count)}z"
+
     @property
     def shown(self) -> list[str]:
         """The tokens in the newest request of a conversation, in order."""
-        request = self.api.main_requests[-1]
+        return self.tokens_of(self.api.main_requests[-1])
+
+    @staticmethod
+    def tokens_of(request: Request) -> list[str]:
         return [token for _, text in request.shown_texts() for token in tokens(text)]
 
 
