@@ -205,6 +205,18 @@ async def stopping(world: World) -> None:
     await world.ask()
 
 
+async def taking_back(world: World) -> None:
+    """The session holds words of a stopped answer that the thread has let go of."""
+    await world.ask()
+    await world.ask(words="slowly", cancel_at_text=True)
+    await world.truncate((await world.thread.turns())[-1])
+    assert not (await world.ask()).session_resumed
+    await world.ask(words="slowly", cancel_at_text=True)
+    await world.edit((await world.thread.turns())[-1])
+    assert not (await world.ask()).session_resumed
+    await world.ask()
+
+
 async def losing(world: World) -> None:
     await world.ask()
     world.delete_session(0)
@@ -217,7 +229,7 @@ async def losing(world: World) -> None:
 
 
 @pytest.mark.parametrize("visibility", list(Visibility))
-@pytest.mark.parametrize("script", [switching, editing, failing, stopping, losing])
+@pytest.mark.parametrize("script", [switching, editing, failing, stopping, taking_back, losing])
 async def test_context_is_true_in_a_fixed_script(stage: Stage, script, visibility: Visibility) -> None:  # type: ignore[no-untyped-def]
     async with stage.open(adapters=[Other()]) as client:
         await script(await World.make(stage, client, visibility))

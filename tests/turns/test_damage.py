@@ -1,0 +1,226 @@
+"""Session files damaged or not writable, lines and answers of any size, agents that lie or will not end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from clew.client import Reply, Thread
+from clew.core.events import RunQueued, Warned
+from clew.testing.stage import Stage
+from clew.testing.truth import Voice, expected
+
+
+async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
+    return await (await thread.ask(prompt, **options)).reply()  # type: ignore[arg-type]
+
+
+async def true_turn(stage: Stage, thread: Thread, voice: Voice) -> Reply:
+    history = await thread.turns()
+    prompt = voice.prompt()
+    reply = await ask(thread, prompt)
+    assert reply.status == "answered", reply.error
+    assert voice.shown == expected(history, prompt)
+    return reply
+
+
+def truncate_last_line(path: Path) -> None:
+    raw = path.read_bytes()
+    path.write_bytes(raw[: raw.rstrip().rindex(b"\n") + 40])
+
+
+def garbage_in_the_middle(path: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], b"\0\0 not json \xff\xfe\n", *lines[2:]]))
+
+
+def nothing_left(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(os.urandom(4096))
+
+
+@pytest.mark.parametrize("damage", [truncate_last_line, garbage_in_the_middle, nothing_left, noise])
+async def test_damaged_session_file_costs_at_most_a_fresh_turn(stage: Stage, damage) -> None:  # type: ignore[no-untyped-def]
+    voice = Voice(stage.api)
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await true_turn(stage, thread, voice)
+        await true_turn(stage, thread, voice)
+        [path] = stage.session_files()
+        damage(path)
+        await true_turn(stage, thread, voice)
+        assert (await true_turn(stage, thread, voice)).session_resumed
+
+
+async def test_turn_that_the_agent_did_not_save_is_said_and_sent_again(scripted: Stage) -> None:
+    voice = Voice(scripted.api)
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await true_turn(scripted, thread, voice)
+        scripted.fault({"do": "unsaved"})
+        lost = await true_turn(scripted, thread, voice)
+        assert "did not save this turn" in lost.warnings[0]
+        scripted.fault()
+        after = await true_turn(scripted, thread, voice)
+        assert after.session_resumed, "the session is whole; what it missed came as a catch-up"
+        assert not after.warnings
+
+
+@pytest.mark.real
+async def test_unwritable_session_file_is_said(real: Stage) -> None:
+    """Root may write anything, so the file is made unwritable by a folder in the place of every later write."""
+    voice = Voice(real.api)
+    async with real.open() as client:
+        thread = await client.thread("t", cwd=real.work)
+        await true_turn(real, thread, voice)
+        [path] = real.session_files()
+        first, *rest = real.binary.read_text().splitlines()
+        # As an ordinary user with a file of mode 444: the launcher drops its rights before it becomes the CLI.
+        real.binary.write_text("\n".join([first, *rest[:-1], rest[-1].replace("exec ", "exec setpriv --reuid=65534 ")]))
+        for folder in (real.folder, *real.folder.rglob("*")):
+            os.chown(folder, 65534, -1)
+        for above in real.folder.parents:
+            if above.stat().st_uid == 0 and not above.stat().st_mode & 0o005:
+                above.chmod(above.stat().st_mode | 0o011)
+        path.chmod(0o444)
+        events = [event async for event in await thread.ask(voice.prompt())]
+        assert [event.code for event in events if isinstance(event, Warned)] == ["session_not_saved"]
+        path.chmod(0o600)
+        await true_turn(real, thread, voice)
+
+
+@pytest.mark.parametrize("size", [1_200_000, 10_000_000])
+async def test_long_answer_arrives_whole(stage: Stage, size: int) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        reply = await ask(thread, f"!big {size}")
+        assert reply.status == "answered"
+        assert len(reply.text) >= size
+        assert (await thread.turns())[-1].text == reply.text
+        assert (await ask(thread, "and on")).session_resumed
+
+
+async def test_flood_of_a_huge_line_and_of_stderr_is_survived(scripted: Stage) -> None:
+    scripted.fault({"do": "flood", "n_bytes": 10_000_000, "stderr_lines": 100_000}, {"do": "garbage_line"})
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await ask(thread, "hello")
+        assert reply.text == "ack: hello"
+
+
+async def test_large_prompt_arrives_whole(stage: Stage) -> None:
+    prompt = "word " * 60_000 + "\n!say got it"
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        assert (await ask(thread, prompt)).text == "got it"
+        assert stage.prompt == prompt
+
+
+@pytest.mark.parametrize("lie", ["lie_success_empty", "no_result"])
+async def test_no_result_is_no_answer_whatever_the_exit_status(scripted: Stage, lie: str) -> None:
+    voice = Voice(scripted.api)
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await true_turn(scripted, thread, voice)
+        scripted.fault({"do": lie})
+        reply = await ask(thread, voice.prompt())
+        assert reply.status == "failed"
+        assert reply.error is not None
+        scripted.fault()
+        await true_turn(scripted, thread, voice)
+
+
+async def test_second_unexplained_failure_in_a_row_retires_the_session(scripted: Stage) -> None:
+    voice = Voice(scripted.api)
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await true_turn(scripted, thread, voice)
+        scripted.fault({"do": "no_result"})
+        first = await ask(thread, voice.prompt())
+        second = await ask(thread, voice.prompt())
+        assert (first.session_resumed, second.session_resumed) == (True, True)
+        scripted.fault()
+        third = await true_turn(scripted, thread, voice)
+        assert not third.session_resumed
+        assert third.reason == "no_pin"
+
+
+@pytest.mark.parametrize("fault", ["hang_after_result", "hang_after_init", "hang_before_init"])
+async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
+    voice = Voice(scripted.api)
+    scripted.fault({"do": fault, "ignore_term": True})
+    async with scripted.open(idle_timeout="1s") as client:
+        client.engine.settings = tuned(client, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
+        thread = await client.thread("t", cwd=scripted.work)
+        prompt = voice.prompt()
+        reply = await asyncio.wait_for(ask(thread, prompt), 30)
+        assert reply.status == ("answered" if fault == "hang_after_result" else "timed_out")
+        assert not scripted.processes()
+        scripted.fault()
+        await true_turn(scripted, thread, voice)
+
+
+def tuned(client, **changes: float):  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    return replace(client.engine.settings, **changes)
+
+
+async def test_waiting_for_a_person_does_not_count(scripted: Stage) -> None:
+    from clew.core.permissions import Answer
+
+    async def slow_person(question: object) -> Answer:
+        await asyncio.sleep(2.5)
+        return Answer(allow=True)
+
+    async with scripted.open(idle_timeout="1s") as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await ask(thread, '!tool Bash {"command": "touch made"}', person=slow_person, timeout_s=2.0)
+        assert reply.status == "answered"
+        assert (scripted.work / "made").exists()
+
+
+async def test_two_runs_in_one_thread_go_one_after_the_other(scripted: Stage) -> None:
+    voice = Voice(scripted.api)
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        prompts = [voice.prompt("slowly"), voice.prompt(), voice.prompt()]
+        runs = [await thread.ask(prompt) for prompt in prompts]
+        events = [event async for event in runs[1]]
+        assert any(isinstance(event, RunQueued) and event.held_by == runs[0].id for event in events)
+        replies = [await run.reply() for run in runs]
+        assert [reply.status for reply in replies] == ["answered"] * 3
+        assert [turn.text for turn in await thread.turns()][::2] == prompts, "first come, first served"
+        await true_turn(scripted, thread, voice)
+
+
+async def test_agents_running_at_once_are_capped(scripted: Stage) -> None:
+    async with scripted.open(max_agents=1) as client:
+        first = await (await client.thread("a", cwd=scripted.work)).ask("!slow 10 0.1")
+        second = await (await client.thread("b", cwd=scripted.work)).ask("hello")
+        events = [event async for event in second]
+        assert any(isinstance(event, RunQueued) and event.waiting_for == "slot" for event in events)
+        assert (await first.reply()).status == (await second.reply()).status == "answered"
+
+
+async def test_full_context_falls_back_once_with_a_shorter_transcript(scripted: Stage) -> None:
+    voice = Voice(scripted.api)
+    async with scripted.open(transcript_limit=4_000) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        for _ in range(4):
+            await ask(thread, voice.prompt("word " * 120))
+        scripted.fault(
+            {"do": "error_result", "on": "resume", "text": "Prompt is too long", "terminal_reason": "prompt_too_long"}
+        )
+        reply = await ask(thread, voice.prompt())
+        assert reply.status == "answered"
+        assert (reply.reason, reply.fallback) == ("overflow", True)
+        assert "left out here: the conversation is too long" in scripted.prompt
+        scripted.fault()
+        assert (await ask(thread, voice.prompt())).session_resumed
