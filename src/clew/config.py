@@ -1,7 +1,7 @@
 """Settings: flags over CLEW_* over clew.toml over defaults.
 
 One table drives all of it: the environment names, the file's keys, what `clew config show` prints and the reference in
-docs/settings.md. The user's own file may set everything; a `clew.toml` in the work directory belongs to whoever wrote
+docs/cli.md. The user's own file may set everything; a `clew.toml` in the work directory belongs to whoever wrote
 the repository, so it may only set what can neither run code nor widen permissions.
 """
 
@@ -58,7 +58,7 @@ def duration(value: Any) -> float | None:
         if text in ("none", "off", "never", ""):
             return None
         parts = _DURATION.findall(text)
-        if not parts or "".join(n + u for n, u in parts) != text.replace(" ", ""):
+        if not re.fullmatch(r"\d+(?:\.\d+)?|(?:\d+(?:\.\d+)?\s*[smhdw]\s*)+", text):
             raise ValueError("is not a duration: write 90s, 30m, 2h, 7d, or none")
         number = sum(float(amount) * _UNITS[unit or "s"] for amount, unit in parts)
     if not 0 < number < 1e9:
@@ -95,6 +95,13 @@ def word(value: Any) -> str | None:
     return value.strip() or None
 
 
+def name(value: Any) -> str:
+    found = word(value)
+    if found is None:
+        raise ValueError("is empty")
+    return found
+
+
 def choice(*options: str) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if value not in options:
@@ -105,7 +112,7 @@ def choice(*options: str) -> Callable[[Any], str]:
 
 
 TABLE: tuple[Setting, ...] = (
-    Setting("agent", word, "claude", "who answers in a new thread", in_project=True),
+    Setting("agent", name, "claude", "who answers in a new thread", in_project=True),
     Setting("model", word, None, "the model of a new thread; none: the agent's own default", in_project=True),
     Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
     Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
@@ -159,12 +166,14 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
         if not path.is_file():
             raise ConfigError(f"CLEW_CONFIG names {chosen}, and there is no such file.")
         return path
+    return next((path for path in places(environ) if path.is_file()), None)
+
+
+def places(environ: Mapping[str, str]) -> tuple[Path, Path]:
+    """Where the user's own clew.toml may be, the first that is there counts."""
     settings = environ.get("XDG_CONFIG_HOME")
     folder = Path(settings) if settings else _user_home(environ) / ".config"
-    for path in (home(environ) / "clew.toml", folder / "clew" / "clew.toml"):
-        if path.is_file():
-            return path
-    return None
+    return home(environ) / "clew.toml", folder / "clew" / "clew.toml"
 
 
 def _user_home(environ: Mapping[str, str]) -> Path:

@@ -197,5 +197,6 @@ def from_body(kind: str, body: Mapping[str, Any]) -> Event | None:
     known = {field.name for field in fields(cls)}
     values = {key: value for key, value in body.items() if key in known}
     if isinstance(values.get("usage"), Mapping):
-        values["usage"] = Usage(**values["usage"])
+        counts = {field.name for field in fields(Usage)}
+        values["usage"] = Usage(**{key: count for key, count in values["usage"].items() if key in counts})
     return cls(**values)

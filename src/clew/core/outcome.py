@@ -105,7 +105,7 @@ def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool) -> Reason | N
 def after(pin: Pin, outcome: Outcome) -> Pin:
     """The pin after an attempt that was not a success."""
     state = CONSEQUENCES[outcome].pin
-    failures = pin.failures + 1 if outcome is Outcome.FAILED else pin.failures
+    failures = pin.failures + 1 if outcome is Outcome.FAILED else 0
     if failures >= FAILURES_BEFORE_RETIREMENT:
         state = PinState.RETIRED
     moved = pin if state is None else move(pin, state)

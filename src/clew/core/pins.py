@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from clew.core.history import History, Role, Turn, digest
+from clew.core.history import History, Role, Turn, digest, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 
 
@@ -74,6 +74,19 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A cut-off answer of which the session has only the beginning."""
+
+    turn_id: TurnId
+    chars: int  # so many of them
+    digest: str  # and of those
+
+    @classmethod
+    def of(cls, turn: Turn, chars: int) -> HeldBack:
+        return cls(turn.id, chars, text_digest(turn.text[:chars]))
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """Where a session's file ended when we last left it."""
 
@@ -95,7 +108,7 @@ class Pin:
     runtime: Runtime
     absorbed: tuple[Absorbed, ...] = ()
     pending: Pending | None = None
-    held_back: tuple[TurnId, int] | None = None  # a cut-off answer, and how many of its characters the session has
+    held_back: HeldBack | None = None
     standing: str | None = None  # digest of the standing text that the session saw last
     mark: Mark | None = None
     resume_count: int = 0
@@ -122,6 +135,9 @@ def stands(pin: Pin, seen: Sequence[Turn]) -> bool:
     """Law 3: all that the session absorbed still stands, unchanged and in order, at the start of what is seen."""
     held = pin.absorbed
     if len(held) > len(seen):
+        return False
+    part = pin.held_back
+    if part is not None and (len(held) == len(seen) or HeldBack.of(seen[len(held)], part.chars) != part):
         return False
     return all(
         known.turn_id == turn.id and (known.digest is None or known.digest == digest(turn))
@@ -171,7 +187,7 @@ def settle(pin: Pin, observed: Observed, history: History) -> Pin:
     if answer is not None and answer.text == observed.said:
         return replace(settled, absorbed=(*settled.absorbed, Absorbed.of(answer)))
     if answer is not None and answer.text.startswith(observed.said):
-        return replace(settled, held_back=(answer.id, len(observed.said)))
+        return replace(settled, held_back=HeldBack.of(answer, len(observed.said)))
     return pin  # it holds words that the thread does not have (any more): leave it unconfirmed
 
 

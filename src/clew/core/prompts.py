@@ -30,7 +30,7 @@ CUT_OFF = "[This answer was cut off here.]"
 
 _HEADING = re.compile(
     r"(^|(?<=[\n\r\x0b\x0c\x85\u2028\u2029]))"  # a model takes any of these for the start of a line
-    r"(?=[ \t]*\\*(?:"
+    r"(?=[ \t\\]*(?:"
     r"#{1,6}[ \t]*(?:user|assistant|human|system|standing instructions|conversation so far|since your last answer"
     r"|new message)\b"
     r"|(?:user|assistant|human|system)[ \t]*:))",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.core.events import Event, from_body
 from clew.core.history import Role, Turn, Visibility
-from clew.core.pins import Absorbed, Mark, Pending, Pin, PinState, Runtime
+from clew.core.pins import Absorbed, HeldBack, Mark, Pending, Pin, PinState, Runtime
 from clew.core.run import Attempt, Owner, Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust
 from clew.core.usage import Usage
@@ -224,8 +224,9 @@ def pin_row(pin: Pin) -> Row:
         **flat(pin, without=("runtime", "absorbed", "pending", "held_back", "mark")),
         "runtime": dumps(flat(pin.runtime)),
         "pending": None if pending is None else dumps(_pending_body(pending)),
-        "held_back_turn_id": held_back[0] if held_back else None,
-        "held_back_chars": held_back[1] if held_back else None,
+        "held_back_turn_id": held_back.turn_id if held_back else None,
+        "held_back_chars": held_back.chars if held_back else None,
+        "held_back_digest": held_back.digest if held_back else None,
         "mark_size_bytes": mark.size_bytes if mark else None,
         "mark_last_entry": mark.last_entry if mark else None,
     }
@@ -253,6 +254,8 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
         runtime=_flat_from(Runtime, runtime, can_resume=bool(runtime["can_resume"])),
         absorbed=absorbed,
         pending=Pending(pending["user_uuid"], shown, pending["standing"]) if pending else None,
-        held_back=(row["held_back_turn_id"], row["held_back_chars"]) if has_held_back else None,
+        held_back=HeldBack(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])
+        if has_held_back
+        else None,
         mark=Mark(row["mark_size_bytes"], row["mark_last_entry"]) if has_mark else None,
     )

@@ -23,7 +23,7 @@ from typing import Any
 from clew.core.events import MessageSaid, RunEnded, TextStreamed, ToolStarted
 from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, IllegalMove, Mark, Pending, Pin, PinState, Runtime
+from clew.core.pins import Absorbed, HeldBack, IllegalMove, Mark, Pending, Pin, PinState, Runtime
 from clew.core.run import LIVE, Attempt, IllegalStatus, Owner, Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust
 from clew.core.usage import Usage
@@ -395,7 +395,7 @@ class PinContract:
         pin = a_pin(
             absorbed=(*absorbed("t-1", "t-2"), Absorbed(TurnId("t-3"), None)),
             pending=Pending("uuid", absorbed("t-4"), "standing to be"),
-            held_back=(TurnId("t-3"), 7),
+            held_back=HeldBack(TurnId("t-3"), 7, "d"),
             standing="standing",
             mark=Mark(12345678901, "entry"),
             resume_count=3,

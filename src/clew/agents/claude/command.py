@@ -35,7 +35,7 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     if launch.resume:
         argv.append(f"--resume={launch.session_id}")  # the = form: an id can never be taken for a flag
     elif abilities.choose_id:
-        argv += ["--session-id", launch.session_id]
+        argv += ["--session-id", launch.session_id]  # a UUID of our own making
     return argv
 
 

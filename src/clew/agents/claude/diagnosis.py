@@ -127,10 +127,12 @@ def _words(result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, std
     """All that the CLI itself said about the failure, the most telling first."""
     words = []
     if result is not None:
-        words += [str(error) for error in result.get("errors") or ()]
+        errors = result.get("errors")
+        words += [str(error) for error in errors] if isinstance(errors, list) else []
         words.append(str(result.get("result") or ""))
     if said is not None:
-        content = (said.get("message") or {}).get("content")
+        message = said.get("message")
+        content = message.get("content") if isinstance(message, Mapping) else None
         if isinstance(content, list):
             words += [str(block.get("text", "")) for block in content if isinstance(block, dict)]
     words.append(stderr)

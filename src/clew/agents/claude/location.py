@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ def session_file(config_dir: str, work_dir: str, session_id: str) -> Path | None
     projects = Path(config_dir) / "projects"
     slug = re.sub(r"[^A-Za-z0-9]", "-", os.path.realpath(work_dir))
     path = projects / slug / f"{session_id}.jsonl"
-    if path.is_file():
-        return path
+    with contextlib.suppress(OSError):  # the name of a long path is too long for a file's
+        if path.is_file():
+            return path
     return next(iter(projects.glob(f"*/{session_id}.jsonl")), None)

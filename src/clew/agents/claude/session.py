@@ -6,6 +6,7 @@ back to the root. Lines without one are book-keeping. Bad lines are skipped, as 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from clew.core.answer import joined
 from clew.core.history import Role
 
 _ON_CHAIN = frozenset({"user", "assistant", "attachment", "system"})
-_NOT_A_PROMPT = ("[Request interrupted", "<local-command", "<command-name>")
+_NOT_A_PROMPT = ("[Request interrupted", "<local-command", "<command-name>", "<task-notification>")
 
 
 class _Message(msgspec.Struct):
@@ -32,10 +33,10 @@ class _Line(msgspec.Struct, rename="camel"):
     uuid: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None  # across the agent's own compaction
-    is_sidechain: bool = False
-    is_meta: bool = False
-    is_compact_summary: bool = False
-    is_api_error_message: bool = False
+    is_sidechain: bool | None = False
+    is_meta: bool | None = False
+    is_compact_summary: bool | None = False
+    is_api_error_message: bool | None = False
     message: _Message | None = None
 
 
@@ -66,8 +67,18 @@ def _lines(raw: bytes) -> Iterator[_Line]:
             continue
         try:
             yield _DECODER.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found = _tolerantly(line)
+            if found is not None:
+                yield found
+
+
+def _tolerantly(line: bytes) -> _Line | None:
+    """Half surrogate pairs (a tool's output, cut inside an emoji) and the like: msgspec refuses, the CLI does not."""
+    try:
+        return msgspec.convert(json.loads(line.decode("utf-8", "replace")), _Line)
+    except (ValueError, RecursionError):  # msgspec.ValidationError is one
+        return None
 
 
 def _chain(lines: dict[str, _Line], leaf: str | None) -> Iterator[_Line]:

@@ -58,7 +58,7 @@ def decode(line: bytes) -> dict[str, Any] | None:
             return None
     except RecursionError:
         return None
-    return value if isinstance(value, dict) and value.get("type") in _USED else None
+    return value if isinstance(value, dict) and str(value.get("type")) in _USED else None
 
 
 class ClaudeReader:
@@ -68,7 +68,7 @@ class ClaudeReader:
         self.finished = False
         self._open_tools: set[str] = set()
         self._ran = False
-        self._result: dict[str, Any] | None = None
+        self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
         self._error: dict[str, Any] | None = None
         self._usage: dict[str, Usage] = {}  # by message id: the same message comes in several lines
 
@@ -83,15 +83,20 @@ class ClaudeReader:
             return []
         try:
             return _READERS[value["type"]](self, value)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return []  # of a known type, in a shape of a later version
 
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
-        result = self._result
+        result = self._results[0] if self._results else None  # the answer's; what follows are notes about tasks
         diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr)
         if result is None:
             return Ending(diagnosis, sum(self._usage.values(), NO_USAGE))
-        return Ending(diagnosis, _usage(result.get("usage")), _own_cost(result), _number(result.get("total_cost_usd")))
+        return Ending(
+            diagnosis,
+            sum((_usage(each.get("usage")) for each in self._results), NO_USAGE),
+            _own_cost(self._results),
+            _number(self._results[-1].get("total_cost_usd")),
+        )
 
     def _system(self, value: dict[str, Any]) -> list[Event]:
         match value.get("subtype"):
@@ -169,7 +174,7 @@ class ClaudeReader:
         return [QuestionWithdrawn(str(value["request_id"]))]
 
     def _read_result(self, value: dict[str, Any]) -> list[Event]:
-        self._result = value
+        self._results.append(value)
         self.finished = True
         return []
 
@@ -189,23 +194,35 @@ def _usage(value: Any) -> Usage:
     if not isinstance(value, Mapping):
         return NO_USAGE
     return Usage(
-        input_tokens=int(value.get("input_tokens") or 0),
-        output_tokens=int(value.get("output_tokens") or 0),
-        cache_read_input_tokens=int(value.get("cache_read_input_tokens") or 0),
-        cache_creation_input_tokens=int(value.get("cache_creation_input_tokens") or 0),
+        input_tokens=_count(value.get("input_tokens")),
+        output_tokens=_count(value.get("output_tokens")),
+        cache_read_input_tokens=_count(value.get("cache_read_input_tokens")),
+        cache_creation_input_tokens=_count(value.get("cache_creation_input_tokens")),
     )
 
 
-def _own_cost(result: Mapping[str, Any]) -> float | None:
+def _own_cost(results: list[dict[str, Any]]) -> float | None:
     """This run's own cost, where the CLI says it (newer versions): the total runs on across resumes."""
-    since = result.get("model_usage_since_last_result")
-    if not isinstance(since, Mapping) or not since:
-        return None
-    return sum(float(usage.get("costUSD") or 0) for usage in since.values() if isinstance(usage, Mapping))
+    found = [result.get("model_usage_since_last_result") for result in results]
+    costs = [
+        _number(usage.get("costUSD")) or 0.0
+        for since in found
+        if isinstance(since, Mapping)
+        for usage in since.values()
+        if isinstance(usage, Mapping)
+    ]
+    return sum(costs) if costs else None
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    """A finite one, or None."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e15:
+        return None
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    return int(_number(value) or 0)
 
 
 def _output(content: Any) -> str:

@@ -131,6 +131,7 @@ CREATE TABLE pins (
     pending TEXT,
     held_back_turn_id TEXT,
     held_back_chars BIGINT,
+    held_back_digest TEXT,
     standing TEXT,
     mark_size_bytes BIGINT,
     mark_last_entry TEXT,

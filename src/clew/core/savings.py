@@ -1,0 +1,96 @@
+"""What resuming came to: how often, why not, what it cost, and an estimate of what the transcript would have cost.
+
+A run counts for the rate when it got as far as a decision; one that was cancelled while it waited does not. The
+estimate compares only runs that have one, so that what was paid and what would have been paid belong together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from clew.core.usage import NO_USAGE, Usage
+
+UNENDED = "going_on"
+
+
+class Tally(Protocol):
+    """What the runs of one kind came to; the store counts them."""
+
+    @property
+    def session_resumed(self) -> bool: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def outcome(self) -> str | None: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def fallbacks(self) -> int: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def cost_usd(self) -> float: ...
+    @property
+    def estimated_runs(self) -> int: ...
+    @property
+    def estimated_cost_usd(self) -> float: ...
+    @property
+    def estimate_usd(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """The sum of all tallies."""
+
+    runs: int = 0
+    resumed: int = 0
+    fresh: dict[str, int] = field(default_factory=dict)  # by reason
+    outcomes: dict[str, int] = field(default_factory=dict)
+    fallbacks: int = 0
+    usage: Usage = NO_USAGE
+    cost_usd: float = 0.0
+    estimated_runs: int = 0  # those that have an estimate …
+    estimated_cost_usd: float = 0.0  # … what they cost …
+    transcript_usd: float = 0.0  # … and what they would have cost with the transcript: an estimate
+
+    @property
+    def decided(self) -> int:
+        return self.resumed + sum(self.fresh.values())
+
+    @property
+    def resume_rate(self) -> float | None:
+        return self.resumed / self.decided if self.decided else None
+
+    @property
+    def saved_usd(self) -> float:
+        """An estimate. Below zero: resuming was dearer."""
+        return self.transcript_usd - self.estimated_cost_usd
+
+    @property
+    def saved_share(self) -> float | None:
+        return self.saved_usd / self.transcript_usd if self.transcript_usd else None
+
+
+def summed(tallies: Iterable[Tally]) -> Savings:
+    rows = list(tallies)
+    fresh: dict[str, int] = {}
+    outcomes: dict[str, int] = {}
+    for row in rows:
+        outcome = row.outcome or UNENDED
+        outcomes[outcome] = outcomes.get(outcome, 0) + row.runs
+        if not row.session_resumed and row.reason is not None:
+            fresh[row.reason] = fresh.get(row.reason, 0) + row.runs
+    return Savings(
+        runs=sum(row.runs for row in rows),
+        resumed=sum(row.runs for row in rows if row.session_resumed),
+        fresh=dict(sorted(fresh.items(), key=lambda item: (-item[1], item[0]))),
+        outcomes=dict(sorted(outcomes.items(), key=lambda item: (-item[1], item[0]))),
+        fallbacks=sum(row.fallbacks for row in rows),
+        usage=sum((row.usage for row in rows), NO_USAGE),
+        cost_usd=sum(row.cost_usd for row in rows),
+        estimated_runs=sum(row.estimated_runs for row in rows),
+        estimated_cost_usd=sum(row.estimated_cost_usd for row in rows),
+        transcript_usd=sum(row.estimate_usd for row in rows),
+    )

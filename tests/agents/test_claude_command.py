@@ -1,0 +1,185 @@
+"""The launch profile, to the letter; and the lines that go in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.agents.adapter import Binary, Launch
+from clew.agents.claude import Claude
+from clew.core.decision import Abilities
+from clew.core.events import QuestionAsked
+from clew.core.permissions import Answer
+from clew.core.thread import Permissions, Trust
+from clew.errors import UsageError
+
+BINARY = Binary("/opt/claude", "PATH")
+FLAGS = frozenset({"--resume", "--session-id", "--include-partial-messages", "--setting-sources"})
+ABLE = Abilities(resume=True, choose_id=True, flags=FLAGS)
+SID = "90fa6908-7f75-4fb0-b510-fd3912fe8d11"
+FIXED = [
+    "/opt/claude",
+    "-p",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--input-format",
+    "stream-json",
+    "--include-partial-messages",
+    "--permission-prompt-tool",
+    "stdio",
+]
+PERMISSIONS: dict[Permissions, list[str]] = {
+    Permissions.ASK: [],
+    Permissions.EDITS: ["--permission-mode", "acceptEdits"],
+    Permissions.READ_ONLY: ["--tools", "Read,Glob,Grep,AskUserQuestion"],
+    Permissions.ALL: [],
+}
+TRUST = {
+    Trust.USER: ["--setting-sources", "user"],
+    Trust.PROJECT: ["--setting-sources", "user,project,local"],
+}
+
+claude = Claude()
+
+
+def argv(abilities: Abilities = ABLE, **changes: Any) -> list[str]:
+    launch = Launch(SID, resume=False, model="m1", permissions=Permissions.ASK, trust=Trust.USER)
+    return claude.command(BINARY, abilities, replace(launch, **changes))
+
+
+class TestCommand:
+    @pytest.mark.parametrize(
+        ("permissions", "trust", "resume", "model"), list(product(Permissions, Trust, [True, False], ["m1", None]))
+    )
+    def test_it_is_the_same_profile_but_for_the_session(
+        self, permissions: Permissions, trust: Trust, resume: bool, model: str | None
+    ) -> None:
+        expected = [
+            *FIXED,
+            *(["--model", model] if model else []),
+            *PERMISSIONS[permissions],
+            *TRUST[trust],
+            *([f"--resume={SID}"] if resume else ["--session-id", SID]),
+        ]
+        found = argv(permissions=permissions, trust=trust, resume=resume, model=model)
+        joined = " ".join(found)
+        assert joined == " ".join(expected)
+
+    def test_a_resumed_id_is_never_an_argument_of_its_own(self) -> None:
+        evil = "--dangerously-skip-permissions"
+        found = argv(resume=True, session_id=evil)
+        assert found[-1] == f"--resume={evil}"
+        assert evil not in found
+        assert "--session-id" not in found
+
+    def test_an_agent_that_cannot_take_an_id_is_given_none(self) -> None:
+        found = argv(replace(ABLE, choose_id=False))
+        assert SID not in " ".join(found)
+
+    def test_partial_messages_are_asked_for_only_where_they_exist(self) -> None:
+        without = argv(replace(ABLE, flags=FLAGS - {"--include-partial-messages"}))
+        assert without == [each for each in argv() if each != "--include-partial-messages"]
+
+    def test_without_setting_sources_an_untrusted_directory_is_refused(self) -> None:
+        old = replace(ABLE, flags=FLAGS - {"--setting-sources"})
+        with pytest.raises(UsageError) as refused:
+            argv(old)
+        assert "--trust project" in (refused.value.hint or "")
+        assert "--setting-sources" not in argv(old, trust=Trust.PROJECT)
+
+    @pytest.mark.parametrize("permissions", Permissions)
+    def test_no_profile_skips_the_permission_prompts(self, permissions: Permissions) -> None:
+        found = " ".join(argv(permissions=permissions))
+        assert "skip-permissions" not in found
+        assert "bypass" not in found
+        assert "--continue" not in found
+
+
+class TestEnvironment:
+    def test_what_another_session_left_is_taken_out_and_the_rest_kept(self) -> None:
+        given_environment = {
+            "HOME": "/home/me",
+            "ANTHROPIC_API_KEY": "k",
+            "CLAUDE_CONFIG_DIR": "/c",
+            "CLAUDECODE": "1",
+            "CLAUDE_CODE_ENTRYPOINT": "cli",
+            "CLAUDE_CODE_SSE_PORT": "1",
+            "CLAUDE_CODE_SESSION_ID": "s",
+        }
+        before = dict(given_environment)
+        kept = claude.environment(given_environment)
+        assert kept == {"HOME": "/home/me", "ANTHROPIC_API_KEY": "k", "CLAUDE_CONFIG_DIR": "/c"}
+        assert given_environment == before
+
+    @pytest.mark.parametrize(
+        ("environ", "folder"),
+        [
+            ({"HOME": "/home/me"}, "/home/me/.claude"),
+            ({"HOME": "/home/me", "CLAUDE_CONFIG_DIR": "/c"}, "/c"),
+            ({"HOME": "/home/me", "CLAUDE_CONFIG_DIR": ""}, "/home/me/.claude"),
+        ],
+    )
+    def test_its_folder(self, environ: dict[str, str], folder: str) -> None:
+        assert claude.config_dir(environ) == folder
+
+
+TEXTS = st.text(st.characters(codec=None), max_size=50) | st.sampled_from(
+    ["\ud800", "a\nb\r\nc", "\x00", "\u2028\u2029\x85", '"}\n{"type":"user"}', ""]
+)
+
+
+class TestLines:
+    @given(TEXTS)
+    def test_a_prompt_is_one_line_and_comes_back_as_it_was(self, text: str) -> None:
+        raw = claude.prompt_line(text, "uuid-1")
+        assert raw.endswith(b"\n")
+        assert raw.count(b"\n") == 1
+        assert len(raw.decode("utf-8").splitlines()) == 1
+        assert json.loads(raw) == {
+            "type": "user",
+            "message": {"role": "user", "content": text},
+            "uuid": "uuid-1",
+        }
+
+    ASKED = QuestionAsked("q1", "Bash", {"command": "ls"}, is_form=False)
+
+    def response(self, question: QuestionAsked, answer: Answer) -> dict[str, Any]:
+        raw = claude.answer_line(question, answer)
+        assert raw.count(b"\n") == 1
+        value = json.loads(raw)
+        assert value["type"] == "control_response"
+        assert (value["response"]["subtype"], value["response"]["request_id"]) == ("success", question.question_id)
+        return dict(value["response"]["response"])
+
+    def test_an_allowed_tool_gets_its_input_back(self) -> None:
+        assert self.response(self.ASKED, Answer(allow=True)) == {
+            "behavior": "allow",
+            "updatedInput": {"command": "ls"},
+        }
+
+    @pytest.mark.parametrize(("message", "sent"), [("not now", "not now"), ("", "The user declined.")])
+    def test_a_refusal_says_why(self, message: str, sent: str) -> None:
+        assert self.response(self.ASKED, Answer(allow=False, message=message)) == {"behavior": "deny", "message": sent}
+
+    def test_an_answered_form_carries_questions_and_answers(self) -> None:
+        questions = [{"question": "Which database?", "options": [{"label": "Postgres"}]}]
+        form = QuestionAsked("q2", "AskUserQuestion", {"questions": questions}, is_form=True)
+        answer = Answer(allow=True, answers={"Which database?": "Postgres"})
+        assert self.response(form, answer) == {
+            "behavior": "allow",
+            "updatedInput": {"questions": questions, "answers": {"Which database?": "Postgres"}},
+        }
+        assert form.input == {"questions": questions}
+
+    def test_the_interrupt_is_a_control_request(self) -> None:
+        raw = claude.interrupt_line()
+        assert raw is not None
+        assert raw.count(b"\n") == 1
+        assert json.loads(raw)["request"] == {"subtype": "interrupt"}

@@ -1,0 +1,577 @@
+"""The decision: each guard, their order, visibility, and the laws under random inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clew.core import prompts
+from clew.core.decision import (
+    GUARDS,
+    MEANING,
+    Abilities,
+    Decision,
+    Fresh,
+    Policy,
+    Reason,
+    Request,
+    Resume,
+    candidate,
+    decide,
+    fresh,
+    shorter,
+)
+from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
+from clew.core.ids import PinId, SessionId, ThreadId, TurnId
+from clew.core.pins import Absorbed, Mark, Observed, Pending, Pin, PinState, Runtime, settle, stands
+
+RUNTIME = Runtime("claude", "/usr/bin/claude", "Claude Code", True, "/home/me/.claude")
+NOW = 1_000_000.0
+
+
+def user(name: str, text: str | None = None) -> Turn:
+    return Turn(TurnId(name), Role.USER, text if text is not None else f"question {name}", agent="claude")
+
+
+def said(name: str, text: str | None = None, agent: str = "claude", **more: Any) -> Turn:
+    return Turn(TurnId(name), Role.ASSISTANT, text if text is not None else f"answer {name}", agent, "m1", **more)
+
+
+HISTORY: History = (user("u1"), said("a1"), user("u2"), said("a2"))
+
+
+def make_pin(holds: History = HISTORY, **changes: Any) -> Pin:
+    pin = Pin(
+        id=PinId("p1"),
+        thread_id=ThreadId("t1"),
+        agent="claude",
+        model="m1",
+        session_id=SessionId("s1"),
+        state=PinState.GOOD,
+        work_dir="/work",
+        runtime=RUNTIME,
+        absorbed=tuple(Absorbed.of(turn) for turn in holds),
+        mark=Mark(100, "e1"),
+        resume_count=3,
+        created_at=NOW - 1000,
+        used_at=NOW - 100,
+    )
+    return replace(pin, **changes)
+
+
+def make_request(**changes: Any) -> Request:
+    return replace(Request("claude", "m1", "/work", RUNTIME, user("u3", "and now?")), **changes)
+
+
+def ask(
+    *,
+    request: Request | None = None,
+    history: History = HISTORY,
+    pins: tuple[Pin, ...] | None = None,
+    abilities: Abilities | None = None,
+    observed: Observed | None = None,
+    policy: Policy | None = None,
+    now: float = NOW,
+) -> Decision:
+    return decide(
+        request or make_request(),
+        history,
+        (make_pin(),) if pins is None else pins,
+        abilities or Abilities(resume=True, choose_id=True),
+        observed or Observed(exists=True, mark=Mark(100, "e1")),
+        policy or Policy(),
+        now,
+    )
+
+
+# Every guard as a change to a case that would be resumed. Changes of different guards add up.
+World = dict[str, Any]
+
+
+def of_pin(**changes: Any) -> Callable[[World], World]:
+    return lambda world: {**world, "pins": tuple(replace(pin, **changes) for pin in world["pins"])}
+
+
+def of_request(**changes: Any) -> Callable[[World], World]:
+    return lambda world: {**world, "request": replace(world["request"], **changes)}
+
+
+def of_policy(**changes: Any) -> Callable[[World], World]:
+    return lambda world: {**world, "policy": replace(world["policy"], **changes)}
+
+
+def of_observed(**changes: Any) -> Callable[[World], World]:
+    return lambda world: {**world, "observed": replace(world["observed"], **changes)}
+
+
+def edited(world: World) -> World:
+    return {**world, "history": (replace(world["history"][0], text="edited"), *world["history"][1:])}
+
+
+TRIPS: dict[Reason, Callable[[World], World]] = {
+    Reason.DISABLED: of_policy(enable_resume=False),
+    Reason.UNSUPPORTED: lambda world: {**world, "abilities": Abilities(resume=False, choose_id=True)},
+    Reason.FORCED_FRESH: of_request(force_fresh=True),
+    Reason.FIRST_TURN: lambda world: {**world, "history": ()},
+    Reason.NO_PIN: lambda world: {**world, "pins": ()},
+    Reason.POISONED: of_pin(state=PinState.POISONED),
+    Reason.HISTORY_CHANGED: edited,
+    Reason.WORK_DIR_CHANGED: of_request(work_dir="/elsewhere"),
+    Reason.RUNTIME_CHANGED: of_request(runtime=replace(RUNTIME, binary="/opt/openclaude")),
+    Reason.EXPIRED: of_policy(max_age_s=99.0),
+    Reason.WORN_OUT: of_policy(max_resumes=3),
+    Reason.SESSION_MISSING: of_observed(exists=False),
+    Reason.SESSION_DIVERGED: of_observed(mark=Mark(101, "e2"), went_on=True),
+    Reason.UNCONFIRMED: of_pin(pending=Pending("uuid", (Absorbed.of(user("u9")),), None)),
+}
+
+
+def world() -> World:
+    return {
+        "request": make_request(),
+        "history": HISTORY,
+        "pins": (make_pin(),),
+        "abilities": Abilities(resume=True, choose_id=True),
+        "observed": Observed(exists=True, mark=Mark(100, "e1")),
+        "policy": Policy(),
+    }
+
+
+def test_a_straight_conversation_is_resumed_with_the_new_prompt_alone() -> None:
+    decision = ask()
+    assert isinstance(decision, Resume)
+    assert (decision.session_id, decision.prompt, decision.reason) == ("s1", "and now?", None)
+    assert decision.shown == (Absorbed.of(make_request().prompt),)
+
+
+def test_the_guards_stand_in_the_designs_order() -> None:
+    assert [reason.value for reason, _ in GUARDS] == [
+        "disabled",
+        "unsupported",
+        "forced_fresh",
+        "first_turn",
+        "no_pin",
+        "poisoned",
+        "history_changed",
+        "work_dir_changed",
+        "runtime_changed",
+        "expired",
+        "worn_out",
+        "session_missing",
+        "session_diverged",
+        "unconfirmed",
+    ]
+    assert set(TRIPS) == {reason for reason, _ in GUARDS}
+
+
+def test_every_reason_has_a_meaning_to_show() -> None:
+    assert set(MEANING) == set(Reason)
+    assert all(MEANING.values())
+
+
+@pytest.mark.parametrize("reason", TRIPS)
+def test_each_guard_alone_starts_fresh_with_its_own_reason_and_the_whole_transcript(reason: Reason) -> None:
+    case = TRIPS[reason](world())
+    decision = ask(**case)
+    assert isinstance(decision, Fresh)
+    assert decision.reason is reason
+    assert all(turn.text in decision.prompt for turn in case["history"])
+    assert decision.prompt.endswith("and now?")
+
+
+@pytest.mark.parametrize(("earlier", "later"), list(pairwise(TRIPS)))
+def test_of_two_adjacent_guards_the_earlier_speaks(earlier: Reason, later: Reason) -> None:
+    decision = ask(**TRIPS[earlier](TRIPS[later](world())))
+    assert isinstance(decision, Fresh)
+    assert decision.reason is earlier
+
+
+@pytest.mark.parametrize("first", range(len(TRIPS)))
+def test_with_all_later_guards_tripped_too_the_first_speaks(first: int) -> None:
+    case = world()
+    for reason in reversed(list(TRIPS)[first:]):
+        case = TRIPS[reason](case)
+    assert ask(**case).reason is list(TRIPS)[first]
+
+
+class TestBoundaries:
+    @pytest.mark.parametrize(("max_age_s", "resumed"), [(100.0, True), (99.9, False), (None, True)])
+    def test_a_session_is_expired_only_beyond_its_age(self, max_age_s: float | None, resumed: bool) -> None:
+        assert isinstance(ask(policy=Policy(max_age_s=max_age_s)), Resume) is resumed
+
+    @pytest.mark.parametrize(("max_resumes", "resumed"), [(4, True), (3, False), (None, True)])
+    def test_a_session_is_worn_out_at_its_count(self, max_resumes: int | None, resumed: bool) -> None:
+        assert isinstance(ask(policy=Policy(max_resumes=max_resumes)), Resume) is resumed
+
+    @pytest.mark.parametrize(
+        ("mark", "resumed"),
+        [
+            (Mark(100, "e1"), True),
+            (Mark(200, "e1"), True),  # only book-keeping was added
+            (Mark(100, "e2"), True),
+            (Mark(200, "e2"), False),
+            (None, True),
+        ],
+    )
+    def test_a_session_has_diverged_when_both_size_and_last_entry_differ(
+        self, mark: Mark | None, resumed: bool
+    ) -> None:
+        assert isinstance(ask(observed=Observed(exists=True, mark=mark)), Resume) is resumed
+
+    def test_an_agent_whose_file_cannot_be_read_is_still_resumed(self) -> None:
+        assert isinstance(ask(observed=Observed()), Resume)
+
+    def test_a_pin_that_absorbed_nothing_is_unconfirmed(self) -> None:
+        assert ask(pins=(make_pin(()),)).reason is Reason.UNCONFIRMED
+
+    @pytest.mark.parametrize("field", ["agent", "binary", "product", "can_resume", "config_dir"])
+    def test_every_part_of_the_runtimes_identity_counts(self, field: str) -> None:
+        other = replace(RUNTIME, **{field: False if field == "can_resume" else "other"})
+        assert ask(request=make_request(runtime=other)).reason is Reason.RUNTIME_CHANGED
+
+
+class TestPins:
+    def test_the_newest_pin_of_the_agent_and_model_is_the_candidate(self) -> None:
+        old, new = make_pin(), make_pin(id=PinId("p2"), session_id=SessionId("s2"))
+        other = make_pin(id=PinId("p3"), model="m2")
+        assert candidate((old, new, other), "claude", "m1") is new
+
+    def test_retired_pins_are_passed_over_and_poisoned_ones_are_not(self) -> None:
+        good = make_pin()
+        retired = make_pin(id=PinId("p2"), state=PinState.RETIRED)
+        assert candidate((good, retired), "claude", "m1") is good
+        assert ask(pins=(good, replace(retired, state=PinState.POISONED))).reason is Reason.POISONED
+
+    def test_switching_the_model_and_back_finds_the_old_pin_again(self) -> None:
+        elsewhere = ask(request=make_request(model="m2"))
+        assert elsewhere.reason is Reason.NO_PIN
+        back = ask(pins=(make_pin(), make_pin(id=PinId("p2"), model="m2")))
+        assert isinstance(back, Resume)
+        assert back.pin.id == "p1"
+
+    def test_turns_of_another_agent_come_as_a_catch_up_attributed_and_before_the_prompt(self) -> None:
+        history = (*HISTORY, user("u3"), said("b3", agent="codex"))
+        decision = ask(history=history, request=make_request(prompt=user("u4", "and now?")))
+        assert isinstance(decision, Resume)
+        assert "answer a2" not in decision.prompt
+        places = [decision.prompt.index(part) for part in ("question u3", "## Assistant (codex m1)", "answer b3")]
+        assert places == sorted(places)
+        assert decision.prompt.endswith("and now?")
+        assert [known.turn_id for known in decision.shown] == ["u3", "b3", "u4"]
+
+
+class TestStanding:
+    def test_fresh_carries_the_standing_text_and_remembers_its_digest(self) -> None:
+        decision = ask(pins=(), request=make_request(standing="be brief"))
+        assert isinstance(decision, Fresh)
+        assert "be brief" in decision.prompt
+        assert decision.standing == text_digest("be brief")
+
+    @pytest.mark.parametrize("standing", [None, "be brief"])
+    def test_an_unchanged_standing_text_is_not_sent_again(self, standing: str | None) -> None:
+        known = text_digest(standing) if standing else None
+        decision = ask(pins=(make_pin(standing=known),), request=make_request(standing=standing))
+        assert decision.prompt == "and now?"
+        assert decision.standing == known
+
+    def test_a_new_one_is_sent(self) -> None:
+        prompt = ask(request=make_request(standing="be brief")).prompt
+        assert prompt == "# Standing instructions\n\nbe brief\n\n# New message\n\nand now?"
+
+    def test_a_changed_one_is_sent_and_said_to_replace_the_old(self) -> None:
+        pins = (make_pin(standing=text_digest("be long")),)
+        prompt = ask(pins=pins, request=make_request(standing="be brief")).prompt
+        assert prompts.STANDING_CHANGED in prompt
+        assert "be brief" in prompt
+
+    @pytest.mark.parametrize("standing", [None, ""])
+    def test_one_that_is_gone_is_revoked(self, standing: str | None) -> None:
+        pins = (make_pin(standing=text_digest("be long")),)
+        decision = ask(pins=pins, request=make_request(standing=standing))
+        assert prompts.STANDING_GONE in decision.prompt
+        assert decision.standing is None
+
+
+class TestForms:
+    FORM = "Which?\n<question-form>{}</question-form>"
+
+    def test_a_resumed_turn_after_a_form_says_that_it_was_answered(self) -> None:
+        history = (user("u1"), said("a1", self.FORM))
+        prompt = ask(history=history, pins=(make_pin(history),)).prompt
+        assert prompt == f"{prompts.FORM_ANSWERED}\n\nand now?"
+
+    def test_a_fresh_transcript_replaces_the_form_with_a_note(self) -> None:
+        prompt = ask(history=(user("u1"), said("a1", self.FORM)), pins=()).prompt
+        assert "<question-form" not in prompt
+        assert prompts.FORM_NOTE in prompt
+
+    def test_a_users_own_words_about_a_form_stay_as_they_are(self) -> None:
+        prompt = ask(history=(user("u1", self.FORM), said("a1")), pins=()).prompt
+        assert self.FORM in prompt
+
+
+class TestPartialAnswers:
+    HISTORY: History = (user("u1"), said("a1"), user("u2"), said("a2", "one two three", partial=True))
+
+    def pin_with_a_part(self) -> Pin:
+        """Its last run was cut off; the session's file has "one two"."""
+        cut_off = make_pin(self.HISTORY[:2], pending=Pending("uuid", (Absorbed.of(self.HISTORY[2]),), None))
+        observed = Observed(exists=True, mark=Mark(100, "e1"), holds_pending=True, said="one two")
+        pin = settle(cut_off, observed, self.HISTORY)
+        assert pin.held_back is not None
+        return pin
+
+    def test_one_that_the_session_lacks_is_carried_in_the_catch_up(self) -> None:
+        decision = ask(history=self.HISTORY, pins=(make_pin(self.HISTORY[:3]),))
+        assert isinstance(decision, Resume)
+        assert "one two three" in decision.prompt
+        assert prompts.CUT_OFF in decision.prompt
+
+    def test_of_one_that_the_session_has_in_part_only_the_rest_is_carried(self) -> None:
+        pin = self.pin_with_a_part()
+        decision = ask(history=self.HISTORY, pins=(pin,))
+        assert isinstance(decision, Resume)
+        assert " three" in decision.prompt
+        assert "one two" not in decision.prompt
+
+    def test_one_that_was_edited_since_breaks_the_pin_that_has_a_part_of_it(self) -> None:
+        pin = self.pin_with_a_part()
+        history = (*self.HISTORY[:3], replace(self.HISTORY[3], text="something else entirely", revision=1))
+        assert ask(history=history, pins=(pin,)).reason is Reason.HISTORY_CHANGED
+
+    def test_one_that_was_removed_since_breaks_the_pin_that_has_a_part_of_it(self) -> None:
+        pin = self.pin_with_a_part()
+        assert ask(history=self.HISTORY[:3], pins=(pin,)).reason is Reason.HISTORY_CHANGED
+
+
+class TestShared:
+    def test_an_edited_foreign_turn_that_the_session_absorbed_breaks_it(self) -> None:
+        history = (user("u1"), said("b1", agent="codex"), user("u2"), said("a2"))
+        changed = (history[0], replace(history[1], text="edited"), *history[2:])
+        assert ask(history=changed, pins=(make_pin(history),)).reason is Reason.HISTORY_CHANGED
+
+    def test_an_edited_turn_that_the_session_never_saw_does_not(self) -> None:
+        history = (*HISTORY, user("u3"), said("b3", "edited", agent="codex"))
+        assert isinstance(ask(history=history, request=make_request(prompt=user("u4"))), Resume)
+
+    @pytest.mark.parametrize(
+        "history",
+        [HISTORY[:3], (), HISTORY[1:], (HISTORY[1], HISTORY[0], *HISTORY[2:]), (user("x"), *HISTORY[1:])],
+        ids=["truncated", "emptied", "first removed", "swapped", "another id with the same text"],
+    )
+    def test_whatever_breaks_the_prefix_breaks_the_pin(self, history: History) -> None:
+        assert not stands(make_pin(), history)
+        same_text = (replace(HISTORY[0], id=TurnId("x")), *HISTORY[1:])
+        assert not stands(make_pin(), same_text)
+
+    def test_an_edited_turn_that_was_left_out_of_the_transcript_does_not(self) -> None:
+        pin = make_pin(absorbed=(Absorbed(TurnId("u1"), None), *(Absorbed.of(turn) for turn in HISTORY[1:])))
+        history = (replace(HISTORY[0], text="edited"), *HISTORY[1:])
+        assert isinstance(ask(history=history, pins=(pin,)), Resume)
+
+
+class TestOwn:
+    """The chat design's scope rows: claude sees only what follows the last answer of another agent."""
+
+    OWN = Policy(visibility=Visibility.OWN)
+    HISTORY: History = (user("u1"), said("b1", agent="codex"), user("u2"), said("a2"), user("u3"), said("a3"))
+    SCOPED = HISTORY[2:]
+
+    def ask(self, history: History, pin: Pin | None = None) -> Decision:
+        request = make_request(prompt=user("u9", "and now?"))
+        return ask(history=history, pins=(pin or make_pin(self.SCOPED),), policy=self.OWN, request=request)
+
+    def test_only_what_follows_the_last_foreign_answer_is_visible(self) -> None:
+        assert visible(self.HISTORY, "claude", Visibility.OWN) == self.SCOPED
+        assert visible(self.HISTORY, "codex", Visibility.OWN) == ()
+        assert visible(self.HISTORY, "claude", Visibility.SHARED) == self.HISTORY
+
+    def test_a_thread_of_one_agent_is_wholly_visible(self) -> None:
+        assert visible(HISTORY, "claude", Visibility.OWN) == HISTORY
+
+    def test_a_session_that_holds_the_scoped_history_is_resumed(self) -> None:
+        assert isinstance(self.ask(self.HISTORY), Resume)
+
+    def test_editing_the_text_of_a_foreign_boundary_turn_keeps_the_session(self) -> None:
+        history = (self.HISTORY[0], replace(self.HISTORY[1], text="edited"), *self.SCOPED)
+        decision = self.ask(history)
+        assert isinstance(decision, Resume)
+        assert "edited" not in decision.prompt
+
+    def test_editing_a_turn_inside_the_scope_breaks_it(self) -> None:
+        history = (*self.HISTORY[:2], replace(self.HISTORY[2], text="edited"), *self.HISTORY[3:])
+        decision = self.ask(history)
+        assert decision.reason is Reason.HISTORY_CHANGED
+        assert all(turn.text in decision.prompt for turn in history[2:])
+        assert "answer b1" not in decision.prompt
+
+    @pytest.mark.parametrize("kept", [1, 2])
+    def test_truncating_at_the_boundary_breaks_it_since_the_suffix_goes_too(self, kept: int) -> None:
+        assert self.ask(self.HISTORY[:kept]).reason is Reason.HISTORY_CHANGED
+
+    def test_dropping_only_the_boundary_shifts_the_scope_and_breaks_it(self) -> None:
+        assert self.ask((self.HISTORY[0], *self.SCOPED)).reason is Reason.HISTORY_CHANGED
+
+    def test_a_session_that_holds_turns_from_before_a_new_boundary_is_no_longer_valid(self) -> None:
+        history = (*self.HISTORY, user("u4"), said("b4", agent="codex"))
+        decision = self.ask(history)
+        assert isinstance(decision, Fresh)
+        assert decision.reason is Reason.HISTORY_CHANGED
+        assert decision.prompt == "and now?"
+
+    def test_what_a_foreign_agent_was_asked_but_did_not_answer_is_visible(self) -> None:
+        decision = self.ask((*self.HISTORY, user("u4", "hey codex")))
+        assert isinstance(decision, Resume)
+        assert "hey codex" in decision.prompt
+
+
+class TestCutTranscripts:
+    HISTORY: History = tuple(
+        turn for n in range(20) for turn in (user(f"u{n}", f"ask{n} " * 40), said(f"a{n}", f"reply{n} " * 40))
+    )
+
+    def test_turns_that_were_left_out_are_absorbed_without_a_digest(self) -> None:
+        decision = ask(history=self.HISTORY, pins=(), policy=Policy(limit_chars=3000))
+        assert isinstance(decision, Fresh)
+        assert 0 < decision.omitted < 40
+        assert [known.digest is None for known in decision.shown] == [n < decision.omitted for n in range(41)]
+        assert [known.turn_id for known in decision.shown] == [turn.id for turn in (*self.HISTORY, user("u3"))]
+
+    def test_a_shorter_policy_leaves_out_more_and_changes_nothing_else(self) -> None:
+        policy = Policy(limit_chars=6000, max_resumes=7)
+        assert shorter(policy) == replace(policy, limit_chars=1500)
+        request = make_request()
+        long, short = (fresh(request, self.HISTORY, each, Reason.OVERFLOW) for each in (policy, shorter(policy)))
+        assert short.omitted > long.omitted
+        assert short.reason is Reason.OVERFLOW
+
+    def test_a_catch_up_is_cut_as_well(self) -> None:
+        decision = ask(history=self.HISTORY, pins=(make_pin(self.HISTORY[:2]),), policy=Policy(limit_chars=3000))
+        assert isinstance(decision, Resume)
+        assert "left out here" in decision.prompt
+        assert decision.shown[0] == Absorbed(TurnId("u1"), None)
+        assert decision.shown[-2] == Absorbed.of(self.HISTORY[-1])
+
+
+# The laws, for anything that could ever be asked.
+
+MARKS = st.none() | st.builds(Mark, st.integers(0, 3), st.sampled_from(["e1", "e2", None]))
+AGENTS = st.sampled_from(["claude", "codex"])
+MODELS = st.sampled_from(["", "m1", "m2"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Turns whose texts are tokens that occur nowhere else, between whatever a user may type."""
+    count = draw(st.integers(0, 8))
+    junk = st.text(max_size=20).map(lambda text: text.replace("token", "").replace("<question-form", ""))
+    return tuple(
+        Turn(
+            TurnId(f"t{n}"),
+            draw(st.sampled_from(Role)),
+            f"{draw(junk)}token{n};{draw(junk)}",
+            draw(AGENTS),
+            draw(MODELS),
+            partial=draw(st.booleans()),
+        )
+        for n in range(count)
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    history = draw(histories())
+    agent = draw(AGENTS)
+    policy = Policy(
+        enable_resume=draw(st.sampled_from([True, True, True, False])),
+        max_age_s=draw(st.none() | st.floats(0, 10)),
+        max_resumes=draw(st.none() | st.integers(0, 3)),
+        visibility=draw(st.sampled_from(Visibility)),
+        limit_chars=draw(st.sampled_from([0, 100, 400, 100_000, 100_000])),
+    )
+    seen = visible(history, agent, policy.visibility)
+
+    def pin(number: int) -> Pin:
+        held = draw(st.sampled_from([seen, history]))[: draw(st.integers(0, 8))]
+        absorbed = tuple(Absorbed.of(turn) for turn in held)
+        if absorbed and draw(st.integers(0, 4)) == 0:
+            absorbed = (replace(absorbed[0], digest=draw(st.sampled_from([None, "stale"]))), *absorbed[1:])
+        pending = draw(st.none() | st.none() | st.just(Pending("uuid", (Absorbed(TurnId("t0"), "x"),), None)))
+        return make_pin(
+            id=PinId(f"p{number}"),
+            agent=draw(st.sampled_from([agent, agent, "codex"])),
+            model=draw(st.sampled_from(["m1", "m1", "m2"])),
+            state=draw(st.sampled_from([PinState.GOOD, PinState.GOOD, *PinState])),
+            absorbed=absorbed,
+            pending=pending,
+            standing=draw(st.sampled_from([None, text_digest("be brief"), "old"])),
+            mark=draw(MARKS),
+            resume_count=draw(st.integers(0, 3)),
+            used_at=draw(st.floats(NOW - 10, NOW + 10)),
+        )
+
+    return {
+        "request": Request(
+            agent,
+            "m1",
+            draw(st.sampled_from(["/work", "/work", "/other"])),
+            RUNTIME,
+            Turn(TurnId("new"), Role.USER, draw(st.text(max_size=20)) + "tokenNEW", agent),
+            draw(st.sampled_from([None, "", "be brief"])),
+            draw(st.sampled_from([False, False, False, True])),
+        ),
+        "history": history,
+        "pins": tuple(pin(n) for n in range(draw(st.integers(0, 3)))),
+        "abilities": Abilities(resume=draw(st.sampled_from([True, True, False])), choose_id=draw(st.booleans())),
+        "observed": Observed(
+            exists=draw(st.sampled_from([True, True, None, False])),
+            mark=draw(MARKS),
+            went_on=draw(st.sampled_from([False, False, True])),
+        ),
+        "policy": policy,
+        "now": NOW,
+    }
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_whatever_is_asked_the_prompt_tells_exactly_what_the_session_does_not_know(case: dict[str, Any]) -> None:
+    decision = ask(**case)
+    request: Request = case["request"]
+    seen = visible(case["history"], request.agent, case["policy"].visibility)
+    whole = case["policy"].limit_chars == 100_000
+    if isinstance(decision, Resume):
+        held = decision.pin.absorbed
+        assert decision.pin in case["pins"]
+        assert (decision.pin.agent, decision.pin.model) == (request.agent, request.model)
+        assert [known.turn_id for known in held] == [turn.id for turn in seen[: len(held)]]
+        assert all(known.digest in (None, Absorbed.of(turn).digest) for known, turn in zip(held, seen, strict=False))
+        missed = seen[len(held) :]
+        assert not any(
+            turn.text[turn.text.index("token") :].split(";")[0] + ";" in decision.prompt for turn in seen[: len(held)]
+        )
+    else:
+        assert isinstance(decision.reason, Reason)
+        assert not hasattr(decision, "session_id")
+        missed = seen
+        assert decision.omitted <= len(seen)
+    names = [f"token{turn.id[1:]};" for turn in missed]
+    if whole:
+        assert [decision.prompt.count(name) for name in names] == [1] * len(names)
+    else:
+        assert all(decision.prompt.count(name) == 1 or "left out here" in decision.prompt for name in names)
+    assert decision.prompt.endswith(request.prompt.text)
+    assert decision.prompt.count("tokenNEW") == 1
+    assert [known.turn_id for known in decision.shown] == [*(turn.id for turn in missed), request.prompt.id]
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_the_same_question_gets_the_same_decision(case: dict[str, Any]) -> None:
+    assert ask(**case) == ask(**case)

@@ -1,0 +1,69 @@
+"""What a thread's permissions settle, and what a refusal says; and a thread's name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.core.events import QuestionAsked
+from clew.core.permissions import Answer, nobody, settled
+from clew.core.thread import NAME, Permissions, name_from
+
+TOOL = QuestionAsked("q", "Bash", {"command": "ls"}, is_form=False)
+FORM = QuestionAsked("q", "AskUserQuestion", {"questions": []}, is_form=True)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "allow"),
+    [(Permissions.ASK, None), (Permissions.EDITS, None), (Permissions.READ_ONLY, False), (Permissions.ALL, True)],
+)
+def test_permissions_settle_a_tool(permissions: Permissions, allow: bool | None) -> None:
+    answer = settled(permissions, TOOL)
+    assert (answer.allow if answer else None) is allow
+
+
+@pytest.mark.parametrize("permissions", Permissions)
+def test_a_form_is_always_for_a_person(permissions: Permissions) -> None:
+    assert settled(permissions, FORM) is None
+
+
+def test_every_refusal_is_a_sentence_that_the_agent_can_act_on() -> None:
+    read_only = settled(Permissions.READ_ONLY, TOOL)
+    assert read_only is not None
+    for answer, word in ((read_only, "Bash"), (nobody(TOOL), "Bash"), (nobody(FORM), "option")):
+        assert not answer.allow
+        assert answer.answers is None
+        assert word in answer.message
+        assert answer.message.endswith(".")
+        assert "{" not in answer.message
+
+
+def test_all_allows_without_a_word() -> None:
+    assert settled(Permissions.ALL, TOOL) == Answer(allow=True)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        ("Fix the login bug, please", "fix-the-login-bug"),
+        ("  Hello\nWORLD  ", "hello-world"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("", "thread"),
+        ("日本語", "thread"),
+        ("a" * 100, "a" * 40),
+        ("aaaaaaaaaa bbbbbbbbbb cccccccccc ddddddd eee", "aaaaaaaaaa-bbbbbbbbbb-cccccccccc-ddddddd"),
+    ],
+)
+def test_a_name_comes_from_the_prompts_first_words(prompt: str, name: str) -> None:
+    assert name_from(prompt) == name
+
+
+@given(st.text())
+def test_a_name_is_always_a_legal_one(prompt: str) -> None:
+    assert NAME.match(name_from(prompt))
+
+
+@pytest.mark.parametrize("name", ["", "-a", ".a", "a/b", "a b", "a" * 81, "a\n", "é"])
+def test_names_that_are_not_legal(name: str) -> None:
+    assert not NAME.match(name)

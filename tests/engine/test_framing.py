@@ -1,0 +1,68 @@
+"""Bytes into lines: however they are chunked, and however long they are."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.engine.framing import LineFramer
+
+BYTES = st.lists(st.sampled_from([b"\n", b"\r", b" ", b"a", b"\xff", b"\0", b"{}"])).map(b"".join) | st.binary()
+
+
+def framed(chunks: list[bytes]) -> tuple[list[bytes], bytes]:
+    framer = LineFramer()
+    return [line for chunk in chunks for line in framer.feed(chunk)], framer.rest()
+
+
+@given(BYTES, st.lists(st.integers(0, 60)))
+def test_any_chunking_gives_the_same_lines(raw: bytes, cuts: list[int]) -> None:
+    places = sorted({0, len(raw), *(cut for cut in cuts if cut < len(raw))})
+    chunks = [raw[start:end] for start, end in pairwise(places)]
+    *whole, last = raw.split(b"\n")
+    assert framed(chunks) == ([line for line in whole if line.strip()], last.strip())
+
+
+@given(BYTES)
+def test_byte_by_byte_is_the_same_as_at_once(raw: bytes) -> None:
+    assert framed([raw[n : n + 1] for n in range(len(raw))]) == framed([raw])
+
+
+def test_a_line_comes_as_soon_as_its_end_does() -> None:
+    framer = LineFramer()
+    assert framer.feed(b'{"a"') == []
+    assert framer.feed(b":1}\n{") == [b'{"a":1}']
+    assert framer.feed(b"}") == []
+    assert framer.rest() == b"{}"
+
+
+def test_the_rest_is_given_once() -> None:
+    framer = LineFramer()
+    framer.feed(b"half")
+    assert (framer.rest(), framer.rest()) == (b"half", b"")
+
+
+def test_only_line_feeds_end_a_line() -> None:
+    separators = "\u2028\x85\x0b\x0c\x1c".encode()
+    assert framed([b"a\rb" + separators + b"\n"]) == ([b"a\rb" + separators], b"")
+
+
+def seconds_for(chunks: int) -> float:
+    framer = LineFramer()
+    before = time.perf_counter()
+    for _ in range(chunks):
+        assert framer.feed(b"x" * 4096) == []
+    [line] = framer.feed(b"\n")
+    assert len(line) == 4096 * chunks
+    return time.perf_counter() - before
+
+
+@pytest.mark.parametrize("attempt", [3])
+def test_a_huge_line_takes_linear_time(attempt: int) -> None:
+    small = min(seconds_for(1_000) for _ in range(attempt))
+    large = min(seconds_for(16_000) for _ in range(attempt))
+    assert large < 16 * small * 6 + 0.1  # quadratic would be 256 times

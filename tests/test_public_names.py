@@ -1,0 +1,87 @@
+"""The public surface: what `import clew` promises, and what it does not cost."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import clew
+
+PUBLIC = [
+    "AgentError",
+    "AgentFailed",
+    "AgentMissing",
+    "AgentRetried",
+    "Answer",
+    "AttemptStarted",
+    "AuthFailed",
+    "Busy",
+    "Cancelled",
+    "ClewError",
+    "Client",
+    "Compacted",
+    "ConfigError",
+    "Event",
+    "FellBack",
+    "MessageSaid",
+    "NotFound",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "QuestionWithdrawn",
+    "Reply",
+    "Run",
+    "RunEnded",
+    "RunQueued",
+    "SessionStarted",
+    "StoreError",
+    "TextStreamed",
+    "Thread",
+    "TimedOut",
+    "ToolFinished",
+    "ToolStarted",
+    "Turn",
+    "Usage",
+    "UsageError",
+    "UsageLimit",
+    "Warned",
+    "open",
+    "__version__",
+]
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    assert clew.__all__ == PUBLIC
+    assert dir(clew) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_can_be_had_and_is_called_so(name: str) -> None:
+    value = getattr(clew, name)
+    assert value is not None
+    assert getattr(value, "__name__", name) == name
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = clew.nonsense  # type: ignore[attr-defined]
+
+
+def test_every_event_and_error_is_public() -> None:
+    events = importlib.import_module("clew.core.events")
+    errors = importlib.import_module("clew.errors")
+    assert {cls.__name__ for cls in events.KINDS.values()} <= set(PUBLIC)
+    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= set(PUBLIC)
+
+
+@pytest.mark.parametrize("heavy", ["asyncio", "sqlite3", "msgspec", "click", "rich"])
+def test_importing_clew_does_not_import(heavy: str) -> None:
+    code = f"import clew, sys; sys.exit({heavy!r} in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(clew.__file__).parent / "py.typed").is_file()
