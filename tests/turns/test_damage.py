@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from clew.client import Reply, Thread
-from clew.core.events import RunQueued, Warned
+from clew.core.events import RunQueued, TextStreamed, Warned
+from clew.core.run import Owner
+from clew.store.store import Store
 from clew.testing.stage import Stage
 from clew.testing.truth import Voice, expected
 
@@ -224,3 +226,33 @@ async def test_full_context_falls_back_once_with_a_shorter_transcript(scripted: 
         assert "left out here: the conversation is too long" in scripted.prompt
         scripted.fault()
         assert (await ask(thread, voice.prompt())).session_resumed
+
+
+async def test_run_whose_lease_was_taken_over_writes_nothing_more(scripted: Stage) -> None:
+    """As after a long sleep of this machine, when another one has gone on with the thread."""
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!slow 20 0.05")
+        async for event in run:
+            if isinstance(event, TextStreamed):
+                break
+
+        def take_over(store: Store) -> bool:
+            [held] = store.leases("thread/")
+            taken = store.take_lease(
+                held.key,
+                old_token=held.token,
+                token="theirs",
+                owner=Owner("elsewhere", 1, 1.0),
+                run_id=None,
+                now=held.acquired_at,
+                ttl_s=600,
+            )
+            return taken is not None
+
+        assert await client.engine.database.call(take_over)
+        reply = await run.reply()
+        assert reply.status == "failed"
+        assert [turn.text for turn in await thread.turns()] == ["!slow 20 0.05"]
+        leases = await client.engine.database.call(lambda store: store.leases("thread/"))
+        assert [lease.token for lease in leases] == ["theirs"], "and it lets the other's lease alone"

@@ -94,9 +94,10 @@ async def test_profile_is_the_same_on_every_turn(stage: Stage) -> None:
         assert len(profiles) == 1
         [profile] = profiles
         assert "--model" in profile
-        assert profile[
-            profile.index("--permission-prompt-tool") : profile.index("--permission-prompt-tool") + 2
-        ] == ("--permission-prompt-tool", "stdio")
+        assert profile[profile.index("--permission-prompt-tool") : profile.index("--permission-prompt-tool") + 2] == (
+            "--permission-prompt-tool",
+            "stdio",
+        )
 
 
 def plant_hooks(stage: Stage) -> Path:

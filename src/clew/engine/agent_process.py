@@ -96,7 +96,8 @@ class AgentProcess:
     async def end(self, *, grace_s: float) -> None:
         """Ends the whole family, the orphans too; safe to call when all is over already."""
         try:
-            await processes.end_family(self._mark, self.pid if self.exit_status is None else None, grace_s=grace_s)
+            root = self.pid if self.exit_status is None else None
+            await processes.end_family(self._mark, root, self.started, grace_s=grace_s)
             await self._process.wait()
         finally:
             self._stderr_task.cancel()

@@ -97,7 +97,8 @@ class LiveAttempt:
             await asyncio.wait({reading, watching}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
                 await self._stop(watching.result(), reading)
-            await reading
+            if reading.done():
+                await reading
             exit_status = await self._exit()
         finally:
             await self._give_up(sending, reading, watching, *self._questions.values())
@@ -148,8 +149,8 @@ class LiveAttempt:
         await self.run.set_waiting(True)
         try:
             answer = await person(question)
-        except (EOFError, OSError):
-            answer = nobody(question)  # the person has gone
+        except Exception:  # noqa: BLE001 - whatever broke on the person's side must not hang the agent
+            answer = nobody(question)
         finally:
             self._waiting -= 1
             self._heard_at = self._now()
@@ -172,9 +173,9 @@ class LiveAttempt:
             before = now
             if self.run.lost.is_set():
                 return None
-            if self._finished:
+            if self._finished or self.process.exit_status is not None:
                 if now - self._heard_at > self.settings.exit_s:
-                    return None
+                    return None  # or it is gone, and something it started holds its output open
                 continue
             if await self.run.is_cancelled():
                 return Stop.CANCELLED

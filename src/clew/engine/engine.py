@@ -64,7 +64,7 @@ class Engine:
         run, leased = await self.database.call(opened)
         turn = LiveTurn(ask, run, adapter, binary, self.database, self.settings, self.around, self._adapters.get)
         self._live.add(turn)
-        turn.start(token if leased else None)
+        turn.start(token if leased else None, on_end=self._live.discard)
         return turn
 
     async def cancel(self, run_id: RunId) -> bool:
@@ -78,6 +78,6 @@ class Engine:
 
     async def close(self) -> None:
         """Cancels what still runs, waits for it, and closes the store."""
-        for turn in self._live:
+        for turn in list(self._live):
             await turn.abandon()
         self.database.close()

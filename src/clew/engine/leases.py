@@ -16,6 +16,7 @@ from clew.core.run import Owner
 from clew.engine import processes
 from clew.engine.database import Database
 from clew.engine.settings import EngineSettings, Surroundings
+from clew.errors import AgentFailed
 from clew.store.records import Lease
 from clew.store.store import Store
 
@@ -44,6 +45,7 @@ class Leases:
         self._around = surroundings
         self._run_id = run_id
         self._tokens: list[str] = []
+        self._thread = ("", "")
         self.lost = asyncio.Event()
 
     async def take_slot(self, on_wait: Callable[[], Awaitable[None]], given_up: Callable[[], Awaitable[bool]]) -> None:
@@ -78,9 +80,18 @@ class Leases:
                 ttl_s=self._settings.lease_s,
             )
 
-    def holds(self, token: str) -> None:
-        """Keeps a lease alive that was taken elsewhere (the thread's, together with the run's first row)."""
+    def holds_thread(self, thread_id: ThreadId, token: str) -> None:
+        """Keeps the thread's lease alive that was taken elsewhere (together with the run's first row)."""
         self._tokens.append(token)
+        self._thread = (thread_key(thread_id), token)
+
+    def fence(self, store: Store) -> None:
+        """Inside a transaction: raises when the thread is somebody else's by now, so that nothing is written."""
+        key, token = self._thread
+        held = store.lease(key)
+        if held is None or held.token != token:
+            self.lost.set()
+            raise AgentFailed("Another process took this thread over while the run was silent.", hint="Ask again.")
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:

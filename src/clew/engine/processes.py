@@ -42,9 +42,16 @@ def is_alive(pid: int, started: float | None) -> bool:
     return now is not None and (started is None or now == started)
 
 
-def family(mark: str, root: int | None = None) -> list[Process]:
-    """Every live process that carries the mark or descends from one that does (or from `root`)."""
-    table = {process.pid: process for process in _table() if process.state != "Z"}
+def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
+    """Every live process that carries the mark or descends from one that does (or from `root`).
+
+    `since` is when the first of them started: older ones need no second look.
+    """
+    table = {
+        process.pid: process
+        for process in _table()
+        if process.state != "Z" and (since is None or process.started >= since)
+    }
     members = {pid for pid in table if pid == root or _carries(pid, mark)}
     grown = True
     while grown:
@@ -55,9 +62,11 @@ def family(mark: str, root: int | None = None) -> list[Process]:
     return [table[pid] for pid in members if pid in table]
 
 
-async def end_family(mark: str, root: int | None = None, *, grace_s: float) -> int:
+async def end_family(mark: str, root: int | None = None, since: float | None = None, *, grace_s: float) -> int:
     """TERM to all, and KILL to what is left after the grace. Returns how many there were. Cancelled: no grace."""
-    found = family(mark, root)
+    found = family(mark, root, since)
+    if not found:
+        return 0
     _signal(found, signal.SIGTERM)
     try:
         waited = 0.0
@@ -66,7 +75,7 @@ async def end_family(mark: str, root: int | None = None, *, grace_s: float) -> i
             waited += POLL_S
     finally:
         for _ in range(3):  # a dying shell may have started one more
-            left = {process.pid: process for process in (*found, *family(mark, root))}
+            left = {process.pid: process for process in (*found, *family(mark, root, since))}
             live = [process for process in left.values() if is_alive(process.pid, process.started)]
             if not live:
                 break

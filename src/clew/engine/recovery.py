@@ -39,7 +39,7 @@ async def recover_dead(
             continue
         attempts = await database.call(lambda store, run=run: store.attempts(run.id))  # type: ignore[misc]
         for attempt in attempts:
-            await processes.end_family(attempt.id, _root(attempt), grace_s=settings.grace_s)
+            await processes.end_family(attempt.id, _root(attempt), attempt.pid_started, grace_s=settings.grace_s)
         await database.atomically(
             lambda store, run=run, attempts=attempts: _bury(store, run, attempts, adapter_of, around)  # type: ignore[misc]
         )

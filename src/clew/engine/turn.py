@@ -17,7 +17,7 @@ from clew.core.decision import Abilities, Fresh, Policy, shorter
 from clew.core.events import AttemptStarted, Event, FellBack, RunEnded, RunQueued, SessionStarted
 from clew.core.outcome import Outcome, falls_back
 from clew.core.pins import Runtime
-from clew.core.run import Run, RunStatus
+from clew.core.run import IllegalStatus, Run, RunStatus
 from clew.engine import queue, recovery
 from clew.engine.agent_process import AgentProcess
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
@@ -62,9 +62,10 @@ class LiveTurn:
         self._asked_to_stop = False
         self._task: asyncio.Task[Finished] | None = None
 
-    def start(self, lease_token: str | None) -> None:
+    def start(self, lease_token: str | None, on_end: Callable[[LiveTurn], None]) -> None:
         """`lease_token`: of the thread, when it was free already."""
         self._task = asyncio.create_task(self._carry_out(lease_token))
+        self._task.add_done_callback(lambda _: on_end(self))
 
     def cancel(self) -> None:
         """From this process; from another one, through the store."""
@@ -90,13 +91,16 @@ class LiveTurn:
                 return await self._hold_and_run(lease_token)
         except ClewError as error:
             return await self._ended(RunStatus.FAILED, Outcome.FAILED, error)
+        except Exception as error:
+            await self._ended(RunStatus.FAILED, Outcome.FAILED, AgentFailed(f"A fault in Clew itself: {error!r}"))
+            raise
         finally:
             await self._journal.close()
 
     async def _hold_and_run(self, lease_token: str | None) -> Finished:
         passed("prompt_stored")
         if lease_token is not None:
-            self._leases.holds(lease_token)
+            self._leases.holds_thread(self.run.thread_id, lease_token)
         else:
             await self._wait_for_thread()
         passed("lease_taken")
@@ -115,7 +119,7 @@ class LiveTurn:
                 lambda store: queue.take_turn(store, self.run, token, self._around, self._settings)
             )
             if holder is None:
-                self._leases.holds(token)
+                self._leases.holds_thread(self.run.thread_id, token)
                 return
             if holder != told:
                 told = holder
@@ -135,11 +139,15 @@ class LiveTurn:
         if reason is None or self._leases.lost.is_set():
             return await self._conclude(plan, end)
         await self._journal.note(FellBack(reason))
-        await self._database.atomically(lambda store: self._closing.leave(store, plan, end))
+        await self._database.atomically(lambda store: self._leave(store, plan, end))
         if end.outcome is Outcome.OVERFLOW:
             policy = shorter(policy)
         second = await self._database.call(lambda store: planner.fallback(store, plan, reason, policy))
         return await self._conclude(second, await self._attempt(second, can, watched))
+
+    def _leave(self, store: Store, plan: Plan, end: AttemptEnd) -> None:
+        self._leases.fence(store)
+        self._closing.leave(store, plan, end)
 
     async def _attempt(self, plan: Plan, can: Abilities, watched: Watched) -> AttemptEnd:
         decision = plan.decision
@@ -164,8 +172,6 @@ class LiveTurn:
         return await live.carry_out(line, resumed=plan.attempt.resumed)
 
     async def _conclude(self, plan: Plan, end: AttemptEnd) -> Finished:
-        if self._leases.lost.is_set():
-            raise AgentFailed("Another process took this thread over while the run was silent.", hint="Ask again.")
         passed("outcome_known")
         await self._journal.flush()
         finished, last_words = await self._database.atomically(lambda store: self._write_end(store, plan, end))
@@ -176,6 +182,7 @@ class LiveTurn:
 
     def _write_end(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, list[Noted]]:
         """The last events are part of the transaction: a run that has ended says so, whatever dies next."""
+        self._leases.fence(store)
         finished, warning = self._closing.conclude(store, plan, end)
         run = finished.run
         message = finished.error.message if finished.error else ""
@@ -235,6 +242,6 @@ class LiveTurn:
                 )
             )
             await self._journal.note(RunEnded(status, outcome, message=error.message))
-        except ClewError:
-            run = replace(self.run, status=status, error=error.message)  # the store itself is what failed
+        except (ClewError, IllegalStatus):
+            run = replace(self.run, status=status, error=error.message)  # the store failed, or the run is not ours
         return Finished(run, self._answer.text, error)
