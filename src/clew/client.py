@@ -11,6 +11,7 @@ async with clew.open() as client:
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -22,16 +23,22 @@ from clew import config
 from clew.agents.adapter import Adapter
 from clew.core.events import Event
 from clew.core.history import Turn, Visibility
+from clew.core.run import Attempt
 from clew.core.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
 from clew.core.thread import Thread as ThreadRecord
 from clew.core.usage import Usage
+from clew.engine import processes
 from clew.engine.engine import Engine
+from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
 from clew.engine.turn import LiveTurn
 from clew.errors import ClewError, NotFound
 from clew.hosts.chat import Chat, Deleted, NewThread
+from clew.store.records import StatRow
 from clew.wiring import ARCHIVE_DIR, open_engine
+
+RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,10 @@ class Thread:
         turn = await self._chat.retry(self.record, turn_id, timeout_s=timeout_s, wait=wait, person=person)
         return Run(self.record, turn)
 
+    async def session_stands(self) -> bool | None:
+        """Does all that its session holds still stand in the thread? None: it has no session."""
+        return await self._chat.session_stands(self.record)
+
     async def delete(self, *, dry_run: bool = False) -> Deleted:
         return await self._chat.delete(self.record, dry_run=dry_run)
 
@@ -250,10 +261,45 @@ class Client:
         of_thread = thread.record.id if thread is not None else None
         return await self.engine.database.call(lambda store: store.runs(thread_id=of_thread, limit=limit))
 
+    async def run(self, run_id: str) -> RunRecord:
+        """The run of that id, or of an unambiguous beginning of one. Raises NotFound."""
+        found = await self.engine.database.call(lambda store: store.run(run_id))
+        if found is not None:
+            return found
+        recent = await self.runs(limit=RUNS_SEARCHED) if run_id else []
+        close = [run for run in recent if run.id.startswith(run_id)]
+        if len(close) != 1:
+            what = "names more than one run" if close else "is not a run"
+            raise NotFound(f"{run_id!r} {what}.", hint="clew runs list shows them.")
+        return close[0]
+
+    async def attempts(self, run_id: str) -> list[Attempt]:
+        return await self.engine.database.call(lambda store: store.attempts(run_id))
+
     async def cancel(self, run_id: str) -> bool:
         """Asks a run of any process to stop. False: it is over already."""
-        run = await self.engine.database.call(lambda store: store.require_run(run_id))
+        run = await self.run(run_id)
         return await self.engine.cancel(run.id)
+
+    async def kill(self, run_id: str) -> None:
+        """Ends a run's agent at once, with all that it started, after a `cancel` that takes too long."""
+        await asyncio.sleep(
+            2 * self.engine.settings.poll_s
+        )  # so that the run knows of the cancel before its agent dies
+        for attempt in await self.attempts(run_id):
+            if attempt.ended_at is None:
+                await processes.end_family(attempt.id, attempt.pid, grace_s=0)
+
+    async def stats(self, *, thread: Thread | None = None, since: float | None = None) -> list[StatRow]:
+        """What the runs came to, by kind; `clew.core.savings` sums it up."""
+        of_thread = thread.record.id if thread is not None else None
+        return await self.engine.database.call(lambda store: store.stats(thread_id=of_thread, since=since))
+
+    async def free_slots(self) -> int:
+        """How many more agents may run on this machine now."""
+        around, most = self.engine.around, self.engine.settings.max_agents
+        held = await self.engine.database.call(lambda store: store.leases(f"{slot_prefix(around.owner)}/"))
+        return max(0, most - sum(not is_dead(lease, around) for lease in held))
 
 
 @asynccontextmanager

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clew.core.history import History, Role, Turn, Visibility
+from clew.core.decision import candidate
+from clew.core.history import History, Role, Turn, Visibility, visible
 from clew.core.ids import ThreadId
+from clew.core.pins import PinState, stands
 from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
@@ -164,6 +166,19 @@ class Chat:
         return await self._idle(
             thread, lambda store, now: store.archive_turns(thread.id, turn.id, inclusive=True, at=now, why="truncate")
         )
+
+    async def session_stands(self, thread: Thread) -> bool | None:
+        """Does all that the thread's session was given still stand? None: it has none that could be resumed."""
+
+        def look(store: Store) -> bool | None:
+            pin = candidate(store.pins(thread.id, retired=False), thread.agent, thread.model or "")
+            if pin is None or pin.state is PinState.POISONED:
+                return None
+            given = pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
+            seen = visible(store.history(thread.id), thread.agent, thread.visibility)
+            return stands(replace(pin, absorbed=given), seen)
+
+        return await self._call(look)
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
         """Writes the whole thread to an archive file, then removes it from the store."""

@@ -1,0 +1,184 @@
+"""`clew ask`"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.output import note
+from clew.cli.session import complete_thread, with_client
+from clew.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client, Run, Thread
+    from clew.engine.settings import Person
+
+MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The options, as given."""
+
+    thread: str | None
+    continue_: bool
+    agent: str | None
+    model: str | None
+    cwd: str | None
+    fresh_session: bool
+    no_resume: bool
+    permissions: str | None
+    trust: str | None
+    visibility: str | None
+    no_wait: bool
+    as_json: bool
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@click.option(
+    "-t", "--thread", metavar="NAME", shell_complete=complete_thread, help="Go on in this thread, or make it."
+)
+@click.option("-c", "--continue", "continue_", is_flag=True, help="Go on in this directory's latest thread.")
+@click.option("--agent", metavar="AGENT", help="Who answers; for an existing thread: this turn only.")
+@click.option("--model", metavar="MODEL", help="The model; for an existing thread: this turn only.")
+@click.option("--cwd", metavar="DIR", help="The work directory; an existing thread moves there.  [default: this one]")
+@click.option("--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, this once.")
+@click.option("--no-resume", is_flag=True, help="As enable_resume = false, this once.")
+@click.option(
+    "--instructions", metavar="FILE", help="Text that holds for the whole thread. Give it with every turn (- = stdin)."
+)
+@click.option(
+    "--permissions",
+    type=click.Choice(["ask", "edits", "read-only", "all"]),
+    help="What the agent may do without asking. `all` is everything.  [default: the thread's, else ask]",
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["user", "project"]),
+    help="Whose agent settings, hooks and MCP servers load. A project's run code.  [default: user]",
+)
+@click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other (new threads).")
+@click.option("--timeout", metavar="DURATION", help="End the run after so long: 90s, 30m, 2h, none.")
+@click.option("--no-wait", is_flag=True, help="Exit at once (8) when another run is going on in the thread.")
+@click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
+def ask(prompt: str | None, instructions: str | None, timeout: str | None, **options: Any) -> int:
+    """Ask an agent and stream its answer to stdout; everything else goes to stderr.
+
+    PROMPT is the argument, or stdin when it is - or left out. Without -t or -c it starts a new thread and says its
+    name. Ctrl-C stops the agent and keeps what it said so far.
+    """
+    wish = Wish(**options)
+    if wish.thread is not None and wish.continue_:
+        raise UsageError("-t and -c name two threads.", hint="Give one of them.")
+    from_stdin = prompt is None or prompt == "-"
+    if instructions == "-" and from_stdin:
+        raise UsageError("Prompt and instructions cannot both come from stdin.", hint="Give one as an argument.")
+    text = read_stdin("prompt") if from_stdin else prompt
+    standing = read_instructions(instructions) if instructions is not None else None
+
+    async def work(client: Client) -> int:
+        from clew.cli.conversation import converse
+
+        assert text is not None
+        thread = await _thread(client, wish, text)
+
+        async def start(person: Person | None) -> Run:
+            return await thread.ask(
+                text,
+                agent=wish.agent,
+                model=wish.model,
+                instructions=standing,
+                fresh_session=wish.fresh_session,
+                resume=False if wish.no_resume else None,
+                wait=not wish.no_wait,
+                person=person,
+            )
+
+        return await converse(client, thread, start, as_json=wish.as_json, agent=wish.agent)
+
+    return with_client(work, work_dir=wish.cwd, timeout=timeout)
+
+
+async def _thread(client: Client, wish: Wish, text: str) -> Thread:
+    """The thread that was meant, changed as was asked; or a new one, once nothing can be wrong any more."""
+    from clew.core.thread import Permissions, Trust
+    from clew.hosts.chat import check_prompt
+
+    check_prompt(text)
+    found: Thread | None = None
+    if wish.continue_:
+        found = await client.latest(wish.cwd or ".")
+    elif wish.thread is not None:
+        found = await _found(client, wish.thread)
+    if found is None:
+        return await _new(client, wish, text)
+    client.engine.find(wish.agent or found.record.agent)
+    if wish.visibility is not None and wish.visibility != found.record.visibility:
+        raise UsageError(
+            f"{found.name} is {found.record.visibility}, and that is settled when a thread is made.",
+            hint="Start another thread for another --visibility.",
+        )
+    await found.change(
+        cwd=wish.cwd,
+        permissions=Permissions(wish.permissions) if wish.permissions else None,
+        trust=Trust(wish.trust) if wish.trust else None,
+    )
+    return found
+
+
+async def _found(client: Client, name: str) -> Thread | None:
+    try:
+        return await client.find(name)
+    except NotFound:
+        return None
+
+
+async def _new(client: Client, wish: Wish, text: str) -> Thread:
+    client.engine.find(wish.agent or client.settings.of("agent"))
+    thread = await client.thread(
+        wish.thread,
+        cwd=wish.cwd or ".",
+        agent=wish.agent,
+        model=wish.model,
+        permissions=wish.permissions,
+        trust=wish.trust,
+        visibility=wish.visibility,
+        prompt=text,
+    )
+    note(f"new thread: {thread.name}")
+    return thread
+
+
+def read_stdin(what: str) -> str:
+    stdin = sys.stdin
+    if stdin is None or stdin.isatty():
+        raise UsageError(
+            f"There is no {what}.", hint='Give it as an argument, clew ask "…", or on stdin, clew ask < file.'
+        )
+    return as_text(stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
+
+
+def read_instructions(path: str) -> str:
+    if path == "-":
+        return read_stdin("text of instructions")
+    try:
+        return as_text(Path(path).expanduser().read_bytes(), path)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", hint="--instructions wants a text file."
+        ) from error
+
+
+def as_text(content: bytes, source: str) -> str:
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{source} is not UTF-8 text (byte {error.start}).", hint="Only text can be asked.") from error
+    if "\0" in text:
+        raise UsageError(f"{source} is not text: it holds NUL bytes.", hint="Only text can be asked.")
+    return text

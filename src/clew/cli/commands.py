@@ -1,0 +1,41 @@
+"""The table of commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from clew.cli.lazy import LazyGroup
+
+TABLE = {
+    "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or in one that goes on."),
+    "threads": ("clew.cli.threads:threads", "List, show, edit, truncate, retry and delete threads."),
+    "runs": ("clew.cli.runs:runs", "List, show and cancel runs, also those of other processes."),
+    "stats": ("clew.cli.stats:stats", "How often sessions were resumed, what it cost, what it saved."),
+    "doctor": ("clew.cli.doctor:doctor", "Check agents, store and settings, and say how to mend them."),
+    "config": ("clew.cli.config:config", "Show the settings and where each comes from."),
+    "demo": ("clew.cli.demo:demo", "A five-turn tour, offline. Ends with what resume saved."),
+    "completion": ("clew.cli.completion:completion", "Print the shell completion script."),
+}
+
+
+def _say_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from clew import __version__
+
+        click.echo(f"clew {__version__}")
+        ctx.exit()
+
+
+# Not click.version_option: that one looks the version up in the package's metadata, which takes long.
+@click.group(cls=LazyGroup, table=TABLE, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Say which.")
+def cli(**_: Any) -> None:
+    """Keeps the thread of a conversation with a coding agent: the next turn picks up where the last one stopped.
+
+    \b
+      clew ask "Why does the login fail?"         a new thread
+      clew ask -c "And on the other page?"        this directory's latest goes on
+      clew ask -t fix-login "Mend it."            the thread of that name
+    """

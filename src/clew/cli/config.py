@@ -1,0 +1,60 @@
+"""`clew config`"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from clew.cli.output import columns, harmless, note, print_json, say
+
+
+@click.group()
+def config() -> None:
+    """Show the settings and where each comes from: flags, then CLEW_*, then clew.toml, then defaults."""
+
+
+@config.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(as_json: bool) -> None:
+    """Show every setting, its value and its source."""
+    from clew import config as settings
+
+    values = settings.load(os.environ, Path.cwd())
+    if as_json:
+        print_json(
+            {
+                setting.name: {
+                    "value": values[setting.name].value,
+                    "source": values[setting.name].source,
+                    "variable": setting.variable,
+                    "help": setting.help,
+                }
+                for setting in settings.TABLE
+            }
+        )
+        return
+    rows = [[name, _shown(value.value), harmless(value.source)] for name, value in values.items()]
+    say(columns(["SETTING", "VALUE", "FROM"], rows))
+
+
+@config.command()
+def path() -> None:
+    """Print the path of your clew.toml, the one that may set everything."""
+    from clew import config as settings
+
+    found = settings.user_file(os.environ)
+    say(str(found or settings.places(os.environ)[-1]))
+    if found is None:
+        note("(there is no such file yet)")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}s"
+    return harmless(str(value))

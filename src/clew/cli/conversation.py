@@ -1,0 +1,94 @@
+"""One run on the command line, from its start to its exit code. `ask` and `threads retry` share it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from clew.cli import failure
+from clew.cli.display import Display, closing_line
+from clew.cli.output import note, print_json
+from clew.cli.person import TerminalPerson
+from clew.core.thread import Permissions
+from clew.core.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from clew.client import Client, Reply, Run, Thread
+    from clew.engine.settings import Person
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def converse(
+    client: Client,
+    thread: Thread,
+    start: Callable[[Person | None], Awaitable[Run]],
+    *,
+    as_json: bool,
+    agent: str | None = None,
+) -> int:
+    """Starts the run, shows it, and returns the exit code. Ctrl-C stops it gently."""
+    if thread.record.permissions is Permissions.ALL:
+        note("warning: --permissions all: the agent may do anything here without asking")
+    display = Display(agent or thread.record.agent, as_json=as_json)
+    stop = Stop(client, display)
+    with stop.listening():
+        run = await start(TerminalPerson(display) if TerminalPerson.is_there() else None)
+        stop.run = run
+        display.start()
+        try:
+            async for event in run:
+                display.show(event)
+            reply = await run.reply()
+        finally:
+            await display.close()
+    return conclude(reply, as_json=as_json)
+
+
+def conclude(reply: Reply, *, as_json: bool) -> int:
+    if reply.error is None or reply.usage != NO_USAGE:
+        note(closing_line(reply))
+    if as_json:
+        print_json(reply.to_json())
+    if reply.error is None:
+        return 0
+    failure.say(reply.error)
+    return reply.error.exit_code
+
+
+class Stop:
+    """Ctrl-C, kill and a closed terminal: the first asks the agent to stop, the next one ends it at once."""
+
+    def __init__(self, client: Client, display: Display) -> None:
+        self.run: Run | None = None
+        self._client = client
+        self._display = display
+        self._asked = False
+        self._waiting = asyncio.current_task()
+        self._killing: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        ours = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup sets it
+        for number in ours:
+            loop.add_signal_handler(number, self._caught)
+        try:
+            yield
+        finally:
+            for number in ours:
+                loop.remove_signal_handler(number)
+
+    def _caught(self) -> None:
+        if self.run is None:
+            if self._waiting is not None:
+                self._waiting.cancel()
+        elif not self._asked:
+            self._asked = True
+            self._display.note("stopping… (once more: at once)")
+            self.run.cancel()
+        elif self._killing is None:
+            self._killing = asyncio.create_task(self._client.kill(self.run.id))

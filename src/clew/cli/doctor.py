@@ -1,0 +1,194 @@
+"""`clew doctor`"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.output import harmless, plural, print_json, say
+from clew.errors import AgentMissing, ClewError, ConfigError, StoreError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was looked at, and what is wrong with it, each with how to mend it."""
+
+    agents: list[dict[str, Any]] = field(default_factory=list)
+    store: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    runs: dict[str, Any] = field(default_factory=dict)
+    problems: list[dict[str, str]] = field(default_factory=list)
+    agent_missing: bool = False
+
+    def problem(self, what: str, mend: str | None) -> None:
+        self.problems.append({"problem": what, "mend": mend or "-"})
+
+    @property
+    def exit_code(self) -> int:
+        if self.agent_missing:
+            return AgentMissing.exit_code
+        return 1 if self.problems else 0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> int:
+    """Check agents, store and settings. Exit 0: all is well; 3: no agent was found; 1: something else is wrong."""
+    findings = Findings()
+    _look_at_config(findings)
+    _look_at_permissions(findings)
+    try:
+        _look_with_store(findings)
+    except ClewError as error:
+        if isinstance(error, StoreError):
+            findings.problem(error.message, error.hint)
+        _look_at_agents_alone(findings)
+    if as_json:
+        print_json(_object(findings))
+    else:
+        _show(findings)
+    return findings.exit_code
+
+
+def _look_at_config(findings: Findings) -> None:
+    from clew import config
+
+    project = Path.cwd() / "clew.toml"
+    findings.config = {"user_file": None, "project_file": str(project) if project.is_file() else None}
+    try:
+        user = config.user_file(os.environ)
+        findings.config["user_file"] = str(user) if user else None
+        config.load(os.environ, Path.cwd())
+    except ClewError as error:
+        findings.problem(error.message, error.hint)
+
+
+def _look_at_permissions(findings: Findings) -> None:
+    from clew import config
+    from clew.wiring import STORE_FILE
+
+    home = config.home(os.environ)
+    findings.store = {"path": str(home / STORE_FILE), "only_owner_reads": True}
+    for path in (home, *(home.glob(f"{STORE_FILE}*") if home.is_dir() else ())):
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:
+            continue
+        if mode & 0o077:
+            findings.store["only_owner_reads"] = False
+            right = "700" if path.is_dir() else "600"
+            findings.problem(f"Others may read {path} (mode {mode:o}).", f"chmod {right} {path}")
+
+
+def _look_with_store(findings: Findings) -> None:
+    from clew.cli.session import with_client
+
+    async def work(client: Client) -> None:
+        from clew.core.run import LIVE
+
+        broken = await client.engine.database.call(lambda store: store.check())
+        findings.store["problems"] = broken
+        for line in broken:
+            findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
+        live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
+        findings.runs = {
+            "going_on": len(live),
+            "left_by_a_crash_and_ended_now": len(client.recovered),
+            "free_slots": await client.free_slots(),
+            "max_agents": client.engine.settings.max_agents,
+        }
+        for name in client.engine.settings.agents:
+            await _look_at_agent(findings, client, name)
+
+    with_client(work)
+
+
+async def _look_at_agent(findings: Findings, client: Client, name: str) -> None:
+    engine = client.engine
+    try:
+        binary = engine.find(name)
+        can = await engine.abilities(name, binary)
+    except ClewError as error:
+        findings.agent_missing |= isinstance(error, AgentMissing)
+        findings.problem(error.message, error.hint)
+        return
+    sessions = engine.adapter(name).config_dir(engine.around.environ)
+    findings.agents.append(
+        {
+            "name": name,
+            "path": binary.path,
+            "found_by": binary.source,
+            "product": can.product,
+            "version": can.version,
+            "resume": can.resume,
+            "choose_id": can.choose_id,
+            "sessions": sessions,
+        }
+    )
+    if not can.resume:
+        findings.problem(f"{name} ({binary.path}) cannot resume sessions: every turn starts fresh.", "Update it.")
+    if Path(sessions).exists() and not os.access(sessions, os.W_OK | os.X_OK):
+        findings.problem(f"{name} cannot save its sessions in {sessions}.", f"chmod u+rwx {sessions}")
+
+
+def _look_at_agents_alone(findings: Findings) -> None:
+    """Without a store: where the agents are, not what they can do."""
+    from clew import config
+    from clew.wiring import adapters
+
+    for name, adapter in adapters().items():
+        try:
+            binary = adapter.find(config.load(os.environ).of(f"agents.{name}.path"), os.environ)
+            findings.agents.append({"name": name, "path": binary.path, "found_by": binary.source})
+        except AgentMissing as error:
+            findings.agent_missing = True
+            findings.problem(error.message, error.hint)
+        except ConfigError:
+            pass  # told already; without settings there is no telling which binary is meant
+
+
+def _object(findings: Findings) -> dict[str, Any]:
+    return {
+        "ok": not findings.problems,
+        "agents": findings.agents,
+        "store": findings.store,
+        "config": findings.config,
+        "runs": findings.runs,
+        "problems": findings.problems,
+    }
+
+
+def _show(findings: Findings) -> None:
+    for agent in findings.agents:
+        say(f"agent   {agent['name']} {agent.get('version', '')}  {harmless(agent['path'])} (by {agent['found_by']})")
+        if "resume" in agent:
+            say(f"        {_abilities(agent)}")
+    say(f"store   {harmless(findings.store['path'])}")
+    for name, path in (("yours", findings.config["user_file"]), ("this directory's", findings.config["project_file"])):
+        say(f"config  {name}: {harmless(path) if path else 'none'}")
+    if findings.runs:
+        runs = findings.runs
+        left = runs["left_by_a_crash_and_ended_now"]
+        say(
+            f"runs    {runs['going_on']} going on, {runs['free_slots']} of {runs['max_agents']} agent slots free"
+            + (f", {left} left by a crash and ended now" if left else "")
+        )
+    if not findings.problems:
+        say("all is well")
+        return
+    say(f"\n{plural(len(findings.problems), 'problem')}")
+    for one in findings.problems:
+        say(f"  {harmless(one['problem'])}\n    -> {harmless(one['mend'])}")
+
+
+def _abilities(agent: dict[str, Any]) -> str:
+    words = {"resume": "resumes sessions", "choose_id": "lets Clew choose a session's id"}
+    return ", ".join([*(text if agent[key] else f"NOT: {text}" for key, text in words.items()), agent["product"]])

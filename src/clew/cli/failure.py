@@ -1,0 +1,83 @@
+"""Errors as a person and a program see them: one line and a hint on stderr, an object on stdout with --json."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clew.cli.output import note, print_json
+from clew.errors import ClewError
+
+# What `ask --json` prints when there was no run: the same keys as of a reply.
+NO_REPLY: dict[str, Any] = {
+    "thread": None,
+    "run": None,
+    "agent": None,
+    "model": None,
+    "status": None,
+    "text": "",
+    "session_id": None,
+    "session_resumed": False,
+    "reason": None,
+    "fallback": False,
+    "usage": {
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+    },
+    "cost_usd": 0.0,
+}
+
+
+def tell(error: ClewError, args: Sequence[str]) -> int:
+    """Says the error in the form that was asked for, and returns its exit code."""
+    say(error)
+    if wants_json(args):
+        body = {"code": error.code, "message": error.message, "hint": error.hint}
+        replies = list(args[:1]) == ["ask"] or list(args[:2]) == ["threads", "retry"]
+        print_json({**NO_REPLY, "error": body, "warnings": []} if replies else {"error": body})
+    return error.exit_code
+
+
+def say(error: ClewError) -> None:
+    note(f"clew: {' '.join(error.message.split())}")
+    if error.hint:
+        note(f"  {' '.join(error.hint.split())}")
+
+
+def tell_unexpected(error: Exception, args: Sequence[str]) -> int:
+    """A bug of ours: its traceback goes to a file that only the owner reads."""
+    if os.environ.get("CLEW_DEBUG"):
+        traceback.print_exception(error)
+    words = f"internal error: {type(error).__name__}: {error}"
+    path = _write_traceback(error)
+    hint = f"The traceback is in {path}." if path else "CLEW_DEBUG=1 shows the traceback."
+    return tell(ClewError(words[:500], hint=hint), args)
+
+
+def _write_traceback(error: Exception) -> Path | None:
+    from clew import config
+
+    try:
+        home = config.home(os.environ)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = home / f"error-{int(time.time())}-{os.getpid()}.txt"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"Python {sys.version}\n\n")
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return None
+    return path
+
+
+def wants_json(args: Sequence[str]) -> bool:
+    """Asked of the bare arguments: the error may be that they do not parse."""
+    options = args[: args.index("--")] if "--" in args else args
+    return "--json" in options

@@ -1,0 +1,109 @@
+"""How things are printed: answers and objects on stdout, notes on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+SHORT_ID = 8
+
+# Everything that moves a cursor or rings a bell, but for tab and newline.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def note(text: str) -> None:
+    """A line for the person, apart from the answer."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody reads it; that is no reason to stop
+
+
+def say(text: str = "") -> None:
+    """A line of the command's own output."""
+    sys.stdout.write(f"{text}\n")
+
+
+def print_json(value: Any) -> None:
+    """One object: on one line for a program, indented for a person."""
+    indent = 2 if sys.stdout.isatty() else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # half a character, as agents sometimes cut them
+        text = json.dumps(value, indent=indent)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def harmless(text: str) -> str:
+    """The text with its control characters made visible: what an agent wrote must not drive the terminal."""
+    return _CONTROL.sub(lambda match: _picture(match.group()), text)
+
+
+def _picture(character: str) -> str:
+    code = ord(character)
+    return chr(0x2400 + code) if code < 0x20 else "�"
+
+
+def one_line(text: str, limit: int) -> str:
+    flat = harmless(" ".join(text[: limit * 8].split()))
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A plain table: as readable in a pipe as on a terminal."""
+    table = [header, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def ago(at: float | None, now: float | None = None) -> str:
+    if at is None:
+        return "-"
+    seconds = max(0.0, (time.time() if now is None else now) - at)
+    for limit, size, unit in ((60, 1, "s"), (3600, 60, "m"), (86400, 3600, "h")):
+        if seconds < limit:
+            return f"{int(seconds // size)}{unit} ago"
+    return f"{int(seconds // 86400)}d ago"
+
+
+def stamp(at: float | None) -> str | None:
+    """A time for JSON."""
+    if at is None:
+        return None
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """The beginning of each that no other of these ids has."""
+    ordered = sorted(set(ids))
+    shared = [0, *(_in_common(one, other) for one, other in pairwise(ordered)), 0]
+    return {
+        identity: identity[: max(SHORT_ID, shared[place] + 1, shared[place + 1] + 1)]
+        for place, identity in enumerate(ordered)
+    }
+
+
+def _in_common(one: str, other: str) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def dollars(amount: float) -> str:
+    sign = "-" if amount <= -0.00005 else ""
+    return f"{sign}${abs(amount):,.4f}" if abs(amount) < 100 else f"{sign}${abs(amount):,.2f}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

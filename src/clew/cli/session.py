@@ -1,0 +1,54 @@
+"""A command's time with the store: opened, what a crash had left told, closed whatever happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from clew.cli.output import note, plural
+
+if TYPE_CHECKING:
+    from clew.client import Client
+
+T = TypeVar("T")
+
+
+def with_client(work: Callable[[Client], Awaitable[T]], *, work_dir: str | None = None, **flags: Any) -> T:
+    """Runs `work` with an open client. `flags` are settings that were given on the command line."""
+    import asyncio
+
+    from clew import client as api
+
+    async def inside() -> T:
+        async with api.open(work_dir=Path(work_dir) if work_dir is not None else Path.cwd(), **flags) as client:
+            tell_recovered(client)
+            return await work(client)
+
+    try:
+        return asyncio.run(inside())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def tell_recovered(client: Client) -> None:
+    if client.recovered:
+        runs = plural(len(client.recovered), "run")
+        note(f"clew: ended {runs} that a crash had left behind; what was said is kept (clew runs list)")
+
+
+def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
+    """Names of threads for the shell. Never makes a store, never complains."""
+    from clew import config
+    from clew.errors import ClewError
+
+    async def names(client: Client) -> list[str]:
+        return [thread.name for thread in await client.threads(limit=1000)]
+
+    try:
+        if not (config.home(os.environ) / "clew.db").exists():
+            return []
+        return [name for name in with_client(names) if name.startswith(incomplete)]
+    except (ClewError, OSError):
+        return []

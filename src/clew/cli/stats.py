@@ -1,0 +1,101 @@
+"""`clew stats`"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.output import dollars, note, plural, print_json, say
+from clew.cli.session import complete_thread, with_client
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.core.savings import Savings
+
+
+@click.command()
+@click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only this thread.")
+@click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats(thread: str | None, since: str | None, as_json: bool) -> None:
+    """How often sessions were resumed and why not, tokens and cost, and an estimate of what resuming saved."""
+    since_s = _duration(since) if since is not None else None
+
+    async def work(client: Client) -> None:
+        from clew.core.savings import summed
+
+        of_thread = await client.find(thread) if thread is not None else None
+        after = time.time() - since_s if since_s is not None else None
+        savings = summed(await client.stats(thread=of_thread, since=after))
+        if as_json:
+            print_json(_object(savings))
+        elif not savings.runs:
+            note("No runs yet.")
+        else:
+            _show(savings)
+
+    with_client(work)
+
+
+def _duration(text: str) -> float | None:
+    from clew.config import duration
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise UsageError(f"--since {text} {error}.") from error
+
+
+def _show(savings: Savings) -> None:
+    from clew.cli.display import meaning
+
+    rate = savings.resume_rate
+    share = f" ({rate:.0%} resumed)" if rate is not None else ""
+    say(f"{plural(savings.runs, 'run')}{share}")
+    say(f"  {savings.resumed:>6,}  resumed")
+    for reason, count in savings.fresh.items():
+        say(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
+    if savings.fallbacks:
+        say(f"  {savings.fallbacks:>6,}  of them after a failed resume, in the same run")
+    if savings.runs > savings.decided:
+        say(f"  {savings.runs - savings.decided:>6,}  never came to start")
+    say("ended")
+    for outcome, count in savings.outcomes.items():
+        say(f"  {count:>6,}  {outcome.replace('_', ' ')}")
+    usage = savings.usage
+    say("tokens")
+    say(f"  {usage.shown_tokens:>14,}  read, {usage.cache_read_input_tokens:,} of them cached")
+    say(f"  {usage.output_tokens:>14,}  written")
+    say("cost")
+    say(f"  {dollars(savings.cost_usd):>14}  as the agents report it")
+    if savings.estimated_runs:
+        runs = plural(savings.estimated_runs, "run")
+        say(f"  {dollars(savings.transcript_usd):>14}  ESTIMATE: {runs} with the whole transcript each time")
+        say(f"  {dollars(savings.estimated_cost_usd):>14}  what the same {runs} really cost")
+        kept = f", {savings.saved_share:.0%}" if savings.saved_share is not None else ""
+        say(f"  {dollars(savings.saved_usd):>14}  saved by resuming (ESTIMATE{kept})")
+
+
+def _object(savings: Savings) -> dict[str, Any]:
+    return {
+        "runs": savings.runs,
+        "decided": savings.decided,
+        "resumed": savings.resumed,
+        "resume_rate": savings.resume_rate,
+        "fresh": savings.fresh,
+        "fallbacks": savings.fallbacks,
+        "outcomes": savings.outcomes,
+        "usage": asdict(savings.usage),
+        "cost_usd": savings.cost_usd,
+        "estimate": {
+            "runs": savings.estimated_runs,
+            "cost_usd": savings.estimated_cost_usd,
+            "transcript_cost_usd": savings.transcript_usd,
+            "saved_usd": savings.saved_usd,
+            "saved_share": savings.saved_share,
+        },
+    }

@@ -1,0 +1,86 @@
+"""The line on a terminal that says what the agent is doing, and for how long.
+
+It stands below whatever has been printed and vanishes before anything else is. rich draws it; it is imported when the
+agent is already starting, in another thread, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+PER_SECOND = 8
+
+
+class StatusLine:
+    def __init__(self) -> None:
+        self._doing = "starting"
+        self._began = time.monotonic()
+        self._wanted = True
+        self._live: Live | None = None
+        self._loading: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._loading = asyncio.create_task(self._load())
+
+    async def close(self) -> None:
+        self.hide()
+        if self._loading is not None:
+            await self._loading
+        self.hide()
+
+    def show(self, doing: str | None = None) -> None:
+        self._doing = doing or self._doing
+        self._wanted = True
+        if self._live is not None and not self._live.is_started:
+            self._live.start()
+
+    def hide(self) -> None:
+        self._wanted = False
+        if self._live is not None and self._live.is_started:
+            self._live.stop()
+
+    async def _load(self) -> None:
+        live = await asyncio.to_thread(self._make)
+        if live is not None:
+            self._live = live
+            if self._wanted:
+                live.start()
+
+    def _make(self) -> Live | None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(stderr=True)
+        if not console.is_terminal or console.is_dumb_terminal:
+            return None
+        return Live(
+            console=console,
+            get_renderable=self._line,
+            refresh_per_second=PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        elapsed = time.monotonic() - self._began
+        frame = FRAMES[int(elapsed * PER_SECOND) % len(FRAMES)]
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{frame} ", style="cyan")
+        line.append(f"{clock(elapsed)} ", style="dim")
+        line.append(self._doing)
+        return line
+
+
+def clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 60}:{whole % 60:02d}" if whole >= 60 else f"{whole}s"

@@ -1,0 +1,122 @@
+"""How the tour looks on a terminal. In a pipe rich leaves the colours out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clew.cli.display import meaning
+from clew.cli.output import one_line
+from clew.cli.tour import EDIT
+
+if TYPE_CHECKING:
+    from clew.cli.demo import Step
+
+ANSWER_CHARS = 150
+WIDTH = 100
+FIGURE = 8  # room for the number after a bar
+
+
+class TourGuide:
+    def __init__(self, *, quiet: bool) -> None:
+        self._console = Console(highlight=False, quiet=quiet)
+        self._console.width = min(self._console.width, WIDTH)
+
+    def introduce(self, agent: str) -> None:
+        self._console.print()
+        self._console.print("Clew keeps the thread of a conversation with a coding agent.", style="bold")
+        self._console.print(
+            f"Offline tour: {agent}, a scripted model on 127.0.0.1, a temporary folder that is gone afterwards.",
+            style="dim",
+        )
+
+    def show(self, step: Step) -> None:
+        rows = Table.grid(padding=(0, 1))
+        rows.add_column(width=2, justify="right", style="bold")
+        rows.add_column(width=7)
+        rows.add_column()
+        if step.edited:
+            rows.add_row("", Text("edit", style="magenta"), Text(f"your turn {EDIT.of} now reads: {EDIT.text}"))
+            rows.add_row("", "", Text("clew threads edit tour TURN_ID …", style="dim"))
+            rows.add_row("", "", "")
+        rows.add_row(str(step.number), Text("you", style="cyan"), Text(step.exchange.prompt))
+        rows.add_row("", Text("claude", style="green"), Text(one_line(step.reply.text, ANSWER_CHARS)))
+        rows.add_row("", "", _how(step))
+        self._console.print()
+        self._console.print(rows)
+
+    def compare(self, resumed: list[Step], pasted: list[Step]) -> None:
+        """What the same conversation cost either way, as the two model APIs charged it."""
+        table = Table.grid(padding=(0, 2))
+        for _ in range(4):
+            table.add_column(justify="right")
+        table.add_row("", Text("shown to the model"), Text("from the cache"), Text("cost in token units"), style="dim")
+        for name, steps in (("transcript every turn", pasted), ("resumed by Clew", resumed)):
+            shown = sum(step.account.prompt_tokens for step in steps)
+            cached = sum(step.account.read_tokens for step in steps)
+            table.add_row(name, f"{shown:,}", f"{cached:,}", Text(f"{_units(steps):,.0f}", style="bold"))
+        self._console.print()
+        self._console.print("What resume saved", style="bold", end="")
+        self._console.print("  measured, by the accounts that the model APIs kept of their prompt caches", style="dim")
+        self._console.print(table)
+        self._console.print()
+        self._bars(pasted, resumed)
+        self._console.print()
+        self._console.print(_verdict(resumed, pasted))
+        self._console.print('Next: clew ask "…", clew ask -c "…", clew doctor', style="dim", markup=False)
+        self._console.print()
+
+    def _bars(self, pasted: list[Step], resumed: list[Step]) -> None:
+        """The cost of each follow-up; the first turn fills the cache and costs the same both ways."""
+        most = max((step.units for step in (*pasted[1:], *resumed[1:])), default=0.0) or 1.0
+        rows = Table.grid(padding=(0, 1))
+        width = (self._console.width - 8) // 2
+        rows.add_column(width=4, justify="right")
+        rows.add_column(width=width)
+        rows.add_column(width=width)
+        rows.add_row("turn", Text("transcript"), Text("resumed"), style="dim")
+        for theirs, ours in zip(pasted[1:], resumed[1:], strict=True):
+            colour = "green" if ours.reply.session_resumed else "yellow"
+            bars = [
+                _bar(step.units, (width - FIGURE) * step.units / most, hue)
+                for step, hue in ((theirs, "red"), (ours, colour))
+            ]
+            rows.add_row(str(ours.number), *bars)
+        self._console.print(rows)
+
+
+def _how(step: Step) -> Text:
+    reply, account = step.reply, step.account
+    line = Text()
+    if reply.session_resumed:
+        line.append("resumed", style="bold green")
+    else:
+        line.append("fresh", style="bold yellow").append(f": {meaning(reply.reason)}")
+    tokens = f" · {account.prompt_tokens:,} tokens shown, {account.read_tokens:,} of them from the cache"
+    return line.append(tokens, style="dim")
+
+
+def _bar(units: float, length: float, colour: str) -> Text:
+    return Text("━" * max(1, round(length)), style=colour).append(f" {units:,.0f}", style="default")
+
+
+def _verdict(resumed: list[Step], pasted: list[Step]) -> Text:
+    pairs = [(ours, theirs) for ours, theirs in zip(resumed, pasted, strict=True) if ours.reply.session_resumed]
+    turn = _saved([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
+    line = Text(f"A resumed turn cost {turn:.0%} less", style="bold green")
+    line.append(" than the same turn with the transcript; ", style="default not bold")
+    line.append(f"all {len(resumed)} turns {_saved(resumed, pasted):.0%} less", style="bold green")
+    edit = " and the fresh start after the edit" if any(step.edited for step in resumed) else ""
+    words = f", with the first one that fills the cache{edit}. It grows with every turn."
+    return line.append(words, style="default not bold")
+
+
+def _saved(ours: list[Step], theirs: list[Step]) -> float:
+    return 1 - _units(ours) / (_units(theirs) or 1.0)
+
+
+def _units(steps: list[Step]) -> float:
+    return sum(step.units for step in steps)

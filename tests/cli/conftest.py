@@ -1,0 +1,180 @@
+"""The command line as a user meets it: a process of its own, in a pipe or on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.testing.stage import MODEL, Stage
+
+COMMAND = [sys.executable, "-m", "clew.cli"]
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Cli:
+    """`clew` on a stage. Whatever it starts is ended with the test."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.api = stage.api
+        self._open: list[subprocess.Popen[Any]] = []
+
+    def environ(self, **more: str) -> dict[str, str]:
+        return {**self.stage.environ, "CLEW_MODEL": MODEL, **more}
+
+    def run(self, *args: str, stdin: str | bytes = b"", cwd: Path | None = None, **environ: str) -> Done:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        process = self.start(*args, cwd=cwd, stdin=subprocess.PIPE, **environ)
+        out, err = process.communicate(given, timeout=TIMEOUT_S)
+        return Done(process.returncode, out.decode(), err.decode())
+
+    def start(self, *args: str, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **environ: str) -> Any:
+        """In the background; `communicate` ends it."""
+        process = subprocess.Popen(
+            [*COMMAND, *args],
+            env=self.environ(**environ),
+            cwd=cwd or self.stage.work,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=_heed_signals,
+        )
+        self._open.append(process)
+        return process
+
+    def terminal(self, *args: str, **environ: str) -> Terminal:
+        terminal = Terminal([*COMMAND, *args], self.environ(TERM="xterm-256color", **environ), self.stage.work)
+        self._open.append(terminal.process)
+        return terminal
+
+    def turns(self, thread: str) -> list[dict[str, Any]]:
+        shown = self.run("threads", "show", thread, "--json").json["turns"]
+        assert isinstance(shown, list)
+        return shown
+
+    def close(self) -> None:
+        for process in self._open:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+class Terminal:
+    """A command on a pseudo-terminal, with a person who reads and types."""
+
+    def __init__(self, command: list[str], environ: dict[str, str], cwd: Path) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            command,
+            env=environ,
+            cwd=cwd,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=_own_terminal,
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def read_until(self, pattern: str) -> str:
+        """All that was shown up to the pattern and with it."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while (found := re.search(pattern, self.seen)) is None:
+            if not self._read(deadline):
+                raise AssertionError(f"{pattern!r} never came; the terminal shows:\n{self.seen}")
+        shown, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return shown
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def end(self) -> tuple[int, str]:
+        """Waits for the end: the exit code, and what was shown last."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while self._read(deadline):
+            pass
+        code = self.process.wait(TIMEOUT_S)
+        os.close(self._master)
+        return code, self.seen
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise AssertionError(f"nothing more comes; the terminal shows:\n{self.seen}")
+        with contextlib.suppress(OSError):  # how Linux says that nobody is at the other end any more
+            piece = os.read(self._master, 65_536)
+            self.seen += piece.decode("utf-8", "replace").replace("\r\n", "\n")
+            return bool(piece)
+        return False
+
+
+def _heed_signals() -> None:
+    """As a shell starts a command in the foreground: whoever started the tests may have had SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _own_terminal() -> None:
+    _heed_signals()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture(scope="session")
+def cli_type() -> type[Cli]:
+    """For a fixture that outlives a test; it closes what it makes."""
+    return Cli
+
+
+@pytest.fixture
+def cli_on() -> Iterator[Callable[[Stage], Cli]]:
+    opened: list[Cli] = []
+
+    def make(stage: Stage) -> Cli:
+        opened.append(Cli(stage))
+        return opened[-1]
+
+    yield make
+    for cli in opened:
+        cli.close()
+
+
+@pytest.fixture
+def cli(scripted: Stage, cli_on: Callable[[Stage], Cli]) -> Cli:
+    """With the scripted agent."""
+    return cli_on(scripted)
+
+
+@pytest.fixture
+def both(stage: Stage, cli_on: Callable[[Stage], Cli]) -> Cli:
+    """Once with the scripted agent, once with the real one."""
+    return cli_on(stage)

@@ -1,0 +1,202 @@
+"""`clew ask` in a pipe: the answer on stdout, all else on stderr."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from clew.testing.scripts import Text, ToolUse
+
+KEYS = {
+    "thread",
+    "run",
+    "agent",
+    "model",
+    "status",
+    "text",
+    "session_id",
+    "session_resumed",
+    "reason",
+    "fallback",
+    "usage",
+    "cost_usd",
+    "error",
+}
+
+
+def test_the_answer_alone_is_on_stdout_and_the_rest_on_stderr(both: Any) -> None:
+    done = both.run("ask", "hello there")
+
+    assert (done.code, done.out) == (0, "ack: hello there\n")
+    first, closing = done.err.splitlines()
+    assert first == "new thread: hello-there"
+    assert closing.startswith("fresh: first turn of the thread · ")
+    assert " tokens (0 cached) · $0." in closing
+
+
+def test_continue_goes_on_in_this_directory_and_resumes(both: Any) -> None:
+    both.run("ask", "one")
+    done = both.run("ask", "-c", "two")
+
+    assert (done.code, done.out) == (0, "ack: two\n")
+    assert done.err.startswith("resumed · ")
+    assert both.stage.launches[-1].resumes
+    assert [turn["text"] for turn in both.turns("one")] == ["one", "ack: one", "two", "ack: two"]
+
+
+def test_json_is_one_object_with_every_key(both: Any) -> None:
+    done = both.run("ask", "--json", "-t", "named", "hello")
+
+    reply = done.json
+    assert set(reply) >= KEYS
+    assert reply["thread"] == "named"
+    assert (reply["status"], reply["text"], reply["error"]) == ("answered", "ack: hello", None)
+    assert (reply["session_resumed"], reply["reason"]) == (False, "first_turn")
+    assert reply["usage"]["output_tokens"] > 0
+    assert reply["cost_usd"] > 0
+    assert both.run("ask", "--json", "-t", "named", "again").json["session_resumed"] is True
+
+
+def test_a_prompt_may_come_on_stdin(cli: Any) -> None:
+    assert cli.run("ask", stdin="from a pipe\n").out == "ack: from a pipe\n"
+    assert cli.run("ask", "-", stdin="with a dash").out == "ack: with a dash\n"
+
+
+def test_a_named_thread_is_made_and_said_once(cli: Any) -> None:
+    assert "new thread: work" in cli.run("ask", "-t", "work", "one").err
+    assert "new thread" not in cli.run("ask", "-t", "work", "two").err
+
+
+def test_messages_of_one_answer_have_a_blank_line_between_them_as_in_the_stored_turn(both: Any) -> None:
+    both.api.script.extend([ToolUse("Bash", {"command": "echo hi"}, text="Let me look."), Text("Found it.", chunks=3)])
+
+    done = both.run("ask", "-t", "t", "look")
+
+    assert done.out == "Let me look.\n\nFound it.\n"
+    assert both.turns("t")[-1]["text"] + "\n" == done.out
+
+
+def test_text_that_was_not_streamed_is_printed_all_the_same(cli: Any) -> None:
+    """An agent without partial messages says whole ones only."""
+    launcher = cli.stage.binary
+    launcher.write_text(
+        launcher.read_text().replace(
+            "exec", 'for a; do shift; [ "$a" = --include-partial-messages ] || set -- "$@" "$a"; done\nexec'
+        )
+    )
+    cli.api.script.extend([ToolUse("Bash", {"command": "echo hi"}, text="Let me look."), Text("Found it.", chunks=3)])
+
+    assert cli.run("ask", "look").out == "Let me look.\n\nFound it.\n"
+
+
+def test_any_text_comes_out_as_it_is(cli: Any) -> None:
+    text = "ünï\tcödé 🧵 \x1b[31mred\x1b[0m\n\nend"
+    cli.api.script.append(Text(text, chunks=7))
+
+    assert cli.run("ask", "-t", "t", "x").out == text + "\n"
+    assert cli.turns("t")[-1]["text"] == text
+
+
+def test_a_large_answer_is_not_cut(cli: Any) -> None:
+    assert len(cli.run("ask", "!big 1500000").out) == 1_500_001
+
+
+def test_instructions_stand_before_the_prompt(cli: Any, tmp_path: Any) -> None:
+    rubric = tmp_path / "rubric.md"
+    rubric.write_text("Answer in rhymes.")
+
+    cli.run("ask", "--instructions", str(rubric), "hello")
+
+    assert "Answer in rhymes." in cli.stage.prompt
+    assert cli.run("ask", "--instructions", "-", "hello", stdin="In prose.").code == 0
+    assert "In prose." in cli.stage.prompt
+
+
+def test_fresh_session_and_no_resume_say_why(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+
+    assert cli.run("ask", "-t", "t", "--fresh-session", "two", "--json").json["reason"] == "forced_fresh"
+    assert cli.run("ask", "-t", "t", "--no-resume", "three", "--json").json["reason"] == "disabled"
+    assert cli.run("ask", "-t", "t", "four", "--json", CLEW_ENABLE_RESUME="no").json["reason"] == "disabled"
+    assert "# New message" in cli.stage.prompt
+
+
+def test_cwd_moves_an_existing_thread(cli: Any, tmp_path: Any) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    cli.run("ask", "-t", "t", "one")
+
+    done = cli.run("ask", "-t", "t", "--cwd", str(elsewhere), "two")
+
+    assert "fresh: the work directory is another one" in done.err
+    assert cli.run("ask", "-c", "three", cwd=elsewhere).err.startswith("resumed")
+
+
+def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_path: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+
+    assert cli.run("ask", "-t", "t", "two", cwd=tmp_path).err.startswith("resumed")
+    assert cli.run("threads", "show", "t", "--json").json["cwd"] == str(cli.stage.work)
+
+
+def test_a_fallback_is_told(both: Any) -> None:
+    both.run("ask", "-t", "t", "one")
+    [session] = both.stage.session_files()
+    session.write_bytes(b"")
+
+    done = both.run("ask", "-t", "t", "two")
+
+    assert (done.code, done.out) == (0, "ack: two\n")
+    assert "fresh" in done.err
+    assert "the agent did not know the session" in done.err or "file is gone" in done.err
+
+
+def test_without_a_terminal_a_permission_is_declined_with_a_sentence(both: Any) -> None:
+    done = both.run("ask", '!tool Bash {"command": "touch made"}')
+
+    assert done.code == 0
+    assert not (both.stage.work / "made").exists()
+    assert "Nobody is there to allow Bash" in str(both.api.main_requests[-1].body)
+
+
+def test_permissions_all_warns_and_asks_nobody(both: Any) -> None:
+    done = both.run("ask", "--permissions", "all", '!tool Bash {"command": "touch made"}')
+
+    assert done.code == 0
+    assert "warning: --permissions all" in done.err
+    assert (both.stage.work / "made").exists()
+
+
+def test_permissions_edits_lets_files_be_written(both: Any) -> None:
+    path = both.stage.work / "made.txt"
+
+    write = json.dumps({"file_path": str(path), "content": "x"})
+    both.run("ask", "--permissions", "edits", f"!tool Write {write}")
+
+    assert path.read_text() == "x"
+
+
+def test_read_only_has_a_fixed_tool_list(both: Any) -> None:
+    both.run("ask", "--permissions", "read-only", '!tool Bash {"command": "touch made"}')
+
+    assert not (both.stage.work / "made").exists()
+    assert both.stage.launches[-1].value("--tools")
+
+
+def test_a_projects_own_settings_load_only_when_trusted(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    assert cli.stage.launches[-1].value("--setting-sources") == "user"
+
+    cli.run("ask", "-t", "t", "--trust", "project", "two")
+    assert "project" in cli.stage.launches[-1].value("--setting-sources")
+
+
+def test_what_a_crash_left_is_told(cli: Any) -> None:
+    process = cli.start("ask", "-t", "t", "!hang text so far", CLEW_FAULT="text_streamed")
+    process.communicate(timeout=30)
+    assert process.returncode == -9
+
+    done = cli.run("ask", "-t", "t", "go on")
+
+    assert done.code == 0
+    assert "ended 1 run that a crash had left behind" in done.err

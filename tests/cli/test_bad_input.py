@@ -1,0 +1,133 @@
+"""Bad input gets one clear line, a hint and exit code 2. Never a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage
+
+BAD = [
+    pytest.param(["threads", "show", "nobody"], "There is no thread named nobody.", id="unknown thread"),
+    pytest.param(["threads", "show", "tale"], "There is no thread named tale.", id="a name nearly right"),
+    pytest.param(["threads", "edit", "tales", "zzz", "x"], "'zzz' is not a turn of tales.", id="bad turn id"),
+    pytest.param(["threads", "truncate", "tales", ""], "'' is not a turn of tales.", id="empty turn id"),
+    pytest.param(["threads", "retry", "tales", "zzz"], "'zzz' is not a turn of tales.", id="retry of no turn"),
+    pytest.param(["threads", "delete", "nobody", "--yes"], "There is no thread named nobody.", id="delete nobody"),
+    pytest.param(["threads", "delete", "tales"], "Deleting needs a yes.", id="delete without a yes"),
+    pytest.param(["threads", "list", "--limit", "0"], "Invalid value for '--limit'", id="bad limit"),
+    pytest.param(["threads", "list", "--here", "--cwd", "."], "name two directories", id="two directories"),
+    pytest.param(["runs", "show", "zzz"], "'zzz' is not a run.", id="unknown run"),
+    pytest.param(["runs", "cancel"], "Name the run to cancel.", id="no run named"),
+    pytest.param(["runs", "cancel", "--thread", "tales"], "No run is going on in tales.", id="nothing to cancel"),
+    pytest.param(["stats", "--since", "soon"], "--since soon is not a duration", id="bad since"),
+    pytest.param(["ask", "--timeout", "soon", "x"], "timeout = 'soon' (flag) is not a duration", id="bad duration"),
+    pytest.param(["ask", "--timeout", "-5s", "x"], "is not a duration", id="negative duration"),
+    pytest.param(["ask", ""], "The prompt is empty.", id="empty prompt"),
+    pytest.param(["ask", " \n\t "], "The prompt is empty.", id="blank prompt"),
+    pytest.param(["ask"], "The prompt is empty.", id="empty stdin"),
+    pytest.param(["ask", "--instructions", "/nowhere/x.md", "x"], "/nowhere/x.md cannot be read", id="missing file"),
+    pytest.param(["ask", "--instructions", ".", "x"], ". cannot be read: Is a directory.", id="a directory as file"),
+    pytest.param(["ask", "--instructions", "-"], "cannot both come from stdin", id="stdin twice"),
+    pytest.param(["ask", "--cwd", "/nowhere", "x"], "/nowhere is not a directory.", id="no directory"),
+    pytest.param(["ask", "-t", "../../etc", "x"], "'../../etc' cannot be a thread's name.", id="bad name"),
+    pytest.param(["ask", "-t", "", "x"], "'' cannot be a thread's name.", id="empty name"),
+    pytest.param(["ask", "-t", "a", "-c", "x"], "-t and -c name two threads.", id="two threads"),
+    pytest.param(["ask", "-c", "--cwd", "/", "x"], "There is no thread of this directory yet.", id="none to go on in"),
+    pytest.param(["ask", "--agent", "hal", "x"], "There is no agent 'hal'.", id="unknown agent"),
+    pytest.param(["ask", "--permissions", "al", "x"], "'al' is not one of", id="abbreviated permissions"),
+    pytest.param(["ask", "--perm", "all", "x"], "No such option '--perm'", id="abbreviated option"),
+    pytest.param(["ask", "--visibility", "own", "-t", "tales", "x"], "tales is shared", id="visibility afterwards"),
+    pytest.param(["ask", "one", "two"], "Got unexpected extra argument", id="prompt without quotes"),
+    pytest.param(["frobnicate"], "No such command 'frobnicate'.", id="unknown command"),
+    pytest.param(["completion", "tcsh"], "'tcsh' is not one of", id="unknown shell"),
+    pytest.param(["completion"], "Missing argument", id="no shell"),
+    pytest.param(["demo", "--turns", "1"], "Invalid value for '--turns'", id="too short a tour"),
+]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, cli_type: Any) -> Iterator[Any]:
+    """A store with one thread in it: none of what follows changes it."""
+    folder = tmp_path_factory.mktemp("told")
+    with ModelApi() as api:
+        cli = cli_type(Stage(folder, api, scripted_agent.install(folder / "agent")))
+        cli.run("ask", "-t", "tales", "hello")
+        yield cli
+        cli.close()
+
+
+@pytest.mark.parametrize(("args", "words"), BAD)
+def test_one_line_and_a_hint(told: Any, args: list[str], words: str) -> None:
+    _is_refused(told.run(*args), words)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        pytest.param(b"\xff\xfe\x00garbage\x80", "stdin is not UTF-8 text (byte 0).", id="not text"),
+        pytest.param(b"\x7fELF\x00\x01\x02", "stdin is not text: it holds NUL bytes.", id="binary"),
+        pytest.param(b"x" * 10_000_001, "The prompt has 10,000,001 characters", id="far too long"),
+    ],
+)
+def test_garbage_on_stdin(cli: Any, stdin: bytes, words: str) -> None:
+    _is_refused(cli.run("ask", stdin=stdin), words)
+
+
+@pytest.mark.parametrize(
+    ("toml", "words"),
+    [
+        pytest.param("agent = ", "cannot be read", id="broken file"),
+        pytest.param("colour = 'red'", "there is no setting 'colour'", id="unknown setting"),
+        pytest.param("timeout = 'soon'", "timeout = 'soon'", id="bad value"),
+        pytest.param("permissions = 'al'", "is not one of ask, edits, read-only, all", id="abbreviated"),
+        pytest.param("\udc80", "cannot be read", id="not UTF-8"),
+    ],
+)
+def test_a_bad_config_file(cli: Any, toml: str, words: str) -> None:
+    cli.stage.clew_home.mkdir(mode=0o700)
+    (cli.stage.clew_home / "clew.toml").write_bytes(toml.encode("utf-8", "surrogateescape"))
+    for command in (["ask", "x"], ["config", "show"], ["threads", "list"]):
+        _is_refused(cli.run(*command), words)
+
+
+def test_a_work_directory_may_not_widen_permissions(cli: Any) -> None:
+    (cli.stage.work / "clew.toml").write_text("permissions = 'all'")
+
+    _is_refused(cli.run("ask", "x"), "permissions cannot be set by a work directory.")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("CLEW_MAX_AGENTS", "many"), ("CLEW_ENABLE_RESUME", "perhaps"), ("CLEW_CONFIG", "/nowhere.toml")],
+)
+def test_a_bad_variable(cli: Any, variable: str, value: str) -> None:
+    _is_refused(cli.run("ask", "x", **{variable: value}), value)
+
+
+def test_a_usage_error_is_an_object_with_json(cli: Any) -> None:
+    assert cli.run("threads", "show", "nobody", "--json").json["error"]["code"] == "not_found"
+    asked = cli.run("ask", "--json", "--nonsense")
+    assert (asked.code, asked.json["error"]["code"], asked.json["thread"]) == (2, "usage", None)
+
+
+def test_nothing_bad_makes_a_thread(cli: Any) -> None:
+    for args in (["ask", ""], ["ask", "--agent", "hal", "x"], ["ask", "--cwd", "/nowhere", "x"]):
+        cli.run(*args)
+
+    assert cli.run("threads", "list", "--json").json == []
+
+
+def _is_refused(done: Any, words: str) -> None:
+    assert done.code == 2, done
+    assert done.out == ""
+    lines = [line for line in done.err.splitlines() if not line.startswith("to delete: ")]
+    assert lines[0].startswith("clew: ")
+    assert words in lines[0]
+    assert len(lines) <= 2
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert "Traceback" not in done.err

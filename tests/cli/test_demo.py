@@ -1,0 +1,56 @@
+"""`clew demo`: offline, quick, nothing left behind, and its figures are measured."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.cli import demo
+from clew.testing import scripted_agent
+
+REASONS = ["first_turn", None, None, "history_changed", None]
+
+
+def test_the_tour_resumes_edits_and_compares(both: Any, tmp_path: Any) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    began = time.monotonic()
+    done = both.run("demo", "--json", TMPDIR=str(scratch))
+
+    assert done.code == 0, done.err
+    assert time.monotonic() - began < 30  # 15 s on a machine that does nothing else
+    tour = done.json
+    assert [turn["reason"] for turn in tour["resume"]["turns"]] == REASONS
+    assert [turn["reason"] for turn in tour["transcript"]["turns"]] == ["disabled"] * 5
+    assert tour["resume"]["cost_units"] < tour["transcript"]["cost_units"]
+    assert tour["saved_share"] > 0
+    assert list(scratch.iterdir()) == []
+    assert not both.stage.clew_home.exists()
+    assert not both.api.requests  # it has its own
+
+
+def test_the_tour_reads_well_in_a_pipe(cli: Any) -> None:
+    done = cli.run("demo", "--turns", "3")
+
+    assert done.code == 0
+    assert "fresh: first turn of the thread" in done.out
+    assert "resumed · " in done.out
+    assert "What resume saved" in done.out
+    assert "measured" in done.out
+    assert "\x1b[" not in done.out
+    assert done.err == ""
+
+
+def test_without_a_claude_the_scripted_one_guides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert scripted_agent.VERSION  # imported before the path is taken away
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "path", [])
+
+    agent = demo.find_agent(None, tmp_path)
+
+    assert agent.path.is_file()
+    assert "scripted stand-in" in agent.about

@@ -1,0 +1,97 @@
+"""`clew doctor` and `clew config`: what is there, what is wrong, how to mend it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def test_all_is_well(both: Any) -> None:
+    done = both.run("doctor", "--json")
+
+    assert done.code == 0
+    found = done.json
+    [agent] = found["agents"]
+    assert (agent["name"], agent["path"], agent["found_by"]) == ("claude", str(both.stage.binary), "PATH")
+    assert (agent["resume"], agent["choose_id"]) == (True, True)
+    assert agent["version"]
+    assert found["store"]["path"] == str(both.stage.clew_home / "clew.db")
+    assert (found["runs"]["free_slots"], found["problems"]) == (4, [])
+    assert "all is well" in both.run("doctor").out
+
+
+def test_no_agent_is_3(cli: Any) -> None:
+    done = cli.run("doctor", CLEW_CLAUDE_PATH="/nowhere/claude")
+
+    assert done.code == 3
+    assert "1 problem" in done.out
+    assert "-> Install it" in done.out
+
+
+def test_a_store_that_others_may_read_is_a_problem(cli: Any) -> None:
+    cli.run("threads", "list")
+    cli.stage.clew_home.chmod(0o755)
+
+    done = cli.run("doctor", "--json")
+
+    assert done.code == 1
+    assert done.json["problems"][0]["mend"] == f"chmod 700 {cli.stage.clew_home}"
+
+
+def test_a_broken_store_and_a_broken_config_are_told_together(cli: Any) -> None:
+    cli.stage.clew_home.mkdir(mode=0o700)
+    (cli.stage.clew_home / "clew.db").write_bytes(b"this is no database " * 400)
+    (cli.stage.clew_home / "clew.db").chmod(0o600)
+    done = cli.run("doctor", "--json")
+    assert done.code == 1
+    assert len(done.json["problems"]) == 1
+    assert done.json["agents"][0]["path"] == str(cli.stage.binary)
+
+    (cli.stage.clew_home / "clew.toml").write_text("colour = 'red'")
+    done = cli.run("doctor")
+    assert done.code == 1
+    assert "colour" in done.out
+    assert "Traceback" not in done.err
+
+
+def test_an_agent_that_cannot_resume_is_a_problem(cli: Any, tmp_path: Any) -> None:
+    from clew.testing import scripted_agent
+
+    old = scripted_agent.install(tmp_path / "old", resume=False)
+    done = cli.run("doctor", "--json", CLEW_CLAUDE_PATH=str(old))
+
+    assert done.code == 1
+    assert "cannot resume sessions" in done.json["problems"][0]["problem"]
+
+
+def test_slots_in_use_and_runs_going_on_are_counted(cli: Any) -> None:
+    process = cli.start("ask", "!hang start")
+    cli.api.wait_for_hanging(1)
+
+    runs = cli.run("doctor", "--json").json["runs"]
+    assert (runs["going_on"], runs["free_slots"]) == (1, 3)
+    cli.api.release()
+    process.communicate(timeout=30)
+
+
+def test_config_shows_each_value_and_where_it_comes_from(cli: Any) -> None:
+    (cli.stage.work / "clew.toml").write_text("timeout = '5m'\n")
+    cli.stage.clew_home.mkdir(mode=0o700)
+    own = cli.stage.clew_home / "clew.toml"
+    own.write_text("permissions = 'edits'\n[agents.claude]\nmodel = 'm'\n")
+
+    shown = cli.run("config", "show", "--json", CLEW_MAX_AGENTS="2").json
+
+    assert (shown["permissions"]["value"], shown["permissions"]["source"]) == ("edits", str(own))
+    assert (shown["timeout"]["value"], shown["timeout"]["source"]) == (300.0, str(cli.stage.work / "clew.toml"))
+    assert (shown["max_agents"]["value"], shown["max_agents"]["source"]) == (2, "environment CLEW_MAX_AGENTS")
+    assert shown["agents.claude.model"]["value"] == "m"
+    assert shown["trust"] == {**shown["trust"], "value": "user", "source": "default"}
+    assert str(own) in cli.run("config", "show").out
+    assert cli.run("config", "path").out == f"{own}\n"
+
+
+def test_config_path_says_where_a_file_would_be(cli: Any) -> None:
+    done = cli.run("config", "path")
+
+    assert done.out == f"{cli.stage.home}/.config/clew/clew.toml\n"
+    assert "no such file yet" in done.err

@@ -1,0 +1,214 @@
+"""Each way to end has an exit code of its own, one line of words and a hint; and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "clew.cli"]
+FAILURES = [
+    pytest.param("!fail 401 authentication_error invalid x-api-key", 4, "auth", id="auth"),
+    pytest.param("!fail 429 rate_limit_error Slow down", 5, "usage_limit", id="usage limit"),
+    pytest.param("!fail 500 api_error Internal server error", 1, "failed", id="failed"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "code", "name"), FAILURES)
+def test_a_failure_has_its_code(both: Any, prompt: str, code: int, name: str) -> None:
+    done = both.run("ask", "-t", "t", "--json", prompt)
+
+    assert done.code == code
+    reply = done.json
+    assert reply["error"]["code"] == name
+    assert reply["error"]["hint"]
+    assert reply["status"] == "failed"
+    lines = [line for line in done.err.splitlines() if line.startswith("clew: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in done.err
+    assert both.turns("t")[0]["text"] == prompt
+
+
+def test_a_missing_agent_is_3_and_leaves_no_thread(cli: Any) -> None:
+    done = cli.run("ask", "hello", CLEW_CLAUDE_PATH="/nowhere/claude")
+
+    assert done.code == 3
+    assert done.err.startswith("clew: agents.claude.path is /nowhere/claude")
+    assert cli.run("threads", "list", "--json").json == []
+
+
+def test_a_time_out_is_6_and_keeps_what_was_said(both: Any) -> None:
+    done = both.run("ask", "-t", "t", "--timeout", "2s", "!hang text so far")
+
+    assert (done.code, done.out) == (6, "so far\n")
+    assert "took too long" in done.err
+    last = both.turns("t")[-1]
+    assert (last["role"], last["text"], last["partial"]) == ("assistant", "so far", True)
+
+
+def test_busy_is_8_at_once_and_stores_nothing(cli: Any) -> None:
+    first = cli.start("ask", "-t", "t", "!hang start")
+    cli.api.wait_for_hanging(1)
+
+    done = cli.run("ask", "-t", "t", "--no-wait", "--json", "second")
+
+    assert done.code == 8
+    assert done.json["error"]["code"] == "busy"
+    assert (done.json["run"], done.json["status"]) == (None, None)
+    cli.api.release()
+    first.communicate(timeout=30)
+    assert first.returncode == 0
+    assert len(cli.turns("t")) == 2
+
+
+def test_a_store_that_cannot_be_read_is_9(cli: Any) -> None:
+    cli.stage.clew_home.mkdir(mode=0o700)
+    (cli.stage.clew_home / "clew.db").write_bytes(b"this is no database " * 400)
+
+    done = cli.run("ask", "hello", "--json")
+
+    assert done.code == 9
+    assert done.json["error"]["code"] == "store"
+    assert "Traceback" not in done.err
+
+
+def test_a_second_ask_waits_visibly_and_then_answers(cli: Any) -> None:
+    first = cli.start("ask", "-t", "t", "!hang start")
+    cli.api.wait_for_hanging(1)
+    second = cli.start("ask", "-t", "t", "second")
+
+    waiting = second.stderr.readline().decode()
+    assert waiting.startswith("waiting for the thread: run ")
+    assert waiting.rstrip().endswith("is going on in it")
+    cli.api.release()
+    first.communicate(timeout=30)
+    out, err = second.communicate(timeout=30)
+
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert out == b"ack: second\n"
+    assert b"resumed" in err
+    assert [turn["text"] for turn in cli.turns("t")][2:] == ["second", "ack: second"]
+
+
+def test_no_more_agents_than_allowed_and_the_wait_is_told(cli: Any) -> None:
+    first = cli.start("ask", "-t", "one", "!hang start", CLEW_MAX_AGENTS="1")
+    cli.api.wait_for_hanging(1)
+    second = cli.start("ask", "-t", "two", "hello", CLEW_MAX_AGENTS="1")
+
+    lines = [second.stderr.readline().decode() for _ in range(2)]
+    assert "waiting for a free place" in lines[1]
+    cli.api.release()
+    first.communicate(timeout=30)
+    out, _ = second.communicate(timeout=30)
+    assert out == b"ack: hello\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_agent_gently_with_7(cli: Any, number: signal.Signals) -> None:
+    _is_stopped(cli, number)
+
+
+@pytest.mark.real
+def test_ctrl_c_stops_the_real_agent_gently(real: Any, cli_on: Any) -> None:
+    _is_stopped(cli_on(real), signal.SIGINT)
+
+
+def _is_stopped(cli: Any, number: signal.Signals) -> None:
+    process = cli.start("ask", "-t", "t", "--json", "!hang text so far")
+    cli.api.wait_for_hanging(1)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+
+    assert process.returncode == 7
+    assert "stopping…" in err.decode()
+    reply = json.loads(out)
+    assert (reply["status"], reply["error"]["code"]) == ("cancelled", "cancelled")
+    assert not cli.stage.processes()
+    assert cli.run("ask", "-t", "t", "go on").code == 0
+
+
+def test_a_second_ctrl_c_does_not_wait_for_an_agent_that_will_not_stop(cli: Any) -> None:
+    cli.stage.fault({"do": "hang_after_init", "ignore_term": True})
+    process = cli.start("ask", "-t", "t", "hello")
+    while not cli.stage.launches:
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert "new thread" in process.stderr.readline().decode()
+    assert "stopping…" in process.stderr.readline().decode()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+    assert process.returncode == 7
+    assert not cli.stage.processes()
+
+
+def test_ctrl_c_while_waiting_for_the_thread_sends_nothing(cli: Any) -> None:
+    first = cli.start("ask", "-t", "t", "!hang start")
+    cli.api.wait_for_hanging(1)
+    second = cli.start("ask", "-t", "t", "second")
+    second.stderr.readline()
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=30)
+
+    assert second.returncode == 7
+    cli.api.release()
+    first.communicate(timeout=30)
+    assert len(cli.turns("t")) == 2
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(cli: Any) -> None:
+    process = cli.start("ask", "!slow 200 0.02")
+    process.stdout.read(1)
+    process.stdout.close()
+    err = process.stderr.read().decode()
+
+    assert process.wait(30) != 0
+    assert "Traceback" not in err
+    assert "Broken" not in err
+    assert not cli.stage.processes()
+
+
+@pytest.mark.parametrize("command", ["ask hello", "threads list --json", "--help", "config show"])
+def test_an_output_that_cannot_be_written_is_one_line(cli: Any, command: str) -> None:
+    words = " ".join([*map(shlex.quote, COMMAND), command])
+    for shell in (f"{words} >/dev/full", f"{words} >&- 2>&-", f"{words} 2>/dev/full"):
+        done = subprocess.run(
+            ["sh", "-c", shell], env=cli.environ(), cwd=cli.stage.work, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert b"Traceback" not in done.stderr
+        assert b"Exception" not in done.stderr
+        if ">/dev/full" in shell and "2>" not in shell:
+            assert done.stderr.splitlines()[-1] == b"clew: the output cannot be written: No space left on device"
+
+
+@pytest.fixture
+def broken_python(tmp_path: Path) -> str:
+    """A Python whose asyncio does not work: no error that anybody foresaw."""
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "import asyncio\ndef run(main):\n    main.close()\n    raise RuntimeError('a bug')\nasyncio.run = run\n"
+    )
+    return str(folder)
+
+
+def test_an_internal_error_is_one_line_and_a_file_that_only_the_owner_reads(cli: Any, broken_python: str) -> None:
+    done = cli.run("stats", "--json", PYTHONPATH=broken_python)
+
+    line, hint = done.err.splitlines()
+    assert (done.code, line) == (1, "clew: internal error: RuntimeError: a bug")
+    [report] = cli.stage.clew_home.glob("error-*.txt")
+    assert str(report) in hint
+    assert report.stat().st_mode & 0o077 == 0
+    assert "Traceback" in report.read_text()
+    assert done.json["error"]["message"] == "internal error: RuntimeError: a bug"
+
+
+def test_clew_debug_shows_the_traceback(cli: Any, broken_python: str) -> None:
+    assert "Traceback" in cli.run("stats", PYTHONPATH=broken_python, CLEW_DEBUG="1").err

@@ -1,0 +1,166 @@
+"""On a terminal: questions are put to the person, and a line says what goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+TOUCH = '!tool Bash {"command": "touch made"}'
+FORM = {
+    "questions": [
+        {
+            "question": "Which database?",
+            "header": "DB",
+            "options": [{"label": "Postgres", "description": "big"}, {"label": "SQLite", "description": "small"}],
+            "multiSelect": False,
+        },
+        {
+            "question": "Which parts?",
+            "header": "Parts",
+            "options": [{"label": "API", "description": ""}, {"label": "Page", "description": ""}],
+            "multiSelect": True,
+        },
+    ]
+}
+
+
+def test_a_permission_is_asked_and_given(both: Any) -> None:
+    terminal = both.terminal("ask", "-t", "t", TOUCH)
+
+    shown = terminal.read_until(r"Allow it\? \(.*\) ")
+    assert "Bash asks for permission:" in shown
+    assert "command: touch made" in shown
+    terminal.type("y\n")
+    code, _ = terminal.end()
+
+    assert code == 0
+    assert (both.stage.work / "made").exists()
+
+
+def test_a_permission_is_declined_with_a_sentence(both: Any) -> None:
+    terminal = both.terminal("ask", "-t", "t", TOUCH)
+    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.type("use the other folder\n")
+    code, _ = terminal.end()
+
+    assert code == 0
+    assert not (both.stage.work / "made").exists()
+    assert "use the other folder" in str(both.api.main_requests[-1].body)
+
+
+def test_an_empty_line_is_no_answer_and_n_declines(cli: Any) -> None:
+    terminal = cli.terminal("ask", TOUCH)
+    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.type("\n")
+    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.type("n\n")
+
+    assert terminal.end()[0] == 0
+    assert not (cli.stage.work / "made").exists()
+
+
+def test_a_form_is_answered_by_numbers_and_by_own_words(both: Any) -> None:
+    terminal = both.terminal("ask", f"!tool AskUserQuestion {json.dumps(FORM)}")
+
+    shown = terminal.read_until(r"Your answer \(a number.*: ")
+    assert "Which database?" in shown
+    assert "2. SQLite: small" in shown
+    terminal.type("7\n")
+    terminal.read_until(r"There are 2 options")
+    terminal.type("2\n")
+    terminal.read_until(r"Your answer \(numbers.*: ")
+    terminal.type("1, 2\n")
+    code, _ = terminal.end()
+
+    assert code == 0
+    told = str(both.api.main_requests[-1].body)
+    assert "SQLite" in told
+    assert "API, Page" in told
+
+
+def test_what_the_agent_wrote_cannot_paint_over_the_question(cli: Any) -> None:
+    hidden = json.dumps({"command": "touch made\x1b[2K\x1b[1Aecho harmless"})
+    terminal = cli.terminal("ask", f"!tool Bash {hidden}")
+
+    shown = terminal.read_until(r"Allow it\? \(.*\) ")
+    assert "touch made␛[2K␛[1Aecho harmless" in shown
+    terminal.type("n\n")
+    assert terminal.end()[0] == 0
+
+
+def test_a_long_input_is_cut_and_can_be_viewed(cli: Any) -> None:
+    command = "echo " + "x" * 3000 + " && touch made"
+    terminal = cli.terminal("ask", f"!tool Bash {json.dumps({'command': command})}")
+
+    shown = terminal.read_until(r"v = view all of it\) ")
+    assert "more characters" in shown
+    assert "touch made" not in shown
+    terminal.type("v\n")
+    assert "touch made" in terminal.read_until(r"v = view all of it\) ")
+    terminal.type("n\n")
+    assert terminal.end()[0] == 0
+
+
+def test_ctrl_c_at_a_question_cancels_the_run(cli: Any) -> None:
+    terminal = cli.terminal("ask", "-t", "t", TOUCH)
+    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.type("\x03")
+    code, shown = terminal.end()
+
+    assert code == 7
+    assert "stopping…" in shown
+    assert not (cli.stage.work / "made").exists()
+
+
+def test_the_end_of_input_at_a_question_declines(cli: Any) -> None:
+    terminal = cli.terminal("ask", TOUCH)
+    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.type("\x04")
+
+    assert terminal.end()[0] == 0
+    assert "Nobody is there" in str(cli.api.main_requests[-1].body)
+
+
+def test_a_line_says_what_the_agent_does_and_leaves_the_answer_whole(cli: Any) -> None:
+    terminal = cli.terminal("ask", "--permissions", "all", '!tool Bash {"command": "sleep 1.5"}')
+
+    assert "running Bash: sleep 1.5" in terminal.read_until(r"running Bash: sleep 1\.5")
+    code, shown = terminal.end()
+    assert code == 0
+    assert "done: " in shown
+    assert shown.rstrip().splitlines()[-1].startswith("fresh: first turn of the thread · ")
+
+
+def test_waiting_for_the_thread_shows_on_a_terminal_too(cli: Any) -> None:
+    first = cli.start("ask", "-t", "t", "!hang start")
+    cli.api.wait_for_hanging(1)
+    terminal = cli.terminal("ask", "-t", "t", "second")
+    terminal.read_until(r"waiting for the thread: run ")
+    cli.api.release()
+    first.communicate(timeout=30)
+
+    code, shown = terminal.end()
+    assert code == 0
+    assert "ack: second" in shown
+
+
+def test_no_prompt_on_a_terminal_says_how_to_give_one(cli: Any) -> None:
+    code, shown = cli.terminal("ask").end()
+
+    assert code == 2
+    assert "There is no prompt." in shown
+    assert 'clew ask "…"' in shown
+
+
+def test_delete_asks_on_a_terminal(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "hello")
+
+    terminal = cli.terminal("threads", "delete", "t")
+    terminal.read_until(r"Delete 1 thread\? \[y/N\]: ")
+    terminal.type("n\n")
+    assert terminal.end()[0] == 7
+    terminal = cli.terminal("threads", "delete", "t")
+    terminal.read_until(r"Delete 1 thread\? \[y/N\]: ")
+    terminal.type("y\n")
+    assert terminal.end()[0] == 0
+    assert cli.run("threads", "list", "--json").json == []

@@ -1,0 +1,115 @@
+"""`clew threads`: what a person does to a conversation, and what that does to its session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def talk(cli: Any) -> Any:
+    """Two turns and their answers."""
+    cli.run("ask", "-t", "talk", "one")
+    cli.run("ask", "-t", "talk", "two")
+    return cli
+
+
+def test_show_gives_the_thread_and_its_turns(talk: Any) -> None:
+    shown = talk.run("threads", "show", "talk", "--json").json
+
+    assert set(shown) >= {"name", "cwd", "agent", "model", "permissions", "trust", "visibility", "turns"}
+    assert [turn["role"] for turn in shown["turns"]] == ["user", "assistant"] * 2
+    assert set(shown["turns"][1]) >= {"id", "role", "agent", "model", "text", "partial", "created_at"}
+    assert shown["turns"][1]["text"] == "ack: one"
+    text = talk.run("threads", "show", "talk").out
+    assert shown["turns"][0]["id"][:8] in text
+    assert "ack: two" in text
+
+
+def test_list_shows_the_last_used_first_and_can_be_narrowed(talk: Any, tmp_path: Path) -> None:
+    talk.run("ask", "-t", "other", "hi", cwd=tmp_path)
+
+    assert [one["name"] for one in talk.run("threads", "list", "--json").json] == ["other", "talk"]
+    assert [one["name"] for one in talk.run("threads", "list", "--here", "--json").json] == ["talk"]
+    assert [one["name"] for one in talk.run("threads", "list", "--cwd", str(tmp_path), "--json").json] == ["other"]
+    assert len(talk.run("threads", "list", "--limit", "1", "--json").json) == 1
+    assert talk.run("threads", "list").out.splitlines()[0].split() == ["NAME", "LAST", "USED", "AGENT", "DIRECTORY"]
+
+
+def test_an_edit_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk: Any) -> None:
+    first = talk.turns("talk")[0]["id"]
+
+    done = talk.run("threads", "edit", "talk", first[:8], "uno")
+
+    assert done.code == 0
+    assert f"edited turn {first[:8]} of talk" in done.err
+    assert "the next turn starts fresh" in done.err
+    assert [turn["text"] for turn in talk.turns("talk")] == ["uno", "ack: one", "two", "ack: two"]
+    assert talk.run("ask", "-t", "talk", "three", "--json").json["reason"] == "history_changed"
+    assert "uno" in talk.stage.prompt
+
+
+def test_an_edit_that_changes_nothing_leaves_the_session_alone(talk: Any) -> None:
+    first = talk.turns("talk")[0]["id"]
+
+    done = talk.run("threads", "edit", "talk", first, "-", stdin="one")
+
+    assert "the next turn still resumes it" in done.err
+    assert talk.run("ask", "-t", "talk", "three", "--json").json["session_resumed"] is True
+
+
+def test_truncate_archives_that_turn_and_all_after_it(talk: Any) -> None:
+    third = talk.turns("talk")[2]["id"]
+
+    done = talk.run("threads", "truncate", "talk", third[:10])
+
+    assert "archived 2 turns of talk" in done.err
+    assert "the next turn starts fresh" in done.err
+    assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
+
+
+def test_retry_asks_again_in_a_fresh_session(talk: Any) -> None:
+    first = talk.turns("talk")[0]["id"]
+
+    done = talk.run("threads", "retry", "talk", first[:8])
+
+    assert (done.code, done.out) == (0, "ack: one\n")
+    assert "fresh: a fresh session was asked for" in done.err
+    assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
+    again = talk.run("threads", "retry", "talk", talk.turns("talk")[0]["id"], "--json")
+    assert again.json["reason"] == "forced_fresh"
+
+
+def test_an_agents_turn_cannot_be_asked_again(talk: Any) -> None:
+    done = talk.run("threads", "retry", "talk", talk.turns("talk")[1]["id"], "--json")
+
+    assert done.code == 2
+    assert "is an agent's turn" in done.json["error"]["message"]
+
+
+def test_delete_keeps_an_archive_and_says_where(talk: Any) -> None:
+    assert "would delete: talk (4 turns)" in talk.run("threads", "delete", "talk", "--dry-run").err
+    assert len(talk.turns("talk")) == 4
+
+    done = talk.run("threads", "delete", "talk", "--yes")
+
+    assert done.code == 0
+    archive = Path(done.err.strip().rpartition("its archive is ")[2])
+    assert archive.stat().st_mode & 0o077 == 0
+    assert [turn["text"] for turn in json.loads(archive.read_text())["turns"]] == ["one", "ack: one", "two", "ack: two"]
+    assert talk.run("threads", "show", "talk").code == 2
+
+
+def test_a_thread_in_use_is_neither_truncated_nor_deleted(cli: Any) -> None:
+    process = cli.start("ask", "-t", "t", "!hang start")
+    cli.api.wait_for_hanging(1)
+    first = cli.turns("t")[0]["id"]
+
+    assert cli.run("threads", "truncate", "t", first).code == 8
+    assert cli.run("threads", "delete", "t", "--yes").code == 8
+    cli.api.release()
+    process.communicate(timeout=30)
+    assert len(cli.turns("t")) == 2
