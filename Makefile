@@ -33,6 +33,9 @@ soak: $(STAMP)            ## long random runs
 bench: $(STAMP)           ## measures, and rewrites the table in bench/README.md
 	$(BIN)/python -m bench
 
+docs: $(STAMP)            ## rewrites the reference that is generated from the code
+	$(BIN)/python -m clew.cli.reference
+
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

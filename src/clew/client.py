@@ -11,7 +11,6 @@ async with clew.open() as client:
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -28,7 +27,6 @@ from clew.core.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
 from clew.core.thread import Thread as ThreadRecord
 from clew.core.usage import Usage
-from clew.engine import processes
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
@@ -134,6 +132,10 @@ class Run:
         """Stops the agent gently; what it said so far is kept."""
         self._turn.cancel()
 
+    def kill(self) -> None:
+        """Stops the agent at once, with all that it started."""
+        self._turn.kill()
+
 
 class Thread:
     """A conversation. `record` holds its name, directory, agent and model."""
@@ -172,6 +174,7 @@ class Thread:
             wait=wait,
             person=person,
         )
+        self.record = turn.ask.thread
         return Run(self.record, turn)
 
     async def turns(self) -> tuple[Turn, ...]:
@@ -281,15 +284,6 @@ class Client:
         run = await self.run(run_id)
         return await self.engine.cancel(run.id)
 
-    async def kill(self, run_id: str) -> None:
-        """Ends a run's agent at once, with all that it started, after a `cancel` that takes too long."""
-        await asyncio.sleep(
-            2 * self.engine.settings.poll_s
-        )  # so that the run knows of the cancel before its agent dies
-        for attempt in await self.attempts(run_id):
-            if attempt.ended_at is None:
-                await processes.end_family(attempt.id, attempt.pid, grace_s=0)
-
     async def stats(self, *, thread: Thread | None = None, since: float | None = None) -> list[StatRow]:
         """What the runs came to, by kind; `clew.core.savings` sums it up."""
         of_thread = thread.record.id if thread is not None else None
@@ -313,9 +307,8 @@ async def open(
 ) -> AsyncIterator[Client]:
     """Opens the store; ends what a crash had left running. `flags` are settings, over all others.
 
-    `adapters` are agents of your own, beside those that Clew knows.
     `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` the environment that settings
-    and agents get (default: this process's own).
+    and agents get (default: this process's own); `adapters` are agents of your own, beside those that Clew knows.
     """
     environ = dict(os.environ if environ is None else environ)
     settings = config.load(environ, Path(work_dir) if work_dir is not None else None, flags)

@@ -77,17 +77,26 @@ class TestFind:
     def test_the_one_inside_the_sdks_package_comes_last(
         self, program: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        bundled = program("site", "claude_agent_sdk", "_bundled", "claude")
-        monkeypatch.setattr(sys, "path", [str(tmp_path / "empty"), str(tmp_path / "site")])
+        bundled = program("site-packages", "claude_agent_sdk", "_bundled", "claude")
+        monkeypatch.setattr(sys, "path", [str(tmp_path / "empty"), str(tmp_path / "site-packages")])
         assert claude.find(None, {"PATH": ""}) == Binary(str(bundled), "claude-agent-sdk")
         on_path = program("bin", "openclaude")
         assert claude.find(None, {"PATH": str(on_path.parent)}).path == str(on_path)
 
+    def test_one_in_the_work_directory_is_not_taken(
+        self, program: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        program("work", "claude_agent_sdk", "_bundled", "claude")
+        monkeypatch.chdir(tmp_path / "work")
+        monkeypatch.setattr(sys, "path", ["", str(tmp_path / "work")])
+        with pytest.raises(AgentMissing):
+            claude.find(None, {"PATH": ""})
+
     def test_looking_inside_the_sdk_does_not_import_it(
         self, program: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        program("site", "claude_agent_sdk", "_bundled", "claude")
-        monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+        program("site-packages", "claude_agent_sdk", "_bundled", "claude")
+        monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
         monkeypatch.delitem(sys.modules, "claude_agent_sdk", raising=False)
         claude.find(None, {"PATH": ""})
         assert "claude_agent_sdk" not in sys.modules

@@ -261,3 +261,21 @@ async def test_declined_question_gives_the_agent_a_sentence_to_act_on(stage: Sta
         thread = await client.thread("t", cwd=stage.work)
         reply = await ask(thread, FORM)
         assert reply.text.startswith("done: Nobody is there to answer.")
+
+
+async def test_standing_text_is_sent_once_and_again_only_when_it_changed(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await ask(thread, "first question", instructions="Be brief.")
+        assert stage.prompt == "# Standing instructions\n\nBe brief.\n\n# New message\n\nfirst question"
+        await ask(thread, "second question")
+        assert stage.prompt == "second question", "it holds for the thread: no need to say it again"
+        await ask(thread, "third question", instructions="Be long.")
+        assert "Be long." in stage.prompt
+        assert "replace the standing instructions" in stage.prompt
+        fresh = await ask(await client.find("t"), "fourth question", fresh_session=True)
+        assert_fresh(stage, fresh, "forced_fresh", "Be long.", "first question")
+        await ask(thread, "fifth question", instructions="")
+        assert "no longer apply" in stage.prompt
+        await ask(thread, "sixth question")
+        assert stage.prompt == "sixth question"

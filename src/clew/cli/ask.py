@@ -50,7 +50,7 @@ class Wish:
 @click.option("--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, this once.")
 @click.option("--no-resume", is_flag=True, help="As enable_resume = false, this once.")
 @click.option(
-    "--instructions", metavar="FILE", help="Text that holds for the whole thread. Give it with every turn (- = stdin)."
+    "--instructions", metavar="FILE", help="Text that holds for the thread from now on (- = stdin; empty: none)."
 )
 @click.option(
     "--permissions",

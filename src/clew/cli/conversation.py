@@ -34,7 +34,7 @@ async def converse(
     if thread.record.permissions is Permissions.ALL:
         note("warning: --permissions all: the agent may do anything here without asking")
     display = Display(agent or thread.record.agent, as_json=as_json)
-    stop = Stop(client, display)
+    stop = Stop(display)
     with stop.listening():
         run = await start(TerminalPerson(display) if TerminalPerson.is_there() else None)
         stop.run = run
@@ -62,13 +62,11 @@ def conclude(reply: Reply, *, as_json: bool) -> int:
 class Stop:
     """Ctrl-C, kill and a closed terminal: the first asks the agent to stop, the next one ends it at once."""
 
-    def __init__(self, client: Client, display: Display) -> None:
+    def __init__(self, display: Display) -> None:
         self.run: Run | None = None
-        self._client = client
         self._display = display
         self._asked = False
         self._waiting = asyncio.current_task()
-        self._killing: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -90,5 +88,5 @@ class Stop:
             self._asked = True
             self._display.note("stopping… (once more: at once)")
             self.run.cancel()
-        elif self._killing is None:
-            self._killing = asyncio.create_task(self._client.kill(self.run.id))
+        else:
+            self.run.kill()

@@ -38,6 +38,7 @@ class Thread:
     permissions: Permissions = Permissions.ASK
     trust: Trust = Trust.USER
     visibility: Visibility = Visibility.SHARED
+    standing: str | None = None  # text that holds for the whole thread: a skill, a rubric, a memory
     kind: str = "chat"
     created_at: float = 0.0
     updated_at: float = 0.0

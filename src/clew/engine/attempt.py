@@ -67,6 +67,7 @@ class Watched:
     note: Callable[[Event], Awaitable[None]]
     is_cancelled: Callable[[], Awaitable[bool]]
     set_waiting: Callable[[bool], Awaitable[None]]
+    hurry: asyncio.Event  # no more time to stop gently
     lost: asyncio.Event  # the lease is gone: stop at once and touch nothing
     budget: Budget
     permissions: Permissions
@@ -193,9 +194,13 @@ class LiveAttempt:
             interrupt = self.adapter.interrupt_line()
             if interrupt is not None:
                 await self._quietly(self.process.send(interrupt), self.settings.interrupt_s)
-                await asyncio.wait({reading}, timeout=self.settings.interrupt_s)
+                hurried = asyncio.create_task(self.run.hurry.wait())
+                await asyncio.wait(
+                    {reading, hurried}, timeout=self.settings.interrupt_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                hurried.cancel()
         if not reading.done():
-            await self.process.end(grace_s=self.settings.grace_s)
+            await self.process.end(grace_s=0 if self.run.hurry.is_set() else self.settings.grace_s)
             await asyncio.wait({reading}, timeout=self.settings.grace_s)
 
     async def _exit(self) -> int | None:

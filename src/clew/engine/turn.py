@@ -60,6 +60,7 @@ class LiveTurn:
         self._answer = GrowingAnswer()
         self._closing = Closing(run, adapter, around, self._answer, run.model)
         self._asked_to_stop = False
+        self._hurry = asyncio.Event()
         self._task: asyncio.Task[Finished] | None = None
 
     def start(self, lease_token: str | None, on_end: Callable[[LiveTurn], None]) -> None:
@@ -70,6 +71,11 @@ class LiveTurn:
     def cancel(self) -> None:
         """From this process; from another one, through the store."""
         self._asked_to_stop = True
+
+    def kill(self) -> None:
+        """A cancel that gives the agent no time."""
+        self.cancel()
+        self._hurry.set()
 
     def events(self) -> AsyncIterator[Noted]:
         return self._journal.listen()
@@ -197,6 +203,7 @@ class LiveTurn:
             note=self._note,
             is_cancelled=self._is_cancelled,
             set_waiting=self._set_waiting,
+            hurry=self._hurry,
             lost=self._leases.lost,
             budget=Budget(timeout_s),
             permissions=self.ask.thread.permissions,

@@ -118,16 +118,19 @@ class Chat:
         wait: bool = True,
         person: Person | None = None,
     ) -> LiveTurn:
-        """Asks the thread's agent, or another one for this turn."""
+        """Asks the thread's agent, or another one for this turn. `standing` holds from now on; "" takes it back."""
         check_prompt(text)
         existing_dir(thread.cwd)
+        if standing is not None and (standing or None) != thread.standing:
+            now = self._engine.around.clock()
+            thread = await self._call(lambda store: store.update_thread(thread.id, at=now, standing=standing or None))
         return await self._engine.start(
             Ask(
                 thread=thread,
                 text=text,
                 agent=agent or thread.agent,
                 model=model,
-                standing=standing,
+                standing=thread.standing,
                 force_fresh=force_fresh,
                 enable_resume=enable_resume,
                 timeout_s=timeout_s,

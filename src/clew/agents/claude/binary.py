@@ -49,8 +49,10 @@ def _bundled() -> Iterator[Path]:
     """The SDK's wheel carries the CLI; the package itself is heavy and is not imported for it."""
     import sys
 
-    for folder in sys.path:
-        yield Path(folder or ".").absolute() / "claude_agent_sdk" / "_bundled" / "claude"
+    for folder in map(Path, sys.path):
+        # Only where packages are installed: the work directory may be on the path too, and belongs to anybody.
+        if folder.is_absolute() and folder.name in ("site-packages", "dist-packages"):
+            yield folder / "claude_agent_sdk" / "_bundled" / "claude"
 
 
 def abilities(help_text: str, version_text: str) -> Abilities:

@@ -17,6 +17,7 @@ CREATE TABLE threads (
     permissions TEXT NOT NULL,
     trust TEXT NOT NULL,
     visibility TEXT NOT NULL,
+    standing TEXT,
     kind TEXT NOT NULL,
     created_at DOUBLE PRECISION NOT NULL,
     updated_at DOUBLE PRECISION NOT NULL
