@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from clew import config
 from clew.agents.adapter import Adapter
 from clew.core.events import Event
 from clew.core.history import Turn, Visibility
+from clew.core.record import Record
 from clew.core.run import Attempt
 from clew.core.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
@@ -39,8 +39,7 @@ from clew.wiring import ARCHIVE_DIR, open_engine
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Record):
     """How a run ended. `error` is None when it was answered."""
 
     thread: str
@@ -72,7 +71,7 @@ class Reply:
             "session_resumed": self.session_resumed,
             "reason": self.reason,
             "fallback": self.fallback,
-            "usage": asdict(self.usage),
+            "usage": self.usage.as_dict(),
             "cost_usd": self.cost_usd,
             "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
             "warnings": list(self.warnings),

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clew.core.record import Record
 from clew.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Record):
     name: str  # as in clew.toml; dots are tables
     parse: Callable[[Any], Any]
     default: Any
@@ -30,8 +29,7 @@ class Setting:
         return "CLEW_" + self.name.removeprefix("agents.").replace(".", "_").upper()
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Record):
     value: Any
     source: str  # "default", "environment CLEW_…", the file's path, or "flag"
 

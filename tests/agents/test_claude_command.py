@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -16,6 +15,7 @@ from clew.agents.claude import Claude
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
+from clew.core.record import replace
 from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +29,7 @@ from clew.core.decision import (
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Mark, Observed, Pending, Pin, PinState, Runtime, settle, stands
+from clew.core.record import replace
 
 RUNTIME = Runtime("claude", "/usr/bin/claude", "Claude Code", True, "/home/me/.claude")
 NOW = 1_000_000.0

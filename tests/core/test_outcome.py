@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ from clew.core.decision import Reason
 from clew.core.ids import PinId, SessionId, ThreadId
 from clew.core.outcome import CONSEQUENCES, Diagnosis, Outcome, Stop, after, classify, falls_back
 from clew.core.pins import Pin, PinState, Runtime
+from clew.core.record import replace
 
 # The design's table: class, the pin's next state ("": kept), the same run goes on fresh.
 TABLE = [

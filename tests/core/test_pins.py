@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -24,6 +23,7 @@ from clew.core.pins import (
     settle,
     stands,
 )
+from clew.core.record import replace
 
 LEGAL = {
     ("provisional", "good"),

@@ -169,7 +169,7 @@ async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
 
 
 def tuned(client, **changes: float):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
+    from clew.core.record import replace
 
     return replace(client.engine.settings, **changes)
 

@@ -8,7 +8,6 @@ disk only read, and say so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -17,20 +16,19 @@ from clew.core.events import Event, QuestionAsked
 from clew.core.history import Role
 from clew.core.outcome import Diagnosis
 from clew.core.permissions import Answer
+from clew.core.record import Record
 from clew.core.thread import Permissions, Trust
 from clew.core.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Record):
     """An agent's executable, and how it was found."""
 
     path: str  # as found, links not followed
     source: str  # "setting", "PATH", "claude-agent-sdk", …
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Record):
     """One turn's launch profile: the same on every turn of a thread but for the session."""
 
     session_id: str  # ours for a new session, the pin's for a resumed one
@@ -40,8 +38,7 @@ class Launch:
     trust: Trust
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Record):
     """One message in a session's active chain."""
 
     id: str
@@ -51,8 +48,7 @@ class Entry:
     complete: bool = True  # for an answer: the model had come to its end
 
 
-@dataclass(frozen=True, slots=True)
-class SessionView:
+class SessionView(Record):
     """What a session's file holds: the messages on its active chain, oldest first."""
 
     entries: Sequence[Entry]
@@ -60,8 +56,7 @@ class SessionView:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(Record):
     """What the end of a stream tells."""
 
     diagnosis: Diagnosis

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -153,7 +152,7 @@ def _run_object(run: Run, thread: str) -> dict[str, Any]:
         "fallback": run.fallback,
         "outcome": run.outcome,
         "error": run.error,
-        "usage": asdict(run.usage),
+        "usage": run.usage.as_dict(),
         "cost_usd": run.cost_usd,
         "estimate_usd": run.estimate_usd,
         "cancel_requested": run.cancel_requested,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,7 +88,7 @@ def _object(savings: Savings) -> dict[str, Any]:
         "fresh": savings.fresh,
         "fallbacks": savings.fallbacks,
         "outcomes": savings.outcomes,
-        "usage": asdict(savings.usage),
+        "usage": savings.usage.as_dict(),
         "cost_usd": savings.cost_usd,
         "estimate": {
             "runs": savings.estimated_runs,

@@ -11,13 +11,13 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from clew.core import prompts
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import SessionId
 from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, stands
+from clew.core.record import Record, replace
 
 
 class Reason(StrEnum):
@@ -61,8 +61,7 @@ MEANING: dict[Reason, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Record):
     """What a host asks for."""
 
     agent: str
@@ -74,8 +73,7 @@ class Request:
     force_fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Record):
     """What the probe found the binary able to do."""
 
     resume: bool
@@ -85,8 +83,7 @@ class Abilities:
     product: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Record):
     """The user's settings that bear on the decision."""
 
     enable_resume: bool = True
@@ -96,8 +93,7 @@ class Policy:
     limit_chars: int = 400_000  # of a transcript or a catch-up
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Record):
     """Go on in this session; `prompt` is the delta."""
 
     pin: Pin
@@ -115,8 +111,7 @@ class Resume:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(Record):
     """Start a new session; `prompt` holds the whole transcript."""
 
     reason: Reason
@@ -228,8 +223,7 @@ def _standing_note(pin: Pin, request: Request) -> str | None:
     return f"{prompts.STANDING_CHANGED}\n\n{request.standing}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Record):
     """All that the guards look at."""
 
     request: Request

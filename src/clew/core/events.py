@@ -7,21 +7,19 @@ dicts, tagged by `kind`, that an older reader can skip when it does not know the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
+from clew.core.record import Record, fields_of
 from clew.core.usage import NO_USAGE, Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """Base of all events. `urgent` ones are state changes: stored at once, not batched."""
 
     kind: ClassVar[str] = ""
     urgent: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, slots=True)
 class RunQueued(Event):
     """The run waits: for the thread (another run has it) or for a free agent slot."""
 
@@ -31,7 +29,6 @@ class RunQueued(Event):
     held_by: str | None = None  # the run that holds the thread
 
 
-@dataclass(frozen=True, slots=True)
 class AttemptStarted(Event):
     kind: ClassVar[str] = "attempt_started"
     urgent: ClassVar[bool] = True
@@ -41,7 +38,6 @@ class AttemptStarted(Event):
     omitted_turns: int = 0  # of a transcript that was too long
 
 
-@dataclass(frozen=True, slots=True)
 class SessionStarted(Event):
     """The agent has said which session and model it runs."""
 
@@ -51,7 +47,6 @@ class SessionStarted(Event):
     model: str
 
 
-@dataclass(frozen=True, slots=True)
 class TextStreamed(Event):
     """A piece of the answer, as it comes."""
 
@@ -59,7 +54,6 @@ class TextStreamed(Event):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
 class MessageSaid(Event):
     """One whole text block of the answer: what the pieces added up to."""
 
@@ -68,7 +62,6 @@ class MessageSaid(Event):
     message_id: str | None = None  # the agent's own id of the entry
 
 
-@dataclass(frozen=True, slots=True)
 class ToolStarted(Event):
     kind: ClassVar[str] = "tool_started"
     tool_id: str
@@ -76,7 +69,6 @@ class ToolStarted(Event):
     input: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class ToolFinished(Event):
     kind: ClassVar[str] = "tool_finished"
     tool_id: str
@@ -85,7 +77,6 @@ class ToolFinished(Event):
     ran: bool = True  # False: it was declined or does not exist, so nothing happened
 
 
-@dataclass(frozen=True, slots=True)
 class QuestionAsked(Event):
     """The agent waits for a person: a permission for a tool, or a question form."""
 
@@ -97,7 +88,6 @@ class QuestionAsked(Event):
     is_form: bool  # AskUserQuestion: wants answers, not a permission
 
 
-@dataclass(frozen=True, slots=True)
 class QuestionAnswered(Event):
     kind: ClassVar[str] = "question_answered"
     urgent: ClassVar[bool] = True
@@ -107,14 +97,12 @@ class QuestionAnswered(Event):
     by: str = "user"  # or "policy": the thread's permissions settled it
 
 
-@dataclass(frozen=True, slots=True)
 class QuestionWithdrawn(Event):
     kind: ClassVar[str] = "question_withdrawn"
     urgent: ClassVar[bool] = True
     question_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class AgentRetried(Event):
     """The agent's own retry of a failed API request."""
 
@@ -124,14 +112,12 @@ class AgentRetried(Event):
     error: str
 
 
-@dataclass(frozen=True, slots=True)
 class Compacted(Event):
     """The agent shortened its own memory. Its business; shown because it explains a slow or forgetful turn."""
 
     kind: ClassVar[str] = "compacted"
 
 
-@dataclass(frozen=True, slots=True)
 class FellBack(Event):
     """The attempt failed in a way that a fresh session mends, and no tool had run."""
 
@@ -140,7 +126,6 @@ class FellBack(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
 class Warned(Event):
     """Something the user should know that does not stop the run."""
 
@@ -150,7 +135,6 @@ class Warned(Event):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
 class RunEnded(Event):
     """The last event of every run."""
 
@@ -186,7 +170,7 @@ KINDS: dict[str, type[Event]] = {
 
 
 def to_body(event: Event) -> dict[str, Any]:
-    return asdict(event)
+    return event.as_dict()
 
 
 def from_body(kind: str, body: Mapping[str, Any]) -> Event | None:
@@ -194,9 +178,7 @@ def from_body(kind: str, body: Mapping[str, Any]) -> Event | None:
     cls = KINDS.get(kind)
     if cls is None:
         return None
-    known = {field.name for field in fields(cls)}
-    values = {key: value for key, value in body.items() if key in known}
+    values = {key: value for key, value in body.items() if key in fields_of(cls)}
     if isinstance(values.get("usage"), Mapping):
-        counts = {field.name for field in fields(Usage)}
-        values["usage"] = Usage(**{key: count for key, count in values["usage"].items() if key in counts})
+        values["usage"] = Usage(**{key: count for key, count in values["usage"].items() if key in fields_of(Usage)})
     return cls(**values)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from clew.core.ids import RunId, TurnId
+from clew.core.record import Record
 
 
 class Role(StrEnum):
@@ -26,8 +26,7 @@ class Visibility(StrEnum):
     OWN = "own"  # only what follows the last answer of another agent
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Record):
     """One message of a thread."""
 
     id: TurnId

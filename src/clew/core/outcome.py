@@ -7,11 +7,11 @@ fresh session. Never after a tool has run (law 6): work done twice is worse than
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from clew.core.decision import Reason
 from clew.core.pins import Pin, PinState, move
+from clew.core.record import Record, replace
 
 
 class Outcome(StrEnum):
@@ -38,8 +38,7 @@ class Stop(StrEnum):
     IDLE = "idle"  # nothing came for too long
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Record):
     """What an adapter read from the end of a stream: by structure first, by prose second."""
 
     answered: bool  # a result line that is a real success
@@ -48,8 +47,7 @@ class Diagnosis:
     resets_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Consequence:
+class Consequence(Record):
     """One row of the table."""
 
     pin: PinState | None  # None: kept as it is

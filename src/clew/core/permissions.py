@@ -7,14 +7,13 @@ requests that it still puts to its host.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from clew.core.events import QuestionAsked
+from clew.core.record import Record
 from clew.core.thread import Permissions
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Record):
     """A person's, or the policy's, answer to a question of the agent."""
 
     allow: bool

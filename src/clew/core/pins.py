@@ -18,12 +18,12 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
 from clew.core.history import History, Role, Turn, digest, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
+from clew.core.record import Record, replace
 
 
 class PinState(StrEnum):
@@ -41,8 +41,7 @@ MOVES: dict[PinState, frozenset[PinState]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(Record):
     """Who made a session: a session of one runtime means nothing to another. The version does not count."""
 
     agent: str
@@ -52,8 +51,7 @@ class Runtime:
     config_dir: str  # where the agent keeps its sessions
 
 
-@dataclass(frozen=True, slots=True)
-class Absorbed:
+class Absorbed(Record):
     """One turn that a session holds. No digest: it was left out of a transcript that was too long."""
 
     turn_id: TurnId
@@ -64,8 +62,7 @@ class Absorbed:
         return cls(turn.id, digest(turn))
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Record):
     """What an attempt is showing the session, until its outcome is known."""
 
     user_uuid: str  # of our user line, to find it in the session's file
@@ -73,8 +70,7 @@ class Pending:
     standing: str | None  # digest of the standing text, as the session will know it afterwards
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBack:
+class HeldBack(Record):
     """A cut-off answer of which the session has only the beginning."""
 
     turn_id: TurnId
@@ -86,16 +82,14 @@ class HeldBack:
         return cls(turn.id, chars, text_digest(turn.text[:chars]))
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Record):
     """Where a session's file ended when we last left it."""
 
     size_bytes: int
     last_entry: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Record):
     """Which session of which agent holds which turns of a thread."""
 
     id: PinId
@@ -145,8 +139,7 @@ def stands(pin: Pin, seen: Sequence[Turn]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Record):
     """What the engine saw of a pinned session's file just now. All `None`: the agent keeps no file we can read."""
 
     exists: bool | None = None

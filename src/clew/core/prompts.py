@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from clew.core.history import Role, Turn
+from clew.core.record import Record
 
 STANDING = "# Standing instructions"
 TRANSCRIPT = "# Conversation so far"
@@ -41,8 +41,7 @@ _FORM = re.compile(r"<question-form\b.*?(?:</question-form\s*>|\Z)", re.IGNORECA
 _HEADING_CHARS = 64  # what a turn costs beyond its own text, for the limit
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Record):
     """Turns, worded; and which of them had to be left out."""
 
     text: str

@@ -9,11 +9,11 @@ the rest     (nothing: a run ends once)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from clew.core.ids import AttemptId, RunId, SessionId, ThreadId, TurnId
 from clew.core.outcome import Outcome
+from clew.core.record import Record
 from clew.core.usage import NO_USAGE, Usage
 
 
@@ -63,8 +63,7 @@ def status_after(outcome: Outcome) -> RunStatus:
     }.get(outcome, RunStatus.FAILED)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Record):
     """The process that carries a run out. `started` tells a reused pid from the real one."""
 
     host: str
@@ -72,8 +71,7 @@ class Owner:
     started: float
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Record):
     """One try to get an answer, as the store keeps it."""
 
     id: RunId
@@ -102,8 +100,7 @@ class Run:
     ended_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Record):
     """One spawned process within a run."""
 
     id: AttemptId

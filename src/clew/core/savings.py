@@ -6,10 +6,11 @@ estimate compares only runs that have one, so that what was paid and what would 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
+from clew.core.record import Record
 from clew.core.usage import NO_USAGE, Usage
 
 UNENDED = "going_on"
@@ -40,14 +41,13 @@ class Tally(Protocol):
     def estimate_usd(self) -> float: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Savings:
+class Savings(Record):
     """The sum of all tallies."""
 
     runs: int = 0
     resumed: int = 0
-    fresh: dict[str, int] = field(default_factory=dict)  # by reason
-    outcomes: dict[str, int] = field(default_factory=dict)
+    fresh: Mapping[str, int] = MappingProxyType({})  # by reason
+    outcomes: Mapping[str, int] = MappingProxyType({})
     fallbacks: int = 0
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from clew.core.history import Visibility
 from clew.core.ids import ThreadId
+from clew.core.record import Record
 
 
 class Permissions(StrEnum):
@@ -26,8 +26,7 @@ class Trust(StrEnum):
     PROJECT = "project"  # the work directory's as well
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Record):
     """The conversation that Clew owns. The launch profile (permissions, trust) is fixed per thread."""
 
     id: ThreadId

@@ -6,7 +6,7 @@ price it was charged at, and that prices the estimate too. The weights are the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from clew.core.record import Record
 
 INPUT = 1.0
 CACHE_WRITE = 1.25
@@ -16,8 +16,7 @@ OUTPUT = 5.0
 CHARS_PER_TOKEN = 4  # a rule of thumb, good enough for an estimate that is called one
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Record):
     """Tokens of one run. `input_tokens` are the uncached ones, as Anthropic counts them."""
 
     input_tokens: int = 0

@@ -25,6 +25,7 @@ from clew.core.events import (
 )
 from clew.core.outcome import Outcome, Stop, classify
 from clew.core.permissions import Answer, nobody, settled
+from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.engine.agent_process import AgentProcess
 from clew.engine.faults import passed
@@ -50,8 +51,7 @@ class Budget:
         return self.limit_s is not None and self.spent_s >= self.limit_s
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptEnd:
+class AttemptEnd(Record):
     outcome: Outcome
     ending: Ending
     stopped: Stop | None

@@ -5,7 +5,7 @@ Runs in the store's thread, inside one transaction: either all of it is true aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
@@ -14,6 +14,7 @@ from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
 from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Pin, PinState, move
+from clew.core.record import Record, replace
 from clew.core.run import Run, status_after
 from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like
 from clew.engine.attempt import AttemptEnd
@@ -25,8 +26,7 @@ from clew.errors import ClewError
 from clew.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Record):
     """A run that has ended, with what it said and, when it did not answer, why."""
 
     run: Run

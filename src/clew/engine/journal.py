@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clew.core.events import Event
 from clew.core.ids import RunId
+from clew.core.record import Record
 
 if TYPE_CHECKING:
     from clew.engine.database import Database
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 BATCH_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Record):
     """An event with its place in the run and its time."""
 
     seq: int

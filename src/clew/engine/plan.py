@@ -6,13 +6,12 @@ end makes prompt turn, decision, attempt and provisional pin durable together, b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from clew.agents.adapter import Adapter, Launch
 from clew.core.decision import Abilities, Decision, Fresh, Policy, Reason, Request, Resume, candidate, decide, fresh
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
 from clew.core.pins import NOTHING_OBSERVED, Pending, Pin, PinState, Runtime, settle
+from clew.core.record import Record, replace
 from clew.core.run import Attempt, Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine.sessions import observe
@@ -21,8 +20,7 @@ from clew.errors import NotFound, UsageError
 from clew.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Record):
     """An attempt about to be made."""
 
     request: Request
@@ -34,8 +32,7 @@ class Plan:
     chose_id: bool  # the session's id is ours; else the agent names it
 
 
-@dataclass(frozen=True, slots=True)
-class Planner:
+class Planner(Record):
     adapter: Adapter
     abilities: Abilities
     runtime: Runtime

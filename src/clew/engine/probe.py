@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, Binary
@@ -27,7 +26,7 @@ async def abilities(
     clean = adapter.environment(environ)
     help_text, version_text = await asyncio.gather(_output(help_argv, clean), _output(version_argv, clean))
     found = adapter.abilities(help_text, version_text)
-    body = json.dumps({**asdict(found), "flags": sorted(found.flags)})
+    body = json.dumps({**found.as_dict(), "flags": sorted(found.flags)})
     await database.call(lambda store: store.save_probe(binary.path, stamp, body, now))
     return found
 

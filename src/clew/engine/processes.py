@@ -13,8 +13,9 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from clew.core.record import Record
 
 MARK = "CLEW_ATTEMPT"
 POLL_S = 0.02
@@ -23,8 +24,7 @@ _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self" / "stat").exists()
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Record):
     pid: int
     parent: int
     started: float  # in units of this machine; only ever compared for equality

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from clew.core.decision import Policy
 from clew.core.events import QuestionAsked
 from clew.core.ids import TurnId
 from clew.core.permissions import Answer
+from clew.core.record import Record
 from clew.core.run import Owner
 from clew.core.thread import Thread
+
+DEFAULT_POLICY = Policy()
+
+
+def new_id() -> str:
+    return os.urandom(16).hex()
+
+
+def new_uuid() -> str:
+    """A random UUID (version 4), without the import of a module that asks the platform for its name."""
+    bits = (int.from_bytes(os.urandom(16)) & ~(0xF << 76) & ~(0x3 << 62)) | (0x4 << 76) | (0x2 << 62)
+    text = f"{bits:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
 
 Person = Callable[[QuestionAsked], Awaitable[Answer]]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(Record):
     path: str | None = None  # of the binary; None: looked for
     model: str | None = None  # when neither the request nor the thread names one
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    policy: Policy = field(default_factory=Policy)
-    agents: Mapping[str, AgentSettings] = field(default_factory=dict)
+class EngineSettings(Record):
+    policy: Policy = DEFAULT_POLICY
+    agents: Mapping[str, AgentSettings] = MappingProxyType({})
     max_agents: int = 4  # running at once on this machine; each takes about 300 MB
     timeout_s: float | None = 1800.0  # wall clock of a run; waiting for a person does not count
     idle_s: float | None = 900.0  # nothing came from the agent for so long
@@ -37,19 +50,17 @@ class EngineSettings:
     exit_s: float = 10.0  # what an agent gets to exit after its result
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Record):
     """This process and its world, handed in by the composition root."""
 
     environ: Mapping[str, str]
     owner: Owner
     clock: Callable[[], float] = time.time
-    new_id: Callable[[], str] = lambda: uuid.uuid4().hex
-    new_uuid: Callable[[], str] = lambda: str(uuid.uuid4())
+    new_id: Callable[[], str] = new_id
+    new_uuid: Callable[[], str] = new_uuid
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Record):
     """One turn, as a host asks for it."""
 
     thread: Thread

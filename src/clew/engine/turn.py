@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.answer import GrowingAnswer
@@ -17,6 +16,7 @@ from clew.core.decision import Abilities, Fresh, Policy, shorter
 from clew.core.events import AttemptStarted, Event, FellBack, RunEnded, RunQueued, SessionStarted
 from clew.core.outcome import Outcome, falls_back
 from clew.core.pins import Runtime
+from clew.core.record import replace
 from clew.core.run import IllegalStatus, Run, RunStatus
 from clew.engine import queue, recovery
 from clew.engine.agent_process import AgentProcess

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from clew.core.decision import candidate
 from clew.core.history import History, Role, Turn, Visibility, visible
 from clew.core.ids import ThreadId
 from clew.core.pins import PinState, stands
+from clew.core.record import Record, replace
 from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
@@ -28,8 +28,7 @@ T = TypeVar("T")
 MAX_PROMPT_CHARS = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class NewThread:
+class NewThread(Record):
     """What a thread is made with."""
 
     cwd: str
@@ -40,8 +39,7 @@ class NewThread:
     visibility: Visibility = Visibility.SHARED
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Record):
     """What a delete took away, and where it is kept."""
 
     name: str

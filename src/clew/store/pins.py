@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 from clew.core.pins import Absorbed, Pin, PinState, move
+from clew.core.record import replace
 from clew.store.database import Database, Row
 from clew.store.records import absorbed_from, each, pin_from, pin_row
 

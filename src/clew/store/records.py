@@ -9,10 +9,8 @@ to define.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from clew.core.events import Event, from_body
@@ -105,17 +103,11 @@ def first(make: Callable[[Row], Record], row: Row | None) -> Record | None:
     return None if row is None else each(make, [row])[0]
 
 
-@cache
-def _field_names(cls: Hashable) -> tuple[str, ...]:
-    named: tuple[str, ...] | None = getattr(cls, "_fields", None)
-    return named or tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
-
-
 def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
     """A record's fields as column values: enums by value, flags as 0 or 1."""
     row: Row = {}
     cls: Any = type(record)
-    for name in _field_names(cls):
+    for name in cls._fields:
         if name not in without:
             value = getattr(record, name)
             if isinstance(value, Enum):
@@ -125,7 +117,7 @@ def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
 
 
 def _flat_from(cls: Callable[..., Record], row: Row, **converted: Any) -> Record:
-    names = _field_names(cls)
+    names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
     return cls(**{name: row[name] for name in names if name not in converted}, **converted)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
+from clew.core.record import replace
 from clew.core.run import Attempt, Run, RunStatus, advance
 from clew.errors import NotFound
 from clew.store.database import Database

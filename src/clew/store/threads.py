@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
+from clew.core.record import replace
 from clew.core.thread import Thread
 from clew.errors import NotFound, UsageError
 from clew.store import sql

@@ -17,13 +17,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from clew.core.events import MessageSaid, RunEnded, TextStreamed, ToolStarted
 from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, HeldBack, IllegalMove, Mark, Pending, Pin, PinState, Runtime
+from clew.core.record import replace
 from clew.core.run import LIVE, Attempt, IllegalStatus, Owner, Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust
 from clew.core.usage import Usage
