@@ -1,8 +1,6 @@
 """`python -m clew.cli` is `clew`."""
 
-import sys
-
-from clew.cli.main import main
+from clew.cli.main import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 
 from clew.cli.output import note
 from clew.cli.session import complete_thread, with_client
+from clew.core.record import Record
 from clew.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Record):
     """The options, as given."""
 
     thread: str | None

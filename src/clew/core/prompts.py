@@ -28,15 +28,14 @@ FORM_ANSWERED = "(The question form in your last answer has been answered by thi
 FORM_NOTE = "[A question form was shown here; it has been answered since.]"
 CUT_OFF = "[This answer was cut off here.]"
 
-_HEADING = re.compile(
+_HEADING = (
     r"(^|(?<=[\n\r\x0b\x0c\x85\u2028\u2029]))"  # a model takes any of these for the start of a line
     r"(?=[ \t\\]*(?:"
     r"#{1,6}[ \t]*(?:user|assistant|human|system|standing instructions|conversation so far|since your last answer"
     r"|new message)\b"
-    r"|(?:user|assistant|human|system)[ \t]*:))",
-    re.IGNORECASE,
+    r"|(?:user|assistant|human|system)[ \t]*:))"
 )
-_FORM = re.compile(r"<question-form\b.*?(?:</question-form\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_FORM = r"(?is)<question-form\b.*?(?:</question-form\s*>|\Z)"  # compiled, and kept by re, when first needed
 
 _HEADING_CHARS = 64  # what a turn costs beyond its own text, for the limit
 
@@ -50,15 +49,15 @@ class Section(Record):
 
 def escape(text: str) -> str:
     """Text that holds nothing which looks like a role heading."""
-    return _HEADING.sub(r"\1\\", text)
+    return re.sub(_HEADING, r"\1\\", text, flags=re.IGNORECASE)
 
 
 def has_form(text: str) -> bool:
-    return _FORM.search(text) is not None
+    return "<question-form" in text.lower()
 
 
 def without_forms(text: str) -> str:
-    return _FORM.sub(FORM_NOTE, text)
+    return re.sub(_FORM, FORM_NOTE, text)
 
 
 def heading(turn: Turn) -> str:

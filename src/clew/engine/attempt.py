@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any
 
-from clew.agents.adapter import Adapter, Ending, StreamReader
+from clew.agents.adapter import Adapter, Ending
 from clew.core.events import (
     Event,
     QuestionAnswered,
@@ -39,12 +38,12 @@ _POINT_OF: dict[type[Event], str] = {
 }
 
 
-@dataclass(slots=True)
 class Budget:
     """A run's wall clock, over all its attempts."""
 
-    limit_s: float | None
-    spent_s: float = 0.0
+    def __init__(self, limit_s: float | None) -> None:
+        self.limit_s = limit_s
+        self.spent_s = 0.0
 
     @property
     def is_spent(self) -> bool:
@@ -60,8 +59,7 @@ class AttemptEnd(Record):
     tool_ran: bool
 
 
-@dataclass(slots=True)
-class Watched:
+class Watched(Record):
     """What the attempt asks of the run it belongs to."""
 
     note: Callable[[Event], Awaitable[None]]
@@ -74,20 +72,20 @@ class Watched:
     person: Person | None
 
 
-@dataclass(slots=True)
 class LiveAttempt:
     """Carries one attempt out."""
 
-    adapter: Adapter
-    settings: EngineSettings
-    run: Watched
-    process: AgentProcess
-    reader: StreamReader
-    stopped: Stop | None = None
-    _waiting: int = 0
-    _questions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _heard_at: float = 0.0
-    _finished: bool = False  # stdin is closed; the agent may still talk (a background task ends), or hang
+    def __init__(self, adapter: Adapter, settings: EngineSettings, run: Watched, process: AgentProcess) -> None:
+        self.adapter = adapter
+        self.settings = settings
+        self.run = run
+        self.process = process
+        self.reader = adapter.reader()
+        self.stopped: Stop | None = None
+        self._waiting = 0  # for how many answers of a person
+        self._questions: dict[str, asyncio.Task[None]] = {}
+        self._heard_at = 0.0
+        self._finished = False  # stdin is closed; the agent may still talk (a background task ends), or hang
 
     async def carry_out(self, prompt_line: bytes, *, resumed: bool) -> AttemptEnd:
         self._heard_at = self._now()

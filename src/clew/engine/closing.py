@@ -5,8 +5,6 @@ Runs in the store's thread, inside one transaction: either all of it is true aft
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
 from clew.core.events import Warned
@@ -16,7 +14,7 @@ from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Pin, PinState, move
 from clew.core.record import Record, replace
 from clew.core.run import Run, status_after
-from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like
+from clew.core.usage import NO_USAGE, cost_of_run, estimate_transcript_usage, price_like
 from clew.engine.attempt import AttemptEnd
 from clew.engine.failures import error_of
 from clew.engine.plan import Plan, default_model_fact
@@ -34,18 +32,18 @@ class Finished(Record):
     error: ClewError | None
 
 
-@dataclass(slots=True)
 class Closing:
     """One run's book-keeping over its attempts."""
 
-    run: Run
-    adapter: Adapter
-    around: Surroundings
-    answer: GrowingAnswer
-    model: str | None
-    session_id: str | None = None  # as the agent says
-    usage: Usage = NO_USAGE
-    cost_usd: float = 0.0
+    def __init__(self, run: Run, adapter: Adapter, around: Surroundings, answer: GrowingAnswer) -> None:
+        self.run = run
+        self.adapter = adapter
+        self.around = around
+        self.answer = answer
+        self.model = run.model  # and as the agent says, when nothing else did
+        self.session_id: str | None = None  # as the agent says
+        self.usage = NO_USAGE
+        self.cost_usd = 0.0
 
     def conclude(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, Warned | None]:
         """After the last attempt."""

@@ -58,7 +58,7 @@ class LiveTurn:
         self._journal = Journal(database, run.id, around.clock)
         self._leases = Leases(database, settings, around, run.id)
         self._answer = GrowingAnswer()
-        self._closing = Closing(run, adapter, around, self._answer, run.model)
+        self._closing = Closing(run, adapter, around, self._answer)
         self._asked_to_stop = False
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[Finished] | None = None
@@ -170,7 +170,7 @@ class LiveTurn:
             await self._database.call(
                 lambda store: store.update_attempt(plan.attempt.id, pid=process.pid, pid_started=process.started)
             )
-            live = LiveAttempt(self._adapter, self._settings, watched, process, self._adapter.reader())
+            live = LiveAttempt(self._adapter, self._settings, watched, process)
             line = self._adapter.prompt_line(decision.prompt, plan.attempt.user_uuid)
         except BaseException:
             await process.end(grace_s=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -32,9 +31,10 @@ def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
             )
         return Binary(str(path.absolute()), "setting")
     for name in NAMES:
-        found = shutil.which(name, path=environ.get("PATH", os.defpath))
-        if found:
-            return Binary(str(Path(found).absolute()), "PATH")
+        for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+            found = Path(folder or ".", name).absolute()
+            if _is_program(found):
+                return Binary(str(found), "PATH")
     for path in _bundled():
         if _is_program(path):
             return Binary(str(path), "claude-agent-sdk")
