@@ -53,7 +53,7 @@ def escape(text: str) -> str:
 
 
 def has_form(text: str) -> bool:
-    return "<question-form" in text.lower()
+    return "<question-form" in text.lower() and re.search(_FORM, text) is not None
 
 
 def without_forms(text: str) -> str:

@@ -1,6 +1,7 @@
-"""What the scripted model is asked, and what it answers: requests, replies, and the rules that pick a reply.
+"""What the scripted model is asked, and what it answers: requests, and the rules that pick a reply.
 
-Pure: `ModelApi` does the network. A reply is chosen in this order:
+Pure: `ModelApi` does the network. The replies are `clew.testing.replies`, importable from here too. One is chosen in
+this order:
 
 1. the next entry of the script, for a request of the main conversation;
 2. the `reply` hook, when it returns one;
@@ -31,95 +32,40 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from clew.testing.prompt_cache import CacheAccount
+from clew.testing.replies import FINAL, Cut, Fail, Hang, HangPoint, Reply, Slow, Text, TooLong, ToolUse
+
+__all__ = [
+    "DONE_CHARS",
+    "ECHO_CHARS",
+    "FINAL",
+    "NEW_MESSAGE_HEADING",
+    "Cut",
+    "Fail",
+    "Hang",
+    "HangPoint",
+    "Reply",
+    "ReplyHook",
+    "Request",
+    "Slow",
+    "Text",
+    "TooLong",
+    "ToolUse",
+    "choose_reply",
+    "newest_tool_result",
+    "newest_user_text",
+    "read_directive",
+    "spoken",
+    "without_reminders",
+]
 
 NEW_MESSAGE_HEADING: Final = "# New message"
 ECHO_CHARS: Final = 200
 DONE_CHARS: Final = 100
 
-# Without this header the Claude CLI tries again ten times, also after a 401, and waits twice as long each time.
-FINAL: Final[Mapping[str, str]] = MappingProxyType({"x-should-retry": "false"})
-
-HangPoint = Literal["request", "headers", "start", "text"]
-
-
-@dataclass(frozen=True)
-class Text:
-    """A plain answer, in so many chunks, with a pause before each but the first."""
-
-    text: str
-    chunks: int = 1
-    delay_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Slow:
-    """An answer that comes word by word."""
-
-    text: str
-    words_per_s: float = 10.0
-
-
-@dataclass(frozen=True)
-class ToolUse:
-    """A call of a tool, after some text if there is any; `also` are further calls in the same answer."""
-
-    name: str
-    input: Mapping[str, Any]
-    text: str = ""
-    also: tuple[ToolUse, ...] = ()
-
-
-@dataclass(frozen=True)
-class Hang:
-    """Silence, with the connection open, until `ModelApi.release()` lets the answer go on.
-
-    It also ends when the client goes or the API closes. `after` says how far the answer comes first: to nothing
-    at all ("request"), to the HTTP headers, to the `message_start` event, or to the text.
-    """
-
-    after: HangPoint = "start"
-    text: str = "…"
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A connection that breaks in the middle of an answer."""
-
-    after_text: str = ""
-
-
-@dataclass(frozen=True)
-class Fail:
-    """A refusal. Clients ask again after most of them, for minutes; with `headers=FINAL` they do not.
-
-    Except after a 400: there the Claude CLI goes on asking at once, with fewer features each time, and one entry in
-    the script refuses only the first of these. To refuse them all, use a directive, the hook or the default.
-    """
-
-    status: int
-    type: str = "api_error"
-    message: str = "Internal server error"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TooLong:
-    """The refusal of a prompt that does not fit the model's window."""
-
-    tokens: int = 210_000
-    maximum_tokens: int = 200_000
-
-    def as_fail(self) -> Fail:
-        message = f"prompt is too long: {self.tokens} tokens > {self.maximum_tokens} maximum"
-        return Fail(400, "invalid_request_error", message)
-
-
-Reply = Text | Slow | ToolUse | Hang | Cut | Fail | TooLong
 ReplyHook = Callable[["Request"], Reply | None]
 
 # Marks by which the Claude CLI's requests on the side are known. Titles, recaps and other errands carry the first
