@@ -100,8 +100,10 @@ class LiveAttempt:
                 await reading
             exit_status = await self._exit()
         finally:
-            await self._give_up(sending, reading, watching, *self._questions.values())
-            await self.process.end(grace_s=self.settings.grace_s)
+            try:
+                await self._give_up(sending, reading, watching, *self._questions.values())
+            finally:
+                await self.process.end(grace_s=self.settings.grace_s)
         passed("process_ended")
         ending = self.reader.ending(resumed=resumed, exit_status=exit_status, stderr=self.process.stderr_tail)
         return AttemptEnd(

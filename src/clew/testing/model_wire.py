@@ -1,0 +1,132 @@
+"""The Messages API's wire format: a chosen reply as a stream of server-sent events, or in one piece.
+
+Pure: an answer is a sequence of steps, and whoever serves it takes them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from clew.testing.prompt_cache import CacheAccount, estimate_tokens
+from clew.testing.replies import Cut, Hang, Reply, Slow, Text, ToolUse
+
+
+class Act(Enum):
+    """The steps of an answer that are not bytes or pauses."""
+
+    HEADERS = "send the HTTP headers"
+    HOLD = "wait for a release"
+    BREAK = "drop the connection"
+
+
+Step = bytes | float | Act  # bytes to send, seconds to pause, or an act
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A chosen reply, on its way to the wire."""
+
+    reply: Reply
+    model: str
+    account: CacheAccount
+    tag: str  # makes the ids unique
+
+    def content(self) -> list[dict[str, Any]]:
+        match self.reply:
+            case ToolUse() as first:
+                calls = [
+                    {"type": "tool_use", "id": f"toolu_{self.tag}{n:02d}", "name": call.name, "input": dict(call.input)}
+                    for n, call in enumerate((first, *first.also))
+                ]
+                return [*_text_block(first.text), *calls]
+            case Text(text) | Slow(text) | Cut(text) | Hang(_, text):
+                return _text_block(text)
+            case _:
+                return []
+
+    def message(self) -> dict[str, Any]:
+        content = self.content()
+        return {
+            "id": f"msg_{self.tag}",
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": content,
+            "stop_reason": "tool_use" if isinstance(self.reply, ToolUse) else "end_turn",
+            "stop_sequence": None,
+            "usage": self.account.usage(estimate_tokens(json.dumps(content))),
+        }
+
+    def stream_steps(self) -> Iterator[Step]:
+        """The answer as server-sent events."""
+        hang = self.reply.after if isinstance(self.reply, Hang) else None
+        message = self.message()
+        opening = {**message, "content": [], "stop_reason": None, "usage": self.account.usage(1)}
+        yield from [Act.HOLD] if hang == "request" else []
+        yield Act.HEADERS
+        yield from [Act.HOLD] if hang == "headers" else []
+        yield _event("message_start", message=opening)
+        yield from [Act.HOLD] if hang == "start" else []
+        for index, block in enumerate(message["content"]):
+            yield from self._block_steps(index, block)
+        stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        yield _event("message_delta", delta=stop, usage=message["usage"])
+        yield _event("message_stop")
+
+    def _block_steps(self, index: int, block: dict[str, Any]) -> Iterator[Step]:
+        if block["type"] == "tool_use":
+            yield _event("content_block_start", index=index, content_block={**block, "input": {}})
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            yield _event("content_block_delta", index=index, delta=delta)
+        else:
+            yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+            for step in _pieces(self.reply, block["text"]):
+                if isinstance(step, str):
+                    delta = {"type": "text_delta", "text": step}
+                    yield _event("content_block_delta", index=index, delta=delta)
+                else:
+                    yield step
+        if isinstance(self.reply, Cut):
+            yield Act.BREAK
+        yield from [Act.HOLD] if isinstance(self.reply, Hang) and self.reply.after == "text" else []
+        yield _event("content_block_stop", index=index)
+
+    def json_steps(self) -> Iterator[Step]:
+        """The answer in one piece: it hangs before it, breaks instead of it, or takes its time first."""
+        if isinstance(self.reply, Hang):
+            yield Act.HOLD
+        if isinstance(self.reply, Cut):
+            yield Act.BREAK
+        text = "".join(block.get("text", "") for block in self.content())
+        yield sum(step for step in _pieces(self.reply, text) if isinstance(step, float))
+        yield Act.HEADERS
+        yield json.dumps(self.message()).encode()
+
+
+def _text_block(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}] if text else []  # the API never answers with an empty block
+
+
+def _pieces(reply: Reply, text: str) -> Iterator[str | float]:
+    """A text cut into the pieces that it is sent in, with the pauses between them."""
+    match reply:
+        case Slow(_, words_per_s):
+            pieces, delay_s = re.findall(r"\S+\s*|\s+", text), 1 / words_per_s
+        case Text(_, chunks, delay):
+            size = max(1, -(-len(text) // max(1, chunks)))
+            pieces, delay_s = [text[at : at + size] for at in range(0, len(text), size)], delay
+        case _:
+            pieces, delay_s = [text], 0.0
+    for number, piece in enumerate(pieces):
+        if number and delay_s:
+            yield delay_s
+        yield piece
+
+
+def _event(name: str, **data: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()

@@ -1,0 +1,88 @@
+"""The scripted model's replies, as data: what it says, calls, refuses, or fails to finish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+# Without this header the Claude CLI tries again ten times, also after a 401, and waits twice as long each time.
+FINAL: Final[Mapping[str, str]] = MappingProxyType({"x-should-retry": "false"})
+
+HangPoint = Literal["request", "headers", "start", "text"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A plain answer, in so many chunks, with a pause before each but the first."""
+
+    text: str
+    chunks: int = 1
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Slow:
+    """An answer that comes word by word."""
+
+    text: str
+    words_per_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """A call of a tool, after some text if there is any; `also` are further calls in the same answer."""
+
+    name: str
+    input: Mapping[str, Any]
+    text: str = ""
+    also: tuple[ToolUse, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Silence, with the connection open, until `ModelApi.release()` lets the answer go on.
+
+    It also ends when the client goes or the API closes. `after` says how far the answer comes first: to nothing
+    at all ("request"), to the HTTP headers, to the `message_start` event, or to the text.
+    """
+
+    after: HangPoint = "start"
+    text: str = "…"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A connection that breaks in the middle of an answer."""
+
+    after_text: str = ""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """A refusal. Clients ask again after most of them, for minutes; with `headers=FINAL` they do not.
+
+    Except after a 400: there the Claude CLI goes on asking at once, with fewer features each time, and one entry in
+    the script refuses only the first of these. To refuse them all, use a directive, the hook or the default.
+    """
+
+    status: int
+    type: str = "api_error"
+    message: str = "Internal server error"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """The refusal of a prompt that does not fit the model's window."""
+
+    tokens: int = 210_000
+    maximum_tokens: int = 200_000
+
+    def as_fail(self) -> Fail:
+        message = f"prompt is too long: {self.tokens} tokens > {self.maximum_tokens} maximum"
+        return Fail(400, "invalid_request_error", message)
+
+
+Reply = Text | Slow | ToolUse | Hang | Cut | Fail | TooLong

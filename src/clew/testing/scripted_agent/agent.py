@@ -1,0 +1,137 @@
+"""The process: it opens its session and works on one prompt after the other."""
+# ruff: noqa: PTH109, PTH119
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+from .faults import Faults, hang
+from .host import Host, Interrupted
+from .lines import is_uuid, new_id, text_of, zero_usage
+from .options import PRODUCT, VERSION, Refused, help_text, read_argv
+from .session import NoConversation
+from .session_file import open_session
+from .tools import Toolbox
+from .turn import Turn
+
+TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from .lines import Line
+    from .options import Options
+    from .session import Session
+
+
+class Agent:
+    """One process: it hears the host on stdin at any time, and works on one prompt after the other."""
+
+    def __init__(self, options: Options, version: str) -> None:
+        self.options, self.version = options, version
+        self.partial = "--include-partial-messages" in options
+        self.host = Host(options, os.path.realpath(os.getcwd()))
+        self.toolbox = Toolbox(options, self.host)
+        self.session: Session
+        self.faults = Faults("--resume" in options)
+        self.last_prompt = ""
+        self.quitting = False
+        self.rc = self.results = 0
+
+    def run(self) -> int:
+        os.set_blocking(self.host.waker, False)
+        signal.set_wakeup_fd(self.host.waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self.on_term)
+        signal.signal(signal.SIGINT, self.on_int)
+        try:
+            self.session = self.host.session = open_session(self.options, self.host.cwd, self.version)
+            self.fail_early()
+            self.work()
+        except NoConversation as problem:
+            return self.reject(str(problem))
+        except Refused as problem:
+            sys.stderr.write(f"{problem}\n")
+            return 1
+        finally:
+            if not self.host.logged:
+                self.host.log([])
+        return self.rc
+
+    def reject(self, text: str) -> int:
+        """The line of a resume that cannot be. It carries a session id, which means nothing."""
+        wanted = self.options.one("--resume")
+        line: Line = {"type": "result", "subtype": "error_during_execution", "duration_ms": 0, "duration_api_ms": 0}
+        line.update(is_error=True, num_turns=0, stop_reason=None, total_cost_usd=0, usage=zero_usage(), modelUsage={})
+        line.update(session_id=wanted if is_uuid(wanted) else new_id(), permission_denials=[], uuid=new_id())
+        self.host.emit({**line, "errors": [text], "result_index": 0})
+        sys.stderr.write(f"{text}\n")
+        self.host.log_waiting_prompt()
+        return 1
+
+    def fail_early(self) -> None:
+        self.faults.turn = self.session.prompts() + 1
+        if fault := self.faults.take("slow_start"):
+            time.sleep(fault.get("delay_s", 1))
+        if self.faults.take("reject"):
+            raise NoConversation(f"No conversation found with session ID: {self.options.one('--resume')}")
+        if self.faults.take("lie_success_empty"):
+            self.host.log_waiting_prompt()
+            os._exit(0)
+
+    def work(self) -> None:
+        if self.options.one("--input-format", "text") != "stream-json":
+            prompt = " ".join(self.options.get("prompt", [])) or sys.stdin.read()
+            self.host.stdin_open = False
+            if prompt.strip():
+                self.host.queue.append({"message": {"role": "user", "content": prompt}})
+                self.host.log([prompt])
+        try:
+            while self.host.stdin_open or self.host.queue:
+                if self.host.queue:
+                    self.turn(self.host.queue.pop(0))
+                elif not self.quitting:
+                    self.host.wait()
+                if self.quitting:
+                    break
+        except Interrupted:  # by a signal, with nothing to do
+            pass
+        if self.results:
+            self.session.end(self.last_prompt)
+
+    def turn(self, line: Line) -> None:
+        self.host.busy = True
+        self.last_prompt = text_of(line["message"]["content"])
+        failed = Turn(self, line).run()
+        self.results += 1
+        self.rc = int(failed and not self.quitting)
+        self.host.busy, self.host.interrupt, self.session.saving = False, False, True
+        if fault := self.faults.take("hang_after_result"):
+            hang(fault)
+
+    def on_term(self, *_: object) -> None:
+        self.toolbox.kill_child()
+        if self.host.busy or self.results:
+            self.session.end(self.last_prompt)
+        os._exit(143)
+
+    def on_int(self, *_: object) -> None:
+        self.host.interrupt = self.quitting = True
+
+
+def main(argv: list[str], product: str = PRODUCT, version: str = VERSION, resume: bool = True) -> NoReturn:
+    try:
+        options = read_argv(argv[1:])
+        if "--version" in options:
+            print(f"{version} ({product})")
+            sys.exit(0)
+        if "--help" in options:
+            print(help_text(os.path.basename(argv[0]), product, resume))
+            sys.exit(0)
+        if options.one("--output-format") != "stream-json":
+            raise Refused("The scripted agent speaks only --output-format stream-json")
+    except Refused as problem:
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(1)
+    os._exit(Agent(options, version).run())  # all is written: the interpreter's farewell would only cost 3 ms

@@ -1,0 +1,64 @@
+"""What goes wrong, and when: the script that `CLEW_SCRIPT` names (its tables are in the package's docstring)."""
+# ruff: noqa: PTH123
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from .lines import Line
+
+
+class Faults:
+    """The script of what goes wrong."""
+
+    def __init__(self, resuming: bool) -> None:
+        self.kind = "resume" if resuming else "fresh"
+        self.turn = 1
+        path = os.environ.get("CLEW_SCRIPT")
+        self.all: list[Line] = []
+        if path:
+            with open(path, encoding="utf-8") as file:
+                self.all = json.load(file)["faults"]
+
+    def take(self, *names: str) -> Line | None:
+        """The first fault of these names that is due now; one that fires once is used up by this."""
+        for fault in self.all:
+            due = fault.get("on", "any") in ("any", self.kind) and fault.get("turn", self.turn) == self.turn
+            if due and fault["do"] in names and self._unused(fault.get("once")):
+                return fault
+        return None
+
+    @staticmethod
+    def _unused(counter: str | None) -> bool:
+        if counter is None:
+            return True
+        try:
+            os.close(os.open(counter, os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+
+def crash(fault: Line) -> NoReturn:
+    sys.stderr.write(fault.get("stderr", ""))
+    sys.stderr.flush()
+    if "signal" in fault:
+        if fault["signal"] != signal.SIGKILL:  # that one takes no handler
+            signal.signal(fault["signal"], signal.SIG_DFL)
+        os.kill(os.getpid(), fault["signal"])
+    os._exit(fault.get("rc", 1))
+
+
+def hang(fault: Line) -> NoReturn:
+    if fault.get("ignore_term"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(3600)

@@ -1,0 +1,89 @@
+"""What every line on the stream or in a session file is made of: ids, times, messages, blocks, usage figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    Line: TypeAlias = dict[str, Any]
+
+
+def new_id() -> str:
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_uuid(text: str) -> bool:
+    parts = text.split("-")
+    digits = all(part and not part.strip("0123456789abcdefABCDEF") for part in parts)
+    return digits and [len(part) for part in parts] == [8, 4, 4, 4, 12]
+
+
+def stamp() -> str:
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+
+
+def dumps(line: object) -> bytes:
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogatepass") + b"\n"
+
+
+def text_of(content: object) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(block.get("text", "")) for block in content)
+    return str(content)
+
+
+def blocks(entry: Line, kind: str | None = None) -> list[Line]:
+    """The content blocks of a message's entry; a plain text is one block."""
+    content = entry["message"]["content"] if "message" in entry else []
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    return [block for block in content if kind is None or block["type"] == kind]
+
+
+def synthetic_message(text: str) -> Line:
+    """What the CLI says in the assistant's name without having asked the model."""
+    return {
+        "id": new_id(),
+        "type": "message",
+        "role": "assistant",
+        "model": "<synthetic>",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "stop_sequence",
+        "stop_sequence": "",
+        "usage": zero_usage(service_tier=None, inference_geo=None, iterations=None, speed=None),
+        "context_management": None,
+    }
+
+
+def zero_usage(**more: object) -> Line:
+    usage: Line = {
+        "input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 0,
+        "output_tokens_details": {"thinking_tokens": 0},
+        "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+        "service_tier": "standard",
+        "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+        "inference_geo": "",
+        "iterations": [],
+        "speed": "standard",
+        "fallback_credit": None,
+    }
+    return {**usage, **more}
+
+
+def add_usage(total: Line, usage: Line) -> None:
+    for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"):
+        total[name] += usage.get(name) or 0

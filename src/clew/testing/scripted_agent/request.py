@@ -1,0 +1,131 @@
+"""What the model is shown: the session's active chain as the Messages API wants it, and the request that carries it.
+
+An answer that was an API error stays in the chain but is never sent; the prompt that it answered is (CLI 2.1.325).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from .answer import ApiError
+from .lines import blocks, dumps
+
+TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+    from .lines import Line
+    from .session import Session
+
+CACHED = {"type": "ephemeral"}
+# Long enough for the prompt cache to take it, as the real one is.
+SYSTEM_PROMPT = "You are an agent working with the user toward their goals.\n" + (
+    "Use the instructions below and the tools available to you to assist the user. " * 240
+)
+
+
+def connect(session: Session, model: str, tools: list[str]) -> tuple[socket.socket, str]:
+    """Send the request: the connection that its answer comes on, and the address it was sent to."""
+    import socket  # here, because a turn that is refused never needs it
+
+    environ = os.environ
+    key = environ.get("ANTHROPIC_API_KEY") or environ.get("ANTHROPIC_AUTH_TOKEN")
+    if not key:
+        raise ApiError("Not logged in · Please run /login", "authentication_failed")
+    gateway = environ.get("ANTHROPIC_BASE_URL", "http://127.0.0.1:1").partition("://")[2].rstrip("/")
+    host, _, port = gateway.partition(":")
+    body = dumps(request_body(session, model, tools))
+    head = (
+        f"POST /v1/messages?beta=true HTTP/1.1\r\nHost: {gateway}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json\r\nUser-Agent: claude-cli/{session.version} (external, sdk-cli)\r\n"
+        f"X-Claude-Code-Session-Id: {session.id}\r\nanthropic-version: 2023-06-01\r\nx-app: cli\r\n"
+        f"x-api-key: {key}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    try:
+        connection = socket.create_connection((host, int(port or 80)), timeout=10)
+        connection.settimeout(None)
+        connection.sendall(head.encode() + body)
+    except OSError:
+        text = "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)"
+        raise ApiError(text, "server_error", failure="connection_failed") from None
+    return connection, gateway
+
+
+def request_body(session: Session, model: str, tools: list[str]) -> Line:
+    schema = {"type": "object", "properties": {}, "additionalProperties": True}
+    offered = [{"name": name, "description": f"The tool {name}.", "input_schema": schema} for name in tools]
+    system: list[Line] = [
+        {"type": "text", "text": f"x-anthropic-billing-header: cc_version={session.version}; cc_entrypoint=sdk-cli;"},
+        {"type": "text", "text": "You are a scripted agent.", "cache_control": CACHED},
+        {"type": "text", "text": SYSTEM_PROMPT, "cache_control": CACHED},
+    ]
+    user_id = json.dumps({"device_id": "scripted", "account_uuid": "", "session_id": session.id})
+    body: Line = {"model": model, "messages": messages(session), "system": system, "tools": offered}
+    return {**body, "metadata": {"user_id": user_id}, "max_tokens": 32000, "stream": True}
+
+
+def messages(session: Session) -> list[Line]:
+    """The active chain as the API wants it: roles in turn, reminders before the text they came with."""
+    merged: list[Line] = []
+    for role, content in _spoken(session):
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"].extend(content)
+        else:
+            merged.append({"role": role, "content": content})
+    if merged:
+        merged[-1]["content"][-1] = {**merged[-1]["content"][-1], "cache_control": CACHED}
+    return merged
+
+
+def _spoken(session: Session) -> Iterator[tuple[str, list[Line]]]:
+    """Runs of one role. An answer that was an API error ends a run of prompts but is not said itself."""
+    run: list[Line] = []
+    for entry in session.chain():
+        if entry["type"] == "assistant":
+            if run:
+                yield "user", _user_content(session, run)
+            run = []
+            if not entry.get("isApiErrorMessage"):
+                yield "assistant", [dict(block) for block in blocks(entry)]
+        elif entry["type"] in ("user", "attachment"):
+            run.append(entry)
+    if run:
+        yield "user", _user_content(session, run)
+
+
+def _user_content(session: Session, run: list[Line]) -> list[Line]:
+    reminders = [part["content"] for entry in run for part in entry.get("rendered", ())]
+    results = _all_results(session, run)
+    texts = [[dict(block) for block in blocks(entry) if block["type"] != "tool_result"] for entry in run]
+    texts = [part for part in texts if part]
+    for part in texts[:-1]:
+        if part[-1]["type"] == "text":
+            part[-1]["text"] += "\n"
+    said = [block for part in texts for block in part]
+    if results:
+        if reminders and isinstance(results[-1]["content"], str):
+            results[-1]["content"] += "\n\n" + "\n".join(reminders)
+        return results + said
+    if reminders and said:
+        reminders[-1] += "\n"
+    return [{"type": "text", "text": text} for text in reminders] + said
+
+
+def _all_results(session: Session, run: list[Line]) -> list[Line]:
+    """The results in this run, and those of calls made side by side, whose entries lie off the chain."""
+    found = [block for entry in run for block in blocks(entry, "tool_result")]
+    if not found:
+        return []
+    siblings: dict[str, list[str]] = {}  # calls of one answer, by the answer's id
+    results: dict[str, Line] = {}
+    for entry in session.entries:
+        results.update((block["tool_use_id"], block) for block in blocks(entry, "tool_result"))
+        if calls := [block["id"] for block in blocks(entry, "tool_use")]:
+            siblings.setdefault(entry["message"].get("id", entry["uuid"]), []).extend(calls)
+    asked = {block["tool_use_id"] for block in found}
+    for calls in siblings.values():
+        if asked & set(calls):
+            return [dict(results[call]) for call in calls if call in results]
+    return [dict(block) for block in found]

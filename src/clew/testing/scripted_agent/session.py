@@ -1,0 +1,196 @@
+"""The scripted agent's memory: its session file, and the chain through it.
+
+A session file is a list of JSON lines. Those with a `uuid` are entries, and each names its parent: the entries form a
+tree, and the active chain is the way from the last entry in the file back to the root. Lines without a `uuid`
+(queue-operation, last-prompt, mode, cost-state) are notes that no chain runs through.
+
+Rules taken from the real CLI 2.1.325, each measured:
+
+- A broken line is skipped. An entry whose parent is lost hangs on the entry before it in the file.
+- A file without a single message is no session at all. A file that cannot be written is not noticed.
+- A prompt that never got an answer (a kill, an interrupt) is closed on resume with "No response requested.", and a
+  tool call without a result gets one that says so. Both are written to the file.
+- The cost is written when the process ends: after a SIGKILL the totals go on from the last one written.
+"""
+# ruff: noqa: PTH103, PTH120, PTH123
+
+from __future__ import annotations
+
+import json
+import os
+
+from .account import Account
+from .lines import blocks, dumps, new_id, stamp, synthetic_message
+
+TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from .lines import Line
+
+NO_RESPONSE = "No response requested."
+TOOL_LOST = (
+    "[Tool call interrupted: the session ended before this call's result was recorded, so its outcome is unknown. "
+    "Check whether it took effect before relying on it or running it again.]"
+)
+
+
+class NoConversation(Exception):
+    """There is nothing to resume. The text is what the CLI says about it."""
+
+
+class Session:
+    """One session: its entries in memory, and its file, which lags behind only where the file cannot be written."""
+
+    def __init__(self, session_id: str, cwd: str, version: str, path: str) -> None:
+        self.id, self.cwd, self.version, self.path = session_id, cwd, version, path
+        self.entries: list[Line] = []
+        self.by_uuid: dict[str, Line] = {}
+        self.leaf: str | None = None
+        self.account = Account()
+        self.saving = True
+        self.unwritten: list[Line] = []  # a fork's copied chain, until its first prompt comes
+        self.resumed = False
+
+    # --- reading
+
+    def load(self, path: str) -> None:
+        try:
+            with open(path, "rb") as file:
+                raw = file.read()
+        except IsADirectoryError:
+            raise NoConversation("Failed to resume session: EISDIR: illegal operation on a directory, read") from None
+        except OSError:
+            raw = b""
+        for text in raw.split(b"\n"):
+            self._load_line(text)
+        if not any(entry["type"] in ("user", "assistant") for entry in self.entries):
+            raise NoConversation(f"No conversation found with session ID: {self.id}")
+        self.resumed = True
+
+    def _load_line(self, text: bytes) -> None:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            return
+        if not isinstance(line, dict):
+            return
+        if line.get("type") == "cost-state":
+            self.account.restore(line)
+        elif line.get("uuid") and line.get("type") in ("user", "assistant", "attachment", "system"):
+            if line.get("parentUuid") not in self.by_uuid and self.entries:
+                line["parentUuid"] = self.leaf
+            self._remember(line)
+
+    def _remember(self, entry: Line) -> None:
+        self.entries.append(entry)
+        self.by_uuid[entry["uuid"]] = entry
+        self.leaf = entry["uuid"]
+
+    def chain(self) -> list[Line]:
+        way: list[Line] = []
+        at = self.leaf
+        while at is not None and len(way) <= len(self.entries):
+            entry = self.by_uuid[at]
+            way.append(entry)
+            at = entry.get("parentUuid")
+        return way[::-1]
+
+    def prompts(self) -> int:
+        return sum("promptSource" in entry for entry in self.chain())
+
+    # --- writing
+
+    def rewind(self, uuid: str) -> None:
+        if uuid not in self.by_uuid:
+            raise NoConversation(f"No message found with message.uuid of: {uuid}")
+        self.leaf = uuid
+        self.resumed = False  # whoever rewinds chose the end: nothing is closed after it
+
+    def fork(self, session_id: str, path: str) -> None:
+        chain = [{**entry, "sessionId": session_id} for entry in self.chain()]
+        self.id, self.path, self.entries, self.by_uuid = session_id, path, [], {}
+        for entry in chain:
+            self._remember(entry)
+        self.unwritten = chain
+
+    def note(self, line: Line) -> None:
+        """A line that is not part of the chain."""
+        self._append([line])
+
+    def add(self, kind: str, parent: str | None = None, **fields: object) -> Line:
+        """A new entry, by default at the end of the active chain."""
+        entry: Line = {"parentUuid": parent or self.leaf, "isSidechain": False, "type": kind}
+        entry.update(fields)
+        entry.setdefault("uuid", new_id())
+        entry.setdefault("timestamp", stamp())
+        entry.update(userType="external", entrypoint="sdk-cli", cwd=self.cwd, sessionId=self.id)
+        entry.update(version=self.version, gitBranch="HEAD")
+        self._remember(entry)
+        self._append([entry])
+        return entry
+
+    def attach(self, kind: str, text: str | None = None, **fields: object) -> None:
+        rendered: Line = {}
+        if text is not None:
+            content = f"<system-reminder>\n{text}\n</system-reminder>"
+            rendered = {"rendered": [{"content": content}], "renderedRole": "system"}
+        self.add("attachment", attachment={"type": kind, **fields}, **rendered)
+
+    def begin(self, content: object) -> None:
+        """What is written when a prompt arrives, before the prompt itself."""
+        enqueued: Line = {"type": "queue-operation", "operation": "enqueue", "timestamp": stamp()}
+        enqueued["sessionId"] = self.id
+        if isinstance(content, str):
+            enqueued["content"] = content
+        dequeued = {"type": "queue-operation", "operation": "dequeue", "timestamp": stamp(), "sessionId": self.id}
+        self._append([enqueued, dequeued, *self.unwritten])
+        self.unwritten = []
+        if self.resumed:
+            self._close_open_ends()
+            self.resumed = False
+
+    def _close_open_ends(self) -> None:
+        messages = [entry for entry in self.chain() if entry["type"] in ("user", "assistant")]
+        lost = list(self._calls_without_result(messages))
+        for call, entry in lost:
+            result = {"type": "tool_result", "content": TOOL_LOST, "is_error": True, "tool_use_id": call}
+            self.add(
+                "user",
+                parent=entry["uuid"],
+                message={"role": "user", "content": [result]},
+                toolUseResult=TOOL_LOST,
+                toolDenialKind="interrupted",
+                sourceToolAssistantUUID=entry["uuid"],
+            )
+        if lost or messages[-1]["type"] == "user":
+            self.add("assistant", message=synthetic_message(NO_RESPONSE), isApiErrorMessage=False, madeBy="other")
+
+    def _calls_without_result(self, messages: Iterable[Line]) -> Iterator[tuple[str, Line]]:
+        answered = {block["tool_use_id"] for entry in self.entries for block in blocks(entry, "tool_result")}
+        for entry in messages:
+            for block in blocks(entry, "tool_use"):
+                if block["id"] not in answered:
+                    yield block["id"], entry
+
+    def end(self, last_prompt: str) -> None:
+        """What is written when the process ends in an orderly way."""
+        prompt = " ".join(last_prompt.split())
+        self.note({"type": "last-prompt", "lastPrompt": prompt, "leafUuid": self.leaf, "sessionId": self.id})
+        self.note({"type": "mode", "mode": "normal", "sessionId": self.id})
+        self.note(self.account.cost_state(self.id))
+
+    def _append(self, lines: list[Line]) -> None:
+        if not self.saving or not lines:
+            return
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError:
+            return  # as the real one: the turn succeeds and is not saved
+        try:
+            size = os.lseek(descriptor, 0, os.SEEK_END)
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            os.write(descriptor, b"\n" * torn + b"".join(dumps(line) for line in lines))
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,106 @@
+"""The tools that really do something: Bash, Write and Read. Every other one gives an error result."""
+# ruff: noqa: PTH103, PTH110, PTH120, PTH123
+
+from __future__ import annotations
+
+import os
+import signal
+
+TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
+    from .lines import Line
+    from .options import Options
+
+TOOLS = ("AskUserQuestion", "Bash", "Edit", "Glob", "Grep", "Read", "Write")
+
+
+class Toolbox:
+    """The tools of this process, and the command that runs now, if one does."""
+
+    def __init__(self, options: Options, host: Host) -> None:
+        self.host = host
+        names = options.words("--tools")
+        known = "--tools" not in options or "default" in names
+        self.names = [name for name in TOOLS if known or name in names]
+        self.child: Any = None
+
+    def run(self, name: str, given: Line) -> tuple[str, bool, object]:
+        """The result for the model, whether it is an error, and the result for the host."""
+        if name == "Bash":
+            return self.run_bash(given["command"])
+        if name == "Write":
+            return self.write_file(given["file_path"], given["content"])
+        if name == "Read":
+            return self.read_file(given["file_path"])
+        if name == "AskUserQuestion":
+            answers = ", ".join(f'"{asked}"="{answer}"' for asked, answer in given.get("answers", {}).items())
+            text = f"Your questions have been answered: {answers}. You can now continue with these answers in mind."
+            return text, False, given
+        problem = f"Error: {name} is not part of the scripted agent"
+        return f"<tool_use_error>{problem}</tool_use_error>", True, problem
+
+    def run_bash(self, command: str) -> tuple[str, bool, object]:
+        import subprocess  # here, because most turns run no command
+
+        out = b""
+        # A session of its own, as the real one has it: killing the agent's group does not reach it.
+        self.child = subprocess.Popen(
+            ["bash", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=self.host.cwd,
+            start_new_session=True,
+        )
+        pipe = self.child.stdout.fileno()
+        while True:
+            if self.host.wait(pipe, 0.05):
+                data = os.read(pipe, 1 << 16)
+                out += data
+                if not data:
+                    break
+            elif self.child.poll() is not None:  # something it left behind holds the pipe
+                break
+        code = self.child.wait()
+        self.child.stdout.close()
+        self.child = None
+        text = out.decode("utf-8", "replace").rstrip("\n")
+        if code:
+            text = f"Exit code {code}\n{text}"
+            return text, True, f"Error: {text}"
+        told = {"stdout": text, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
+        return text or "(Bash completed with no output)", False, told
+
+    def kill_child(self) -> None:
+        if self.child is not None:
+            if self.child.poll() is None:
+                os.killpg(self.child.pid, signal.SIGKILL)
+            self.child = None
+
+    def write_file(self, path: str, content: str) -> tuple[str, bool, object]:
+        existed = os.path.exists(path)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+        except OSError as problem:
+            return f"Error: {problem}", True, f"Error: {problem}"
+        told = {"type": "update" if existed else "create", "filePath": path, "content": content}
+        if existed:
+            return f"The file {path} has been updated successfully.", False, told
+        text = f"File created successfully at: {path} (file state is current in your context — no need to Read it back)"
+        return text, False, told
+
+    def read_file(self, path: str) -> tuple[str, bool, object]:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read()
+        except OSError:
+            problem = f"File does not exist. Note: your current working directory is {self.host.cwd}."
+            return problem, True, f"Error: {problem}"
+        lines = text.split("\n")
+        shown = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, 1))
+        return shown, False, {"type": "text", "file": {"filePath": path, "content": text, "numLines": len(lines)}}

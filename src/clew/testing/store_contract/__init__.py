@@ -1,0 +1,71 @@
+"""What every store must do, as tests: for ours on each database, and for yours.
+
+Subclass it in a test module and give it a `store` fixture that yields a new, empty store and closes it afterwards:
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def store(self, tmp_path):
+            with open_store(tmp_path / "clew.db") as store:
+                yield store
+
+Nothing here needs pytest but that fixture: the checks are plain asserts. Concurrency between processes and broken disks
+are not in it, because how to bring them about depends on the database.
+"""
+
+from __future__ import annotations
+
+from clew.testing.store_contract.events import EventContract
+from clew.testing.store_contract.facts import FactContract
+from clew.testing.store_contract.leases import LeaseContract
+from clew.testing.store_contract.pins import PinContract
+from clew.testing.store_contract.runs import RunContract
+from clew.testing.store_contract.samples import (
+    ODD_TEXTS,
+    OTHER,
+    OWNER,
+    RUNTIME,
+    a_pin,
+    a_run,
+    a_thread,
+    a_turn,
+    absorbed,
+    raises,
+)
+from clew.testing.store_contract.threads import ThreadContract
+from clew.testing.store_contract.transactions import TransactionContract
+from clew.testing.store_contract.turns import TurnContract
+
+__all__ = [
+    "ODD_TEXTS",
+    "OTHER",
+    "OWNER",
+    "RUNTIME",
+    "EventContract",
+    "FactContract",
+    "LeaseContract",
+    "PinContract",
+    "RunContract",
+    "StoreContract",
+    "ThreadContract",
+    "TransactionContract",
+    "TurnContract",
+    "a_pin",
+    "a_run",
+    "a_thread",
+    "a_turn",
+    "absorbed",
+    "raises",
+]
+
+
+class StoreContract(
+    ThreadContract,
+    TurnContract,
+    RunContract,
+    EventContract,
+    PinContract,
+    LeaseContract,
+    FactContract,
+    TransactionContract,
+):
+    """All of it."""

@@ -1,0 +1,35 @@
+"""Events: each as it was, in order, once."""
+
+from __future__ import annotations
+
+from clew.core.events import MessageSaid, RunEnded, TextStreamed, ToolStarted
+from clew.core.usage import Usage
+from clew.errors import NotFound
+from clew.store.store import Store
+from clew.testing.store_contract.samples import ODD_TEXTS, a_run, a_thread, raises
+
+
+class EventContract:
+    def test_events_come_back_as_they_were(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_run(a_run())
+        given = [
+            (1, 1.5, TextStreamed(ODD_TEXTS[4])),
+            (2, 2.5, ToolStarted("t", "Bash", {"command": "ls \0", "n": [1, {"deep": None}]})),
+            (4, 3.5, MessageSaid("\0", "m")),
+            (5, 4.5, RunEnded("answered", "success", Usage(1, 2, 3, 4), 0.5)),
+        ]
+        store.append_events("run-1", given)
+        assert [(stored.seq, stored.at, stored.event) for stored in store.events("run-1")] == given
+        assert [stored.kind for stored in store.events("run-1", after_seq=2)] == ["message_said", "run_ended"]
+        assert store.last_seq("run-1") == 5 and store.last_seq("nothing") == 0 and store.events("nothing") == []
+
+    def test_an_event_sent_twice_is_stored_once(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_run(a_run())
+        store.append_events("run-1", [(1, 1.0, TextStreamed("a")), (2, 2.0, TextStreamed("b"))])
+        store.append_events("run-1", [(2, 9.0, TextStreamed("again")), (3, 3.0, TextStreamed("c"))])
+        store.append_events("run-1", [])
+        assert [stored.body["text"] for stored in store.events("run-1")] == ["a", "b", "c"]
+        with raises(NotFound):
+            store.append_events("nothing", [(1, 1.0, TextStreamed("a"))])

@@ -1,0 +1,21 @@
+"""Facts and probes: the newest word stands."""
+
+from __future__ import annotations
+
+from clew.store.store import Store
+
+
+class FactContract:
+    def test_a_probe_is_known_while_the_stamp_is_the_same(self, store: Store) -> None:
+        assert store.probe("/bin/claude", "v1") is None
+        store.save_probe("/bin/claude", "v1", "one", 1.0)
+        store.save_probe("/bin/codex", "v1", "other", 1.0)
+        assert store.probe("/bin/claude", "v1") == "one" and store.probe("/bin/claude", "v2") is None
+        store.save_probe("/bin/claude", "v2", "two", 2.0)
+        assert store.probe("/bin/claude", "v2") == "two" and store.probe("/bin/claude", "v1") is None
+
+    def test_a_fact_is_replaced(self, store: Store) -> None:
+        assert store.fact("default_model/claude") is None
+        store.save_fact("default_model/claude", "opus")
+        store.save_fact("default_model/claude", "sonnet")
+        assert store.fact("default_model/claude") == "sonnet"

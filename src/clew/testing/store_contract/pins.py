@@ -1,0 +1,68 @@
+"""Pins: what they hold, and how they may move."""
+
+from __future__ import annotations
+
+from clew.core.ids import TurnId
+from clew.core.pins import Absorbed, HeldBack, IllegalMove, Mark, Pending, PinState
+from clew.core.record import replace
+from clew.errors import NotFound
+from clew.store.store import Store
+from clew.testing.store_contract.samples import a_pin, a_thread, absorbed, raises
+
+
+class PinContract:
+    def test_a_pin_comes_back_as_it_was(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        pin = a_pin(
+            absorbed=(*absorbed("t-1", "t-2"), Absorbed(TurnId("t-3"), None)),
+            pending=Pending("uuid", absorbed("t-4"), "standing to be"),
+            held_back=HeldBack(TurnId("t-3"), 7, "d"),
+            standing="standing",
+            mark=Mark(12345678901, "entry"),
+            resume_count=3,
+            failures=1,
+            cost_total_usd=0.75,
+            created_at=1.0,
+            used_at=2.0,
+        )
+        store.save_pin(pin)
+        assert store.pins("thread-1") == (pin,)
+        assert store.pin_by_session(pin.session_id) == pin and store.pin_by_session("nothing") is None
+        settled = replace(a_pin(state=PinState.GOOD, mark=Mark(0, None)), created_at=1.0)
+        store.save_pin(settled)
+        assert store.pins("thread-1") == (settled,)
+        with raises(NotFound):
+            store.save_pin(a_pin("pin-2", thread_id="nobody"))
+
+    def test_pins_are_oldest_first_in_the_order_they_were_saved(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        for id in ("pin-b", "pin-a", "pin-c"):
+            store.save_pin(a_pin(id))
+        store.save_pin(a_pin("pin-b", state=PinState.RETIRED))
+        assert [pin.id for pin in store.pins("thread-1")] == ["pin-b", "pin-a", "pin-c"]
+        assert [pin.id for pin in store.pins("thread-1", retired=False)] == ["pin-a", "pin-c"]
+
+    def test_what_was_absorbed_grows_shrinks_and_changes(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        changed = (*absorbed("1", "2"), Absorbed(TurnId("3"), None))
+        lists = (
+            absorbed(),
+            absorbed("1", "2"),
+            absorbed("1", "2", "3"),
+            changed,
+            absorbed("2", "1"),
+            absorbed("2"),
+            (),
+        )
+        for held in lists:
+            store.save_pin(a_pin(absorbed=held))
+            assert store.pins("thread-1")[0].absorbed == held
+        assert store.check() == []
+
+    def test_a_pin_moves_by_the_table_whoever_writes(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.save_pin(a_pin())
+        store.save_pin(a_pin(state=PinState.POISONED, absorbed=absorbed("1")))
+        with raises(IllegalMove):
+            store.save_pin(a_pin(state=PinState.GOOD, absorbed=absorbed("1", "2")))
+        assert store.pins("thread-1") == (a_pin(state=PinState.POISONED, absorbed=absorbed("1")),)

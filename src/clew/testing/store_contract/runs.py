@@ -1,0 +1,128 @@
+"""Runs and their attempts: how they end, how they are cancelled, what they add up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.core.ids import AttemptId, RunId, SessionId
+from clew.core.record import replace
+from clew.core.run import LIVE, Attempt, IllegalStatus, RunStatus
+from clew.core.usage import Usage
+from clew.errors import NotFound
+from clew.store.store import Store
+from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_run, a_thread, raises
+
+
+class RunContract:
+    def test_a_run_comes_back_as_it_was(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        run = a_run(
+            model="opus",
+            owner=OWNER,
+            session_id="s",
+            session_resumed=True,
+            reason="no_pin",
+            fallback=True,
+            usage=Usage(1, 2, 3, 4),
+            cost_usd=0.125,
+            prompt_chars=5,
+            transcript_chars=6,
+            estimate_usd=0.5,
+            created_at=1.0,
+            started_at=2.0,
+        )
+        store.create_run(run)
+        assert store.run("run-1") == store.require_run("run-1") == run
+        assert store.run("nothing") is None
+        with raises(NotFound):
+            store.require_run("nothing")
+        with raises(NotFound):
+            store.create_run(a_run("run-2", "nobody"))
+
+    def test_a_run_is_updated_and_ends_once(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_run(a_run())
+        store.update_run("run-1", status=RunStatus.RUNNING, owner=OWNER, started_at=2.0)
+        ended = store.update_run(
+            "run-1",
+            status=RunStatus.ANSWERED,
+            usage=Usage(1, 2, 3, 4),
+            outcome="success",
+            ended_at=3.0,
+            error=ODD_TEXTS[4],
+        )
+        assert store.run("run-1") == ended
+        assert (ended.status, ended.owner, ended.started_at, ended.usage) == ("answered", OWNER, 2.0, Usage(1, 2, 3, 4))
+        with raises(IllegalStatus):
+            store.update_run("run-1", status=RunStatus.FAILED, outcome="failed")
+        assert store.run("run-1") == ended
+        with raises(NotFound):
+            store.update_run("nothing", status=RunStatus.FAILED)
+        with raises(TypeError):
+            store.update_run("run-1", thread_id="other")
+
+    def test_runs_are_found_by_thread_and_status_newest_first(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_thread(a_thread("thread-2", "other"))
+        for number in range(6):  # all at the same instant: the order of creation decides
+            store.create_run(a_run(f"run-{number}"))
+        store.create_run(a_run("run-other", "thread-2", created_at=5.0))
+        store.update_run("run-1", status=RunStatus.RUNNING)
+        store.update_run("run-2", status=RunStatus.CANCELLED)
+        assert [run.id for run in store.runs(limit=2)] == ["run-other", "run-5"]
+        assert [run.id for run in store.runs(thread_id="thread-1", limit=3)] == ["run-5", "run-4", "run-3"]
+        assert [run.id for run in store.runs(statuses=[RunStatus.CANCELLED])] == ["run-2"]
+        live = [run.id for run in store.runs(thread_id="thread-1", statuses=LIVE)]
+        assert live == ["run-5", "run-4", "run-3", "run-1", "run-0"]
+        assert [run.id for run in store.runs(statuses=LIVE, limit=2)] == ["run-other", "run-5"]
+
+    def test_a_cancel_reaches_a_live_run_only(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_run(a_run())
+        assert not store.cancel_requested("run-1")
+        assert store.request_cancel("run-1", 5.0) and store.request_cancel("run-1", 6.0)
+        assert store.cancel_requested("run-1") and store.require_run("run-1").cancel_requested
+        store.update_run("run-1", status=RunStatus.RUNNING)
+        assert store.cancel_requested("run-1")  # an update that knows nothing of it does not undo it
+        store.update_run("run-1", status=RunStatus.CANCELLED)
+        assert not store.request_cancel("run-1", 7.0) and not store.request_cancel("nothing", 7.0)
+
+    def test_attempts_come_back_in_order(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_run(a_run())
+        first = Attempt(AttemptId("z"), RunId("run-1"), 1, SessionId("s-1"), "uuid-1", True, started_at=1.0)
+        second = Attempt(AttemptId("a"), RunId("run-1"), 2, SessionId("s-2"), "uuid-2", False, started_at=2.0)
+        store.create_attempt(first)
+        store.create_attempt(second)
+        ended = store.update_attempt("z", pid=7, pid_started=1.5, outcome="rejected", exit_status=-9, stderr_tail="\0")
+        assert store.attempts("run-1") == [ended, second]
+        assert ended == replace(first, pid=7, pid_started=1.5, outcome="rejected", exit_status=-9, stderr_tail="\0")
+        with raises(NotFound):
+            store.update_attempt("nothing", pid=1)
+
+    def test_stats_add_up(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_thread(a_thread("thread-2", "other"))
+        resumed: dict[str, Any] = {
+            "session_resumed": True,
+            "outcome": "success",
+            "usage": Usage(1, 2, 30, 4),
+            "cost_usd": 0.25,
+        }
+        store.create_run(a_run("run-1", **resumed, estimate_usd=1.0, created_at=1.0))
+        store.create_run(a_run("run-2", **resumed, created_at=2.0))
+        store.create_run(a_run("run-3", reason="no_pin", outcome="success", fallback=True, created_at=3.0))
+        store.create_run(a_run("run-4", "thread-2", reason="no_pin", outcome="failed", created_at=4.0))
+        rows = {(row.session_resumed, row.reason, row.outcome): row for row in store.stats()}
+        assert {key: row.runs for key, row in rows.items()} == {
+            (True, None, "success"): 2,
+            (False, "no_pin", "success"): 1,
+            (False, "no_pin", "failed"): 1,
+        }
+        both = rows[(True, None, "success")]
+        assert (both.usage, both.cost_usd) == (Usage(2, 4, 60, 8), 0.5)
+        assert (both.estimated_runs, both.estimated_cost_usd, both.estimate_usd) == (1, 0.25, 1.0)
+        assert rows[(False, "no_pin", "success")].fallbacks == 1
+        assert [row.outcome for row in store.stats(thread_id="thread-2")] == ["failed"]
+        assert sum(row.runs for row in store.stats(since=2.0)) == 3
+        assert store.stats(thread_id="nobody") == []

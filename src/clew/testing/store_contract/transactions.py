@@ -1,0 +1,40 @@
+"""Transactions: all or nothing, also inside another; and the store as a whole."""
+
+from __future__ import annotations
+
+from clew.errors import NotFound, StoreError
+from clew.store.store import Store
+from clew.testing.store_contract.samples import a_thread, a_turn, raises
+
+
+class TransactionContract:
+    def test_all_or_nothing(self, store: Store) -> None:
+        with raises(ZeroDivisionError), store.transaction():
+            store.create_thread(a_thread())
+            store.add_turn("thread-1", a_turn("turn-1"))
+            raise ZeroDivisionError
+        assert store.threads() == [] and store.turn("turn-1") is None
+        with store.transaction():
+            store.create_thread(a_thread())
+            store.add_turn("thread-1", a_turn("turn-1"))
+        assert len(store.history("thread-1")) == 1
+
+    def test_an_operation_that_fails_undoes_itself_and_no_more(self, store: Store) -> None:
+        with store.transaction():
+            store.create_thread(a_thread())
+            with raises(NotFound):
+                store.add_turn("nobody", a_turn("turn-1"))
+            with raises(ZeroDivisionError), store.transaction():
+                store.add_turn("thread-1", a_turn("turn-2"))
+                raise ZeroDivisionError
+            store.add_turn("thread-1", a_turn("turn-3"))
+        assert [turn.id for turn in store.history("thread-1")] == ["turn-3"]
+
+    def test_a_closed_store_says_so(self, store: Store) -> None:
+        store.close()
+        store.close()
+        with raises(StoreError):
+            store.threads()
+
+    def test_a_sound_store_has_no_problems(self, store: Store) -> None:
+        assert store.check() == []

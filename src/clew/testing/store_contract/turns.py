@@ -1,0 +1,92 @@
+"""Turns: their order, their texts, what is edited and what is archived."""
+
+from __future__ import annotations
+
+from clew.core.history import Role
+from clew.core.ids import RunId
+from clew.core.record import replace
+from clew.errors import NotFound, UsageError
+from clew.store.store import Store
+from clew.testing.store_contract.samples import ODD_TEXTS, a_thread, a_turn, raises
+
+
+class TurnContract:
+    def test_turns_come_back_in_order_as_they_were(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        user = a_turn("turn-b")
+        answer = a_turn("turn-a", "hi", Role.ASSISTANT, agent="claude", model="opus", partial=True, message_id="m")
+        answer = replace(answer, run_id=RunId("run-1"))
+        store.add_turn("thread-1", user)
+        store.add_turn("thread-1", answer)
+        assert store.history("thread-1") == (user, answer)
+        assert store.turn("turn-a") == answer
+        assert store.turn("nothing") is None and store.history("nothing") == ()
+
+    def test_a_turn_needs_its_thread_and_an_id_of_its_own(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.add_turn("thread-1", a_turn("turn-1"))
+        with raises(NotFound):
+            store.add_turn("nobody", a_turn("turn-2"))
+        with raises(UsageError):
+            store.add_turn("thread-1", a_turn("turn-1", "another"))
+        assert store.history("thread-1") == (a_turn("turn-1"),)
+
+    def test_any_text_survives(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        for number, text in enumerate((*ODD_TEXTS, "x" * 10_000_000 + "\0")):
+            store.add_turn("thread-1", a_turn(f"turn-{number}", text))
+            stored = store.turn(f"turn-{number}")
+            assert stored is not None and stored.text == text
+        for number, text in enumerate(ODD_TEXTS):  # names and keys are texts too
+            store.save_fact(f"{number}{text}", text)
+        assert [store.fact(f"{number}{text}") for number, text in enumerate(ODD_TEXTS)] == list(ODD_TEXTS)
+
+    def test_an_edit_keeps_the_old_text(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.add_turn("thread-1", a_turn("turn-1", "one"))
+        store.add_turn("thread-1", a_turn("turn-2", "later"))
+        assert store.edit_turn("turn-1", "two", 20.0) == a_turn("turn-1", "two", revision=1)
+        assert store.edit_turn("turn-1", "three", 30.0).revision == 2
+        assert [(old.revision, old.text, old.replaced_at) for old in store.revisions("turn-1")] == [
+            (0, "one", 20.0),
+            (1, "two", 30.0),
+        ]
+        assert [turn.text for turn in store.history("thread-1")] == ["three", "later"]
+        assert store.require_thread("thread-1").updated_at == 30.0
+        with raises(NotFound):
+            store.edit_turn("nothing", "text", 1.0)
+
+    def test_archived_turns_leave_the_history_and_stay(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_thread(a_thread("thread-2", "other"))
+        for number in range(5):
+            store.add_turn("thread-1", a_turn(f"turn-{number}"))
+        assert store.archive_turns("thread-1", "turn-2", inclusive=False, at=20.0, why="retried") == 2
+        assert store.archive_turns("thread-1", "turn-1", inclusive=True, at=30.0, why="truncated") == 2
+        store.add_turn("thread-1", a_turn("turn-9"))
+        assert [turn.id for turn in store.history("thread-1")] == ["turn-0", "turn-9"]
+        kept = [(stored.turn.id, stored.archived_at, stored.archived_why) for stored in store.all_turns("thread-1")]
+        assert kept == [
+            ("turn-0", None, None),
+            ("turn-1", 30.0, "truncated"),
+            ("turn-2", 30.0, "truncated"),
+            ("turn-3", 20.0, "retried"),
+            ("turn-4", 20.0, "retried"),
+            ("turn-9", None, None),
+        ]
+        assert [stored.archived for stored in store.all_turns("thread-1")] == [False, True, True, True, True, False]
+        assert store.turn("turn-3") is not None
+        with raises(UsageError):  # what is gone from the history cannot be edited in it
+            store.edit_turn("turn-3", "text", 40.0)
+        with raises(NotFound):  # another thread's turn
+            store.archive_turns("thread-2", "turn-0", inclusive=True, at=40.0, why="truncated")
+
+    def test_only_an_unfinished_answer_is_finished(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.add_turn("thread-1", a_turn("turn-1"))
+        store.add_turn("thread-1", a_turn("turn-2", "par", Role.ASSISTANT, partial=True, model="opus"))
+        done = store.finish_turn("turn-2", text="partly", partial=False, message_id="m")
+        assert done == a_turn("turn-2", "partly", Role.ASSISTANT, message_id="m", model="opus")
+        for turn_id in ("turn-1", "turn-2"):
+            with raises(UsageError):
+                store.finish_turn(turn_id, text="other", partial=False)
