@@ -1,0 +1,141 @@
+"""How long the decision before a turn takes, by the length of the history that the session has absorbed.
+
+`decide` alone is the pure function. The plan is what a turn does before its spawn: history and pins out of SQLite, a
+look at the session's file, `decide`, and prompt turn, attempt, pin and run written in one durable transaction.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.report import Column, Result, Table
+from bench.timing import Sample, counted, tell
+from clew.agents.claude import Claude
+from clew.core.decision import Abilities, Policy, Request, Resume, decide
+from clew.core.history import History, Role, Turn
+from clew.core.ids import PinId, SessionId, ThreadId, TurnId
+from clew.core.pins import Absorbed, Mark, Observed, Pin, PinState, Runtime
+from clew.core.run import Owner
+from clew.core.thread import Thread
+from clew.engine.plan import Plan, Planner, new_run
+from clew.engine.settings import Ask, Surroundings
+from clew.store.store import Store, open_store
+
+LENGTHS = (10, 1_000, 10_000)
+MODEL = "claude-sonnet-4-5"
+ABILITIES = Abilities(resume=True, choose_id=True)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A store with one thread of so many turns, all of them absorbed by one pinned session."""
+
+    store: Store
+    thread: Thread
+    runtime: Runtime
+    around: Surroundings
+    history: History
+    pin: Pin
+
+    @classmethod
+    def of(cls, folder: Path, turns: int) -> World:
+        store = open_store(folder / "clew.db")
+        thread = Thread(ThreadId("thread"), "bench", str(folder), "claude", MODEL)
+        history = tuple(_turn(number) for number in range(turns))
+        session = str(uuid.uuid4())
+        file = folder / "claude" / "projects" / "any" / f"{session}.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text("{}\n")
+        runtime = Runtime("claude", "claude", "Claude Code", True, str(folder / "claude"))
+        pin = Pin(
+            id=PinId("pin"),
+            thread_id=thread.id,
+            agent="claude",
+            model=MODEL,
+            session_id=SessionId(session),
+            state=PinState.GOOD,
+            work_dir=thread.cwd,
+            runtime=runtime,
+            absorbed=tuple(Absorbed.of(turn) for turn in history),
+            mark=Mark(file.stat().st_size, "entry"),
+        )
+        with store.transaction():
+            store.create_thread(thread)
+            for turn in history:
+                store.add_turn(thread.id, turn)
+            store.save_pin(pin)
+        return cls(store, thread, runtime, Surroundings({}, Owner("bench", 1, 1.0)), history, pin)
+
+    def decide(self) -> None:
+        prompt = _turn(len(self.history))
+        request = Request("claude", MODEL, self.thread.cwd, self.runtime, prompt)
+        observed = Observed(exists=True, mark=self.pin.mark)
+        decision = decide(request, self.history, (self.pin,), ABILITIES, observed, Policy(), time.time())
+        assert isinstance(decision, Resume) and decision.prompt == prompt.text
+
+    def plan(self) -> tuple[Plan, float]:
+        """One plan and its seconds; afterwards the thread is as it was."""
+        ask = Ask(self.thread, "What is next?" * 30, "claude")
+        run = new_run(ask, MODEL, self.around)
+        self.store.create_run(run)
+        planner = Planner(Claude(), ABILITIES, self.runtime, Policy(), self.around, ask, run)
+        began = time.perf_counter()
+        plan = planner.first(self.store)
+        took = time.perf_counter() - began
+        assert isinstance(plan.decision, Resume) and plan.decision.prompt == ask.text
+        with self.store.transaction():
+            self.store.archive_turns(self.thread.id, run.prompt_turn_id, inclusive=True, at=0.0, why="bench")
+            self.store.save_pin(replace(plan.pin, pending=None))
+        return plan, took
+
+
+def measure(quick: bool) -> Result:
+    rows = []
+    for turns in LENGTHS:
+        tell(f"  a thread of {turns:,} turns")
+        with tempfile.TemporaryDirectory() as folder:
+            world = World.of(Path(folder), turns)
+            samples = _samples(world, 5 if quick else 25)
+            world.store.close()
+        plan = samples["plan"]
+        medians = (sample.median * 1000 for sample in samples.values())
+        rows.append((turns, plan.n, *medians, plan.spread(1000, ".1f")))
+    columns = [
+        Column("turns, all absorbed", ",d"),
+        Column("n", "d"),
+        Column("`decide`, ms", ".3f"),
+        Column("history read, ms", ".2f"),
+        Column("pins read, ms", ".2f"),
+        Column("whole plan, ms", ".1f"),
+        Column("plan's middle half, ms"),
+    ]
+    return Result("decision", [Table("The decision, by the length of the history (medians)", columns, rows)])
+
+
+def _samples(world: World, number: int) -> dict[str, Sample]:
+    times: dict[str, list[float]] = {"decide": [], "history": [], "pins": [], "plan": []}
+    world.plan()  # warm
+    for _ in counted("plans", number):
+        times["decide"].append(_timed(world.decide))
+        times["history"].append(_timed(lambda: world.store.history(world.thread.id)))
+        times["pins"].append(_timed(lambda: world.store.pins(world.thread.id)))
+        times["plan"].append(world.plan()[1])
+    return {name: Sample.of(values) for name, values in times.items()}
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def _turn(number: int) -> Turn:
+    """A question of 400 characters, or an answer of 1,500."""
+    role = Role.ASSISTANT if number % 2 else Role.USER
+    text = f"turn {number} ".ljust(1500 if number % 2 else 400, "x")
+    return Turn(TurnId(uuid.uuid4().hex), role, text, "claude", MODEL, created_at=float(number))
