@@ -10,7 +10,7 @@ WORKERS ?= 4
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[test,check]"
 	touch $(STAMP)
 
 demo: $(STAMP)            ## the offline tour: five turns, what resume saved

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,13 +114,14 @@ async def _converse(folder: Path, agent: Agent, turns: int, watch: Watcher, *, r
     from clew import client
     from clew.testing.model_api import ModelApi
     from clew.testing.scripts import Text
+    from clew.testing.stage import scrubbed_environ
 
     work = folder / "work"
     work.mkdir(parents=True)
     flags: dict[str, Any] = {"agents.claude.path": str(agent.path), "model": MODEL}
     steps = []
     with ModelApi() as api:
-        async with client.open(folder / "clew", environ=_environ(folder, api), **flags) as opened:
+        async with client.open(folder / "clew", environ=scrubbed_environ(folder, api.url), **flags) as opened:
             for number, exchange in enumerate(exchanges(turns), 1):
                 edited = number == EDIT.before
                 if edited:
@@ -144,20 +145,6 @@ def _charged(api: ModelApi, before: int) -> CacheAccount:
     from clew.testing.prompt_cache import CacheAccount
 
     return sum((request.cache for request in api.main_requests[before:]), CacheAccount())
-
-
-def _environ(folder: Path, api: ModelApi) -> Mapping[str, str]:
-    """Nothing of the user's: another home, a dummy key, the model on loopback, no telemetry and no updates."""
-    return {
-        "HOME": str(folder),
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": "C.UTF-8",
-        "ANTHROPIC_BASE_URL": api.url,
-        "ANTHROPIC_API_KEY": "dummy",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        "DISABLE_TELEMETRY": "1",
-    }
 
 
 def _object(agent: Agent, resumed: list[Step], pasted: list[Step]) -> dict[str, Any]:

@@ -80,16 +80,7 @@ class Planner(Record):
         """What stands before the prompt, and the prompt."""
         history = store.history(self.ask.thread.id)
         if self.ask.retry_of is None:
-            prompt = Turn(
-                id=self.run.prompt_turn_id,
-                role=Role.USER,
-                text=self.ask.text,
-                agent=self.run.agent,
-                model=self.run.model,
-                run_id=self.run.id,
-                created_at=self.around.clock(),
-            )
-            return history, prompt
+            return history, prompt_turn(self.run, self.around.clock())
         for place, turn in enumerate(history):
             if turn.id == self.ask.retry_of:
                 if turn.role is not Role.USER:
@@ -150,6 +141,19 @@ class Planner(Record):
             )
         pin = decision.pin
         return replace(pin, pending=pending, resume_count=pin.resume_count + 1, used_at=now)
+
+
+def prompt_turn(run: Run, at: float) -> Turn:
+    """The user turn that a run is about, made when it joins the history."""
+    return Turn(
+        id=run.prompt_turn_id,
+        role=Role.USER,
+        text=run.prompt,
+        agent=run.agent,
+        model=run.model,
+        run_id=run.id,
+        created_at=at,
+    )
 
 
 def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:

@@ -20,6 +20,7 @@ from clew.core.pins import Pin
 from clew.core.run import LIVE, Attempt, Run, RunStatus
 from clew.engine import leases, processes
 from clew.engine.database import Database
+from clew.engine.plan import prompt_turn
 from clew.engine.sessions import observe
 from clew.engine.settings import EngineSettings, Surroundings
 from clew.store.store import Store
@@ -99,7 +100,7 @@ def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf
     if store.require_run(run.id).status not in LIVE:
         return
     if store.turn(run.prompt_turn_id) is None:
-        store.add_turn(run.thread_id, _prompt_turn(run, now))
+        store.add_turn(run.thread_id, prompt_turn(run, now))
     answer = _saved_answer(store, run, attempts, adapter_of, now)
     if answer is not None:
         store.add_turn(run.thread_id, answer)
@@ -117,18 +118,6 @@ def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf
     message = "Clew died while the run was going on; what was said so far is kept."
     store.append_events(
         run.id, [(store.last_seq(run.id) + 1, now, RunEnded(RunStatus.INTERRUPTED, Outcome.KILLED, message=message))]
-    )
-
-
-def _prompt_turn(run: Run, now: float) -> Turn:
-    return Turn(
-        id=run.prompt_turn_id,
-        role=Role.USER,
-        text=run.prompt,
-        agent=run.agent,
-        model=run.model,
-        run_id=run.id,
-        created_at=now,
     )
 
 

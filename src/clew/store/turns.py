@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.core.history import History, Role, Turn
+from clew.core.history import History, Turn
 from clew.errors import NotFound, UsageError
 from clew.store.database import Database, Row
 from clew.store.records import (
@@ -43,18 +43,6 @@ class Turns(Database):
             self._do("keep_revision", id=turn_id, at=at)
             self._do("edit_turn", id=turn_id, text=text)
             self._do("touch_thread", id=row["thread_id"], at=at)
-            return turn_from(self._turn_row(turn_id))
-
-    def finish_turn(
-        self, turn_id: str, *, text: str, partial: bool, message_id: str | None = None, model: str | None = None
-    ) -> Turn:
-        """Give a partial answer its rest. A whole one is only changed by `edit_turn`, which keeps what it was."""
-        with self.transaction():
-            row = self._standing_turn(turn_id)
-            if row["role"] != Role.ASSISTANT.value or not row["partial"]:
-                raise UsageError(f"The turn {turn_id} is no unfinished answer.")
-            kept = {"message_id": message_id or row["message_id"], "model": model or row["model"]}
-            self._do("finish_turn", id=turn_id, text=text, partial=int(partial), **kept)
             return turn_from(self._turn_row(turn_id))
 
     def archive_turns(self, thread_id: str, from_turn_id: str, *, inclusive: bool, at: float, why: str) -> int:

@@ -28,6 +28,20 @@ from clew.testing.model_api import ModelApi
 MODEL = "claude-sonnet-4-5"
 
 
+def scrubbed_environ(home: Path, api_url: str) -> dict[str, str]:
+    """Nothing of the user's: another home, a dummy key, the model on loopback, no telemetry, no updates."""
+    return {
+        "HOME": str(home),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "ANTHROPIC_BASE_URL": api_url,
+        "ANTHROPIC_API_KEY": "dummy",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+    }
+
+
 def real_claude() -> Path:
     """The Claude CLI inside the installed claude-agent-sdk wheel. Raises FileNotFoundError: no test may pass by it."""
     import importlib.util
@@ -89,18 +103,10 @@ class Stage:
 
     @property
     def environ(self) -> dict[str, str]:
-        """A scrubbed environment: its own homes, a dummy key, the model on loopback, no telemetry, no updates."""
-        return {
-            "HOME": str(self.home),
+        return scrubbed_environ(self.home, self.api.url) | {
             "PATH": f"{self.folder / 'bin'}:/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
             "CLEW_HOME": str(self.clew_home),
-            "ANTHROPIC_BASE_URL": self.api.url,
-            "ANTHROPIC_API_KEY": "dummy",
             "CLAUDE_CODE_MAX_RETRIES": "0",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
             "CLEW_SCRIPT": str(self.script),
         }
 

@@ -20,9 +20,6 @@ SELECT id, revision, text, CAST(:at AS DOUBLE PRECISION) FROM turns WHERE id = :
 -- name: edit_turn
 UPDATE turns SET text = :text, revision = revision + 1 WHERE id = :id;
 
--- name: finish_turn
-UPDATE turns SET text = :text, partial = :partial, message_id = :message_id, model = :model WHERE id = :id;
-
 -- name: archive_turns
 UPDATE turns SET archived_at = :at, archived_why = :why
 WHERE thread_id = :thread_id AND position >= :position AND archived_at IS NULL;

@@ -80,13 +80,3 @@ class TurnContract:
             store.edit_turn("turn-3", "text", 40.0)
         with raises(NotFound):  # another thread's turn
             store.archive_turns("thread-2", "turn-0", inclusive=True, at=40.0, why="truncated")
-
-    def test_only_an_unfinished_answer_is_finished(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.add_turn("thread-1", a_turn("turn-1"))
-        store.add_turn("thread-1", a_turn("turn-2", "par", Role.ASSISTANT, partial=True, model="opus"))
-        done = store.finish_turn("turn-2", text="partly", partial=False, message_id="m")
-        assert done == a_turn("turn-2", "partly", Role.ASSISTANT, message_id="m", model="opus")
-        for turn_id in ("turn-1", "turn-2"):
-            with raises(UsageError):
-                store.finish_turn(turn_id, text="other", partial=False)
