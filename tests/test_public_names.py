@@ -29,6 +29,8 @@ PUBLIC = [
     "FellBack",
     "MessageSaid",
     "NotFound",
+    "Permissions",
+    "Person",
     "QuestionAnswered",
     "QuestionAsked",
     "QuestionWithdrawn",
@@ -39,10 +41,12 @@ PUBLIC = [
     "SessionStarted",
     "StoreError",
     "TextStreamed",
+    "TextWithdrawn",
     "Thread",
     "TimedOut",
     "ToolFinished",
     "ToolStarted",
+    "Trust",
     "Turn",
     "Usage",
     "UsageError",
@@ -62,7 +66,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
 def test_every_public_name_can_be_had_and_is_called_so(name: str) -> None:
     value = getattr(clew, name)
     assert value is not None
-    assert getattr(value, "__name__", name) == name
+    assert name == "Person" or getattr(value, "__name__", name) == name  # Person names a kind of function
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:

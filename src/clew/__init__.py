@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from clew.core.events import RunQueued as RunQueued
     from clew.core.events import SessionStarted as SessionStarted
     from clew.core.events import TextStreamed as TextStreamed
+    from clew.core.events import TextWithdrawn as TextWithdrawn
     from clew.core.events import ToolFinished as ToolFinished
     from clew.core.events import ToolStarted as ToolStarted
     from clew.core.events import Warned as Warned
     from clew.core.history import Turn as Turn
     from clew.core.permissions import Answer as Answer
+    from clew.core.thread import Permissions as Permissions
+    from clew.core.thread import Trust as Trust
     from clew.core.usage import Usage as Usage
+    from clew.engine.settings import Person as Person
     from clew.errors import AgentError as AgentError
     from clew.errors import AgentFailed as AgentFailed
     from clew.errors import AgentMissing as AgentMissing
@@ -65,12 +69,15 @@ _HOME = {
         "RunQueued",
         "SessionStarted",
         "TextStreamed",
+        "TextWithdrawn",
         "ToolFinished",
         "ToolStarted",
         "Warned",
     ),
     "clew.core.history": ("Turn",),
     "clew.core.permissions": ("Answer",),
+    "clew.core.thread": ("Permissions", "Trust"),
+    "clew.engine.settings": ("Person",),
     "clew.core.usage": ("Usage",),
     "clew.errors": (
         "AgentError",

@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from clew import config
 from clew.agents.adapter import Adapter
@@ -31,12 +32,15 @@ from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
 from clew.engine.turn import LiveTurn
-from clew.errors import ClewError, NotFound
+from clew.errors import ClewError, NotFound, UsageError
 from clew.hosts.chat import Chat, Deleted, NewThread
 from clew.store.records import StatRow
 from clew.wiring import ARCHIVE_DIR, open_engine
 
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
+
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class Reply(Record):
@@ -198,13 +202,23 @@ class Thread:
     async def delete(self, *, dry_run: bool = False) -> Deleted:
         return await self._chat.delete(self.record, dry_run=dry_run)
 
-    async def change(
-        self, *, cwd: str | None = None, permissions: Permissions | None = None, trust: Trust | None = None
-    ) -> None:
+    async def change(self, *, cwd: str | None = None, permissions: str | None = None, trust: str | None = None) -> None:
         """What a thread may change between turns. Another work directory starts a fresh session."""
         if cwd is not None:
             self.record = await self._chat.move(self.record, cwd)
-        self.record = await self._chat.set_permissions(self.record, permissions, trust)
+        self.record = await self._chat.set_permissions(
+            self.record,
+            _choice(Permissions, permissions) if permissions is not None else None,
+            _choice(Trust, trust) if trust is not None else None,
+        )
+
+
+def _choice(kind: type[E], value: str) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        options = ", ".join(each.value for each in kind)
+        raise UsageError(f"{value!r} is not one of {options}.") from None
 
 
 class Client:
@@ -229,19 +243,24 @@ class Client:
         visibility: str | None = None,
         prompt: str = "",
     ) -> Thread:
-        """The thread of that name, made if it is not there; without a name a new one, named after `prompt`."""
+        """The thread of that name, made if it is not there; without a name a new one, named after `prompt`.
+
+        A thread that is there already takes the permissions and the trust that are given, and keeps the rest.
+        """
         found = await self._chat.find(name) if name is not None else None
-        if found is None:
-            new = NewThread(
-                cwd=str(cwd),
-                agent=agent or self.settings.of("agent"),
-                model=model or (self.settings.of("model") if agent in (None, self.settings.of("agent")) else None),
-                permissions=Permissions(permissions or self.settings.of("permissions")),
-                trust=Trust(trust or self.settings.of("trust")),
-                visibility=Visibility(visibility or self.settings.of("visibility")),
-            )
-            found = await self._chat.create(new, name=name, prompt=prompt)
-        return Thread(self._chat, found)
+        if found is not None:
+            thread = Thread(self._chat, found)
+            await thread.change(permissions=permissions, trust=trust)
+            return thread
+        new = NewThread(
+            cwd=str(cwd),
+            agent=agent or self.settings.of("agent"),
+            model=model or (self.settings.of("model") if agent in (None, self.settings.of("agent")) else None),
+            permissions=_choice(Permissions, permissions or self.settings.of("permissions")),
+            trust=_choice(Trust, trust or self.settings.of("trust")),
+            visibility=_choice(Visibility, visibility or self.settings.of("visibility")),
+        )
+        return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt))
 
     async def find(self, name: str) -> Thread:
         """The thread of that name or id. Raises NotFound."""

@@ -37,6 +37,8 @@ class Value(Record):
 class Settings(dict[str, Value]):
     """Every setting by name, each with where it came from."""
 
+    ignored: tuple[str, ...] = ()  # what a work directory's file could not set, and why
+
     def of(self, name: str) -> Any:
         return self[name].value
 
@@ -133,17 +135,18 @@ def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mappin
     settings = Settings((setting.name, Value(setting.default, "default")) for setting in TABLE)
     user = user_file(environ)
     if user is not None:
-        settings.update(_from_file(user, project=False))
+        settings.update(_from_file(user))
     project = (work_dir / "clew.toml") if work_dir is not None else None
     if project is not None and project != user and project.is_file():
-        settings.update(_from_file(project, project=True))
+        values, settings.ignored = _from_project(project)
+        settings.update(values)
     for setting in TABLE:
         given = environ.get(setting.variable)
         if given is not None:
             settings[setting.name] = _parsed(setting, given, f"environment {setting.variable}")
     for name, value in (flags or {}).items():
         if value is not None:
-            settings[name] = _parsed(BY_NAME[name], value, "flag")
+            settings[name] = _parsed(_known(name, "flag"), value, "flag")
     return settings
 
 
@@ -178,25 +181,47 @@ def _user_home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or "~").expanduser()
 
 
-def _from_file(path: Path, *, project: bool) -> dict[str, Value]:
+def _from_file(path: Path) -> dict[str, Value]:
+    """The user's own file: a mistake in it is an error."""
+    source = str(path)
+    return {name: _parsed(_known(name, source), value, source) for name, value in _read(path)}
+
+
+def _from_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
+    """A work directory's file: what is wrong in it is left out and said. It must not stop anybody."""
+    values, ignored = {}, []
+    try:
+        for name, value in _read(path):
+            try:
+                values[name] = _from_work_dir(name, value, str(path))
+            except ConfigError as error:
+                ignored.append(error.message)
+    except ConfigError as error:
+        ignored.append(error.message)
+    return values, tuple(ignored)
+
+
+def _from_work_dir(name: str, value: Any, source: str) -> Value:
+    setting = _known(name, source)
+    if not setting.in_project:
+        raise ConfigError(f"{source}: {name} cannot be set by a work directory; set it in your own clew.toml.")
+    return _parsed(setting, value, source)
+
+
+def _read(path: Path) -> list[tuple[str, Any]]:
     import tomllib
 
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        return _flat(tomllib.loads(path.read_text("utf-8")))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
-    values = {}
-    for name, value in _flat(content):
-        setting = BY_NAME.get(name)
-        if setting is None:
-            raise ConfigError(f"{path}: there is no setting {name!r}.", hint=f"Known: {', '.join(BY_NAME)}.")
-        if project and not setting.in_project:
-            raise ConfigError(
-                f"{path}: {name} cannot be set by a work directory.",
-                hint="It could run code or widen permissions; set it in your own clew.toml (clew config show).",
-            )
-        values[name] = _parsed(setting, value, str(path))
-    return values
+
+
+def _known(name: str, source: str) -> Setting:
+    setting = BY_NAME.get(name)
+    if setting is None:
+        raise ConfigError(f"{source}: there is no setting {name!r}.", hint=f"Known: {', '.join(BY_NAME)}.")
+    return setting
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -211,4 +236,5 @@ def _parsed(setting: Setting, value: Any, source: str) -> Value:
     try:
         return Value(setting.parse(value), source)
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"{setting.name} = {value!r} ({source}) {error}.", hint="See clew config show.") from error
+        where = "Correct it" if source == "flag" else f"Correct or remove it: {source}"
+        raise ConfigError(f"{setting.name} = {value!r} ({source}) {error}.", hint=f"{where}.") from error

@@ -25,6 +25,7 @@ from clew.core.events import (
     RunQueued,
     SessionStarted,
     TextStreamed,
+    TextWithdrawn,
     ToolFinished,
     ToolStarted,
     Warned,
@@ -38,6 +39,7 @@ EVENTS: list[Event] = [
     AttemptStarted(2, False, "rejected", 3),
     SessionStarted("s1", "m1"),
     TextStreamed("é\u2028\x00"),
+    TextWithdrawn(),
     MessageSaid("hi", "e1"),
     ToolStarted("toolu_1", "Bash", {"command": "ls", "nested": {"list": [1, None, True]}}),
     ToolFinished("toolu_1", True, "no", ran=False),
@@ -81,7 +83,8 @@ class TestBodies:
 
     def test_state_changes_are_urgent_and_text_is_not(self) -> None:
         calm = {event.kind for event in EVENTS if not event.urgent}
-        assert calm == {"text_streamed", "message_said", "tool_started", "tool_finished", "agent_retried", "compacted"}
+        spoken = {"text_streamed", "text_withdrawn", "message_said"}
+        assert calm == spoken | {"tool_started", "tool_finished", "agent_retried", "compacted"}
 
 
 def grown(*events: Event) -> GrowingAnswer:
@@ -111,6 +114,10 @@ class TestAnswer:
 
     def test_empty_messages_leave_no_gap(self) -> None:
         assert joined(["", "a", "", "b", ""]) == "a\n\nb"
+
+    def test_withdrawn_pieces_do_not_count(self) -> None:
+        answer = grown(MessageSaid("one"), TextStreamed("tw"), TextWithdrawn(), TextStreamed("two"))
+        assert answer.text == "one\n\ntwo"
 
     def test_a_new_attempt_begins_with_nothing(self) -> None:
         answer = grown(MessageSaid("old", "e1"), TextStreamed("half"), AttemptStarted(2, False, "rejected"))

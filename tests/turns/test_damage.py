@@ -10,8 +10,12 @@ import pytest
 
 from clew.client import Reply, Thread
 from clew.core.events import RunQueued, TextStreamed, Warned
+from clew.core.permissions import Answer
+from clew.core.record import replace
 from clew.core.run import Owner
+from clew.errors import AgentMissing
 from clew.store.store import Store
+from clew.testing.scripts import Cut, Text
 from clew.testing.stage import Stage
 from clew.testing.truth import Voice, expected
 
@@ -169,14 +173,10 @@ async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
 
 
 def tuned(client, **changes: float):  # type: ignore[no-untyped-def]
-    from clew.core.record import replace
-
     return replace(client.engine.settings, **changes)
 
 
 async def test_waiting_for_a_person_does_not_count(scripted: Stage) -> None:
-    from clew.core.permissions import Answer
-
     async def slow_person(question: object) -> Answer:
         await asyncio.sleep(2.5)
         return Answer(allow=True)
@@ -256,3 +256,45 @@ async def test_run_whose_lease_was_taken_over_writes_nothing_more(scripted: Stag
         assert [turn.text for turn in await thread.turns()] == ["!slow 20 0.05"]
         leases = await client.engine.database.call(lambda store: store.leases("thread/"))
         assert [lease.token for lease in leases] == ["theirs"], "and it lets the other's lease alone"
+
+
+async def test_request_that_breaks_off_and_starts_over_counts_once(stage: Stage) -> None:
+    """The agent's own retry: what had streamed of the broken message does not stand twice in the answer."""
+    replies = iter([Cut("half an ans"), Text("the whole answer")])
+    stage.api.reply = lambda request: next(replies, Text("the whole answer"))
+    async with stage.open(environ={"CLAUDE_CODE_MAX_RETRIES": "2"}) as client:
+        thread = await client.thread("t", cwd=stage.work)
+        reply = await ask(thread, "hello")
+        assert reply.status == "answered"
+        assert reply.text == "the whole answer"
+        assert (await thread.turns())[-1].text == "the whole answer"
+
+
+async def test_time_out_says_what_the_agent_was_retrying(stage: Stage) -> None:
+    environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "CLAUDE_CODE_MAX_RETRIES": "1000"}
+    async with stage.open(environ=environ) as client:
+        thread = await client.thread("t", cwd=stage.work)
+        reply = await ask(thread, "hello", timeout_s=3.0)
+        assert reply.status == "timed_out"
+        assert reply.error is not None
+        assert "was retrying" in reply.error.message
+
+
+async def test_something_else_than_the_agent_is_not_run(scripted: Stage) -> None:
+    async with scripted.open(**{"agents.claude.path": "/bin/ls"}) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await ask(thread, "hello")
+        assert isinstance(reply.error, AgentMissing)
+        assert "/bin/ls is not the claude CLI" in reply.error.message
+
+
+async def test_person_that_breaks_declines_and_says_so(scripted: Stage) -> None:
+    async def person(question: object) -> Answer:
+        raise ValueError("oops")
+
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await ask(thread, '!tool Bash {"command": "touch made"}', person=person)
+        assert reply.status == "answered"
+        assert "oops" in reply.warnings[0]
+        assert not (scripted.work / "made").exists()

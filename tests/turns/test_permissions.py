@@ -12,6 +12,7 @@ import pytest
 from clew.client import Reply, Thread
 from clew.core.events import QuestionAnswered, QuestionAsked
 from clew.core.permissions import Answer
+from clew.errors import ConfigError, UsageError
 from clew.testing.stage import Stage
 
 TOUCH = '!tool Bash {"command": "touch made"}'
@@ -30,6 +31,7 @@ async def test_ask_without_a_person_declines_with_a_sentence_to_act_on(stage: St
         thread = await client.thread("t", cwd=stage.work)
         reply = await ask(thread, TOUCH)
         assert "Nobody is there to allow Bash" in reply.text
+        assert reply.warnings == ("Bash was declined: nobody was there to allow it (see --permissions).",)
         assert not (stage.work / "made").exists()
 
 
@@ -59,6 +61,18 @@ async def test_edits_accepts_files_in_the_work_directory_only(stage: Stage) -> N
         await ask(thread, write(stage.folder / "outside.txt"))
         assert (stage.work / "inside.txt").exists()
         assert not (stage.folder / "outside.txt").exists()
+
+
+async def test_thread_that_is_there_takes_the_permissions_it_is_opened_with(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        await client.thread("t", cwd=scripted.work, permissions="all")
+        narrowed = await client.thread("t", permissions="read-only")
+        assert narrowed.record.permissions == "read-only"
+        with pytest.raises(UsageError, match="'bogus' is not one of ask, edits, read-only, all"):
+            await client.thread("t", permissions="bogus")
+        with pytest.raises(ConfigError, match="there is no setting 'tiemout'"):
+            async with scripted.open(tiemout="3s"):
+                pass
 
 
 async def test_read_only_reads_and_does_nothing_else(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clew.core.events import AttemptStarted, Event, MessageSaid, TextStreamed
+from clew.core.events import AttemptStarted, Event, MessageSaid, TextStreamed, TextWithdrawn
 
 BETWEEN = "\n\n"
 
@@ -32,6 +32,8 @@ class GrowingAnswer:
             self._whole.append(event.text)
             self._pieces.clear()
             self.message_id = event.message_id or self.message_id
+        elif isinstance(event, TextWithdrawn):
+            self._pieces.clear()
         elif isinstance(event, AttemptStarted):
             self._whole.clear()
             self._pieces.clear()

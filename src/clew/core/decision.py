@@ -78,6 +78,7 @@ class Abilities(Record):
 
     resume: bool
     choose_id: bool  # the host may name the session before it exists
+    is_agent: bool = True  # it is what its adapter takes it for
     flags: frozenset[str] = frozenset()  # every long option that its help lists; only its adapter reads them
     version: str = ""
     product: str = ""

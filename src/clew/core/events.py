@@ -54,6 +54,12 @@ class TextStreamed(Event):
     text: str
 
 
+class TextWithdrawn(Event):
+    """The request broke off and the agent starts it over: the pieces since the last whole message do not count."""
+
+    kind: ClassVar[str] = "text_withdrawn"
+
+
 class MessageSaid(Event):
     """One whole text block of the answer: what the pieces added up to."""
 
@@ -154,6 +160,7 @@ KINDS: dict[str, type[Event]] = {
         AttemptStarted,
         SessionStarted,
         TextStreamed,
+        TextWithdrawn,
         MessageSaid,
         ToolStarted,
         ToolFinished,

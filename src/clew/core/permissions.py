@@ -46,6 +46,15 @@ def settled(permissions: Permissions, question: QuestionAsked) -> Answer | None:
     return None
 
 
+def declined(question: QuestionAsked, permissions: Permissions) -> str:
+    """What the user is told about it."""
+    if question.is_form:
+        return "The agent asked a question, and nobody was there to answer."
+    if permissions is Permissions.READ_ONLY:
+        return f"{question.tool} was declined: the thread is read-only."
+    return f"{question.tool} was declined: nobody was there to allow it (see --permissions)."
+
+
 def nobody(question: QuestionAsked) -> Answer:
     """The refusal where there is no person to ask."""
     if question.is_form:

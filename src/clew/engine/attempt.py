@@ -14,6 +14,7 @@ from typing import Any
 
 from clew.agents.adapter import Adapter, Ending
 from clew.core.events import (
+    AgentRetried,
     Event,
     QuestionAnswered,
     QuestionAsked,
@@ -21,9 +22,10 @@ from clew.core.events import (
     SessionStarted,
     TextStreamed,
     ToolStarted,
+    Warned,
 )
 from clew.core.outcome import Outcome, Stop, classify
-from clew.core.permissions import Answer, nobody, settled
+from clew.core.permissions import Answer, declined, nobody, settled
 from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.engine.agent_process import AgentProcess
@@ -57,6 +59,7 @@ class AttemptEnd(Record):
     exit_status: int | None
     stderr_tail: str
     tool_ran: bool
+    trouble: str | None = None  # what the agent was last seen to retry, if nothing has come since
 
 
 class Watched(Record):
@@ -85,6 +88,7 @@ class LiveAttempt:
         self._waiting = 0  # for how many answers of a person
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._heard_at = 0.0
+        self._trouble: str | None = None
         self._finished = False  # stdin is closed; the agent may still talk (a background task ends), or hang
 
     async def carry_out(self, prompt_line: bytes, *, resumed: bool) -> AttemptEnd:
@@ -113,6 +117,7 @@ class LiveAttempt:
             exit_status=exit_status,
             stderr_tail=self.process.stderr_tail,
             tool_ran=self.reader.tool_ran,
+            trouble=self._trouble,
         )
 
     async def _send_prompt(self, line: bytes) -> None:
@@ -132,12 +137,18 @@ class LiveAttempt:
                 self.process.close_stdin()
 
     async def _react(self, event: Event) -> None:
+        if isinstance(event, AgentRetried):
+            self._trouble = event.error
+        elif isinstance(event, TextStreamed | ToolStarted):
+            self._trouble = None
         if isinstance(event, QuestionAsked):
             answer = settled(self.run.permissions, event)
             if answer is None and self.run.person is None:
                 answer = nobody(event)
             if answer is not None:
                 await self._answer(event, answer, by="policy")
+                if not answer.allow:
+                    await self.run.note(Warned("declined", declined(event, self.run.permissions)))
             else:
                 self._questions[event.question_id] = asyncio.create_task(self._ask_person(event))
         elif isinstance(event, QuestionWithdrawn) and event.question_id in self._questions:
@@ -150,8 +161,9 @@ class LiveAttempt:
         await self.run.set_waiting(True)
         try:
             answer = await person(question)
-        except Exception:  # noqa: BLE001 - whatever broke on the person's side must not hang the agent
+        except Exception as error:  # noqa: BLE001 - whatever broke on the person's side must not hang the agent
             answer = nobody(question)
+            await self.run.note(Warned("declined", f"{question.tool} was declined: asking failed with {error!r}."))
         finally:
             self._waiting -= 1
             self._heard_at = self._now()

@@ -28,7 +28,7 @@ _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
         "{agent} is not logged in, or its key is refused: {said}",
         "Log in with the agent's own CLI, or set its key; the session is kept.",
     ),
-    Outcome.OVERLOADED: (AgentFailed, "The model's service is overloaded: {said}", "Ask again later."),
+    Outcome.OVERLOADED: (AgentFailed, "The model's service is overloaded or failing: {said}", "Ask again later."),
     Outcome.NETWORK: (AgentFailed, "The model's service cannot be reached: {said}", "Check the network, ask again."),
     Outcome.OUR_LIMIT: (AgentFailed, "A limit that was set for the agent ended the run: {said}", "Ask it to go on."),
     Outcome.CANCELLED: (Cancelled, "The run was cancelled.", "What was said so far is kept; ask to go on."),
@@ -49,6 +49,7 @@ def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
     said = end.ending.diagnosis.message or _last_line(end.stderr_tail) or f"exit status {end.exit_status}, no result"
     if end.outcome is Outcome.TIMED_OUT:
         words = (_IDLE if end.stopped is Stop.IDLE else _TIMED_OUT).format(agent=agent)
+        words += f" The agent was retrying: {end.trouble}." if end.trouble else ""
         cls: type[AgentError] = TimedOut
         hint = "What was said so far is kept; ask to go on, or give it more time with --timeout."
     else:

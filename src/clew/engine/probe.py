@@ -10,7 +10,7 @@ from pathlib import Path
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities
 from clew.engine.database import Database
-from clew.errors import AgentFailed
+from clew.errors import AgentFailed, AgentMissing
 
 PROBE_S = 30.0
 
@@ -21,13 +21,23 @@ async def abilities(
     stamp = _stamp(binary.path)
     known = await database.call(lambda store: store.probe(binary.path, stamp))
     if known is not None:
-        return _load(known)
+        return _checked(_load(known), adapter, binary)
     help_argv, version_argv = adapter.probes(binary)
     clean = adapter.environment(environ)
     help_text, version_text = await asyncio.gather(_output(help_argv, clean), _output(version_argv, clean))
     found = adapter.abilities(help_text, version_text)
     body = json.dumps({**found.as_dict(), "flags": sorted(found.flags)})
     await database.call(lambda store: store.save_probe(binary.path, stamp, body, now))
+    return _checked(found, adapter, binary)
+
+
+def _checked(found: Abilities, adapter: Adapter, binary: Binary) -> Abilities:
+    if not found.is_agent:
+        said = " ".join(part for part in (found.version, found.product) if part)
+        raise AgentMissing(
+            f"{binary.path} is not the {adapter.name} CLI (--version says {said!r}).",
+            hint=f"Correct or remove agents.{adapter.name}.path, or what stands first on PATH.",
+        )
     return found
 
 

@@ -61,7 +61,8 @@ def abilities(help_text: str, version_text: str) -> Abilities:
     return Abilities(
         resume="--resume" in flags,
         choose_id="--session-id" in flags,
+        is_agent={"--print", "--output-format", "--input-format"} <= flags,
         flags=flags,
         version=match.group(1) if match else "",
-        product=(match.group(2) or "") if match else version_text.strip()[:80],
+        product=(match.group(2) or "") if match else version_text.strip().partition("\n")[0][:80],
     )

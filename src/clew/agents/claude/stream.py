@@ -24,6 +24,7 @@ from clew.core.events import (
     QuestionWithdrawn,
     SessionStarted,
     TextStreamed,
+    TextWithdrawn,
     ToolFinished,
     ToolStarted,
 )
@@ -70,6 +71,7 @@ class ClaudeReader:
         self._ran = False
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
         self._error: dict[str, Any] | None = None
+        self._unsaid = False  # pieces have come of a message that is not whole yet
         self._usage: dict[str, Usage] = {}  # by message id: the same message comes in several lines
 
     @property
@@ -115,10 +117,14 @@ class ClaudeReader:
         event = value["event"]
         match event.get("type"):
             case "content_block_delta" if event["delta"].get("type") == "text_delta":
+                self._unsaid = True
                 return [TextStreamed(str(event["delta"]["text"]))]
             case "message_start":
                 message = event["message"]
                 self._usage[str(message["id"])] = _usage(message.get("usage"))
+                if self._unsaid:
+                    self._unsaid = False
+                    return [TextWithdrawn()]
             case "message_delta" if value.get("api_message_id") in self._usage:
                 key = str(value["api_message_id"])
                 started = self._usage[key]
@@ -137,6 +143,7 @@ class ClaudeReader:
         events: list[Event] = []
         for block in message["content"]:
             if block.get("type") == "text" and own and block.get("text"):
+                self._unsaid = False
                 events.append(MessageSaid(str(block["text"]), value.get("uuid")))
             elif block.get("type") == "tool_use":
                 self._open_tools.add(str(block["id"]))
