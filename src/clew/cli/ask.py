@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from clew.client import Client, Run, Thread
     from clew.engine.settings import Person
 
+TIMEOUT = click.option(
+    "--timeout",
+    metavar="DURATION",
+    help="End the run after so long: 90s, 30m, 2h, none; a bare number is seconds.  [default: the setting timeout]",
+)
 MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
 
 
@@ -45,7 +50,11 @@ class Wish(Record):
 @click.option("-c", "--continue", "continue_", is_flag=True, help="Go on in this directory's latest thread.")
 @click.option("--agent", metavar="AGENT", help="Who answers; for an existing thread: this turn only.")
 @click.option("--model", metavar="MODEL", help="The model; for an existing thread: this turn only.")
-@click.option("--cwd", metavar="DIR", help="The work directory; an existing thread moves there.  [default: this one]")
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    help="The work directory; an existing thread moves there.  [default: the thread's; this one for a new one]",
+)
 @click.option("--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, this once.")
 @click.option("--no-resume", is_flag=True, help="As enable_resume = false, this once.")
 @click.option(
@@ -54,15 +63,19 @@ class Wish(Record):
 @click.option(
     "--permissions",
     type=click.Choice(["ask", "edits", "read-only", "all"]),
-    help="What the agent may do without asking. `all` is everything.  [default: the thread's, else ask]",
+    help="What the agent may do without asking. `all` is everything.  [default: the thread's; ask for a new one]",
 )
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose agent settings, hooks and MCP servers load. A project's run code.  [default: user]",
+    help="Whose agent settings, hooks and MCP servers load. A project's run code.  [default: the thread's; user for a new one]",
 )
-@click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other (new threads).")
-@click.option("--timeout", metavar="DURATION", help="End the run after so long: 90s, 30m, 2h, none.")
+@click.option(
+    "--visibility",
+    type=click.Choice(["shared", "own"]),
+    help="What agents see of each other; settled when a thread is made.  [default: shared]",
+)
+@TIMEOUT
 @click.option("--no-wait", is_flag=True, help="Exit at once (8) when another run is going on in the thread.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, **options: Any) -> int:
@@ -105,7 +118,6 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **opt
 
 async def _thread(client: Client, wish: Wish, text: str) -> Thread:
     """The thread that was meant, changed as was asked; or a new one, once nothing can be wrong any more."""
-    from clew.core.thread import Permissions, Trust
     from clew.hosts.chat import check_prompt
 
     check_prompt(text)
@@ -124,8 +136,8 @@ async def _thread(client: Client, wish: Wish, text: str) -> Thread:
         )
     await found.change(
         cwd=wish.cwd,
-        permissions=Permissions(wish.permissions) if wish.permissions else None,
-        trust=Trust(wish.trust) if wish.trust else None,
+        permissions=wish.permissions,
+        trust=wish.trust,
     )
     return found
 

@@ -30,7 +30,9 @@ def _say_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> N
 
 # Not click.version_option: that one looks the version up in the package's metadata, which takes long.
 @click.group(cls=LazyGroup, table=TABLE, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Say which.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Print the version."
+)
 def cli(**_: Any) -> None:
     """Keeps the thread of a conversation with a coding agent: the next turn picks up where the last one stopped.
 

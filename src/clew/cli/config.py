@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from clew.cli.lazy import SuggestingGroup
 from clew.cli.output import columns, harmless, note, print_json, say
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def config() -> None:
     """Show the settings and where each comes from: flags, then CLEW_*, then clew.toml, then defaults."""
 

@@ -9,7 +9,23 @@ from typing import Any
 import click
 
 
-class LazyGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """Says which command may have been meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in self.list_commands(ctx) or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self.list_commands(ctx), n=1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+
+
+class LazyGroup(SuggestingGroup):
     """`table` maps a command's name to `module:attribute` and its line in the group's help."""
 
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **options: Any) -> None:

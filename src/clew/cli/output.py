@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 SHORT_ID = 8
+MONEY_DIGITS = 6  # of every amount in JSON
 
 # Everything that moves a cursor or rings a bell, but for tab and newline.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -27,13 +29,21 @@ def note(text: str) -> None:
         pass  # nobody reads it; that is no reason to stop
 
 
+def dim(text: str) -> str:
+    """Less loud than the rest, on a terminal that can."""
+    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[2m{text}\x1b[0m"
+
+
 def say(text: str = "") -> None:
     """A line of the command's own output."""
     sys.stdout.write(f"{text}\n")
 
 
 def print_json(value: Any) -> None:
-    """One object: on one line for a program, indented for a person."""
+    """One object: on one line for a program, indented for a person. Amounts of money are rounded."""
+    value = _rounded(value)
     indent = 2 if sys.stdout.isatty() else None
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
@@ -42,6 +52,15 @@ def print_json(value: Any) -> None:
         text = json.dumps(value, indent=indent)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: round(each, MONEY_DIGITS) if key.endswith("_usd") and isinstance(each, float) else _rounded(each)
+            for key, each in value.items()
+        }
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def harmless(text: str) -> str:
@@ -75,6 +94,14 @@ def ago(at: float | None, now: float | None = None) -> str:
         if seconds < limit:
             return f"{int(seconds // size)}{unit} ago"
     return f"{int(seconds // 86400)}d ago"
+
+
+def lasted(began: float | None, ended: float | None) -> str:
+    """` after 3.2 s`, or nothing when it is not known."""
+    if began is None or ended is None:
+        return ""
+    seconds = max(0.0, ended - began)
+    return f" after {seconds:.1f} s" if seconds < 60 else f" after {int(seconds // 60)} min {int(seconds % 60)} s"
 
 
 def stamp(at: float | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.lazy import SuggestingGroup
 from clew.cli.output import ago, columns, dollars, note, one_line, print_json, say, short_ids, stamp
 from clew.cli.session import complete_thread, with_client
 from clew.errors import ClewError, NotFound, UsageError
@@ -20,7 +21,7 @@ CANCEL_S = 20.0  # a gentle stop, then TERM, then KILL
 POLL_S = 0.1
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def runs() -> None:
     """List, show and cancel runs, also those of other processes.
 

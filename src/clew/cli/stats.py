@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from clew.client import Client
     from clew.core.savings import Savings
 
+SMALLEST_SHOWN = 0.00005  # of a dollar: less is shown as nothing
+
 
 @click.command()
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only this thread.")
-@click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …")
+@click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(thread: str | None, since: str | None, as_json: bool) -> None:
     """How often sessions were resumed and why not, tokens and cost, and an estimate of what resuming saved."""
@@ -71,12 +73,24 @@ def _show(savings: Savings) -> None:
     say(f"  {usage.output_tokens:>14,}  written")
     say("cost")
     say(f"  {dollars(savings.cost_usd):>14}  as the agents report it")
-    if savings.estimated_runs:
-        runs = plural(savings.estimated_runs, "run")
-        say(f"  {dollars(savings.transcript_usd):>14}  ESTIMATE: {runs} with the whole transcript each time")
-        say(f"  {dollars(savings.estimated_cost_usd):>14}  what the same {runs} really cost")
-        kept = f", {savings.saved_share:.0%}" if savings.saved_share is not None else ""
-        say(f"  {dollars(savings.saved_usd):>14}  saved by resuming (ESTIMATE{kept})")
+    for amount, words in estimate(savings):
+        say(f"  {dollars(amount):>14}  {words}")
+
+
+def estimate(savings: Savings) -> list[tuple[float, str]]:
+    """What the transcript would have cost, and the difference. Nothing when there is none to speak of."""
+    difference = abs(savings.saved_usd)
+    if difference < SMALLEST_SHOWN:
+        return []
+    some = savings.estimated_runs < savings.runs
+    label = f"estimate, {savings.estimated_runs:,} of {savings.runs:,} runs" if some else "estimate"
+    share = f", {abs(savings.saved_share):.0%}" if savings.saved_share is not None else ""
+    more = savings.saved_usd < 0
+    change = "more than the transcript would have cost" if more else f"saved by resuming{share}"
+    return [
+        (savings.transcript_usd, f"with the whole transcript each time ({label})"),
+        (difference, f"{change} ({label})"),
+    ]
 
 
 def _object(savings: Savings) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.lazy import SuggestingGroup
 from clew.cli.output import ago, columns, harmless, note, one_line, plural, print_json, say, short_ids, stamp
 from clew.cli.session import complete_thread, with_client
 from clew.errors import UsageError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def threads() -> None:
     """List, show, edit, truncate, retry and delete threads.
 
@@ -111,7 +112,7 @@ def truncate(name: str, turn_id: str) -> None:
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id")
-@click.option("--timeout", metavar="DURATION", help="End the run after so long: 90s, 30m, 2h, none.")
+@TIMEOUT
 @click.option("--no-wait", is_flag=True, help="Exit at once (8) when another run is going on in the thread.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
 def retry(name: str, turn_id: str, timeout: str | None, no_wait: bool, as_json: bool) -> int:

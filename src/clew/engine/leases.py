@@ -16,7 +16,7 @@ from clew.core.run import Owner
 from clew.engine import processes
 from clew.engine.database import Database
 from clew.engine.settings import EngineSettings, Surroundings
-from clew.errors import AgentFailed
+from clew.errors import AgentFailed, StoreError
 from clew.store.records import Lease
 from clew.store.store import Store
 
@@ -103,7 +103,8 @@ class Leases:
             beat.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beat
-            await self.release()
+            with contextlib.suppress(StoreError):
+                await self.release()  # or the next start frees it: an answer that is stored is not failed by this
 
     async def release(self) -> None:
         tokens, self._tokens = self._tokens, []
@@ -113,12 +114,10 @@ class Leases:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._settings.lease_s / 3)
-            tokens = list(self._tokens)
-            now = self._around.clock()
-            kept = await self._database.atomically(
-                lambda store, tokens=tokens, now=now: [  # type: ignore[misc]
-                    store.renew_lease(token, now, self._settings.lease_s) for token in tokens
-                ]
-            )
-            if not all(kept):
-                self.lost.set()
+            with contextlib.suppress(StoreError):  # it may be well again at the next beat; the fence is what counts
+                if not await self._database.atomically(self._renew):
+                    self.lost.set()
+
+    def _renew(self, store: Store) -> bool:
+        now = self._around.clock()
+        return all([store.renew_lease(token, now, self._settings.lease_s) for token in self._tokens])
