@@ -142,7 +142,7 @@ def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mappin
         settings.update(values)
     for setting in TABLE:
         given = environ.get(setting.variable)
-        if given is not None:
+        if given is not None and given.strip():  # an empty one is as good as none: it must not lift a limit
             settings[setting.name] = _parsed(setting, given, f"environment {setting.variable}")
     for name, value in (flags or {}).items():
         if value is not None:

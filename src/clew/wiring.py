@@ -17,6 +17,7 @@ from clew.core.run import Owner
 from clew.engine import faults, processes
 from clew.engine.engine import Engine
 from clew.engine.settings import AgentSettings, EngineSettings, Surroundings
+from clew.errors import UsageError
 from clew.store.store import open_store
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def _install_fault(point: str | None) -> None:
     """For tests of crashes: die as by kill -9 at the named point (see clew.engine.faults)."""
     if not point:
         return
+    if point not in faults.POINTS:
+        raise UsageError(f"CLEW_FAULT={point} is no fault point.", hint=f"Known: {', '.join(faults.POINTS)}.")
 
     def die(passed: str) -> None:
         if passed == point:

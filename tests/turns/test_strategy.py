@@ -11,10 +11,11 @@ import pytest
 
 from clew.agents.claude import Claude
 from clew.client import Client, Reply, Thread
+from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
 from clew.testing import scripted_agent
-from clew.testing.stage import Stage
+from clew.testing.stage import MODEL, Stage
 
 
 class Other(Claude):
@@ -279,3 +280,37 @@ async def test_standing_text_is_sent_once_and_again_only_when_it_changed(stage: 
         assert "no longer apply" in stage.prompt
         await ask(thread, "sixth question")
         assert stage.prompt == "sixth question"
+
+
+async def test_retry_keeps_the_standing_text(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await ask(thread, "first question", instructions="Be brief.")
+        await (await thread.retry((await thread.turns())[0].id))
+        assert stage.prompt == "# Standing instructions\n\nBe brief.\n\n# New message\n\nfirst question"
+
+
+class Blind(Claude):
+    """An agent that keeps no session files that we can read."""
+
+    name = "blind"
+
+    def abilities(self, help_text: str, version_text: str) -> Abilities:
+        return super().abilities(help_text, version_text).replace(session_files=False)
+
+    def session_file(self, config_dir: str, work_dir: str, session_id: str) -> None:
+        raise AssertionError("there is none to look for")
+
+
+async def test_agent_without_session_files_resumes_and_is_fresh_after_a_cut_off(scripted: Stage) -> None:
+    async with scripted.open(adapters=[Blind()]) as client:
+        thread = await client.thread("t", cwd=scripted.work, agent="blind", model=MODEL)
+        first = await ask(thread, "first question")
+        assert not first.warnings
+        second = await ask(thread, "second question")
+        assert_resumed(scripted, second, first.session_id, "second question")
+        scripted.fault({"do": "crash_after_init", "signal": 9})
+        await (await thread.ask("third question")).reply()
+        scripted.fault()
+        reply = await ask(thread, "fourth question")
+        assert_fresh(scripted, reply, "unconfirmed", "first question", "third question")

@@ -11,7 +11,7 @@ from clew.core.events import Warned
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
 from clew.core.outcome import Outcome, after
-from clew.core.pins import Absorbed, Pin, PinState, move
+from clew.core.pins import Absorbed, Observed, Pin, PinState, move
 from clew.core.record import Record, replace
 from clew.core.run import Run, status_after
 from clew.core.usage import NO_USAGE, cost_of_run, estimate_transcript_usage, price_like
@@ -22,6 +22,8 @@ from clew.engine.sessions import file_of, took
 from clew.engine.settings import Surroundings
 from clew.errors import ClewError
 from clew.store.store import Store
+
+TAKEN_AT_ITS_WORD = Observed(exists=True, holds_pending=True)
 
 
 class Finished(Record):
@@ -97,9 +99,9 @@ class Closing:
 
     def _confirmed(self, plan: Plan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
         """A success counts for the pin only when the session's file bears it out."""
-        if self.session_id and not plan.chose_id and not plan.attempt.resumed:
+        if self.session_id and not plan.abilities.choose_id and not plan.attempt.resumed:
             pin = replace(pin, session_id=SessionId(self.session_id))
-        observed = took(self.adapter, pin)
+        observed = took(self.adapter, pin) if plan.abilities.session_files else TAKEN_AT_ITS_WORD
         if not observed.exists or not observed.holds_pending or pin.pending is None:
             return pin, self._not_saved(pin)
         said = (Absorbed.of(answer),) if answer is not None else ()

@@ -120,4 +120,5 @@ class Leases:
 
     def _renew(self, store: Store) -> bool:
         now = self._around.clock()
-        return all([store.renew_lease(token, now, self._settings.lease_s) for token in self._tokens])
+        kept = [store.renew_lease(token, now, self._settings.lease_s) for token in self._tokens]
+        return all(kept)

@@ -29,7 +29,7 @@ class Plan(Record):
     pin: Pin
     attempt: Attempt
     launch: Launch
-    chose_id: bool  # the session's id is ours; else the agent names it
+    abilities: Abilities
 
 
 class Planner(Record):
@@ -56,7 +56,8 @@ class Planner(Record):
         )
         pins = store.pins(thread.id)
         pin = candidate(pins, request.agent, request.model)
-        observed = observe(self.adapter, pin) if pin is not None else NOTHING_OBSERVED
+        readable = pin is not None and self.abilities.session_files
+        observed = observe(self.adapter, pin) if pin and readable else NOTHING_OBSERVED
         if pin is not None:
             settled = settle(pin, observed, history)
             pins = tuple(settled if known.id == pin.id else known for known in pins)
@@ -122,7 +123,7 @@ class Planner(Record):
             permissions=self.ask.thread.permissions,
             trust=self.ask.thread.trust,
         )
-        return Plan(request, history, decision, pin, attempt, launch, self.abilities.choose_id)
+        return Plan(request, history, decision, pin, attempt, launch, self.abilities)
 
     def _pin(self, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
         if isinstance(decision, Fresh):

@@ -45,7 +45,7 @@ async def recover_dead(
             lambda store, run=run, attempts=attempts: _bury(store, run, attempts, adapter_of, around)  # type: ignore[misc]
         )
         await database.call(lambda store, token=token: store.release_lease(token))  # type: ignore[misc]
-        recovered.append(run)
+        recovered.append(await database.call(lambda store, run=run: store.require_run(run.id)))  # type: ignore[misc]
     await database.call(lambda store: _free_leases(store, around))
     return recovered
 

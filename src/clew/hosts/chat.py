@@ -147,10 +147,18 @@ class Chat:
             )
         agent = options.pop("agent", None) or turn.agent or thread.agent
         model = options.pop("model", None) or (turn.model if turn.agent == agent else None)
-        ask = Ask(
-            thread=thread, text=turn.text, agent=agent, model=model, force_fresh=True, retry_of=turn.id, **options
+        return await self._engine.start(
+            Ask(
+                thread=thread,
+                text=turn.text,
+                agent=agent,
+                model=model,
+                standing=thread.standing,
+                force_fresh=True,
+                retry_of=turn.id,
+                **options,
+            )
         )
-        return await self._engine.start(ask)
 
     async def edit(self, thread: Thread, turn_id: str, text: str) -> Turn:
         """Another text for a turn. The old one is kept; later turns stay."""
