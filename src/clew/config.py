@@ -213,7 +213,7 @@ def _read(path: Path) -> list[tuple[str, Any]]:
 
     try:
         return _flat(tomllib.loads(path.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
 
 

@@ -62,7 +62,22 @@ def open_engine(
 
 def surroundings(environ: Mapping[str, str]) -> Surroundings:
     pid = os.getpid()
-    return Surroundings(environ=environ, owner=Owner(socket.gethostname(), pid, processes.started_at(pid) or 0.0))
+    return Surroundings(environ=environ, owner=Owner(_machine(), pid, processes.started_at(pid) or 0.0))
+
+
+def _machine() -> str:
+    """Where a pid means the same process: the host, since its last start, in this pid namespace.
+
+    Containers share names and volumes, and pids and start times come again after a reboot. Whoever is not here is
+    judged by its heartbeat alone.
+    """
+    name = socket.gethostname()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        namespace = str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")
+    except OSError:
+        return name
+    return f"{name}/{boot}/{namespace}"
 
 
 def _install_fault(point: str | None) -> None:

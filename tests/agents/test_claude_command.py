@@ -36,10 +36,16 @@ FIXED = [
     "stdio",
 ]
 PERMISSIONS: dict[Permissions, list[str]] = {
-    Permissions.ASK: [],
+    Permissions.ASK: ["--permission-mode", "default"],
     Permissions.EDITS: ["--permission-mode", "acceptEdits"],
-    Permissions.READ_ONLY: ["--tools", "Read,Glob,Grep,AskUserQuestion"],
-    Permissions.ALL: [],
+    Permissions.READ_ONLY: [
+        "--permission-mode",
+        "default",
+        "--tools",
+        "Read,Glob,Grep,AskUserQuestion",
+        "--strict-mcp-config",
+    ],
+    Permissions.ALL: ["--permission-mode", "default"],
 }
 TRUST = {
     Trust.USER: ["--setting-sources", "user"],
@@ -115,7 +121,8 @@ class TestEnvironment:
         }
         before = dict(given_environment)
         kept = claude.environment(given_environment)
-        assert kept == {"HOME": "/home/me", "ANTHROPIC_API_KEY": "k", "CLAUDE_CONFIG_DIR": "/c"}
+        own = {"CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1"}
+        assert kept == {"HOME": "/home/me", "ANTHROPIC_API_KEY": "k", "CLAUDE_CONFIG_DIR": "/c", **own}
         assert given_environment == before
 
     @pytest.mark.parametrize(
@@ -144,9 +151,12 @@ class TestLines:
         assert len(raw.decode("utf-8").splitlines()) == 1
         assert json.loads(raw) == {
             "type": "user",
-            "message": {"role": "user", "content": text},
+            "message": {"role": "user", "content": f" {text}" if text.startswith("/") else text},
             "uuid": "uuid-1",
         }
+
+    def test_a_prompt_that_begins_with_a_slash_is_no_command_of_the_clis(self) -> None:
+        assert json.loads(claude.prompt_line("/clear", "u"))["message"]["content"] == " /clear"
 
     ASKED = QuestionAsked("q1", "Bash", {"command": "ls"}, is_form=False)
 

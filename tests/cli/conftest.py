@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -70,7 +71,15 @@ class Cli:
         return process
 
     def terminal(self, *args: str, **environ: str) -> Terminal:
-        terminal = Terminal([*COMMAND, *args], self.environ(TERM="xterm-256color", **environ), self.stage.work)
+        return self._on_terminal([*COMMAND, *args], **environ)
+
+    def shell(self, script: str, **environ: str) -> Terminal:
+        """A shell's command line on a terminal; `clew` in it is ours."""
+        ours = f'clew() {{ {shlex.join(COMMAND)} "$@"; }}'
+        return self._on_terminal(["sh", "-c", f"{ours}\n{script}"], **environ)
+
+    def _on_terminal(self, command: list[str], **environ: str) -> Terminal:
+        terminal = Terminal(command, self.environ(TERM="xterm-256color", **environ), self.stage.work)
         self._open.append(terminal.process)
         return terminal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from clew.testing.scripts import Text, ToolUse
+from clew.testing.scripts import Cut, Text, TooLong, ToolUse
 
 KEYS = {
     "thread",
@@ -54,6 +54,7 @@ def test_json_is_one_object_with_every_key(both: Any) -> None:
     assert (reply["session_resumed"], reply["reason"]) == (False, "first_turn")
     assert reply["usage"]["output_tokens"] > 0
     assert reply["cost_usd"] > 0
+    assert reply["cost_usd"] == round(reply["cost_usd"], 6)
     assert both.run("ask", "--json", "-t", "named", "again").json["session_resumed"] is True
 
 
@@ -135,7 +136,9 @@ def test_cwd_moves_an_existing_thread(cli: Any, tmp_path: Any) -> None:
 def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_path: Any) -> None:
     cli.run("ask", "-t", "t", "one")
 
-    assert cli.run("ask", "-t", "t", "two", cwd=tmp_path).err.startswith("resumed")
+    place, closing = cli.run("ask", "-t", "t", "two", cwd=tmp_path).err.splitlines()
+    assert place == f"in {cli.stage.work}"
+    assert closing.startswith("resumed")
     assert cli.run("threads", "show", "t", "--json").json["cwd"] == str(cli.stage.work)
 
 
@@ -151,12 +154,35 @@ def test_a_fallback_is_told(both: Any) -> None:
     assert "the agent did not know the session" in done.err or "file is gone" in done.err
 
 
+def test_an_overflow_is_told_as_what_it_is(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    cli.api.script.append(TooLong())
+
+    done = cli.run("ask", "-t", "t", "two")
+
+    assert done.code == 0
+    assert "going on with a fresh session and a transcript cut to fit" in done.err
+
+
+def test_text_that_is_withdrawn_is_not_glued_to_what_follows(cli: Any) -> None:
+    """The real agent does not always pass on what had come of a broken request; the scripted one does."""
+    cli.api.script.extend([Cut("The first tr"), Text("The second try.", chunks=3)])
+
+    done = cli.run("ask", "-t", "t", "go", CLAUDE_CODE_MAX_RETRIES="2")
+
+    assert done.code == 0
+    assert done.out == "The first tr\nThe second try.\n"
+    assert "(the connection broke; the agent starts this part again)" in done.err
+    assert cli.turns("t")[-1]["text"] == "The second try."
+
+
 def test_without_a_terminal_a_permission_is_declined_with_a_sentence(both: Any) -> None:
     done = both.run("ask", '!tool Bash {"command": "touch made"}')
 
     assert done.code == 0
     assert not (both.stage.work / "made").exists()
     assert "Nobody is there to allow Bash" in str(both.api.main_requests[-1].body)
+    assert done.err.count("warning: Bash was declined: nobody was there to allow it") == 1
 
 
 def test_permissions_all_warns_and_asks_nobody(both: Any) -> None:
@@ -189,6 +215,7 @@ def test_a_projects_own_settings_load_only_when_trusted(cli: Any) -> None:
 
     cli.run("ask", "-t", "t", "--trust", "project", "two")
     assert "project" in cli.stage.launches[-1].value("--setting-sources")
+    assert "warning: --trust project: " in cli.run("ask", "-t", "t", "three").err
 
 
 def test_what_a_crash_left_is_told(cli: Any) -> None:

@@ -24,6 +24,10 @@ BAD = [
     pytest.param(["runs", "show", "zzz"], "'zzz' is not a run.", id="unknown run"),
     pytest.param(["runs", "cancel"], "Name the run to cancel.", id="no run named"),
     pytest.param(["runs", "cancel", "--thread", "tales"], "No run is going on in tales.", id="nothing to cancel"),
+    pytest.param(["runs", "cancel", "x", "--thread", "tales"], "Give an ID or --thread, not both.", id="two runs"),
+    pytest.param(["threads", "edit", "tales", "zzz", ""], "The new text is empty.", id="empty text"),
+    pytest.param(["asks", "x"], "No such command 'asks'. Did you mean ask?", id="a command nearly right"),
+    pytest.param(["threads", "lst"], "No such command 'lst'. Did you mean list?", id="a subcommand nearly right"),
     pytest.param(["stats", "--since", "soon"], "--since soon is not a duration", id="bad since"),
     pytest.param(["ask", "--timeout", "soon", "x"], "timeout = 'soon' (flag) is not a duration", id="bad duration"),
     pytest.param(["ask", "--timeout", "-5s", "x"], "is not a duration", id="negative duration"),
@@ -98,7 +102,13 @@ def test_a_bad_config_file(cli: Any, toml: str, words: str) -> None:
 def test_a_work_directory_may_not_widen_permissions(cli: Any) -> None:
     (cli.stage.work / "clew.toml").write_text("permissions = 'all'")
 
-    _is_refused(cli.run("ask", "x"), "permissions cannot be set by a work directory.")
+    done = cli.run("ask", "-t", "t", '!tool Bash {"command": "touch made"}')
+
+    assert done.code == 0
+    assert done.err.count("permissions cannot be set by a work directory") == 1
+    assert not (cli.stage.work / "made").exists()
+    assert cli.run("threads", "show", "t", "--json").json["permissions"] == "ask"
+    assert "cannot be set by a work directory" in cli.run("config", "show").err
 
 
 @pytest.mark.parametrize(
@@ -113,6 +123,15 @@ def test_a_usage_error_is_an_object_with_json(cli: Any) -> None:
     assert cli.run("threads", "show", "nobody", "--json").json["error"]["code"] == "not_found"
     asked = cli.run("ask", "--json", "--nonsense")
     assert (asked.code, asked.json["error"]["code"], asked.json["thread"]) == (2, "usage", None)
+
+
+@pytest.mark.parametrize("named", [["-t", "tales"], ["-ttales"], ["--thread", "tales"], ["--thread=tales"]])
+def test_an_error_without_a_run_names_the_thread_that_was_given(told: Any, named: list[str]) -> None:
+    assert told.run("ask", "--json", *named, "").json["thread"] == "tales"
+
+
+def test_a_retry_without_a_run_names_its_thread(told: Any) -> None:
+    assert told.run("threads", "retry", "--json", "tales", "zzz").json["thread"] == "tales"
 
 
 def test_nothing_bad_makes_a_thread(cli: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -41,8 +42,26 @@ def test_the_tour_reads_well_in_a_pipe(cli: Any) -> None:
     assert "resumed · " in done.out
     assert "What resume saved" in done.out
     assert "measured" in done.out
+    assert "1 = one uncached input token" in done.out
+    assert "The saving grows with every turn." in " ".join(done.out.split())
+    assert "- Firefox: Storage, Cookies.  " in done.out
+    assert "    redis-cli TTL session:PASTE_THE_VALUE" in done.out
     assert "\x1b[" not in done.out
     assert done.err == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_tour_that_is_ended_leaves_nothing_behind(cli: Any, tmp_path: Path, number: signal.Signals) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    process = cli.start("demo", TMPDIR=str(scratch))
+    while process.stdout.readline() and not any(scratch.glob("*/resume/clew/clew.db")):
+        pass
+    process.send_signal(number)
+    process.communicate(timeout=30)
+
+    assert process.returncode == 7
+    assert list(scratch.iterdir()) == []
 
 
 def test_without_a_claude_the_scripted_one_guides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ def test_all_is_well(both: Any) -> None:
     assert agent["version"]
     assert found["store"]["path"] == str(both.stage.clew_home / "clew.db")
     assert (found["runs"]["free_slots"], found["problems"]) == (4, [])
-    assert "all is well" in both.run("doctor").out
+    text = both.run("doctor").out
+    assert "all is well" in text
+    assert text.startswith(f"agent   claude  Claude Code {agent['version']}  {both.stage.binary} (by PATH)\n")
+    assert "login: not checked" in text
 
 
 def test_no_agent_is_3(cli: Any) -> None:
@@ -47,10 +50,37 @@ def test_a_broken_store_and_a_broken_config_are_told_together(cli: Any) -> None:
     assert done.json["agents"][0]["path"] == str(cli.stage.binary)
 
     (cli.stage.clew_home / "clew.toml").write_text("colour = 'red'")
+    assert cli.run("doctor", "--json").json["agents"][0]["path"] == str(cli.stage.binary)
     done = cli.run("doctor")
     assert done.code == 1
     assert "colour" in done.out
     assert "Traceback" not in done.err
+
+
+def test_a_broken_config_hides_neither_the_agent_nor_the_runs(cli: Any) -> None:
+    cli.stage.clew_home.mkdir(mode=0o700)
+    (cli.stage.clew_home / "clew.toml").write_text("colour = 'red'")
+
+    done = cli.run("doctor", "--json")
+
+    assert done.code == 1
+    assert len(done.json["problems"]) == 1
+    [agent] = done.json["agents"]
+    assert (agent["path"], agent["resume"]) == (str(cli.stage.binary), True)
+    assert done.json["runs"]["free_slots"] == 4
+
+
+def test_a_wrong_binary_is_one_line(cli: Any, tmp_path: Any) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("#!/bin/sh\nprintf 'usage: wrong\\n  --a\\n\\033[31mrubbish\\n'\n")
+    wrong.chmod(0o755)
+
+    done = cli.run("doctor", CLEW_CLAUDE_PATH=str(wrong))
+
+    assert done.code == 3
+    assert "1 problem" in done.out
+    assert "rubbish" not in done.out
+    assert "\033" not in done.out
 
 
 def test_an_agent_that_cannot_resume_is_a_problem(cli: Any, tmp_path: Any) -> None:

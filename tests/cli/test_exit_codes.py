@@ -31,6 +31,7 @@ def test_a_failure_has_its_code(both: Any, prompt: str, code: int, name: str) ->
     assert reply["status"] == "failed"
     lines = [line for line in done.err.splitlines() if line.startswith("clew: ")]
     assert len(lines) == 1
+    assert "fresh: first turn of the thread" in done.err
     assert "Traceback" not in done.err
     assert both.turns("t")[0]["text"] == prompt
 
@@ -48,6 +49,7 @@ def test_a_time_out_is_6_and_keeps_what_was_said(both: Any) -> None:
 
     assert (done.code, done.out) == (6, "so far\n")
     assert "took too long" in done.err
+    assert "fresh: first turn of the thread" in done.err
     last = both.turns("t")[-1]
     assert (last["role"], last["text"], last["partial"]) == ("assistant", "so far", True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -15,7 +16,25 @@ def test_runs_are_listed_and_shown(cli: Any) -> None:
     shown = cli.run("runs", "show", run[:8], "--json").json
     assert (shown["id"], shown["thread"], shown["session_resumed"]) == (run, "t", True)
     assert [attempt["outcome"] for attempt in shown["attempts"]] == ["success"]
-    assert "attempt 1" in cli.run("runs", "show", run).out
+
+
+def test_a_run_is_shown_in_words(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    run = cli.run("ask", "-t", "t", "--permissions", "all", '!tool Bash {"command": "ls /nowhere"}', "--json").json[
+        "run"
+    ]
+
+    text = cli.run("runs", "show", run[:8]).out
+
+    lines = dict(line.split(None, 1) for line in text.splitlines())
+    assert lines["run"] == run
+    assert lines["session"].startswith("resumed · ")
+    assert " cached), " in lines["tokens"]
+    assert re.match(r"\$0\.\d{4} \(\$0\.\d{4} with the whole transcript, an estimate\)", lines["cost"])
+    assert re.match(r"1 +resumed, success after \d+\.\d s", lines["attempt"])
+    assert lines["tools"] == "· Bash ls /nowhere  failed"
+    [tool] = cli.run("runs", "show", run, "--json").json["tools"]
+    assert tool == {"name": "Bash", "input": {"command": "ls /nowhere"}, "status": "failed"}
 
 
 def test_a_run_of_another_process_is_cancelled_and_the_end_told(cli: Any) -> None:

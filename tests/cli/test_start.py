@@ -85,6 +85,12 @@ def test_the_version(cli: Any) -> None:
     assert cli.run("--version").out == f"clew {clew.__version__}\n"
 
 
+def test_python_m_clew_is_clew() -> None:
+    done = subprocess.run([sys.executable, "-m", "clew", "--version"], capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"clew {clew.__version__}\n"
+
+
 def test_without_a_command_it_shows_its_help(cli: Any) -> None:
     done = cli.run()
 

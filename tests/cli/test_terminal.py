@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from clew.testing.scripts import Text, ToolUse
+
+ASKED = r"Allow it\? \[y\]es, \[a\]ll of this run, \[n\]o; anything else declines with that reason: "
 TOUCH = '!tool Bash {"command": "touch made"}'
 FORM = {
     "questions": [
@@ -27,7 +32,7 @@ FORM = {
 def test_a_permission_is_asked_and_given(both: Any) -> None:
     terminal = both.terminal("ask", "-t", "t", TOUCH)
 
-    shown = terminal.read_until(r"Allow it\? \(.*\) ")
+    shown = terminal.read_until(ASKED)
     assert "Bash asks for permission:" in shown
     assert "command: touch made" in shown
     terminal.type("y\n")
@@ -39,7 +44,7 @@ def test_a_permission_is_asked_and_given(both: Any) -> None:
 
 def test_a_permission_is_declined_with_a_sentence(both: Any) -> None:
     terminal = both.terminal("ask", "-t", "t", TOUCH)
-    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.read_until(ASKED)
     terminal.type("use the other folder\n")
     code, _ = terminal.end()
 
@@ -50,13 +55,64 @@ def test_a_permission_is_declined_with_a_sentence(both: Any) -> None:
 
 def test_an_empty_line_is_no_answer_and_n_declines(cli: Any) -> None:
     terminal = cli.terminal("ask", TOUCH)
-    terminal.read_until(r"Allow it\? \(.*\) ")
-    terminal.type("\n")
-    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.read_until(ASKED)
+    for nothing in ("\n", "?\n"):
+        terminal.type(nothing)
+        assert "the agent is told what you typed" in terminal.read_until(ASKED)
     terminal.type("n\n")
 
     assert terminal.end()[0] == 0
     assert not (cli.stage.work / "made").exists()
+
+
+@pytest.mark.parametrize("word", ["yes", "OK", "Sure"])
+def test_words_that_mean_yes_are_no_refusal(cli: Any, word: str) -> None:
+    terminal = cli.terminal("ask", TOUCH)
+    terminal.read_until(ASKED)
+    terminal.type(f"{word}\n")
+
+    assert terminal.end()[0] == 0
+    assert (cli.stage.work / "made").exists()
+
+
+def test_all_allows_the_rest_of_the_run_but_answers_no_form(both: Any) -> None:
+    both.api.script.extend(
+        [
+            ToolUse("Bash", {"command": "touch made"}),
+            ToolUse("Bash", {"command": "touch more"}),
+            ToolUse("AskUserQuestion", {"questions": FORM["questions"][:1]}),
+            Text("Done."),
+        ]
+    )
+    terminal = both.terminal("ask", "-t", "t", "go")
+    terminal.read_until(ASKED)
+    terminal.type("a\n")
+    assert "Allow it?" not in terminal.read_until(r"Your answer \(a number.*: ")
+    terminal.type("1\n")
+
+    assert terminal.end()[0] == 0
+    assert (both.stage.work / "more").exists()
+    again = both.terminal("ask", "-t", "t", TOUCH)
+    again.read_until(ASKED)
+    again.type("n\n")
+    assert again.end()[0] == 0
+
+
+def test_every_tool_leaves_a_line(both: Any) -> None:
+    fails = '!tool Bash {"command": "ls /nowhere"}'
+    code, shown = both.terminal("ask", "-t", "t", "--permissions", "all", fails).end()
+    assert code == 0
+    assert "\x1b[2m· Bash ls /nowhere  failed\x1b[0m" in shown
+
+    terminal = both.terminal("ask", "-t", "t", "--permissions", "ask", TOUCH)
+    terminal.read_until(ASKED)
+    terminal.type("n\n")
+    assert "· Bash touch made  declined" in terminal.end()[1]
+
+    terminal = both.terminal("ask", "-t", "t", TOUCH)
+    terminal.read_until(ASKED)
+    terminal.type("y\n")
+    assert "· Bash touch made\x1b" in terminal.end()[1]
 
 
 def test_a_form_is_answered_by_numbers_and_by_own_words(both: Any) -> None:
@@ -82,7 +138,7 @@ def test_what_the_agent_wrote_cannot_paint_over_the_question(cli: Any) -> None:
     hidden = json.dumps({"command": "touch made\x1b[2K\x1b[1Aecho harmless"})
     terminal = cli.terminal("ask", f"!tool Bash {hidden}")
 
-    shown = terminal.read_until(r"Allow it\? \(.*\) ")
+    shown = terminal.read_until(ASKED)
     assert "touch made␛[2K␛[1Aecho harmless" in shown
     terminal.type("n\n")
     assert terminal.end()[0] == 0
@@ -92,32 +148,34 @@ def test_a_long_input_is_cut_and_can_be_viewed(cli: Any) -> None:
     command = "echo " + "x" * 3000 + " && touch made"
     terminal = cli.terminal("ask", f"!tool Bash {json.dumps({'command': command})}")
 
-    shown = terminal.read_until(r"v = view all of it\) ")
+    shown = terminal.read_until(r"\[v\]iew all of it; .*: ")
     assert "more characters" in shown
     assert "touch made" not in shown
     terminal.type("v\n")
-    assert "touch made" in terminal.read_until(r"v = view all of it\) ")
+    assert "touch made" in terminal.read_until(r"\[v\]iew all of it; .*: ")
     terminal.type("n\n")
     assert terminal.end()[0] == 0
 
 
 def test_ctrl_c_at_a_question_cancels_the_run(cli: Any) -> None:
     terminal = cli.terminal("ask", "-t", "t", TOUCH)
-    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.read_until(ASKED)
     terminal.type("\x03")
     code, shown = terminal.end()
 
     assert code == 7
-    assert "stopping…" in shown
+    assert "^C\nstopping…" in shown
     assert not (cli.stage.work / "made").exists()
 
 
 def test_the_end_of_input_at_a_question_declines(cli: Any) -> None:
     terminal = cli.terminal("ask", TOUCH)
-    terminal.read_until(r"Allow it\? \(.*\) ")
+    terminal.read_until(ASKED)
     terminal.type("\x04")
 
-    assert terminal.end()[0] == 0
+    code, shown = terminal.end()
+    assert code == 0
+    assert "\n(nobody answered: declined)\n" in shown
     assert "Nobody is there" in str(cli.api.main_requests[-1].body)
 
 

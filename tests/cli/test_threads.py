@@ -90,6 +90,23 @@ def test_an_agents_turn_cannot_be_asked_again(talk: Any) -> None:
     assert "is an agent's turn" in done.json["error"]["message"]
 
 
+def test_show_says_why_a_turn_has_no_answer(talk: Any) -> None:
+    talk.run("ask", "-t", "talk", "!fail 429 rate_limit_error Slow down")
+    talk.run("ask", "-t", "talk", "--timeout", "1s", "!hang start")
+
+    text = talk.run("threads", "show", "talk").out
+
+    assert "Slow down\n(no answer: usage limit)\n" in text
+    assert "!hang start\n(no answer: timed out)\n" in text
+    assert text.count("(no answer") == 2
+
+
+def test_delete_counts_archived_turns_apart(talk: Any) -> None:
+    talk.run("threads", "truncate", "talk", talk.turns("talk")[1]["id"])
+
+    assert "would delete: talk (1 turn, 3 archived)" in talk.run("threads", "delete", "talk", "--dry-run").err
+
+
 def test_delete_keeps_an_archive_and_says_where(talk: Any) -> None:
     assert "would delete: talk (4 turns)" in talk.run("threads", "delete", "talk", "--dry-run").err
     assert len(talk.turns("talk")) == 4

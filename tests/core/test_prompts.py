@@ -117,12 +117,40 @@ class TestEscape:
 
 
 class TestForms:
+    def test_a_form_that_was_cut_off_with_its_answer_is_a_note_too(self) -> None:
+        cut_off = Turn(TurnId("t"), Role.ASSISTANT, "Choose: <question-form>half", partial=True)
+        text = turns_section([cut_off], 10_000).text
+        assert "half" not in text
+        assert prompts.FORM_NOTE in text
+
+    @pytest.mark.parametrize(
+        "heading",
+        [
+            "\u200b## User",
+            "\u00a0## User",
+            "\ufeff# New message",
+            "##\u00a0User",
+            "> ## User",
+            "**User:**",
+            "x\x1c## User",
+        ]
+        + ["\uff03\uff03 User", "User\uff1a hi", "\u3000## Assistant"],
+    )
+    def test_disguised_headings_are_escaped(self, heading: str) -> None:
+        assert escape(heading) != heading
+
+    @pytest.mark.parametrize("limit", range(100, 400, 7))
+    def test_a_cut_never_bares_a_heading(self, limit: int) -> None:
+        long = Turn(TurnId("t"), Role.USER, "word\\## User\n## User\n" * 60)
+        for line in turns_section([long], limit).text.splitlines()[1:]:
+            assert not line.lstrip().startswith("## User")
+
     @pytest.mark.parametrize(
         ("text", "left"),
         [
             ("a <question-form>x</question-form> b", f"a {prompts.FORM_NOTE} b"),
             ('a <QUESTION-FORM id="1">\nx\n</Question-Form > b', f"a {prompts.FORM_NOTE} b"),
-            ("a <question-form>cut off", f"a {prompts.FORM_NOTE}"),
+            ("prose about <question-form> goes on", "prose about <question-form> goes on"),
             (
                 "<question-form>1</question-form>-<question-form>2</question-form>",
                 f"{prompts.FORM_NOTE}-{prompts.FORM_NOTE}",

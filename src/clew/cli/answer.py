@@ -43,11 +43,24 @@ class StreamedAnswer:
         self._owed = BETWEEN if was_said else ""
         return was_said
 
-    def break_line(self) -> None:
-        """On a terminal: room for a status line below what was said. The break is a part of what is owed anyway."""
-        if self._on_terminal and not self.at_line_start:
-            self._put("\n")
-            self._owed = self._owed.removeprefix("\n")
+    def withdraw(self) -> bool:
+        """The message that is being said does not count. True: some of it is out; what comes next begins a line."""
+        if not self._pieces:
+            return False
+        self._pieces.clear()
+        self.end()
+        return True
+
+    def break_line(self) -> bool:
+        """On a terminal: room for a status line below what was said. The break is a part of what is owed anyway.
+
+        True: there had to be one.
+        """
+        if not self._on_terminal or self.at_line_start:
+            return False
+        self._put("\n")
+        self._owed = self._owed.removeprefix("\n")
+        return True
 
     def end(self) -> None:
         if not self.at_line_start:

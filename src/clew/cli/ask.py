@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.options import NO_WAIT, REPLY_AS_JSON, TIMEOUT
 from clew.cli.output import note
 from clew.cli.session import complete_thread, with_client
 from clew.core.record import Record
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from clew.client import Client, Run, Thread
     from clew.engine.settings import Person
 
-TIMEOUT = click.option(
-    "--timeout",
-    metavar="DURATION",
-    help="End the run after so long: 90s, 30m, 2h, none; a bare number is seconds.  [default: the setting timeout]",
-)
 MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
 
 
@@ -68,7 +64,8 @@ class Wish(Record):
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose agent settings, hooks and MCP servers load. A project's run code.  [default: the thread's; user for a new one]",
+    help="Whose agent settings, hooks and MCP servers load. A project's run code.  "
+    "[default: the thread's; user for a new one]",
 )
 @click.option(
     "--visibility",
@@ -76,8 +73,8 @@ class Wish(Record):
     help="What agents see of each other; settled when a thread is made.  [default: shared]",
 )
 @TIMEOUT
-@click.option("--no-wait", is_flag=True, help="Exit at once (8) when another run is going on in the thread.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
+@NO_WAIT
+@REPLY_AS_JSON
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, **options: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
 

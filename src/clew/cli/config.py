@@ -23,6 +23,8 @@ def show(as_json: bool) -> None:
     from clew import config as settings
 
     values = settings.load(os.environ, Path.cwd())
+    for words in values.ignored:
+        note(f"warning: {harmless(words)}")
     if as_json:
         print_json(
             {

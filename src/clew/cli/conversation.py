@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from clew.cli import failure
 from clew.cli.display import Display, closing_line
-from clew.cli.output import note, print_json
+from clew.cli.keyboard import Keyboard
+from clew.cli.output import harmless, note, print_json
 from clew.cli.person import TerminalPerson
-from clew.core.thread import Permissions
-from clew.core.usage import NO_USAGE
+from clew.core.thread import Permissions, Trust
 
 if TYPE_CHECKING:
     from clew.client import Client, Reply, Run, Thread
@@ -31,12 +32,12 @@ async def converse(
     agent: str | None = None,
 ) -> int:
     """Starts the run, shows it, and returns the exit code. Ctrl-C stops it gently."""
-    if thread.record.permissions is Permissions.ALL:
-        note("warning: --permissions all: the agent may do anything here without asking")
+    _tell_circumstances(thread)
     display = Display(agent or thread.record.agent, as_json=as_json)
     stop = Stop(display)
-    with stop.listening():
-        run = await start(TerminalPerson(display) if TerminalPerson.is_there() else None)
+    keyboard = Keyboard.find()
+    with stop.listening(), contextlib.closing(keyboard) if keyboard else contextlib.nullcontext():
+        run = await start(TerminalPerson(display, keyboard) if keyboard else None)
         stop.run = run
         display.start()
         try:
@@ -48,9 +49,23 @@ async def converse(
     return conclude(reply, as_json=as_json)
 
 
+def _tell_circumstances(thread: Thread) -> None:
+    """What holds for this run and may not be what one thinks."""
+    record = thread.record
+    if record.cwd != os.path.realpath("."):
+        note(f"in {harmless(record.cwd)}")
+    if record.permissions is Permissions.ALL:
+        note("warning: --permissions all: the agent may do anything here without asking")
+    if record.trust is Trust.PROJECT:
+        note(
+            "warning: --trust project: the directory's own agent settings, hooks and MCP servers load and may run code"
+        )
+
+
 def conclude(reply: Reply, *, as_json: bool) -> int:
-    if reply.error is None or reply.usage != NO_USAGE:
-        note(closing_line(reply))
+    closing = closing_line(reply)
+    if closing is not None:
+        note(closing)
     if as_json:
         print_json(reply.to_json())
     if reply.error is None:
@@ -73,20 +88,20 @@ class Stop:
         loop = asyncio.get_running_loop()
         ours = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup sets it
         for number in ours:
-            loop.add_signal_handler(number, self._caught)
+            loop.add_signal_handler(number, self._caught, number)
         try:
             yield
         finally:
             for number in ours:
                 loop.remove_signal_handler(number)
 
-    def _caught(self) -> None:
+    def _caught(self, number: signal.Signals) -> None:
         if self.run is None:
             if self._waiting is not None:
                 self._waiting.cancel()
         elif not self._asked:
             self._asked = True
-            self._display.note("stopping… (once more: at once)")
+            self._display.note("stopping… (once more: at once)", after_key=number == signal.SIGINT)
             self.run.cancel()
         else:
             self.run.kill()

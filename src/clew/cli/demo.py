@@ -7,11 +7,14 @@ with sessions resumed, once with the transcript pasted every time. Their account
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,7 +71,7 @@ def demo(agent_path: str | None, turns: int, as_json: bool) -> int:
     from clew.cli.tour_guide import TourGuide
 
     guide = TourGuide(quiet=as_json)
-    with tempfile.TemporaryDirectory(prefix="clew-demo-", ignore_cleanup_errors=True) as folder:
+    with _stoppable(), tempfile.TemporaryDirectory(prefix="clew-demo-", ignore_cleanup_errors=True) as folder:
         agent = find_agent(agent_path, Path(folder))
         guide.introduce(agent.about)
         resumed, pasted = asyncio.run(_both_ways(Path(folder), agent, turns, guide))
@@ -77,6 +80,22 @@ def demo(agent_path: str | None, turns: int, as_json: bool) -> int:
     else:
         guide.compare(resumed, pasted)
     return 0
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Being told to end is as Ctrl-C: the agents are stopped and the folder goes."""
+
+    def stop(_number: int, frame: FrameType | None) -> None:
+        interrupt = signal.getsignal(signal.SIGINT)  # asyncio has its own while it runs
+        (interrupt if callable(interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def find_agent(path: str | None, folder: Path) -> Agent:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import os
+import stat
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.cli.answer import StreamedAnswer
-from clew.cli.output import SHORT_ID, dollars, note, one_line
+from clew.cli.output import SHORT_ID, dim, dollars, note, one_line
 from clew.cli.status import StatusLine
+from clew.cli.tools import NAME_CHARS, ToolLog, told
 from clew.core import events
 from clew.core.decision import MEANING, Reason
+from clew.core.usage import NO_USAGE
 
 if TYPE_CHECKING:
     from clew.client import Reply
+    from clew.core.run import Run
 
-TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
-TOOL_CHARS = 70
+WARNING_CHARS = 500
+WITHDRAWN = "(the connection broke; the agent starts this part again)"
 
 
 class Display:
@@ -28,6 +32,10 @@ class Display:
         self._answer = None if as_json else StreamedAnswer()
         self._status = StatusLine() if sys.stderr.isatty() else None
         self._shares_terminal = self._answer is not None and sys.stdout.isatty()
+        self._feeds_pipe = self._answer is not None and _is_pipe(sys.stdout)
+        self._asking = False
+        self._tools = ToolLog()
+        self._warnings: set[str] = set()
 
     def start(self) -> None:
         if self._status is not None:
@@ -40,24 +48,33 @@ class Display:
             self._answer.end()
 
     def show(self, event: events.Event) -> None:
+        finished = self._tools.feed(event)
+        if finished is not None and self._status is not None:
+            self.note(dim(str(finished)))
         shown = _SHOWN.get(type(event))
         if shown is not None:
             shown(self, event)
 
-    def pause(self) -> None:
+    def begin_question(self) -> None:
         """The terminal belongs to a question now."""
-        if self._status is not None:
-            self._status.hide()
-        if self._answer is not None:
-            self._answer.break_line()
+        self._clear_line()
+        self._asking = True
 
-    def resume(self) -> None:
+    def end_question(self) -> None:
+        self._asking = False
         self._doing("thinking")
 
-    def note(self, text: str) -> None:
-        """A line that stays."""
-        self.pause()
+    def note(self, text: str, *, after_key: bool = False) -> None:
+        """A line that stays. `after_key`: the terminal has echoed a key that was pressed, as ^C."""
+        cleared = self._clear_line()
+        if self._status is not None and not cleared and (self._asking or after_key):
+            note("")
         note(text)
+
+    def _clear_line(self) -> bool:
+        """True: something stood on the line, and does not any more."""
+        was_drawn = self._status is not None and self._status.hide()
+        return (self._answer is not None and self._answer.break_line()) or was_drawn
 
     def _doing(self, what: str) -> None:
         if self._status is not None:
@@ -95,12 +112,24 @@ class Display:
             self._make_room()
             self._answer.message(event.text)
 
+    def _withdrawn(self, _event: events.TextWithdrawn) -> None:
+        if self._answer is not None:
+            self._make_room()
+            if self._answer.withdraw():
+                self.note(dim(WITHDRAWN))
+
     def _make_room(self) -> None:
-        if self._status is not None and self._shares_terminal:
+        """The status must not be drawn over text, nor over what a pipe's reader may write to the same terminal."""
+        if self._status is None:
+            return
+        if self._shares_terminal:
             self._status.hide()
+        elif self._feeds_pipe:
+            self._status.retire()
 
     def _tool(self, event: events.ToolStarted) -> None:
-        self._doing(f"running {tool_summary(event.name, event.input)}")
+        about = told(event.input)
+        self._doing(f"running {one_line(event.name, NAME_CHARS)}{f': {about}' if about else ''}")
 
     def _tool_done(self, _event: events.ToolFinished) -> None:
         self._doing("thinking")
@@ -113,10 +142,13 @@ class Display:
         self._doing("thinking (the agent has shortened its memory)")
 
     def _fell_back(self, event: events.FellBack) -> None:
-        self.note(f"{meaning(event.reason)}: going on with a fresh session and the whole transcript")
+        shown = "a transcript cut to fit" if event.reason == Reason.OVERFLOW else "the whole transcript"
+        self.note(f"{meaning(event.reason)}: going on with a fresh session and {shown}")
 
     def _warned(self, event: events.Warned) -> None:
-        self.note(f"warning: {event.message}")
+        if event.message not in self._warnings:
+            self._warnings.add(event.message)
+            self.note(f"warning: {one_line(event.message, WARNING_CHARS)}")
 
 
 _SHOWN: dict[type[events.Event], Callable[[Display, Any], None]] = {
@@ -124,6 +156,7 @@ _SHOWN: dict[type[events.Event], Callable[[Display, Any], None]] = {
     events.AttemptStarted: Display._attempt,
     events.SessionStarted: Display._session,
     events.TextStreamed: Display._piece,
+    events.TextWithdrawn: Display._withdrawn,
     events.MessageSaid: Display._message,
     events.ToolStarted: Display._tool,
     events.ToolFinished: Display._tool_done,
@@ -134,14 +167,6 @@ _SHOWN: dict[type[events.Event], Callable[[Display, Any], None]] = {
 }
 
 
-def tool_summary(tool: str, given: Mapping[str, Any]) -> str:
-    """`Bash: ls -l`, on one line."""
-    for key in TELLING:
-        if isinstance(given.get(key), str) and given[key].strip():
-            return f"{one_line(tool, 40)}: {one_line(given[key], TOOL_CHARS)}"
-    return f"{one_line(tool, 40)} {one_line(json.dumps(given), TOOL_CHARS)}" if given else one_line(tool, 40)
-
-
 def meaning(reason: str | None) -> str:
     try:
         return MEANING[Reason(reason or "")]
@@ -149,14 +174,33 @@ def meaning(reason: str | None) -> str:
         return str(reason)  # of a later version
 
 
-def closing_line(reply: Reply) -> str:
-    """`resumed · 22,135 tokens (22,087 cached) · $0.0070`"""
-    if reply.session_resumed:
-        how = "resumed"
-    elif reply.reason is None:
-        how = reply.status
-    else:
-        how = f"{'fresh after a failed resume' if reply.fallback else 'fresh'}: {meaning(reply.reason)}"
+def closing_line(reply: Reply) -> str | None:
+    """`resumed · 22,135 tokens (22,087 cached) · $0.0070`, as far as it is known. None: the run never began."""
+    how = session_words(reply)
+    if how is None and reply.usage == NO_USAGE:
+        return None
+    parts = [how or reply.status]
     usage = reply.usage
-    tokens = f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)"
-    return f"{how} · {tokens} · {dollars(reply.cost_usd)}"
+    if usage != NO_USAGE:
+        parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
+    if usage != NO_USAGE or reply.cost_usd:
+        parts.append(dollars(reply.cost_usd))
+    return " · ".join(parts)
+
+
+def session_words(run: Reply | Run) -> str | None:
+    """`resumed`, or `fresh` and why. None: it never came to a decision."""
+    if run.session_resumed:
+        return "resumed"
+    if run.reason is None:
+        return None
+    return f"{'fresh after a failed resume' if run.fallback else 'fresh'}: {meaning(run.reason)}"
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    """Its reader may write to this very terminal. A file, or /dev/null, does not."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return not stream.isatty()
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import harmless, plural, print_json, say
-from clew.errors import AgentMissing, ClewError, ConfigError, StoreError
+from clew.cli.output import harmless, one_line, plural, print_json, say
+from clew.errors import AgentMissing, ClewError, StoreError
 
 if TYPE_CHECKING:
     from clew.client import Client
+    from clew.config import Settings
+
+PRODUCT_CHARS = 60
+LINE_CHARS = 500
 
 
 @dataclass(slots=True)
@@ -43,14 +47,13 @@ class Findings:
 def doctor(as_json: bool) -> int:
     """Check agents, store and settings. Exit 0: all is well; 3: no agent was found; 1: something else is wrong."""
     findings = Findings()
-    _look_at_config(findings)
+    settings = _look_at_config(findings)
     _look_at_permissions(findings)
     try:
-        _look_with_store(findings)
-    except ClewError as error:
-        if isinstance(error, StoreError):
-            findings.problem(error.message, error.hint)
-        _look_at_agents_alone(findings)
+        _look_with_store(findings, settings)
+    except StoreError as error:
+        findings.problem(error.message, error.hint)
+        _look_at_agents_alone(findings, settings)
     if as_json:
         print_json(_object(findings))
     else:
@@ -58,7 +61,9 @@ def doctor(as_json: bool) -> int:
     return findings.exit_code
 
 
-def _look_at_config(findings: Findings) -> None:
+def _look_at_config(findings: Findings) -> Settings:
+    """The settings; when they are wrong, those that can be had without them, so that the rest is looked at all the
+    same."""
     from clew import config
 
     project = Path.cwd() / "clew.toml"
@@ -66,9 +71,27 @@ def _look_at_config(findings: Findings) -> None:
     try:
         user = config.user_file(os.environ)
         findings.config["user_file"] = str(user) if user else None
-        config.load(os.environ, Path.cwd())
+        settings = config.load(os.environ, Path.cwd())
     except ClewError as error:
         findings.problem(error.message, error.hint)
+        return _defaults()
+    for words in settings.ignored:
+        findings.problem(words, "Take it out of that file, or ask whoever wrote it to.")
+    return settings
+
+
+def _defaults() -> Settings:
+    """And of the environment what can be read: it may say where the agent is."""
+    from clew import config
+
+    settings = config.Settings()
+    for setting in config.TABLE:
+        settings[setting.name] = config.Value(setting.default, "default")
+        try:
+            settings[setting.name] = config.Value(setting.parse(os.environ[setting.variable]), "environment")
+        except (KeyError, ValueError, TypeError):
+            continue
+    return settings
 
 
 def _look_at_permissions(findings: Findings) -> None:
@@ -88,27 +111,46 @@ def _look_at_permissions(findings: Findings) -> None:
             findings.problem(f"Others may read {path} (mode {mode:o}).", f"chmod {right} {path}")
 
 
-def _look_with_store(findings: Findings) -> None:
-    from clew.cli.session import with_client
+def _look_with_store(findings: Findings, settings: Settings) -> None:
+    from clew.cli.session import load_asyncio_quickly
 
-    async def work(client: Client) -> None:
-        from clew.core.run import LIVE
+    load_asyncio_quickly()
+    import asyncio
 
-        broken = await client.engine.database.call(lambda store: store.check())
-        findings.store["problems"] = broken
-        for line in broken:
-            findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
-        live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
-        findings.runs = {
-            "going_on": len(live),
-            "left_by_a_crash_and_ended_now": len(client.recovered),
-            "free_slots": await client.free_slots(),
-            "max_agents": client.engine.settings.max_agents,
-        }
-        for name in client.engine.settings.agents:
+    asyncio.run(_look_inside(findings, settings))
+
+
+async def _look_inside(findings: Findings, settings: Settings) -> None:
+    """Not through `clew.open()`: that one reads the settings itself, and they may be what is wrong."""
+    from clew import config
+    from clew.client import Client
+    from clew.wiring import open_engine
+
+    home = config.home(os.environ)
+    engine = open_engine(settings, dict(os.environ), home)
+    try:
+        client = Client(engine, settings, home, await engine.recover())
+        await _look_at_store(findings, client)
+        for name in engine.settings.agents:
             await _look_at_agent(findings, client, name)
+    finally:
+        await engine.close()
 
-    with_client(work)
+
+async def _look_at_store(findings: Findings, client: Client) -> None:
+    from clew.core.run import LIVE
+
+    broken = await client.engine.database.call(lambda store: store.check())
+    findings.store["problems"] = broken
+    for line in broken:
+        findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
+    live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
+    findings.runs = {
+        "going_on": len(live),
+        "left_by_a_crash_and_ended_now": len(client.recovered),
+        "free_slots": await client.free_slots(),
+        "max_agents": client.engine.settings.max_agents,
+    }
 
 
 async def _look_at_agent(findings: Findings, client: Client, name: str) -> None:
@@ -126,8 +168,9 @@ async def _look_at_agent(findings: Findings, client: Client, name: str) -> None:
             "name": name,
             "path": binary.path,
             "found_by": binary.source,
-            "product": can.product,
-            "version": can.version,
+            "product": one_line(can.product, PRODUCT_CHARS),
+            "version": one_line(can.version, PRODUCT_CHARS),
+            "login": "not checked",  # only a request to the model would tell
             "resume": can.resume,
             "choose_id": can.choose_id,
             "sessions": sessions,
@@ -139,20 +182,17 @@ async def _look_at_agent(findings: Findings, client: Client, name: str) -> None:
         findings.problem(f"{name} cannot save its sessions in {sessions}.", f"chmod u+rwx {sessions}")
 
 
-def _look_at_agents_alone(findings: Findings) -> None:
+def _look_at_agents_alone(findings: Findings, settings: Settings) -> None:
     """Without a store: where the agents are, not what they can do."""
-    from clew import config
     from clew.wiring import adapters
 
     for name, adapter in adapters().items():
         try:
-            binary = adapter.find(config.load(os.environ).of(f"agents.{name}.path"), os.environ)
+            binary = adapter.find(settings.of(f"agents.{name}.path"), os.environ)
             findings.agents.append({"name": name, "path": binary.path, "found_by": binary.source})
         except AgentMissing as error:
             findings.agent_missing = True
             findings.problem(error.message, error.hint)
-        except ConfigError:
-            pass  # told already; without settings there is no telling which binary is meant
 
 
 def _object(findings: Findings) -> dict[str, Any]:
@@ -168,9 +208,11 @@ def _object(findings: Findings) -> dict[str, Any]:
 
 def _show(findings: Findings) -> None:
     for agent in findings.agents:
-        say(f"agent   {agent['name']} {agent.get('version', '')}  {harmless(agent['path'])} (by {agent['found_by']})")
+        what = " ".join(part for part in (agent.get("product"), agent.get("version")) if part)
+        say(f"agent   {agent['name']}  {f'{what}  ' if what else ''}{harmless(agent['path'])} (by {agent['found_by']})")
         if "resume" in agent:
             say(f"        {_abilities(agent)}")
+            say("        login: not checked (only a turn can tell)")
     say(f"store   {harmless(findings.store['path'])}")
     for name, path in (("yours", findings.config["user_file"]), ("this directory's", findings.config["project_file"])):
         say(f"config  {name}: {harmless(path) if path else 'none'}")
@@ -186,9 +228,9 @@ def _show(findings: Findings) -> None:
         return
     say(f"\n{plural(len(findings.problems), 'problem')}")
     for one in findings.problems:
-        say(f"  {harmless(one['problem'])}\n    -> {harmless(one['mend'])}")
+        say(f"  {one_line(one['problem'], LINE_CHARS)}\n    -> {one_line(one['mend'], LINE_CHARS)}")
 
 
 def _abilities(agent: dict[str, Any]) -> str:
     words = {"resume": "resumes sessions", "choose_id": "lets Clew choose a session's id"}
-    return ", ".join([*(text if agent[key] else f"NOT: {text}" for key, text in words.items()), agent["product"]])
+    return ", ".join(text if agent[key] else f"NOT: {text}" for key, text in words.items())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.output import note, print_json
+from clew.cli.output import harmless, note, print_json
 from clew.errors import ClewError
 
 # What `ask --json` prints when there was no run: the same keys as of a reply.
@@ -41,14 +41,15 @@ def tell(error: ClewError, args: Sequence[str]) -> int:
     if wants_json(args):
         body = {"code": error.code, "message": error.message, "hint": error.hint}
         replies = list(args[:1]) == ["ask"] or list(args[:2]) == ["threads", "retry"]
-        print_json({**NO_REPLY, "error": body, "warnings": []} if replies else {"error": body})
+        reply = {**NO_REPLY, "thread": named_thread(args), "error": body, "warnings": []}
+        print_json(reply if replies else {"error": body})
     return error.exit_code
 
 
 def say(error: ClewError) -> None:
-    note(f"clew: {' '.join(error.message.split())}")
+    note(f"clew: {harmless(' '.join(error.message.split()))}")
     if error.hint:
-        note(f"  {' '.join(error.hint.split())}")
+        note(f"  {harmless(' '.join(error.hint.split()))}")
 
 
 def tell_unexpected(error: Exception, args: Sequence[str]) -> int:
@@ -77,7 +78,25 @@ def _write_traceback(error: Exception) -> Path | None:
     return path
 
 
+def named_thread(args: Sequence[str]) -> str | None:
+    """The thread that was named, if one was; of the bare arguments too."""
+    if list(args[:2]) == ["threads", "retry"]:
+        return next((word for word in args[2:] if not word.startswith("-")), None)
+    options = _options(args)
+    for place, word in enumerate(options):
+        if word in ("-t", "--thread"):
+            return next(iter(options[place + 1 : place + 2]), None)
+        if word.startswith("--thread="):
+            return word.removeprefix("--thread=")
+        if word.startswith("-t"):
+            return word.removeprefix("-t")
+    return None
+
+
 def wants_json(args: Sequence[str]) -> bool:
     """Asked of the bare arguments: the error may be that they do not parse."""
-    options = args[: args.index("--")] if "--" in args else args
-    return "--json" in options
+    return "--json" in _options(args)
+
+
+def _options(args: Sequence[str]) -> Sequence[str]:
+    return args[: args.index("--")] if "--" in args else args

@@ -31,7 +31,7 @@ REPLY = """\
 
 | key | meaning |
 | --- | --- |
-| `thread`, `run` | the thread's name, the run's id |
+| `thread`, `run` | the thread's name, the run's id; when there was no run: the name that was given, null |
 | `agent`, `model` | who answered |
 | `status` | `answered`, `cancelled`, `timed_out`, `failed`; null: there was no run |
 | `text` | the answer, or what there was of it |
@@ -39,7 +39,7 @@ REPLY = """\
 | `reason` | why it was not: see below; null when resumed |
 | `fallback` | the resume failed, and a fresh session followed in the same run |
 | `usage` | `input_tokens` (uncached), `output_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` |
-| `cost_usd` | of this run, as the agent reports it |
+| `cost_usd` | of this run, as the agent reports it, to six decimals as everywhere |
 | `error` | null, or `code`, `message` and `hint` |
 | `warnings` | sentences |
 """
@@ -132,7 +132,8 @@ def _settings() -> str:
         "## Settings\n",
         "Flags over `CLEW_*` over a `clew.toml` in the work directory over your own `clew.toml` over defaults. The one",
         "in the work directory belongs to whoever wrote the repository, so it may set only what can neither run code",
-        "nor widen permissions. Durations are `90s`, `30m`, `1h30m`, `7d` or `none`.\n",
+        "nor widen permissions; anything else in it is left out, with a warning. Durations are `90s`, `30m`, `1h30m`,",
+        "`7d`, a bare number of seconds, or `none`.\n",
         "| setting | variable | default | in a work directory | meaning |",
         "| --- | --- | --- | --- | --- |",
     ]

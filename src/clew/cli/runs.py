@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.lazy import SuggestingGroup
-from clew.cli.output import ago, columns, dollars, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.options import AS_JSON
+from clew.cli.output import ago, columns, dollars, lasted, note, one_line, print_json, say, short_ids, stamp
 from clew.cli.session import complete_thread, with_client
 from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from clew.cli.tools import ToolCall
     from clew.client import Client
     from clew.core.run import Attempt, Run
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+SHOWN_CHARS = 200  # of a prompt, an error or the agent's last words
 CANCEL_S = 20.0  # a gentle stop, then TERM, then KILL
 POLL_S = 0.1
 
@@ -56,23 +58,24 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
 @click.argument("run_id", metavar="ID")
 @AS_JSON
 def show(run_id: str, as_json: bool) -> None:
-    """Show a run and its attempts."""
+    """Show a run, its attempts and what the agent did with its tools."""
 
     async def work(client: Client) -> None:
         run = await client.run(run_id)
         name = (await _thread_names(client, [run]))[run.thread_id]
-        body = _run_object(run, name)
-        body["attempts"] = [_attempt_object(attempt) for attempt in await client.attempts(run.id)]
+        attempts = await client.attempts(run.id)
+        used = await _tools(client, run)
         if as_json:
-            print_json(body)
+            parts = {
+                "attempts": [_attempt_object(attempt) for attempt in attempts],
+                "tools": [call.as_object() for call in used],
+            }
+            print_json(_run_object(run, name) | parts)
             return
-        attempts = body.pop("attempts")
-        for key, value in _flat(body):
-            say(f"{key:<36}{'-' if value is None else one_line(str(value), 200)}")
-        for attempt in attempts:
-            say(f"\nattempt {attempt.pop('number')}")
-            for key, value in attempt.items():
-                say(f"  {key:<34}{'-' if value in (None, '') else one_line(str(value), 200)}")
+        for label, words in (*_facts(run, name), *map(_attempt_words, attempts)):
+            say(f"{label:<11}{words}")
+        for call in used:
+            say(f"{'tools' if call is used[0] else '':<11}{call}")
 
     with_client(work)
 
@@ -82,7 +85,9 @@ def show(run_id: str, as_json: bool) -> None:
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Whatever is going on in this thread.")
 def cancel(run_id: str | None, thread: str | None) -> None:
     """Stop a run of any process, and wait until it has ended. What the agent said so far is kept."""
-    if (run_id is None) == (thread is None):
+    if run_id is not None and thread is not None:
+        raise UsageError("Give an ID or --thread, not both.")
+    if run_id is None and thread is None:
         raise UsageError("Name the run to cancel.", hint="Give its ID (clew runs list), or --thread NAME.")
 
     async def work(client: Client) -> None:
@@ -177,9 +182,52 @@ def _attempt_object(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _flat(body: dict[str, Any]) -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in body.items():
-        inner = value if isinstance(value, dict) else None
-        pairs += [(key, value)] if inner is None else [(f"{key}.{name}", each) for name, each in inner.items()]
-    return pairs
+async def _tools(client: Client, run: Run) -> list[ToolCall]:
+    from clew.cli.tools import calls
+
+    stored = await client.engine.database.call(lambda store: store.events(run.id))
+    return calls(each.event for each in stored)
+
+
+def _facts(run: Run, thread: str) -> list[tuple[str, str]]:
+    """The run for a person: what is not known is left out."""
+    from clew.cli.display import session_words
+
+    usage = run.usage
+    tokens = (
+        f"{usage.shown_tokens:,} read ({usage.cache_read_input_tokens:,} cached), {usage.output_tokens:,} written"
+        if usage.shown_tokens or usage.output_tokens
+        else ""
+    )
+    pairs = [
+        ("run", run.id),
+        ("thread", thread),
+        ("prompt", one_line(run.prompt, SHOWN_CHARS)),
+        ("agent", " ".join(part for part in (run.agent, run.model) if part)),
+        ("status", f"{_words(run.status)}{lasted(run.started_at, run.ended_at)}"),
+        ("error", one_line(run.error or "", SHOWN_CHARS)),
+        ("started", ago(run.started_at) if run.started_at is not None else ""),
+        ("session", " · ".join(part for part in (session_words(run), run.session_id) if part)),
+        ("tokens", tokens),
+        ("cost", f"{dollars(run.cost_usd)}{_compared(run)}" if tokens or run.cost_usd else ""),
+    ]
+    return [(label, words) for label, words in pairs if words]
+
+
+def _compared(run: Run) -> str:
+    if not run.session_resumed or run.estimate_usd is None:
+        return ""
+    return f" ({dollars(run.estimate_usd)} with the whole transcript, an estimate)"
+
+
+def _attempt_words(attempt: Attempt) -> tuple[str, str]:
+    how = "resumed" if attempt.resumed else "fresh"
+    outcome = f"{_words(attempt.outcome or 'going on')}{lasted(attempt.started_at, attempt.ended_at)}"
+    exit_status = f"exit status {attempt.exit_status}" if attempt.exit_status else ""
+    stderr = one_line(attempt.stderr_tail, SHOWN_CHARS)
+    parts = (f"{how}, {outcome}", exit_status, stderr and f"stderr: {stderr}")
+    return f"attempt {attempt.number}", " · ".join(part for part in parts if part)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from clew.cli.output import note, plural
+from clew.cli.output import harmless, note, plural
 
 if TYPE_CHECKING:
     from clew.client import Client
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_client(work: Callable[[Client], Awaitable[T]], *, work_dir: str | None = None, **flags: Any) -> T:
+def with_client(
+    work: Callable[[Client], Awaitable[T]], *, work_dir: str | None = None, quiet: bool = False, **flags: Any
+) -> T:
     """Runs `work` with an open client. `flags` are settings that were given on the command line."""
     load_asyncio_quickly()
     import asyncio
@@ -28,7 +30,9 @@ def with_client(work: Callable[[Client], Awaitable[T]], *, work_dir: str | None 
         async with api.open(work_dir=Path(work_dir) if work_dir is not None else Path.cwd(), **flags) as client:
             gc.freeze()
             gc.enable()
-            tell_recovered(client)
+            if not quiet:
+                tell_recovered(client)
+                tell_ignored(client)
             return await work(client)
 
     try:
@@ -53,6 +57,12 @@ def tell_recovered(client: Client) -> None:
         note(f"clew: ended {runs} that a crash had left behind; what was said is kept (clew runs list)")
 
 
+def tell_ignored(client: Client) -> None:
+    """A work directory's own settings that do not count: they stop nobody, but nobody is left to wonder either."""
+    for words in client.settings.ignored:
+        note(f"warning: {harmless(words)}")
+
+
 def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     """Names of threads for the shell. Never makes a store, never complains."""
     from clew import config
@@ -64,6 +74,6 @@ def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     try:
         if not (config.home(os.environ) / "clew.db").exists():
             return []
-        return [name for name in with_client(names) if name.startswith(incomplete)]
+        return [name for name in with_client(names, quiet=True) if name.startswith(incomplete)]
     except (ClewError, OSError):
         return []

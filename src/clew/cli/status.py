@@ -23,6 +23,7 @@ class StatusLine:
         self._doing = "starting"
         self._began = time.monotonic()
         self._wanted = True
+        self._retired = False
         self._live: Live | None = None
         self._loading: asyncio.Task[None] | None = None
 
@@ -37,14 +38,24 @@ class StatusLine:
 
     def show(self, doing: str | None = None) -> None:
         self._doing = doing or self._doing
+        if self._retired:
+            return
         self._wanted = True
         if self._live is not None and not self._live.is_started:
             self._live.start()
 
-    def hide(self) -> None:
+    def hide(self) -> bool:
+        """True: it was drawn, and the place where it stood is empty now."""
         self._wanted = False
-        if self._live is not None and self._live.is_started:
-            self._live.stop()
+        if self._live is None or not self._live.is_started:
+            return False
+        self._live.stop()
+        return True
+
+    def retire(self) -> None:
+        """Hidden for good."""
+        self._retired = True
+        self.hide()
 
     async def _load(self) -> None:
         live = await asyncio.to_thread(self._make)

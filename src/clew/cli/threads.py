@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.lazy import SuggestingGroup
+from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT
 from clew.cli.output import ago, columns, harmless, note, one_line, plural, print_json, say, short_ids, stamp
 from clew.cli.session import complete_thread, with_client
 from clew.errors import UsageError
@@ -15,10 +16,10 @@ from clew.errors import UsageError
 if TYPE_CHECKING:
     from clew.client import Client, Run, Thread
     from clew.core.history import Turn
+    from clew.core.run import Run as RunRecord
     from clew.engine.settings import Person
-    from clew.hosts.chat import Deleted
 
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+RUNS_LOOKED_AT = 100_000
 
 
 @click.group(cls=SuggestingGroup)
@@ -68,8 +69,11 @@ def show(name: str, as_json: bool) -> None:
         say(f"{record.name}  {_who(thread)}  {harmless(record.cwd)}")
         say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
         short = short_ids(turn.id for turn in turns)
+        unanswered = _unanswered(turns, await client.runs(thread=thread, limit=RUNS_LOOKED_AT))
         for turn in turns:
             say(f"\n{_turn_heading(turn, short[turn.id])}\n{_for_terminal(turn.text)}")
+            if turn.id in unanswered:
+                say(f"(no answer{unanswered[turn.id]})")
 
     with_client(work)
 
@@ -84,6 +88,8 @@ def edit(name: str, turn_id: str, text: str) -> None:
         from clew.cli.ask import read_stdin
 
         text = read_stdin("text")
+    if not text.strip():
+        raise UsageError("The new text is empty.", hint="clew threads truncate takes a turn away.")
 
     async def work(client: Client) -> None:
         thread = await client.find(name)
@@ -113,8 +119,8 @@ def truncate(name: str, turn_id: str) -> None:
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id")
 @TIMEOUT
-@click.option("--no-wait", is_flag=True, help="Exit at once (8) when another run is going on in the thread.")
-@click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
+@NO_WAIT
+@REPLY_AS_JSON
 def retry(name: str, turn_id: str, timeout: str | None, no_wait: bool, as_json: bool) -> int:
     """Ask a user's turn again, in a fresh session. What follows it is archived."""
 
@@ -138,21 +144,21 @@ def retry(name: str, turn_id: str, timeout: str | None, no_wait: bool, as_json: 
 def delete(names: tuple[str, ...], dry_run: bool, yes: bool) -> None:
     """Delete threads. Each is written to an archive file first."""
 
-    async def plan(client: Client) -> list[Deleted]:
+    async def plan(client: Client) -> dict[str, str]:
         found = {thread.name: thread for thread in [await client.find(name) for name in names]}
-        return [await thread.delete(dry_run=True) for thread in found.values()]
+        return {name: await _counted(client, thread) for name, thread in found.items()}
 
     planned = with_client(plan)
-    for one in planned:
-        note(f"{'would delete' if dry_run else 'to delete'}: {one.name} ({plural(one.turns, 'turn')})")
+    for name, turns in planned.items():
+        note(f"{'would delete' if dry_run else 'to delete'}: {name} ({turns})")
     if dry_run:
         return
     if not yes:
         _confirm(len(planned))  # with nothing open: a person may take their time
 
     async def work(client: Client) -> None:
-        for one in planned:
-            deleted = await (await client.find(one.name)).delete()
+        for name in planned:
+            deleted = await (await client.find(name)).delete()
             note(f"deleted {deleted.name}; its archive is {deleted.archive}")
 
     with_client(work)
@@ -161,8 +167,36 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool) -> None:
 def _confirm(count: int) -> None:
     if not (sys.stdin is not None and sys.stdin.isatty()):
         raise UsageError("Deleting needs a yes.", hint="Give --yes, or --dry-run to see what would go.")
-    if not click.confirm(f"Delete {plural(count, 'thread')}?", err=True):
+    try:
+        agreed = click.confirm(f"Delete {plural(count, 'thread')}?", err=True)
+    except click.Abort:
+        note("")  # nobody pressed Enter
+        raise
+    if not agreed:
         raise click.Abort
+
+
+async def _counted(client: Client, thread: Thread) -> str:
+    """`2 turns, 8 archived`"""
+    turns = await client.engine.database.call(lambda store: store.all_turns(thread.record.id))
+    archived = sum(turn.archived for turn in turns)
+    return plural(len(turns) - archived, "turn") + (f", {archived:,} archived" if archived else "")
+
+
+def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str]:
+    """The user's turns that nothing was said to, each with why not. Of several runs the newest counts."""
+    from clew.core.run import LIVE, RunStatus
+
+    newest = {run.prompt_turn_id: run for run in reversed(runs)}
+    said = {turn.run_id for turn in turns if turn.role == "assistant"}
+    words = {}
+    for turn in turns:
+        run = newest.get(turn.id)
+        if turn.role != "user" or run is None or run.id in said or run.status is RunStatus.ANSWERED:
+            continue
+        why = run.outcome if run.status is RunStatus.FAILED and run.outcome else run.status
+        words[str(turn.id)] = f" yet: {run.status}" if run.status in LIVE else f": {why.replace('_', ' ')}"
+    return words
 
 
 async def _tell_session(thread: Thread) -> None:
@@ -177,11 +211,11 @@ async def _tell_session(thread: Thread) -> None:
 
 def _who(thread: Thread) -> str:
     record = thread.record
-    return f"{record.agent} {record.model}" if record.model else record.agent
+    return one_line(f"{record.agent} {record.model}" if record.model else record.agent, 80)
 
 
 def _turn_heading(turn: Turn, short: str) -> str:
-    who = "you" if turn.role == "user" else " ".join(part for part in (turn.agent, turn.model) if part)
+    who = "you" if turn.role == "user" else one_line(" ".join(part for part in (turn.agent, turn.model) if part), 80)
     marks = [mark for mark, given in (("cut off", turn.partial), ("edited", turn.revision > 0)) if given]
     return "  ".join([short, who, ago(turn.created_at), *(f"({mark})" for mark in marks)])
 

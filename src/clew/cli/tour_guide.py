@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from clew.cli.display import meaning
-from clew.cli.output import one_line
+from clew.cli.output import harmless, one_line
 from clew.cli.tour import EDIT
 
 if TYPE_CHECKING:
     from clew.cli.demo import Step
 
-ANSWER_CHARS = 150
+ANSWER_CHARS = 320
+ANSWER_LINES = 6
 WIDTH = 100
 FIGURE = 8  # room for the number after a bar
 
@@ -28,9 +29,9 @@ class TourGuide:
     def introduce(self, agent: str) -> None:
         self._console.print()
         self._console.print("Clew keeps the thread of a conversation with a coding agent.", style="bold")
+        self._console.print(f"An offline tour with {agent},", style="dim")
         self._console.print(
-            f"Offline tour: {agent}, a scripted model on 127.0.0.1, a temporary folder that is gone afterwards.",
-            style="dim",
+            "a scripted model on 127.0.0.1, and a temporary folder that is gone afterwards.", style="dim"
         )
 
     def show(self, step: Step) -> None:
@@ -43,7 +44,7 @@ class TourGuide:
             rows.add_row("", "", Text("clew threads edit tour TURN_ID …", style="dim"))
             rows.add_row("", "", "")
         rows.add_row(str(step.number), Text("you", style="cyan"), Text(step.exchange.prompt))
-        rows.add_row("", Text("claude", style="green"), Text(one_line(step.reply.text, ANSWER_CHARS)))
+        rows.add_row("", Text("claude", style="green"), Text(beginning(step.reply.text)))
         rows.add_row("", "", _how(step))
         self._console.print()
         self._console.print(rows)
@@ -53,15 +54,16 @@ class TourGuide:
         table = Table.grid(padding=(0, 2))
         for _ in range(4):
             table.add_column(justify="right")
-        table.add_row("", Text("shown to the model"), Text("from the cache"), Text("cost in token units"), style="dim")
+        table.add_row("", Text("shown to the model"), Text("from the cache"), Text("cost"), style="dim")
         for name, steps in (("transcript every turn", pasted), ("resumed by Clew", resumed)):
             shown = sum(step.account.prompt_tokens for step in steps)
             cached = sum(step.account.read_tokens for step in steps)
             table.add_row(name, f"{shown:,}", f"{cached:,}", Text(f"{_units(steps):,.0f}", style="bold"))
         self._console.print()
         self._console.print("What resume saved", style="bold", end="")
-        self._console.print("  measured, by the accounts that the model APIs kept of their prompt caches", style="dim")
+        self._console.print("  measured, by the model APIs' own prompt-cache accounts", style="dim")
         self._console.print(table)
+        self._console.print("Costs are in token units (1 = one uncached input token).", style="dim")
         self._console.print()
         self._bars(pasted, resumed)
         self._console.print()
@@ -88,6 +90,21 @@ class TourGuide:
         self._console.print(rows)
 
 
+def beginning(answer: str) -> str:
+    """Its first lines, whole: lists and code keep their shape."""
+    lines = harmless(answer).splitlines()
+    kept: list[str] = []
+    for line in lines[:ANSWER_LINES]:
+        if kept and sum(map(len, kept)) + len(line) > ANSWER_CHARS:
+            break
+        kept.append(line if kept or len(line) <= ANSWER_CHARS else one_line(line, ANSWER_CHARS))
+    if len(kept) == len(lines):
+        return "\n".join(kept)
+    while not kept[-1].strip():
+        kept.pop()
+    return "\n".join([*kept, "…"])
+
+
 def _how(step: Step) -> Text:
     reply, account = step.reply, step.account
     line = Text()
@@ -110,7 +127,7 @@ def _verdict(resumed: list[Step], pasted: list[Step]) -> Text:
     line.append(" than the same turn with the transcript; ", style="default not bold")
     line.append(f"all {len(resumed)} turns {_saved(resumed, pasted):.0%} less", style="bold green")
     edit = " and the fresh start after the edit" if any(step.edited for step in resumed) else ""
-    words = f", with the first one that fills the cache{edit}. It grows with every turn."
+    words = f", with the first one that fills the cache{edit}. The saving grows with every turn."
     return line.append(words, style="default not bold")
 
 

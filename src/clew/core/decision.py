@@ -78,11 +78,11 @@ class Abilities(Record):
 
     resume: bool
     choose_id: bool  # the host may name the session before it exists
-    is_agent: bool = True  # it is what its adapter takes it for
-    session_files: bool = True  # its sessions are files that we can read; without them, after a cut-off: fresh
     flags: frozenset[str] = frozenset()  # every long option that its help lists; only its adapter reads them
     version: str = ""
     product: str = ""
+    is_agent: bool = True  # it is what its adapter takes it for
+    session_files: bool = True  # its sessions are files that we can read; without them, after a cut-off: fresh
 
 
 class Policy(Record):

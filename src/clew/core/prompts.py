@@ -28,14 +28,18 @@ FORM_ANSWERED = "(The question form in your last answer has been answered by thi
 FORM_NOTE = "[A question form was shown here; it has been answered since.]"
 CUT_OFF = "[This answer was cut off here.]"
 
+_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # a model takes any of these for the end of a line
+_BLANK = rf"[^\S{_ENDS}]"
 _HEADING = (
-    r"(^|(?<=[\n\r\x0b\x0c\x85\u2028\u2029]))"  # a model takes any of these for the start of a line
-    r"(?=[ \t\\]*(?:"
-    r"#{1,6}[ \t]*(?:user|assistant|human|system|standing instructions|conversation so far|since your last answer"
-    r"|new message)\b"
-    r"|(?:user|assistant|human|system)[ \t]*:))"
+    rf"(^|(?<=[{_ENDS}]))"
+    rf"(?=(?:{_BLANK}|[\\>*_\u200b-\u200f\u2060\ufeff])*(?:"  # blanks, marks of quotes and emphasis, the invisible
+    rf"[#\uff03]{{1,6}}{_BLANK}*(?:user|assistant|human|system|standing instructions|conversation so far"
+    r"|since your last answer|new message)\b"
+    rf"|(?:user|assistant|human|system)(?:{_BLANK}|[*_])*[:\uff1a]))"
 )
-_FORM = r"(?is)<question-form\b.*?(?:</question-form\s*>|\Z)"  # compiled, and kept by re, when first needed
+# Patterns are compiled, and kept by re, when they are first needed.
+_FORM = r"(?is)<question-form\b.*?</question-form\s*>"
+_OPEN_FORM = r"(?is)<question-form\b.*\Z"  # of an answer that was cut off in the midst of one
 
 _HEADING_CHARS = 64  # what a turn costs beyond its own text, for the limit
 
@@ -80,7 +84,7 @@ def turns_section(turns: Sequence[Turn], limit_chars: int) -> Section:
         if len(text) + _HEADING_CHARS > room:
             if blocks:
                 break
-            text = _cut_middle(text, max(room - _HEADING_CHARS, 0))
+            text = _worded(turn.replace(text=_cut_middle(turn.text, max(room - _HEADING_CHARS, 0))))
         room -= len(text) + _HEADING_CHARS
         blocks.append(f"{heading(turn)}\n\n{text}")
     omitted = len(turns) - len(blocks)
@@ -92,7 +96,10 @@ def turns_section(turns: Sequence[Turn], limit_chars: int) -> Section:
 
 
 def _worded(turn: Turn) -> str:
-    text = escape(without_forms(turn.text) if turn.role is Role.ASSISTANT else turn.text)
+    text = without_forms(turn.text) if turn.role is Role.ASSISTANT else turn.text
+    if turn.partial:
+        text = re.sub(_OPEN_FORM, FORM_NOTE, text)
+    text = escape(text)
     return f"{text}\n\n{CUT_OFF}" if turn.partial else text
 
 

@@ -8,7 +8,7 @@ from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities
 from clew.core.ids import RunId
 from clew.core.run import LIVE, Run
-from clew.engine import probe, queue, recovery
+from clew.engine import leases, probe, queue, recovery
 from clew.engine.database import Database
 from clew.engine.plan import model_for, new_run
 from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
@@ -56,16 +56,24 @@ class Engine:
         binary = self.find(ask.agent)
         token = self.around.new_id()
         configured = self.agent_settings(ask.agent).model
-
-        def opened(store: Store) -> tuple[Run, bool]:
-            run = new_run(ask, model_for(ask, ask.thread, configured, store), self.around)
-            return run, queue.open_run(store, ask, run, token, self.around, self.settings)
-
-        run, leased = await self.database.call(opened)
+        model = await self.database.call(lambda store: model_for(ask, ask.thread, configured, store))
+        run = new_run(ask, model, self.around)
+        leases.ours.add(run.id)
+        try:
+            leased = await self.database.call(
+                lambda store: queue.open_run(store, ask, run, token, self.around, self.settings)
+            )
+        except BaseException:
+            leases.ours.discard(run.id)
+            raise
         turn = LiveTurn(ask, run, adapter, binary, self.database, self.settings, self.around, self._adapters.get)
         self._live.add(turn)
-        turn.start(token if leased else None, on_end=self._live.discard)
+        turn.start(token, self._ended, leased=leased)
         return turn
+
+    def _ended(self, turn: LiveTurn) -> None:
+        self._live.discard(turn)
+        leases.ours.discard(turn.run.id)
 
     async def cancel(self, run_id: RunId) -> bool:
         """Asks a run of any process to stop. False: it is over already."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from clew.core.events import Event
 from clew.core.ids import RunId
 from clew.core.record import Record
+from clew.errors import StoreError
 
 if TYPE_CHECKING:
     from clew.engine.database import Database
@@ -44,7 +45,9 @@ class Journal:
     async def note(self, event: Event) -> None:
         """Takes an event. Raises what the store raised, if an earlier batch could not be stored."""
         if self._failure is not None:
-            raise self._failure
+            # Told once: the run's last words may find the store well again.
+            failure, self._failure = self._failure, None
+            raise failure
         noted = self.number(event)
         self._unstored.append(noted)
         if event.urgent:
@@ -67,7 +70,11 @@ class Journal:
         batch, self._unstored = self._unstored, []
         if batch:
             rows = [(noted.seq, noted.at, noted.event) for noted in batch]
-            await self._database.call(lambda store: store.append_events(self._run_id, rows))
+            try:
+                await self._database.call(lambda store: store.append_events(self._run_id, rows))
+            except BaseException:
+                self._unstored = [*batch, *self._unstored]  # no gap: whoever flushes next stores these too
+                raise
 
     async def close(self) -> None:
         """Stores the rest and lets the listeners go."""
@@ -75,6 +82,8 @@ class Journal:
             if self._flusher is not None:
                 await self._flusher
             await self.flush()
+        except StoreError:
+            pass  # whoever ended the run has been told; recovery ends what is stored of it
         finally:
             self._closed = True
             async with self._news:

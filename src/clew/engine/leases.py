@@ -25,12 +25,24 @@ def thread_key(thread_id: ThreadId) -> str:
     return f"thread/{thread_id}"
 
 
+def waiting_key(run_id: RunId) -> str:
+    """Held by a run that waits for its thread: its heartbeat, for those who cannot see its process."""
+    return f"waiting/{run_id}"
+
+
 def slot_prefix(owner: Owner) -> str:
     return f"agents/{owner.host}"
 
 
+# Runs that this very process is carrying out. One that is not here although this process owns it could not be brought
+# to its end (the store failed): recovery may have it, as after a crash.
+ours: set[str] = set()
+
+
 def is_dead(lease: Lease, surroundings: Surroundings) -> bool:
     """The holder is gone: surely (same machine), or as far as its silence tells."""
+    if lease.owner == surroundings.owner:
+        return lease.run_id is not None and lease.run_id not in ours
     if lease.owner.host == surroundings.owner.host:
         return not processes.is_alive(lease.owner.pid, lease.owner.started)
     return lease.expires_at < surroundings.clock()
@@ -70,6 +82,9 @@ class Leases:
             for lease in store.leases(prefix):
                 if is_dead(lease, self._around):
                     store.release_lease(lease.token)
+                elif lease.expires_at <= self._around.clock():
+                    # Late but alive (the machine slept, the clock jumped): its place is not free for the taking.
+                    store.renew_lease(lease.token, self._around.clock(), self._settings.lease_s)
             return store.acquire_slot(
                 prefix,
                 self._settings.max_agents,
@@ -79,6 +94,10 @@ class Leases:
                 now=self._around.clock(),
                 ttl_s=self._settings.lease_s,
             )
+
+    def holds(self, token: str) -> None:
+        """Keeps a lease alive that was taken elsewhere."""
+        self._tokens.append(token)
 
     def holds_thread(self, thread_id: ThreadId, token: str) -> None:
         """Keeps the thread's lease alive that was taken elsewhere (together with the run's first row)."""

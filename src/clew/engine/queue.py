@@ -10,7 +10,10 @@ from clew.store.store import Store
 
 
 def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
-    """The prompt on disk, with the thread's lease when it is free. Raises Busy when it is not and `wait` is off."""
+    """The prompt on disk, with the thread's lease when it is free, else with one that says it is waiting.
+
+    `token` is of either. Raises Busy, and stores nothing, when it would have to wait and must not.
+    """
     with store.transaction():
         store.create_run(run)
         holder = take_turn(store, run, token, around, settings)
@@ -19,6 +22,11 @@ def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings,
                 f"Another run is going on in {ask.thread.name}.",
                 hint="Wait for it (leave --no-wait out), or stop it with clew runs cancel.",
                 run_id=holder,
+            )
+        if holder is not None:
+            key = leases.waiting_key(run.id)
+            store.acquire_lease(
+                key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s
             )
         return holder is None
 

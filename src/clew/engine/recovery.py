@@ -22,7 +22,7 @@ from clew.engine import leases, processes
 from clew.engine.database import Database
 from clew.engine.plan import prompt_turn
 from clew.engine.sessions import observe
-from clew.engine.settings import EngineSettings, Surroundings
+from clew.engine.settings import EngineSettings, Surroundings, new_id
 from clew.store.store import Store
 
 AdapterOf = Callable[[str], Adapter | None]
@@ -40,7 +40,7 @@ async def recover_dead(
             continue
         attempts = await database.call(lambda store, run=run: store.attempts(run.id))  # type: ignore[misc]
         for attempt in attempts:
-            await processes.end_family(attempt.id, _root(attempt), attempt.pid_started, grace_s=settings.grace_s)
+            await processes.end_family(attempt.id, _root(run, attempt, around), grace_s=settings.grace_s)
         await database.atomically(
             lambda store, run=run, attempts=attempts: _bury(store, run, attempts, adapter_of, around)  # type: ignore[misc]
         )
@@ -68,10 +68,13 @@ def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
     owner = run.owner
     if owner is None:
         return False
+    if owner == around.owner:
+        return run.id not in leases.ours
     if owner.host == around.owner.host:
         return not processes.is_alive(owner.pid, owner.started)
-    lease = store.lease(leases.thread_key(run.thread_id))
-    return lease is not None and lease.run_id == run.id and lease.expires_at < around.clock()
+    key = leases.waiting_key(run.id) if run.status is RunStatus.QUEUED else leases.thread_key(run.thread_id)
+    lease = store.lease(key)
+    return lease is None or lease.run_id != run.id or lease.expires_at < around.clock()
 
 
 def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
@@ -89,10 +92,11 @@ def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: E
         return taken is not None
 
 
-def _root(attempt: Attempt) -> int | None:
-    if attempt.pid is None or not processes.is_alive(attempt.pid, attempt.pid_started):
+def _root(run: Run, attempt: Attempt, around: Surroundings) -> int | None:
+    """The agent's own process, when its pid certainly still means it."""
+    if run.owner is None or run.owner.host != around.owner.host or attempt.pid is None or attempt.pid_started is None:
         return None
-    return attempt.pid
+    return attempt.pid if processes.is_alive(attempt.pid, attempt.pid_started) else None
 
 
 def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, around: Surroundings) -> None:
@@ -135,7 +139,7 @@ def _saved_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of: A
     if not text:
         return None
     return Turn(
-        id=TurnId(f"{run.prompt_turn_id}-a"),
+        id=TurnId(new_id()),
         role=Role.ASSISTANT,
         text=text,
         agent=run.agent,

@@ -63,9 +63,9 @@ class LiveTurn:
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[Finished] | None = None
 
-    def start(self, lease_token: str | None, on_end: Callable[[LiveTurn], None]) -> None:
-        """`lease_token`: of the thread, when it was free already."""
-        self._task = asyncio.create_task(self._carry_out(lease_token))
+    def start(self, token: str, on_end: Callable[[LiveTurn], None], *, leased: bool) -> None:
+        """`token`: of the thread's lease when it was free already (`leased`), else of the waiting run's own."""
+        self._task = asyncio.create_task(self._carry_out(token, leased))
         self._task.add_done_callback(lambda _: on_end(self))
 
     def cancel(self) -> None:
@@ -91,10 +91,10 @@ class LiveTurn:
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    async def _carry_out(self, lease_token: str | None) -> Finished:
+    async def _carry_out(self, token: str, leased: bool) -> Finished:
         try:
             async with self._leases.kept():
-                return await self._hold_and_run(lease_token)
+                return await self._hold_and_run(token, leased)
         except ClewError as error:
             return await self._ended(RunStatus.FAILED, Outcome.FAILED, error)
         except Exception as error:
@@ -103,11 +103,12 @@ class LiveTurn:
         finally:
             await self._journal.close()
 
-    async def _hold_and_run(self, lease_token: str | None) -> Finished:
+    async def _hold_and_run(self, token: str, leased: bool) -> Finished:
         passed("prompt_stored")
-        if lease_token is not None:
-            self._leases.holds_thread(self.run.thread_id, lease_token)
+        if leased:
+            self._leases.holds_thread(self.run.thread_id, token)
         else:
+            self._leases.holds(token)
             await self._wait_for_thread()
         passed("lease_taken")
         await self._leases.take_slot(lambda: self._journal.note(RunQueued("slot")), self._is_cancelled)

@@ -118,7 +118,11 @@ class Chat:
     ) -> LiveTurn:
         """Asks the thread's agent, or another one for this turn. `standing` holds from now on; "" takes it back."""
         check_prompt(text)
-        existing_dir(thread.cwd)
+        if existing_dir(thread.cwd) != thread.cwd:
+            raise UsageError(
+                f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
+                hint="Say so with --cwd if the thread is to go on there.",
+            )
         if standing is not None and (standing or None) != thread.standing:
             now = self._engine.around.clock()
             thread = await self._call(lambda store: store.update_thread(thread.id, at=now, standing=standing or None))
@@ -252,7 +256,7 @@ def check_name(name: str) -> None:
 
 
 def check_prompt(text: str) -> None:
-    if not text.strip():
+    if not text.strip().strip("\ufeff"):
         raise UsageError("The prompt is empty.", hint="Give it as an argument or on stdin.")
     if len(text) > MAX_PROMPT_CHARS:
         raise UsageError(f"The prompt has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.")

@@ -20,7 +20,19 @@ from clew.errors import UsageError
 READ_ONLY_TOOLS = "Read,Glob,Grep,AskUserQuestion"
 
 # Set by a Claude session for the processes it starts. Handed on, our agent would think that it is a part of that one.
-FOREIGN = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
+FOREIGN = (
+    "AI_AGENT",
+    "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_EXECPATH",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_PID",
+)
 
 
 def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
@@ -44,8 +56,8 @@ def _permissions(permissions: Permissions) -> list[str]:
     if permissions is Permissions.EDITS:
         return ["--permission-mode", "acceptEdits"]
     if permissions is Permissions.READ_ONLY:
-        return ["--tools", READ_ONLY_TOOLS]
-    return []
+        return ["--permission-mode", "default", "--tools", READ_ONLY_TOOLS, "--strict-mcp-config"]
+    return ["--permission-mode", "default"]  # over the user's own defaultMode: `ask` asks
 
 
 def _trust(trust: Trust, abilities: Abilities) -> list[str]:
@@ -64,10 +76,15 @@ def _trust(trust: Trust, abilities: Abilities) -> list[str]:
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The user's own environment, less what another Claude session left in it."""
-    return {key: value for key, value in environ.items() if key not in FOREIGN}
+    kept = {key: value for key, value in environ.items() if key not in FOREIGN}
+    # `@path` anywhere in a message makes the CLI read that file and show it to the model, in or out of the work
+    # directory and without asking: a transcript, an answer or a pasted text must not be able to do that.
+    return {**kept, "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1"}
 
 
 def prompt_line(text: str, uuid: str) -> bytes:
+    if text.startswith("/"):
+        text = f" {text}"  # or it is a command of the CLI's own, which no model sees (/clear even leaves the session)
     return _line({"type": "user", "message": {"role": "user", "content": text}, "uuid": uuid})
 
 

@@ -91,6 +91,8 @@ def diagnose(
 ) -> Diagnosis:
     """`result` is the result line, `said` the CLI's last synthetic error message, if there were any."""
     if result is not None and not result.get("is_error") and not result.get("api_error_status"):
+        if result.get("num_turns") == 0:
+            return Diagnosis(answered=False, message="the agent did not pass the prompt on to the model")
         return Diagnosis(answered=True)
     words = _words(result, said, stderr)
     outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_prose(words)

@@ -26,4 +26,4 @@ def session_file(config_dir: str, work_dir: str, session_id: str) -> Path | None
     with contextlib.suppress(OSError):  # the name of a long path is too long for a file's
         if path.is_file():
             return path
-    return next(iter(projects.glob(f"*/{session_id}.jsonl")), None)
+    return next((found for found in projects.glob(f"*/{session_id}.jsonl") if found.is_file()), None)

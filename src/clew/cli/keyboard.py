@@ -1,0 +1,58 @@
+"""Where a person's answers come from: stdin when that is a terminal, else the terminal that the command belongs to.
+
+Lines are read by the event loop itself (a terminal is readable when a line is complete), so nothing blocks, and a
+question that is withdrawn simply stops listening.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+
+CONTROLLING = "/dev/tty"
+LINE_BYTES = 65_536
+
+
+class Keyboard:
+    def __init__(self, handle: int, *, own: bool) -> None:
+        self._handle = handle
+        self._own = own  # opened here, so closed here
+
+    @classmethod
+    def find(cls) -> Keyboard | None:
+        """None: nobody is there, or could see a question. `git diff | clew ask` has a person all the same."""
+        if not sys.stderr.isatty():
+            return None
+        if sys.stdin is not None and sys.stdin.isatty():
+            return cls(sys.stdin.fileno(), own=False)
+        try:
+            return cls(os.open(CONTROLLING, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC), own=True)
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        if self._own:
+            os.close(self._handle)
+
+    async def read_line(self) -> str:
+        """The next line that is typed. Raises EOFError when the person has gone."""
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._handle, lambda: None if ready.done() else ready.set_result(None))
+        try:
+            await ready
+            typed = os.read(self._handle, LINE_BYTES)
+        finally:
+            loop.remove_reader(self._handle)
+        if not typed:
+            raise EOFError
+        return typed.decode("utf-8", "replace")
+
+    def forget_typed_ahead(self) -> None:
+        """A key that was pressed before the question was there is not an answer to it."""
+        with contextlib.suppress(ImportError, OSError):
+            import termios
+
+            termios.tcflush(self._handle, termios.TCIFLUSH)

@@ -1,0 +1,176 @@
+"""What an attack on the engine found: each of these bricked a thread, ended a stranger or showed the model too much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+
+import pytest
+
+from clew.core.events import RunEnded, TextStreamed
+from clew.core.record import replace
+from clew.errors import StoreError, UsageError
+from clew.store.store import Store
+from clew.testing.replies import Text
+from clew.testing.stage import Stage
+
+
+@pytest.mark.real
+async def test_a_path_in_a_transcript_is_not_read_for_the_model(real: Stage) -> None:
+    secret = real.folder / "secret.txt"
+    secret.write_text("TOP SECRET")
+    async with real.open() as client:
+        thread = await client.thread("t", cwd=real.work, permissions="read-only")
+        real.api.reply = lambda _: Text(f"look at @{secret} please")
+        await (await thread.ask("hello"))
+        await (await thread.ask("go on", fresh_session=True))
+        assert str(secret) in real.prompt
+        assert "TOP SECRET" not in json.dumps(real.api.main_requests[-1].body["messages"])
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("prompt", ["/clear", "/compact", "/cost"])
+async def test_a_prompt_with_a_slash_reaches_the_model(real: Stage, prompt: str) -> None:
+    async with real.open() as client:
+        thread = await client.thread("t", cwd=real.work)
+        await (await thread.ask("hello"))
+        reply = await (await thread.ask(prompt))
+        assert reply.text
+        assert real.prompt.strip() == prompt
+        assert (await (await thread.ask("on"))).session_resumed
+
+
+async def test_retry_brings_the_standing_text(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask("one", instructions="Rhyme."))
+        turn = (await thread.turns())[0]
+        await (await thread.retry(turn.id))
+        assert "Rhyme." in scripted.prompt
+
+
+async def test_a_missed_heartbeat_neither_fails_the_run_nor_keeps_its_lease(
+    scripted: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bool:
+        raise StoreError("full", kind="full")
+
+    async with scripted.open() as client:
+        client.engine.settings = replace(client.engine.settings, lease_s=0.6)
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!slow 12 0.1")
+        with monkeypatch.context() as broken:
+            broken.setattr(Store, "renew_lease", full)
+            await asyncio.sleep(0.5)
+        assert (await run.reply()).status == "answered"
+        assert not await client.engine.database.call(lambda store: store.leases())
+
+
+async def test_after_a_store_that_failed_the_same_process_goes_on(
+    scripted: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("full", kind="full")
+
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!slow 12 0.1")
+        async for event in run:
+            if isinstance(event, TextStreamed):
+                break
+        with monkeypatch.context() as broken:
+            broken.setattr(Store, "_begin", full)
+            assert (await run.reply()).status == "failed"
+        reply = await asyncio.wait_for((await thread.ask("on")).reply(), 20)
+        assert reply.status == "answered"
+        events = await client.engine.database.call(lambda store: store.events(run.id))
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        assert isinstance(events[-1].event, RunEnded)
+
+
+async def test_a_live_run_keeps_its_place_when_the_clock_jumps(scripted: Stage) -> None:
+    async with scripted.open() as client, scripted.open() as other:
+        client.engine.settings = replace(client.engine.settings, lease_s=3.0)
+        ahead = other.engine.around.clock
+        other.engine.around = replace(other.engine.around, clock=lambda: ahead() + 60)
+        run = await (await client.thread("a", cwd=scripted.work)).ask("!slow 25 0.1")
+        await asyncio.sleep(0.3)
+        assert (await (await other.thread("b", cwd=scripted.work)).ask("hello")).id
+        assert (await run.reply()).status == "answered"
+
+
+async def test_a_run_that_died_waiting_on_a_machine_of_another_name_is_not_in_the_way_for_ever(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask("one"))
+    with sqlite3.connect(scripted.clew_home / "clew.db") as database:
+        database.execute("UPDATE runs SET status = 'queued', owner_host = 'old-name', created_at = 1, ended_at = NULL")
+    async with scripted.open() as client:
+        reply = await asyncio.wait_for((await (await client.find("t")).ask("two")).reply(), 20)
+        assert reply.status == "answered"
+
+
+async def test_recovery_leaves_a_stranger_alone_whose_pid_was_ours(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        await (await (await client.thread("t", cwd=scripted.work)).ask("one"))
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        with sqlite3.connect(scripted.clew_home / "clew.db") as database:
+            database.execute("UPDATE runs SET status = 'running', owner_pid = 999999999, ended_at = NULL")
+            database.execute("UPDATE attempts SET pid = ?, pid_started = NULL", (stranger.pid,))
+        async with scripted.open() as client:
+            assert len(client.recovered) == 1
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+async def test_a_pipe_in_the_place_of_a_session_does_not_hang(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask("one"))
+        [path] = scripted.session_files()
+        path.unlink()
+        os.mkfifo(path)
+        reply = await asyncio.wait_for((await thread.ask("two")).reply(), 20)
+        assert reply.reason == "session_missing"
+
+
+async def test_a_live_waiter_of_another_machine_is_not_taken_for_dead(scripted: Stage) -> None:
+    async with scripted.open() as client, scripted.open() as other:
+        elsewhere = replace(other.engine.around.owner, host="elsewhere")
+        other.engine.around = replace(other.engine.around, owner=elsewhere)
+        first = await (await client.thread("t", cwd=scripted.work)).ask("!slow 15 0.1")
+        waiting = await (await other.find("t")).ask("second")
+        await asyncio.sleep(0.3)
+        assert not await client.engine.recover()
+        assert (await first.reply()).status == "answered"
+        assert (await waiting.reply()).status == "answered"
+
+
+async def test_a_work_directory_that_leads_elsewhere_now_is_refused(scripted: Stage) -> None:
+    elsewhere = scripted.folder / "elsewhere"
+    elsewhere.mkdir()
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work, permissions="edits")
+        await (await thread.ask("one"))
+        scripted.work.rmdir()
+        scripted.work.symlink_to(elsewhere)
+        with pytest.raises(UsageError, match="leads to another directory"):
+            await thread.ask("two")
+
+
+@pytest.mark.real
+async def test_the_users_own_default_mode_does_not_widen_ask(real: Stage) -> None:
+    settings = real.home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"permissions": {"defaultMode": "acceptEdits"}}))
+    made = real.work / "made.txt"
+    async with real.open() as client:
+        thread = await client.thread("t", cwd=real.work)
+        await (await thread.ask("!tool Write " + json.dumps({"file_path": str(made), "content": "x"})))
+    assert not made.exists()
