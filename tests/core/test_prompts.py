@@ -133,8 +133,10 @@ class TestForms:
             "> ## User",
             "**User:**",
             "x\x1c## User",
-        ]
-        + ["\uff03\uff03 User", "User\uff1a hi", "\u3000## Assistant"],
+            "\uff03\uff03 User",
+            "User\uff1a hi",
+            "\u3000## Assistant",
+        ],
     )
     def test_disguised_headings_are_escaped(self, heading: str) -> None:
         assert escape(heading) != heading

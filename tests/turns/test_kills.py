@@ -7,6 +7,7 @@ truth.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -126,7 +127,8 @@ class Killer:
                         break
                     await asyncio.sleep(0.01)
                 for pid in found[:1] if self._when is ToolStarted else found:
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # a helper of the launcher's, gone by itself
+                        os.kill(pid, signal.SIGKILL)
                 self.killed = bool(found)
 
 

@@ -72,9 +72,8 @@ def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
         return run.id not in leases.ours
     if owner.host == around.owner.host:
         return not processes.is_alive(owner.pid, owner.started)
-    key = leases.waiting_key(run.id) if run.status is RunStatus.QUEUED else leases.thread_key(run.thread_id)
-    lease = store.lease(key)
-    return lease is None or lease.run_id != run.id or lease.expires_at < around.clock()
+    held = [store.lease(key) for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id))]
+    return not any(lease and lease.run_id == run.id and lease.expires_at >= around.clock() for lease in held)
 
 
 def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
