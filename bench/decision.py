@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.report import Column, Result, Table
@@ -20,6 +20,7 @@ from clew.core.decision import Abilities, Policy, Request, Resume, decide
 from clew.core.history import History, Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Mark, Observed, Pin, PinState, Runtime
+from clew.core.record import replace
 from clew.core.run import Owner
 from clew.core.thread import Thread
 from clew.engine.plan import Plan, Planner, new_run
@@ -83,7 +84,7 @@ class World:
         ask = Ask(self.thread, "What is next?" * 30, "claude")
         run = new_run(ask, MODEL, self.around)
         self.store.create_run(run)
-        planner = Planner(Claude(), ABILITIES, self.runtime, Policy(), self.around, ask, run)
+        planner = Planner(Claude(), ABILITIES, self.runtime, Policy(), self.around, ask, run, lambda store: None)
         began = time.perf_counter()
         plan = planner.first(self.store)
         took = time.perf_counter() - began

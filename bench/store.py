@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
@@ -24,6 +24,7 @@ from clew.core.events import TextStreamed
 from clew.core.history import Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Pin, PinState, Runtime
+from clew.core.record import replace
 from clew.core.run import Run, RunStatus
 from clew.core.thread import Thread
 from clew.errors import ClewError

@@ -6,6 +6,8 @@ end makes prompt turn, decision, attempt and provisional pin durable together, b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clew.agents.adapter import Adapter, Launch
 from clew.core.decision import Abilities, Decision, Fresh, Policy, Reason, Request, Resume, candidate, decide, fresh
 from clew.core.history import History, Role, Turn
@@ -40,6 +42,7 @@ class Planner(Record):
     around: Surroundings
     ask: Ask
     run: Run
+    fence: Callable[[Store], None]  # raises, inside a transaction, when the thread is somebody else's by now
 
     def first(self, store: Store) -> Plan:
         """The run's first attempt."""
@@ -63,6 +66,7 @@ class Planner(Record):
             pins = tuple(settled if known.id == pin.id else known for known in pins)
         decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
         with store.transaction():
+            self.fence(store)
             if self.ask.retry_of is not None:
                 store.archive_turns(
                     thread.id, self.ask.retry_of, inclusive=False, at=self.around.clock(), why=f"retry {self.run.id}"
@@ -75,6 +79,7 @@ class Planner(Record):
         """The run's second and last attempt: fresh, with the whole transcript."""
         decision = fresh(before.request, before.history, policy, reason)
         with store.transaction():
+            self.fence(store)
             return self._commit(store, before.request, before.history, decision, number=2)
 
     def _history(self, store: Store) -> tuple[History, Turn]:

@@ -33,21 +33,24 @@ async def recover_dead(
 ) -> list[Run]:
     """Brings every dead run to its end. Cheap when there is none."""
     dead = await database.call(lambda store: _dead_runs(store, around))
-    recovered = []
-    for run in dead:
-        token = around.new_id()
-        if not await database.call(lambda store, run=run, token=token: _claim(store, run, token, around, settings)):  # type: ignore[misc]
-            continue
-        attempts = await database.call(lambda store, run=run: store.attempts(run.id))  # type: ignore[misc]
-        for attempt in attempts:
-            await processes.end_family(attempt.id, _root(run, attempt, around), grace_s=settings.grace_s)
-        await database.atomically(
-            lambda store, run=run, attempts=attempts: _bury(store, run, attempts, adapter_of, around)  # type: ignore[misc]
-        )
-        await database.call(lambda store, token=token: store.release_lease(token))  # type: ignore[misc]
-        recovered.append(await database.call(lambda store, run=run: store.require_run(run.id)))  # type: ignore[misc]
+    recovered = [await _recover(run, database, adapter_of, around, settings) for run in dead]
     await database.call(lambda store: _free_leases(store, around))
-    return recovered
+    return [run for run in recovered if run is not None]
+
+
+async def _recover(
+    run: Run, database: Database, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
+) -> Run | None:
+    """The run as it ended; None: not ours to end, or not now."""
+    token = around.new_id()
+    if not await database.call(lambda store: _claim(store, run, token, around, settings)):
+        return None
+    attempts = await database.call(lambda store: store.attempts(run.id))
+    for attempt in attempts:
+        await processes.end_family(attempt.id, _root(run, attempt, around), grace_s=settings.grace_s)
+    await database.atomically(lambda store: _bury(store, run, attempts, adapter_of, around))
+    await database.call(lambda store: store.release_lease(token))
+    return await database.call(lambda store: store.require_run(run.id))
 
 
 def _free_leases(store: Store, around: Surroundings) -> None:
@@ -77,11 +80,11 @@ def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
 
 
 def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
-    """The thread's lease for the burial. False: a live run has the thread (this one died waiting: later, then)."""
+    """The thread's lease for the burial. False: somebody alive has it, a run (later, then) or another undertaker."""
     key = leases.thread_key(run.thread_id)
     with store.transaction():
         held = store.lease(key)
-        if held is not None and held.run_id != run.id and not leases.is_dead(held, around):
+        if held is not None and not leases.is_dead(held, around):
             return False
         if held is not None:
             store.release_lease(held.token)

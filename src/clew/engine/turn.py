@@ -137,7 +137,9 @@ class LiveTurn:
     async def _run_attempts(self) -> Finished:
         can = await abilities(self._adapter, self._binary, self._database, self._around.environ, self._around.clock())
         policy = self._policy()
-        planner = Planner(self._adapter, can, self._runtime(can), policy, self._around, self.ask, self.run)
+        planner = Planner(
+            self._adapter, can, self._runtime(can), policy, self._around, self.ask, self.run, self._leases.fence
+        )
         plan = await self._database.call(planner.first)
         passed("decided")
         watched = self._watched()

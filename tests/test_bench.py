@@ -1,0 +1,27 @@
+"""The benches that need no agent run in their short form, so that they cannot rot unseen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", ["decision", "store"])
+def test_quick_bench_measures_something(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "--json", name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert name in done.stdout
+    assert json.loads(done.stdout)
