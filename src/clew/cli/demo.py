@@ -123,10 +123,13 @@ async def _both_ways(folder: Path, agent: Agent, turns: int, guide: TourGuide) -
     async def unseen(_step: Step) -> None:
         pass
 
-    return await asyncio.gather(
-        _converse(folder / "resume", agent, turns, shown, resume=True),
-        _converse(folder / "transcript", agent, turns, unseen, resume=False),
-    )
+    try:
+        async with asyncio.TaskGroup() as both:  # not gather: that one does not wait for the second to stop its agent
+            resumed = both.create_task(_converse(folder / "resume", agent, turns, shown, resume=True))
+            pasted = both.create_task(_converse(folder / "transcript", agent, turns, unseen, resume=False))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None  # one line tells it
+    return resumed.result(), pasted.result()
 
 
 async def _converse(folder: Path, agent: Agent, turns: int, watch: Watcher, *, resume: bool) -> list[Step]:
