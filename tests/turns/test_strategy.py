@@ -14,7 +14,8 @@ from clew.client import Client, Reply, Thread
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
-from clew.testing import scripted_agent
+from clew.testing.scripts import Fail, Request, ToolUse, newest_tool_result
+from clew.testing.scripts import Reply as ModelReply
 from clew.testing.stage import MODEL, Stage
 
 
@@ -185,7 +186,7 @@ async def test_another_work_directory_sends_the_transcript(stage: Stage) -> None
 async def test_another_runtime_sends_the_transcript(stage: Stage) -> None:
     async with stage.open() as client:
         await two_turns(stage, client)
-    fork = stage.launcher(scripted_agent.install(stage.folder / "fork", "openclaude"), stage.folder / "openclaude")
+    fork = stage.launcher(stage.agent, stage.folder / "openclaude")
     async with stage.open(**{"agents.claude.path": str(fork)}) as client:
         reply = await ask(await client.find("t"), "third question")
         assert_fresh(stage, reply, "runtime_changed", "first question", "second question")
@@ -221,17 +222,74 @@ async def test_real_cli_rejects_an_unknown_session_and_the_run_still_succeeds(re
         assert reply.status == "answered"
 
 
-async def test_without_the_ability_no_flag_is_sent_and_every_turn_has_the_transcript(
-    tmp_path: Path, scripted: Stage
-) -> None:
-    old = scripted.launcher(scripted_agent.install(tmp_path / "old", resume=False), tmp_path / "old-claude")
-    async with scripted.open(**{"agents.claude.path": str(old)}) as client:
-        thread = await client.thread("t", cwd=scripted.work)
+def without_resume(stage: Stage) -> Path:
+    """The same agent, whose help does not speak of --resume."""
+    path = stage.launcher(stage.agent, stage.folder / "old-claude")
+    first, *rest = path.read_text().splitlines()
+    mute = f"case \"$*\" in *--help*) '{stage.agent}' --help | grep -v -e --resume; exit;; esac"
+    path.write_text("\n".join([first, mute, *rest]) + "\n")
+    return path
+
+
+async def test_without_the_ability_no_flag_is_sent_and_every_turn_has_the_transcript(stage: Stage) -> None:
+    async with stage.open(**{"agents.claude.path": str(without_resume(stage))}) as client:
+        thread = await client.thread("t", cwd=stage.work)
         await ask(thread, "first question")
         reply = await ask(thread, "second question")
-        assert_fresh(scripted, reply, "unsupported", "first question", "ack: first question")
+        assert_fresh(stage, reply, "unsupported", "first question", "ack: first question")
         reply = await ask(thread, "third question")
-        assert_fresh(scripted, reply, "unsupported", "first question", "second question")
+        assert_fresh(stage, reply, "unsupported", "first question", "second question")
+
+
+async def test_no_fallback_after_a_tool_has_run(stage: Stage) -> None:
+    """Law 6: the session turns out poisoned, but the work would be done twice."""
+    poison = Fail(400, "invalid_request_error", "messages.1: `tool_use` ids were found without `tool_result` blocks")
+
+    def reply(request: Request) -> ModelReply:
+        if newest_tool_result(request.messages) is not None:
+            return poison
+        return ToolUse("Bash", {"command": "echo once >> made"})
+
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        await ask(thread, "first question")
+        before = len(stage.launches)
+        stage.api.reply = reply
+        failed = await (await thread.ask("do it")).reply()
+        assert failed.status == "failed"
+        assert not failed.fallback
+        assert len(stage.launches) == before + 1
+        assert (stage.work / "made").read_text() == "once\n"
+        stage.api.reply = None
+        after = await ask(thread, "and now?")
+        assert after.reason == "poisoned"
+
+
+async def test_binary_is_probed_once_and_every_prompt_has_a_uuid_of_its_own(stage: Stage) -> None:
+    for number in range(3):
+        async with stage.open() as client:
+            await ask(await client.thread("t", cwd=stage.work), f"question {number}")
+    assert stage.probes == 1
+    async with stage.open() as client:
+        runs = await client.runs()
+        attempts = [attempt for run in reversed(runs) for attempt in await client.attempts(run.id)]
+    [path] = stage.session_files()
+    prompts = [entry.id for entry in Claude().read_session(path).entries if entry.is_prompt]
+    assert prompts == [attempt.user_uuid for attempt in attempts]
+    assert len(set(prompts)) == 3
+
+
+async def test_agents_own_default_model_is_read_once_and_passed_from_then_on(stage: Stage) -> None:
+    async with stage.open(model=None) as client:
+        thread = await client.thread("t", cwd=stage.work)
+        first = await ask(thread, "first question")
+        assert stage.launches[-1].value("--model") is None
+        assert first.model
+        second = await ask(await client.find("t"), "second question")
+        assert second.session_resumed
+        assert stage.launches[-1].value("--model") == first.model
+        await ask(await client.thread("u", cwd=stage.work), "another thread")
+        assert stage.launches[-1].value("--model") == first.model
 
 
 FORM = (

@@ -90,6 +90,7 @@ class Stage:
         self._log = folder / f"launches-{name}.log"
         for path in (self.home, self.work):
             path.mkdir(parents=True, exist_ok=True)
+        self.agent = binary  # what stands behind the launcher
         self.fault()
         self.binary = self.launcher(binary, folder / "bin" / name)
 
@@ -129,6 +130,11 @@ class Stage:
         lines = self._log.read_text().splitlines()
         words = [tuple(line.split("\037")[:-1]) for line in lines]
         return [Launch(argv) for argv in words if "-p" in argv]
+
+    @property
+    def probes(self) -> int:
+        """How often a binary was asked for its help."""
+        return self._log.read_text().count("--help") if self._log.exists() else 0
 
     @property
     def shown(self) -> list[tuple[str, str]]:
