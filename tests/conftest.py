@@ -10,7 +10,8 @@ import pytest
 
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
-from clew.testing.stage import Stage, real_claude
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import Stage, real_claude, real_codex
 
 
 @pytest.fixture
@@ -39,10 +40,17 @@ def real(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
 
 
 @contextmanager
-def make_stage(kind: str, folder: Path, api: ModelApi) -> Iterator[Stage]:
+def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -> Iterator[Stage]:
     """Whatever a test does to a run, nothing that its agents started may outlive it."""
     binary = real_claude() if kind == "real" else scripted_agent.install(folder / "agent")
-    stage = Stage(folder, api, binary)
+    stage = Stage(folder, api, binary, codex=real_codex() if codex else None)
     yield stage
     left = stage.processes()
     assert not left, f"processes left running: {left}"
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """One real server for each worker; every test makes a database of its own."""
+    with PostgresServer(tmp_path_factory.mktemp("postgres") / "data") as server:
+        yield server

@@ -1,4 +1,4 @@
-"""The benches that need no agent run in their short form, so that they cannot rot unseen."""
+"""The benches that need no real agent run in their short form, so that they cannot rot unseen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["decision", "store"])
+@pytest.mark.parametrize("name", ["decision", "store", "delivery"])
 def test_quick_bench_measures_something(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--quick", "--json", name],

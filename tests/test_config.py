@@ -124,6 +124,10 @@ UNSAFE = {
     "trust": '"project"',
     "max_agents": "400",
     "agents.claude.path": '"./evil"',
+    "agents.codex.path": '"./evil"',
+    "serve.host": '"0.0.0.0"',
+    "serve.port": "80",
+    "serve.roots": '["/"]',
 }
 
 

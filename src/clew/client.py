@@ -22,19 +22,25 @@ from clew import config
 from clew.agents.adapter import Adapter
 from clew.core.events import Event
 from clew.core.history import Turn, Visibility
+from clew.core.permissions import Answer
+from clew.core.question import Question
 from clew.core.record import Record
-from clew.core.run import Attempt
+from clew.core.run import LIVE, Attempt, RunStatus
 from clew.core.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
 from clew.core.thread import Thread as ThreadRecord
 from clew.core.usage import Usage
 from clew.engine.engine import Engine
+from clew.engine.failures import error_of_run
 from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
 from clew.engine.turn import LiveTurn
-from clew.errors import ClewError, NotFound, UsageError
+from clew.errors import ClewError, Conflict, NotFound, UsageError
+from clew.hosts.board import Board
 from clew.hosts.chat import Chat, Deleted, NewThread
+from clew.hosts.outlook import Outlook
 from clew.store.records import StatRow
+from clew.store.store import Store
 from clew.wiring import ARCHIVE_DIR, open_engine
 
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
@@ -82,6 +88,13 @@ class Reply(Record):
         }
 
 
+class Answered(Record):
+    """A question that was answered."""
+
+    question: Question
+    follow_up: Run | None  # carries the answer to a session whose run died with the question open
+
+
 class Run:
     """A run under way: iterate it for its events, await it for its reply."""
 
@@ -109,27 +122,9 @@ class Run:
 
     async def reply(self) -> Reply:
         """The reply, also of a run that did not answer."""
-        from clew.core.events import Warned
-
         finished = await self._turn.finish()
-        warnings = [noted.event async for noted in self._turn.events()]
-        run = finished.run
-        return Reply(
-            thread=self._thread.name,
-            run=run.id,
-            agent=run.agent,
-            model=run.model,
-            status=run.status,
-            text=finished.text,
-            session_id=run.session_id,
-            session_resumed=run.session_resumed,
-            reason=run.reason,
-            fallback=run.fallback,
-            usage=run.usage,
-            cost_usd=run.cost_usd,
-            error=finished.error,
-            warnings=tuple(event.message for event in warnings if isinstance(event, Warned)),
-        )
+        events = [noted.event async for noted in self._turn.events()]
+        return _reply(finished.run, self._thread.name, finished.text, finished.error, events)
 
     def cancel(self) -> None:
         """Stops the agent gently; what it said so far is kept."""
@@ -138,6 +133,34 @@ class Run:
     def kill(self) -> None:
         """Stops the agent at once, with all that it started."""
         self._turn.kill()
+
+
+def _stored_reply(store: Store, run: RunRecord) -> Reply:
+    turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+    name = store.require_thread(run.thread_id).name
+    events = [each.event for each in store.steps(run.id)]
+    return _reply(run, name, turn.text if turn is not None else "", error_of_run(run), events)
+
+
+def _reply(run: RunRecord, thread: str, text: str, error: ClewError | None, events: Iterable[Event | None]) -> Reply:
+    from clew.core.events import Warned
+
+    return Reply(
+        thread=thread,
+        run=run.id,
+        agent=run.agent,
+        model=run.model,
+        status=run.status,
+        text=text,
+        session_id=run.session_id,
+        session_resumed=run.session_resumed,
+        reason=run.reason,
+        fallback=run.fallback,
+        usage=run.usage,
+        cost_usd=run.cost_usd,
+        error=error,
+        warnings=tuple(event.message for event in events if isinstance(event, Warned)),
+    )
 
 
 class Thread:
@@ -163,8 +186,13 @@ class Thread:
         timeout_s: float | None = None,
         wait: bool = True,
         person: Person | None = None,
+        lasting: bool = False,
     ) -> Run:
-        """The prompt is stored when this returns. `person` answers the agent's questions; else they are declined."""
+        """The prompt is stored when this returns. `person` answers the agent's questions; else they are declined.
+
+        `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and questions wait for an
+        answer from anywhere (`Client.answer`).
+        """
         turn = await self._chat.ask(
             self.record,
             prompt,
@@ -176,6 +204,7 @@ class Thread:
             timeout_s=timeout_s,
             wait=wait,
             person=person,
+            lasting=lasting,
         )
         self.record = turn.ask.thread
         return Run(self.record, turn)
@@ -190,10 +219,32 @@ class Thread:
         return await self._chat.truncate(self.record, turn_id)
 
     async def retry(
-        self, turn_id: str, *, timeout_s: float | None = None, wait: bool = True, person: Person | None = None
+        self,
+        turn_id: str,
+        *,
+        agent: str | None = None,
+        model: str | None = None,
+        timeout_s: float | None = None,
+        wait: bool = True,
+        person: Person | None = None,
+        lasting: bool = False,
     ) -> Run:
-        turn = await self._chat.retry(self.record, turn_id, timeout_s=timeout_s, wait=wait, person=person)
+        """Asks an earlier user turn again in a fresh session; what follows it is archived when the run starts."""
+        turn = await self._chat.retry(
+            self.record,
+            turn_id,
+            agent=agent,
+            model=model,
+            timeout_s=timeout_s,
+            wait=wait,
+            person=person,
+            lasting=lasting,
+        )
         return Run(self.record, turn)
+
+    async def outlook(self, turn_id: str | None = None) -> Outlook:
+        """Will the next turn resume, or why not; and what a change of that turn would do to the session."""
+        return await self._chat.outlook(self.record, turn_id)
 
     async def session_stands(self) -> bool | None:
         """Does all that its session holds still stand in the thread? None: it has no session."""
@@ -202,14 +253,29 @@ class Thread:
     async def delete(self, *, dry_run: bool = False) -> Deleted:
         return await self._chat.delete(self.record, dry_run=dry_run)
 
-    async def change(self, *, cwd: str | None = None, permissions: str | None = None, trust: str | None = None) -> None:
-        """What a thread may change between turns. Another work directory starts a fresh session."""
-        if cwd is not None:
-            self.record = await self._chat.move(self.record, cwd)
-        self.record = await self._chat.set_permissions(
+    async def change(
+        self,
+        *,
+        name: str | None = None,
+        cwd: str | None = None,
+        agent: str | None = None,
+        model: str | None = None,
+        permissions: str | None = None,
+        trust: str | None = None,
+        visibility: str | None = None,
+        instructions: str | None = None,
+    ) -> None:
+        """Other settings from the next turn on. Another work directory starts a fresh session."""
+        self.record = await self._chat.change(
             self.record,
-            _choice(Permissions, permissions) if permissions is not None else None,
-            _choice(Trust, trust) if trust is not None else None,
+            name=name,
+            cwd=cwd,
+            agent=agent,
+            model=model,
+            permissions=_choice(Permissions, permissions) if permissions is not None else None,
+            trust=_choice(Trust, trust) if trust is not None else None,
+            visibility=_choice(Visibility, visibility) if visibility is not None else None,
+            standing=instructions,
         )
 
 
@@ -221,11 +287,11 @@ def _choice(kind: type[E], value: str) -> E:
         raise UsageError(f"{value!r} is not one of {options}.") from None
 
 
-class Client:
+class Client(Board):
     """An open store. Made by `clew.open()`."""
 
     def __init__(self, engine: Engine, settings: config.Settings, home: Path, recovered: list[RunRecord]) -> None:
-        self.engine = engine
+        super().__init__(engine)
         self.settings = settings
         self.home = home
         self.recovered = recovered  # runs that a crash had left behind, now ended
@@ -252,6 +318,31 @@ class Client:
             thread = Thread(self._chat, found)
             await thread.change(permissions=permissions, trust=trust)
             return thread
+        return await self.new_thread(
+            name,
+            cwd=cwd,
+            agent=agent,
+            model=model,
+            permissions=permissions,
+            trust=trust,
+            visibility=visibility,
+            prompt=prompt,
+        )
+
+    async def new_thread(
+        self,
+        name: str | None = None,
+        *,
+        cwd: str | Path = ".",
+        agent: str | None = None,
+        model: str | None = None,
+        permissions: str | None = None,
+        trust: str | None = None,
+        visibility: str | None = None,
+        instructions: str | None = None,
+        prompt: str = "",
+    ) -> Thread:
+        """A new thread; without a name one is made from `prompt`. Raises Conflict when the name is taken."""
         new = NewThread(
             cwd=str(cwd),
             agent=agent or self.settings.of("agent"),
@@ -259,6 +350,7 @@ class Client:
             permissions=_choice(Permissions, permissions or self.settings.of("permissions")),
             trust=_choice(Trust, trust or self.settings.of("trust")),
             visibility=_choice(Visibility, visibility or self.settings.of("visibility")),
+            standing=instructions or None,
         )
         return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt))
 
@@ -278,9 +370,13 @@ class Client:
         records = await self._chat.list(cwd=real, limit=limit, offset=offset)
         return [Thread(self._chat, record) for record in records]
 
-    async def runs(self, *, thread: Thread | None = None, limit: int = 50) -> list[RunRecord]:
+    async def runs(
+        self, *, thread: Thread | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
+    ) -> list[RunRecord]:
         of_thread = thread.record.id if thread is not None else None
-        return await self.engine.database.call(lambda store: store.runs(thread_id=of_thread, limit=limit))
+        return await self.engine.database.call(
+            lambda store: store.runs(thread_id=of_thread, statuses=statuses, limit=limit)
+        )
 
     async def run(self, run_id: str) -> RunRecord:
         """The run of that id, or of an unambiguous beginning of one. Raises NotFound."""
@@ -306,6 +402,38 @@ class Client:
         """What the runs came to, by kind; `clew.core.savings` sums it up."""
         of_thread = thread.record.id if thread is not None else None
         return await self.engine.database.call(lambda store: store.stats(thread_id=of_thread, since=since))
+
+    async def reply(self, run_id: str) -> Reply:
+        """How a run of any process ended. Raises Conflict while it is going on."""
+        run = await self.run(run_id)
+        if run.status in LIVE:
+            raise Conflict(f"The run is not over: it is {run.status}.", hint="clew runs watch shows it to its end.")
+        return await self.engine.database.call(lambda store: _stored_reply(store, run))
+
+    async def answer(
+        self, run_id: str, question_id: str, answer: Answer, *, lasting: bool = False, person: Person | None = None
+    ) -> Answered:
+        """Answers an open question of any process's run.
+
+        A run that died with Clew cannot hear it: the answer goes to the resumed session as a message, by a new run.
+        """
+        question, turn = await self._chat.answer(run_id, question_id, answer, lasting=lasting, person=person)
+        if turn is None:
+            return Answered(question, None)
+        return Answered(question, Run(turn.ask.thread, turn))
+
+    async def edit_queued(self, run_id: str, prompt: str) -> RunRecord:
+        """Another prompt for a run that has not started. Raises Conflict once it has."""
+        return await self._chat.edit_queued(run_id, prompt)
+
+    async def remove_queued(self, run_id: str) -> None:
+        """Takes a run back that has not started. Raises Conflict once it has."""
+        await self._chat.remove_queued(run_id)
+
+    async def take_up(self) -> list[RunRecord]:
+        """For daemons: carries on what a dead one left queued, and passes on the answers that its runs never heard."""
+        taken = [turn.run for turn in await self.engine.take_up()]
+        return [*taken, *[turn.run for turn in await self._chat.pass_on_all()]]
 
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""

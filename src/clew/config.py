@@ -7,6 +7,7 @@ the repository, so it may only set what can neither run code nor widen permissio
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -102,6 +103,20 @@ def name(value: Any) -> str:
     return found
 
 
+def port(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,5}", str(value).strip()) or int(value) > 65_535:
+        raise ValueError("is not a port: write a number up to 65535, or 0 for any free one")
+    return int(value)
+
+
+def folders(value: Any) -> tuple[str, ...] | None:
+    """A list, or one text with the platform's separator between the paths, as in PATH."""
+    parts = value.split(os.pathsep) if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("is not a list of folders")
+    return tuple(part.strip() for part in parts if part.strip()) or None
+
+
 def choice(*options: str) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if value not in options:
@@ -126,6 +141,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
     Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for"),
     Setting("agents.claude.model", word, None, "the Claude model when nothing else names one", in_project=True),
+    Setting("agents.codex.path", word, None, "the Codex CLI; none: looked for"),
+    Setting("agents.codex.model", word, None, "the Codex model when nothing else names one", in_project=True),
+    Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
+    Setting("serve.port", port, 7421, "its port; 0: any free one"),
+    Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),
 )
 BY_NAME = {setting.name: setting for setting in TABLE}
 

@@ -3,6 +3,7 @@
     ClewError
     ├── UsageError           you: what was asked cannot be done as asked             exit 2
     │   ├── NotFound         … names a thread, a turn or a run that is not there
+    │   ├── Conflict         … changes what has gone on, or is over, in the meantime
     │   └── ConfigError      … a setting that does not parse or does not exist
     ├── AgentError           the agent's side
     │   ├── AgentMissing     no binary found                                         exit 3
@@ -42,6 +43,10 @@ class UsageError(ClewError):
 
 class NotFound(UsageError):
     code = "not_found"
+
+
+class Conflict(UsageError):
+    code = "conflict"
 
 
 class ConfigError(UsageError):

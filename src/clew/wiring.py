@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from clew import config
 from clew.agents.claude import Claude
+from clew.agents.codex import Codex
 from clew.core.decision import Policy
 from clew.core.history import Visibility
 from clew.core.run import Owner
@@ -28,7 +29,7 @@ ARCHIVE_DIR = "archive"
 
 
 def adapters() -> dict[str, Adapter]:
-    return {adapter.name: adapter for adapter in (Claude(),)}
+    return {adapter.name: adapter for adapter in (Claude(), Codex())}
 
 
 def open_engine(

@@ -324,7 +324,7 @@ class TestRealFile:
         session, first = (str(uuid.uuid4()) for _ in range(2))
         with ModelApi() as api:
             lines = turn(api, "!say one\u2028two", session, first, resume=False)
-        reader = claude.reader()
+        reader = claude.reader(Launch(session, False, None, Permissions.ASK, Trust.USER))
         said_events = [each for line in lines for each in reader.feed(json.dumps(line).encode())]
         message = next(each for each in said_events if type(each).__name__ == "MessageSaid")
         path = claude.session_file(str(tmp_path / ".claude"), str(tmp_path / "work"), session)

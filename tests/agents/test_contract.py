@@ -1,16 +1,27 @@
-"""The adapter contract, on the real Claude CLI and on the scripted one: so the scripted one cannot drift."""
+"""The adapter contract, on the real Claude CLI, on the scripted one (so that it cannot drift) and on the real Codex."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from clew.agents.claude import Claude
-from clew.testing.adapter_contract import CONTRACT, Subject
-from clew.testing.stage import MODEL, Stage
+from clew.agents.codex import Codex
+from clew.testing.adapter_contract import CODEX_WORDS, CONTRACT, Check, Subject
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import CODEX_MODEL, MODEL, Stage
+from conftest import make_stage
 
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
-async def test_contract(stage: Stage, check: Callable[[Subject], Awaitable[None]]) -> None:
+async def test_contract(stage: Stage, check: Check) -> None:
     await check(Subject(Claude(), stage.environ, stage.work, MODEL))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+async def test_contract_on_codex(tmp_path: Path, api: ModelApi, check: Check) -> None:
+    with make_stage("scripted", tmp_path, api, codex=True) as stage:
+        await check(Subject(Codex(), stage.environ, stage.work, CODEX_MODEL, words=CODEX_WORDS))
+    assert not api.strays

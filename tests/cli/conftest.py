@@ -25,6 +25,7 @@ import pytest
 from clew.testing.stage import MODEL, Stage
 
 COMMAND = [sys.executable, "-m", "clew.cli"]
+LASTING = Path(__file__).with_name("lasting.py")
 TIMEOUT_S = 60.0
 
 
@@ -58,8 +59,26 @@ class Cli:
 
     def start(self, *args: str, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **environ: str) -> Any:
         """In the background; `communicate` ends it."""
+        return self._start([*COMMAND, *args], cwd, stdin, **environ)
+
+    def daemon(self, *prompts: str, thread: str = "t") -> tuple[Any, list[str]]:
+        """Another process that carries out runs as a daemon does, and their ids."""
+        process = self._start([sys.executable, str(LASTING), thread, *prompts], None, subprocess.DEVNULL)
+        ids = process.stdout.readline().decode().split()
+        assert len(ids) == len(prompts), process.stderr.read().decode()
+        return process, ids
+
+    def until(self, run: str, status: str) -> dict[str, Any]:
+        """The run as `runs show` gives it, once it has come so far."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while (shown := self.run("runs", "show", run, "--json").json)["status"] != status:
+            assert time.monotonic() < deadline, shown
+        assert isinstance(shown, dict)
+        return shown
+
+    def _start(self, command: list[str], cwd: Path | None, stdin: int, **environ: str) -> Any:
         process = subprocess.Popen(
-            [*COMMAND, *args],
+            command,
             env=self.environ(**environ),
             cwd=cwd or self.stage.work,
             stdin=stdin,

@@ -37,7 +37,7 @@ BAD = [
     pytest.param(["ask", "--instructions", "/nowhere/x.md", "x"], "/nowhere/x.md cannot be read", id="missing file"),
     pytest.param(["ask", "--instructions", ".", "x"], ". cannot be read: Is a directory.", id="a directory as file"),
     pytest.param(["ask", "--instructions", "-"], "cannot both come from stdin", id="stdin twice"),
-    pytest.param(["ask", "--cwd", "/nowhere", "x"], "/nowhere is not a directory.", id="no directory"),
+    pytest.param(["ask", "--cwd", "/nowhere/at/all", "x"], "/nowhere/at/all is not a directory.", id="no directory"),
     pytest.param(["ask", "-t", "../../etc", "x"], "'../../etc' cannot be a thread's name.", id="bad name"),
     pytest.param(["ask", "-t", "", "x"], "'' cannot be a thread's name.", id="empty name"),
     pytest.param(["ask", "-t", "a", "-c", "x"], "-t and -c name two threads.", id="two threads"),
@@ -135,7 +135,7 @@ def test_a_retry_without_a_run_names_its_thread(told: Any) -> None:
 
 
 def test_nothing_bad_makes_a_thread(cli: Any) -> None:
-    for args in (["ask", ""], ["ask", "--agent", "hal", "x"], ["ask", "--cwd", "/nowhere", "x"]):
+    for args in (["ask", ""], ["ask", "--agent", "hal", "x"], ["ask", "--cwd", "/nowhere/at/all", "x"]):
         cli.run(*args)
 
     assert cli.run("threads", "list", "--json").json == []

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
+
+import clew
+from clew.testing.stage import real_codex
 
 
 def test_all_is_well(both: Any) -> None:
@@ -10,9 +17,13 @@ def test_all_is_well(both: Any) -> None:
 
     assert done.code == 0
     found = done.json
-    [agent] = found["agents"]
+    [agent, codex] = found["agents"]
     assert (agent["name"], agent["path"], agent["found_by"]) == ("claude", str(both.stage.binary), "PATH")
-    assert (agent["resume"], agent["choose_id"]) == (True, True)
+    assert (agent["resume"], agent["choose_id"], agent["asks"]) == (True, True, True)
+    assert (codex["name"], codex["path"], codex["found_by"]) == ("codex", str(real_codex()), "openai-codex-cli-bin")
+    assert (codex["resume"], codex["choose_id"], codex["asks"]) == (True, False, False)
+    assert codex["sessions"] == str(both.stage.home / ".codex")
+    assert found["notes"] == []
     assert agent["version"]
     assert found["store"]["path"] == str(both.stage.clew_home / "clew.db")
     assert (found["runs"]["free_slots"], found["problems"]) == (4, [])
@@ -28,6 +39,45 @@ def test_no_agent_is_3(cli: Any) -> None:
     assert done.code == 3
     assert "1 problem" in done.out
     assert "-> Install it" in done.out
+
+
+def test_a_missing_agent_that_nobody_chose_is_a_note(cli: Any, tmp_path: Path) -> None:
+    done = doctor_without_wheels(cli, tmp_path)
+
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert ([agent["name"] for agent in found["agents"]], found["problems"]) == (["claude"], [])
+    [note] = found["notes"]
+    assert note.startswith("The Codex CLI is not on this machine")
+
+
+def test_a_missing_agent_that_was_chosen_is_3(cli: Any, tmp_path: Path) -> None:
+    done = doctor_without_wheels(cli, tmp_path, CLEW_AGENT="codex")
+
+    assert done.returncode == 3
+    [problem] = json.loads(done.stdout)["problems"]
+    assert "openai-codex-cli-bin" in problem["mend"]
+
+
+def test_a_wrong_path_is_a_problem_for_any_agent(cli: Any) -> None:
+    done = cli.run("doctor", "--json", CLEW_CODEX_PATH="/nowhere/codex")
+
+    assert done.code == 1
+    assert done.json["problems"][0]["problem"].startswith("agents.codex.path is /nowhere/codex")
+
+
+def doctor_without_wheels(cli: Any, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The same packages under a path where no adapter looks for a wheel's binary."""
+    (folder / "elsewhere").symlink_to(real_codex().parents[2])
+    source = Path(clew.__file__).parents[1]
+    return subprocess.run(
+        [sys.executable, "-S", "-m", "clew.cli", "doctor", "--json"],
+        env={**cli.environ(**environ), "PYTHONPATH": f"{source}:{folder / 'elsewhere'}"},
+        cwd=cli.stage.work,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_a_store_that_others_may_read_is_a_problem(cli: Any) -> None:
@@ -65,7 +115,7 @@ def test_a_broken_config_hides_neither_the_agent_nor_the_runs(cli: Any) -> None:
 
     assert done.code == 1
     assert len(done.json["problems"]) == 1
-    [agent] = done.json["agents"]
+    [agent, _] = done.json["agents"]
     assert (agent["path"], agent["resume"]) == (str(cli.stage.binary), True)
     assert done.json["runs"]["free_slots"] == 4
 

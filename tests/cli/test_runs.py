@@ -20,9 +20,9 @@ def test_runs_are_listed_and_shown(cli: Any) -> None:
 
 def test_a_run_is_shown_in_words(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
-    run = cli.run("ask", "-t", "t", "--permissions", "all", '!tool Bash {"command": "ls /nowhere"}', "--json").json[
-        "run"
-    ]
+    run = cli.run(
+        "ask", "-t", "t", "--permissions", "all", '!tool Bash {"command": "ls /nowhere/at/all"}', "--json"
+    ).json["run"]
 
     text = cli.run("runs", "show", run[:8]).out
 
@@ -32,9 +32,9 @@ def test_a_run_is_shown_in_words(cli: Any) -> None:
     assert " cached), " in lines["tokens"]
     assert re.match(r"\$0\.\d{4} \(\$0\.\d{4} with the whole transcript, an estimate\)", lines["cost"])
     assert re.match(r"1 +resumed, success after \d+\.\d s", lines["attempt"])
-    assert lines["tools"] == "· Bash ls /nowhere  failed"
+    assert lines["tools"] == "· Bash ls /nowhere/at/all  failed"
     [tool] = cli.run("runs", "show", run, "--json").json["tools"]
-    assert tool == {"name": "Bash", "input": {"command": "ls /nowhere"}, "status": "failed"}
+    assert tool == {"name": "Bash", "input": {"command": "ls /nowhere/at/all"}, "status": "failed"}
 
 
 def test_a_run_of_another_process_is_cancelled_and_the_end_told(cli: Any) -> None:
@@ -64,3 +64,88 @@ def test_all_that_goes_on_in_a_thread_is_cancelled(cli: Any) -> None:
     for process in (first, second):
         process.communicate(timeout=30)
         assert process.returncode == 7
+
+
+def test_a_queued_run_gets_another_prompt(cli: Any) -> None:
+    daemon, [_, second] = cli.daemon("!hang start", "second")
+    cli.api.wait_for_hanging(1)
+
+    done = cli.run("runs", "edit", second[:12], "-", stdin="rather this")
+
+    assert done.code == 0
+    assert done.err == f"run {second[:8]} will ask: rather this\n"
+    cli.api.release()
+    assert daemon.wait(30) == 0
+    assert [turn["text"] for turn in cli.turns("t")][2:] == ["rather this", "ack: rather this"]
+    assert cli.stage.prompt == "rather this"
+
+
+def test_a_run_that_has_started_is_neither_edited_nor_removed(cli: Any) -> None:
+    daemon, [run] = cli.daemon("!hang start")
+    cli.api.wait_for_hanging(1)
+
+    for args in (["edit", run, "too late"], ["remove", run]):
+        done = cli.run("runs", *args)
+        assert (done.code, done.err.splitlines()[0]) == (2, "clew: The run has started: it is running.")
+    assert cli.run("runs", "edit", run, " ").code == 2
+    cli.api.release()
+    assert daemon.wait(30) == 0
+    assert cli.run("runs", "remove", run).code == 2
+    assert len(cli.turns("t")) == 2
+
+
+def test_a_queued_run_is_taken_back(cli: Any) -> None:
+    daemon, [_, second, third] = cli.daemon("!hang start", "second", "third")
+    cli.api.wait_for_hanging(1)
+
+    removed = cli.run("runs", "remove", second)
+    cancelled = cli.run("runs", "cancel", third)
+
+    assert (removed.code, removed.err) == (0, f"run {second[:8]} is taken back: cancelled\n")
+    assert cancelled.code == 0
+    cli.api.release()
+    assert daemon.wait(30) == 0
+    assert len(cli.turns("t")) == 2
+    assert "second" not in str(cli.api.main_requests[-1].body)
+
+
+def test_a_prompt_that_a_killed_process_left_queued_can_be_edited_and_taken_back(cli: Any) -> None:
+    daemon, [_, second, third] = cli.daemon("!hang start", "second", "third")
+    cli.api.wait_for_hanging(1)
+    daemon.kill()
+    daemon.wait()
+
+    assert "queued, for the next clew serve" in cli.run("runs", "list").out
+    assert cli.run("runs", "edit", second, "rather this").code == 0
+    assert cli.run("runs", "show", second, "--json").json["prompt"] == "rather this"
+    assert cli.run("runs", "remove", third).code == 0
+    assert cli.run("runs", "show", third, "--json").json["status"] == "cancelled"
+
+
+def test_an_ask_waits_for_the_run_of_a_daemon(cli: Any) -> None:
+    daemon, [run] = cli.daemon("!hang start")
+    cli.api.wait_for_hanging(1)
+    asking = cli.start("ask", "-t", "t", "second")
+    assert asking.stderr.readline().decode() == f"waiting for the thread: run {run[:8]} is going on in it\n"
+
+    cli.api.release()
+
+    assert asking.communicate(timeout=30)[0] == b"ack: second\n"
+    assert asking.returncode == 0
+    assert daemon.wait(30) == 0
+    assert [turn["text"] for turn in cli.turns("t")][2:] == ["second", "ack: second"]
+
+
+def test_an_ask_does_not_wait_for_what_a_killed_daemon_left_queued(cli: Any) -> None:
+    daemon, [_, second] = cli.daemon("!hang start", "second")
+    cli.api.wait_for_hanging(1)
+    daemon.kill()
+    daemon.wait()
+
+    done = cli.run("ask", "-t", "t", "third")
+
+    assert (done.code, done.out) == (0, "ack: third\n")
+    assert cli.run("runs", "show", second, "--json").json["status"] == "queued"
+    shown = cli.run("threads", "show", "t", "--json").json
+    assert shown["queued"] == [{"run": second, "prompt": "second"}]
+    assert [turn["text"] for turn in shown["turns"]] == ["!hang start", "third", "ack: third"]

@@ -99,10 +99,10 @@ def test_all_allows_the_rest_of_the_run_but_answers_no_form(both: Any) -> None:
 
 
 def test_every_tool_leaves_a_line(both: Any) -> None:
-    fails = '!tool Bash {"command": "ls /nowhere"}'
+    fails = '!tool Bash {"command": "ls /nowhere/at/all"}'
     code, shown = both.terminal("ask", "-t", "t", "--permissions", "all", fails).end()
     assert code == 0
-    assert "\x1b[2m· Bash ls /nowhere  failed\x1b[0m" in shown
+    assert "\x1b[2m· Bash ls /nowhere/at/all  failed\x1b[0m" in shown
 
     terminal = both.terminal("ask", "-t", "t", "--permissions", "ask", TOUCH)
     terminal.read_until(ASKED)

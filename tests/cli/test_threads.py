@@ -36,7 +36,9 @@ def test_list_shows_the_last_used_first_and_can_be_narrowed(talk: Any, tmp_path:
     assert [one["name"] for one in talk.run("threads", "list", "--here", "--json").json] == ["talk"]
     assert [one["name"] for one in talk.run("threads", "list", "--cwd", str(tmp_path), "--json").json] == ["other"]
     assert len(talk.run("threads", "list", "--limit", "1", "--json").json) == 1
-    assert talk.run("threads", "list").out.splitlines()[0].split() == ["NAME", "LAST", "USED", "AGENT", "DIRECTORY"]
+    headings = talk.run("threads", "list").out.splitlines()[0]
+    assert headings.split("  ")[0] == "NAME"
+    assert headings.split() == ["NAME", "LAST", "USED", "STATE", "COST", "AGENT", "DIRECTORY"]
 
 
 def test_an_edit_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk: Any) -> None:
@@ -130,3 +132,136 @@ def test_a_thread_in_use_is_neither_truncated_nor_deleted(cli: Any) -> None:
     cli.api.release()
     process.communicate(timeout=30)
     assert len(cli.turns("t")) == 2
+
+
+def test_list_finds_threads_by_what_was_said(talk: Any, tmp_path: Path) -> None:
+    talk.run("ask", "-t", "other", "about Zebras", cwd=tmp_path)
+
+    def found(*args: str) -> list[str]:
+        return [one["name"] for one in talk.run("threads", "list", *args, "--json").json]
+
+    assert found("--search", "zebra") == ["other"]
+    assert found("--search", "TALK") == ["talk"]
+    assert found("--search", "zebra", "--here") == []
+    assert "No such threads." in talk.run("threads", "list", "--search", "giraffe").err
+
+
+def test_list_says_what_is_going_on_and_what_it_cost(cli: Any) -> None:
+    cli.run("ask", "-t", "quiet", "one")
+    daemon, [run, *_] = cli.daemon("!hang start", "second", "third", thread="busy")
+    cli.api.wait_for_hanging(1)
+
+    text = cli.run("threads", "list").out
+    busy, quiet = cli.run("threads", "list", "--json").json
+
+    assert "running, queued 2" in text
+    assert (busy["live"], busy["queued"], busy["questions"]) == ({"run": run, "status": "running"}, 2, 0)
+    assert (quiet["live"], quiet["queued"], quiet["last_text"]) == (None, 0, "ack: one")
+    assert quiet["cost_usd"] > 0
+    assert f"${quiet['cost_usd']:.4f}" in text
+    cli.run("runs", "cancel", "--thread", "busy")
+    assert daemon.wait(30) == 0
+
+
+def test_show_says_what_is_still_to_come(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    text = cli.run("threads", "show", "t").out
+    assert text.endswith("\nnext turn: Resumes the session and sends the new prompt alone.\n")
+    assert cli.run("threads", "show", "t", "--json").json["next_turn"]["resumes"] is True
+    daemon, [_, second] = cli.daemon("!hang start", "second")
+    cli.api.wait_for_hanging(1)
+
+    text = cli.run("threads", "show", "t").out
+
+    assert f"\nqueued: {second[:8]}  second\n" in text
+    assert cli.run("threads", "show", "t", "--json").json["queued"] == [{"run": second, "prompt": "second"}]
+    cli.run("runs", "cancel", "--thread", "t")
+    assert daemon.wait(30) == 0
+
+
+def test_a_thread_can_be_read_without_its_agent(talk: Any) -> None:
+    done = talk.run("threads", "show", "talk", CLEW_CLAUDE_PATH="/nowhere/claude")
+
+    assert done.code == 0
+    assert "next turn: agents.claude.path is /nowhere/claude" in done.out
+
+
+def test_settings_of_a_thread_are_changed_and_said(talk: Any, tmp_path: Path) -> None:
+    rubric = tmp_path / "rubric.md"
+    rubric.write_text("Be brief.")
+
+    done = talk.run(
+        *("threads", "set", "talk", "--permissions", "edits", "--trust", "project", "--visibility", "own"),
+        *("--instructions", str(rubric), "--name", "tales"),
+    )
+
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        "talk is called tales now",
+        "permissions: ask -> edits",
+        "trust: user -> project",
+        "visibility: shared -> own",
+        "instructions: none -> Be brief.",
+        "next turn: Resumes the session and sends the new prompt alone.",
+    ]
+    shown = talk.run("threads", "show", "tales", "--json").json
+    assert (shown["permissions"], shown["trust"], shown["visibility"]) == ("edits", "project", "own")
+    assert shown["instructions"] == "Be brief."
+    assert "instructions: Be brief.\n" in talk.run("threads", "show", "tales").out
+    assert "tales was so already" in talk.run("threads", "set", "tales", "--permissions", "edits").err
+    taken_back = talk.run("threads", "set", "tales", "--instructions", "-", stdin="")
+    assert "instructions: Be brief. -> none" in taken_back.err
+
+
+def test_another_directory_and_another_model_start_a_fresh_session(talk: Any, tmp_path: Path) -> None:
+    done = talk.run("threads", "set", "talk", "--cwd", str(tmp_path), "--model", "claude-haiku-4-5")
+
+    assert "next turn: Starts a fresh session: " in done.err
+    reply = talk.run("ask", "-t", "talk", "three", "--json").json
+    assert (reply["session_resumed"], reply["model"]) == (False, "claude-haiku-4-5")
+    assert talk.stage.launches[-1].value("--model") == "claude-haiku-4-5"
+    assert talk.run("threads", "show", "talk", "--json").json["cwd"] == str(tmp_path)
+
+
+def test_a_thread_is_renamed_even_while_it_is_used(cli: Any) -> None:
+    daemon, _ = cli.daemon("!hang start", thread="old")
+    cli.api.wait_for_hanging(1)
+
+    assert cli.run("threads", "set", "old", "--permissions", "edits").code == 8
+    done = cli.run("threads", "rename", "old", "new")
+
+    assert (done.code, done.err) == (0, "old is called new now\n")
+    cli.api.release()
+    assert daemon.wait(30) == 0
+    assert [one["name"] for one in cli.run("threads", "list", "--json").json] == ["new"]
+
+
+def test_bad_settings_are_refused_and_change_nothing(talk: Any) -> None:
+    talk.run("ask", "-t", "other", "hi")
+    before = talk.run("threads", "show", "talk", "--json").json
+
+    for args in (
+        ["rename", "talk", "other"],
+        ["rename", "talk", "a/b"],
+        ["rename", "nobody", "x"],
+        ["set", "talk"],
+        ["set", "talk", "--agent", "hal"],
+        ["set", "talk", "--cwd", "/nowhere/at/all"],
+        ["set", "talk", "--permissions", "some"],
+    ):
+        done = talk.run("threads", *args)
+        assert done.code == 2, args
+        assert len(done.err.splitlines()) == 2, done.err
+    assert talk.run("threads", "show", "talk", "--json").json == before
+
+
+def test_retry_can_ask_another_model(talk: Any) -> None:
+    first = talk.turns("talk")[0]["id"]
+
+    done = talk.run("threads", "retry", "talk", first, "--model", "claude-haiku-4-5", "--json")
+
+    assert (done.code, done.json["model"], done.json["reason"]) == (0, "claude-haiku-4-5", "forced_fresh")
+    assert talk.stage.launches[-1].value("--model") == "claude-haiku-4-5"
+    assert talk.run("threads", "show", "talk", "--json").json["model"] != "claude-haiku-4-5", "this time only"
+    unknown = talk.run("threads", "retry", "talk", first, "--agent", "hal", "--json")
+    assert (unknown.code, unknown.json["error"]["code"]) == (2, "usage")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like
+from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
 
 COUNTS = st.integers(0, 10**7)
 USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS)
@@ -35,6 +35,15 @@ def test_a_runs_cost_is_what_the_total_grew_by_or_the_total_when_it_began_anew(
     total: float, before: float, own: float
 ) -> None:
     assert cost_of_run(total, before) == pytest.approx(own)
+
+
+@given(USAGES, USAGES)
+def test_a_runs_usage_is_what_the_total_grew_by(before: Usage, own: Usage) -> None:
+    assert usage_of_run(before + own, before) == own
+
+
+def test_a_total_that_fell_began_anew() -> None:
+    assert usage_of_run(Usage(5, 9, 0, 0), Usage(4, 10, 0, 0)) == Usage(5, 9, 0, 0)
 
 
 class TestEstimate:

@@ -1,4 +1,4 @@
-"""The contract on SQLite."""
+"""The contract, on SQLite and on a real PostgreSQL server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 pytest.register_assert_rewrite("clew.testing.store_contract")
 
 from clew.store import Store, open_store  # noqa: E402
+from clew.testing.postgres import PostgresServer  # noqa: E402
 from clew.testing.store_contract import StoreContract  # noqa: E402
 
 
@@ -15,4 +16,11 @@ class TestSqlite(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
         with open_store(tmp_path / "home" / "clew.db") as store:
+            yield store
+
+
+class TestPostgres(StoreContract):
+    @pytest.fixture
+    def store(self, postgres: PostgresServer) -> Iterator[Store]:
+        with open_store(postgres.new_database()) as store:
             yield store

@@ -36,6 +36,7 @@ class Launch(Record):
     model: str | None  # None only on an agent's very first run, which then names its default
     permissions: Permissions
     trust: Trust
+    work_dir: str = "."
 
 
 class Entry(Record):
@@ -46,6 +47,7 @@ class Entry(Record):
     text: str
     is_prompt: bool  # a prompt of a person or a host: not a tool's result, not the agent's own note
     complete: bool = True  # for an answer: the model had come to its end
+    at: int | None = None  # where its line begins in the file, if its id alone does not tell it from an earlier one
 
 
 class SessionView(Record):
@@ -54,13 +56,16 @@ class SessionView(Record):
     entries: Sequence[Entry]
     last_entry: str | None  # id of the newest line on the chain, message or not
     size_bytes: int
+    model: str = ""  # the newest turn's, where the file tells
+    tool_called: bool = False  # in what was read
 
 
 class Ending(Record):
     """What the end of a stream tells."""
 
     diagnosis: Diagnosis
-    usage: Usage
+    usage: Usage  # this run's own, when the agent says
+    usage_total: Usage | None = None  # the session's running total, when it says that instead
     cost_usd: float | None = None  # this run's own, when the agent says
     cost_total_usd: float | None = None  # the session's running total
 
@@ -112,7 +117,13 @@ class Adapter(Protocol):
         """The environment that the agent runs in."""
         ...
 
-    def prompt_line(self, text: str, uuid: str) -> bytes: ...
+    def prompt_line(self, text: str, uuid: str) -> bytes:
+        """The prompt as it goes to stdin. An agent that does not ask (see Abilities) gets its end too."""
+        ...
+
+    def prompt_id(self, text: str, uuid: str) -> str:
+        """The id under which `read_session` will show this prompt."""
+        return uuid
 
     def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes: ...
 
@@ -120,12 +131,16 @@ class Adapter(Protocol):
         """Asks the agent to stop by itself, keeping what it said. None: it cannot."""
         ...
 
-    def reader(self) -> StreamReader: ...
+    def reader(self, launch: Launch) -> StreamReader: ...
 
     def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
-        """The session's file (reads the disk), or None when there is none."""
+        """The session's file (reads the disk), or None when there is none, or there can be none of that id."""
         ...
 
     def read_session(self, path: Path, since: int = 0) -> SessionView:
         """The file's active chain, or the part of it beyond byte `since` (reads the disk). Raises OSError."""
         ...
+
+    def session_usage(self, path: Path) -> Usage | None:
+        """The running total that the agent will go on from (reads the disk). None: it tells each run's own usage."""
+        return None

@@ -70,7 +70,7 @@ class Wish(Record):
 @click.option(
     "--visibility",
     type=click.Choice(["shared", "own"]),
-    help="What agents see of each other; settled when a thread is made.  [default: shared]",
+    help="What agents see of each other in a new thread; `clew threads set` changes it.  [default: shared]",
 )
 @TIMEOUT
 @NO_WAIT
@@ -108,7 +108,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **opt
                 person=person,
             )
 
-        return await converse(client, thread, start, as_json=wish.as_json, agent=wish.agent)
+        return await converse(thread, start, as_json=wish.as_json, agent=wish.agent)
 
     return with_client(work, work_dir=wish.cwd, timeout=timeout)
 
@@ -128,8 +128,8 @@ async def _thread(client: Client, wish: Wish, text: str) -> Thread:
     client.engine.find(wish.agent or found.record.agent)
     if wish.visibility is not None and wish.visibility != found.record.visibility:
         raise UsageError(
-            f"{found.name} is {found.record.visibility}, and that is settled when a thread is made.",
-            hint="Start another thread for another --visibility.",
+            f"{found.name} is {found.record.visibility}, and not for one turn only.",
+            hint=f"Change it with clew threads set {found.name} --visibility {wish.visibility}.",
         )
     await found.change(
         cwd=wish.cwd,

@@ -1,4 +1,4 @@
-"""One run on the command line, from its start to its exit code. `ask` and `threads retry` share it."""
+"""One run on the command line, from its start to its exit code. `ask`, `threads retry` and `runs answer` share it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from clew.cli.person import TerminalPerson
 from clew.core.thread import Permissions, Trust
 
 if TYPE_CHECKING:
-    from clew.client import Client, Reply, Run, Thread
+    from clew.client import Reply, Run, Thread
     from clew.engine.settings import Person
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def converse(
-    client: Client,
     thread: Thread,
     start: Callable[[Person | None], Awaitable[Run]],
     *,
@@ -32,6 +31,17 @@ async def converse(
     agent: str | None = None,
 ) -> int:
     """Starts the run, shows it, and returns the exit code. Ctrl-C stops it gently."""
+    return conclude(await carry_out(thread, start, as_json=as_json, agent=agent), as_json=as_json)
+
+
+async def carry_out(
+    thread: Thread,
+    start: Callable[[Person | None], Awaitable[Run]],
+    *,
+    as_json: bool,
+    agent: str | None = None,
+) -> Reply:
+    """Starts the run and shows it to its end."""
     _tell_circumstances(thread)
     display = Display(agent or thread.record.agent, as_json=as_json)
     stop = Stop(display)
@@ -43,10 +53,9 @@ async def converse(
         try:
             async for event in run:
                 display.show(event)
-            reply = await run.reply()
+            return await run.reply()
         finally:
             await display.close()
-    return conclude(reply, as_json=as_json)
 
 
 def _tell_circumstances(thread: Thread) -> None:

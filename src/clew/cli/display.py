@@ -60,6 +60,11 @@ class Display:
         self._clear_line()
         self._asking = True
 
+    def drop_question(self) -> None:
+        """It is not asked any more: answered from elsewhere, or its run ends."""
+        if self._asking:
+            note("")
+
     def end_question(self) -> None:
         self._asking = False
         self._doing("thinking")
@@ -69,6 +74,7 @@ class Display:
         cleared = self._clear_line()
         if self._status is not None and not cleared and (self._asking or after_key):
             note("")
+        self._asking = False  # what stood on the line has scrolled away
         note(text)
 
     def _clear_line(self) -> bool:

@@ -30,10 +30,19 @@ class Findings:
     config: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, Any] = field(default_factory=dict)
     problems: list[dict[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # worth knowing, and nothing to mend
     agent_missing: bool = False
 
     def problem(self, what: str, mend: str | None) -> None:
         self.problems.append({"problem": what, "mend": mend or "-"})
+
+    def missing(self, name: str, error: ClewError, settings: Settings) -> None:
+        """An agent that nobody has chosen may be missing."""
+        if name != settings.of("agent") and not settings.of(f"agents.{name}.path"):
+            self.notes.append(f"{error.message} It is not needed while agent is {settings.of('agent')}.")
+            return
+        self.agent_missing |= isinstance(error, AgentMissing) and name == settings.of("agent")
+        self.problem(error.message, error.hint)
 
     @property
     def exit_code(self) -> int:
@@ -132,7 +141,7 @@ async def _look_inside(findings: Findings, settings: Settings) -> None:
         client = Client(engine, settings, home, await engine.recover())
         await _look_at_store(findings, client)
         for name in engine.settings.agents:
-            await _look_at_agent(findings, client, name)
+            await _look_at_agent(findings, client, name, settings)
     finally:
         await engine.close()
 
@@ -153,14 +162,13 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
     }
 
 
-async def _look_at_agent(findings: Findings, client: Client, name: str) -> None:
+async def _look_at_agent(findings: Findings, client: Client, name: str, settings: Settings) -> None:
     engine = client.engine
     try:
         binary = engine.find(name)
         can = await engine.abilities(name, binary)
     except ClewError as error:
-        findings.agent_missing |= isinstance(error, AgentMissing)
-        findings.problem(error.message, error.hint)
+        findings.missing(name, error, settings)
         return
     sessions = engine.adapter(name).config_dir(engine.around.environ)
     findings.agents.append(
@@ -173,6 +181,7 @@ async def _look_at_agent(findings: Findings, client: Client, name: str) -> None:
             "login": "not checked",  # only a request to the model would tell
             "resume": can.resume,
             "choose_id": can.choose_id,
+            "asks": can.asks,
             "sessions": sessions,
         }
     )
@@ -191,8 +200,7 @@ def _look_at_agents_alone(findings: Findings, settings: Settings) -> None:
             binary = adapter.find(settings.of(f"agents.{name}.path"), os.environ)
             findings.agents.append({"name": name, "path": binary.path, "found_by": binary.source})
         except AgentMissing as error:
-            findings.agent_missing = True
-            findings.problem(error.message, error.hint)
+            findings.missing(name, error, settings)
 
 
 def _object(findings: Findings) -> dict[str, Any]:
@@ -203,6 +211,7 @@ def _object(findings: Findings) -> dict[str, Any]:
         "config": findings.config,
         "runs": findings.runs,
         "problems": findings.problems,
+        "notes": findings.notes,
     }
 
 
@@ -223,6 +232,8 @@ def _show(findings: Findings) -> None:
             f"runs    {runs['going_on']} going on, {runs['free_slots']} of {runs['max_agents']} agent slots free"
             + (f", {left} left by a crash and ended now" if left else "")
         )
+    for note in findings.notes:
+        say(f"note    {one_line(note, LINE_CHARS)}")
     if not findings.problems:
         say("all is well")
         return
@@ -232,5 +243,9 @@ def _show(findings: Findings) -> None:
 
 
 def _abilities(agent: dict[str, Any]) -> str:
-    words = {"resume": "resumes sessions", "choose_id": "lets Clew choose a session's id"}
-    return ", ".join(text if agent[key] else f"NOT: {text}" for key, text in words.items())
+    words = {
+        "resume": ("resumes sessions", "CANNOT resume sessions"),
+        "choose_id": ("lets Clew choose a session's id", "names its sessions itself"),
+        "asks": ("asks before it acts", "cannot ask: its sandbox alone holds the permissions"),
+    }
+    return ", ".join(able if agent[key] else unable for key, (able, unable) in words.items())

@@ -41,10 +41,10 @@ def say(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Any, *, in_line: bool = False) -> None:
     """One object: on one line for a program, indented for a person. Amounts of money are rounded."""
     value = _rounded(value)
-    indent = 2 if sys.stdout.isatty() else None
+    indent = 2 if sys.stdout.isatty() and not in_line else None
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode("utf-8")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli.output import harmless, one_line
+from clew.cli.questions import Item, items
 from clew.core.permissions import Answer, nobody
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ NO = ("n", "no")
 ALL = ("a", "all")
 VIEW = ("v", "view")
 EXPLAIN = ("", "?")
-EXPLANATION = """\
-  y   the agent may do this, once
-  a   this, and whatever else it asks permission for in this run
+EXPLAIN_YES = "  y   the agent may do this, once"
+EXPLAIN_ALL = "  a   this, and whatever else it asks permission for in this run"
+EXPLAIN_NO = """\
   n   no; the agent goes on without it
   Anything else is a no as well, and the agent is told what you typed."""
 EXPLAIN_VIEW = "  v   show all of what it wants to do"
@@ -39,15 +40,20 @@ FORM_DECLINED = "The user did not answer the questions. Go on without them if yo
 
 
 class TerminalPerson:
-    """Answers the agent's questions, one at a time."""
+    """Answers the agent's questions, one at a time.
 
-    def __init__(self, display: Display, keyboard: Keyboard) -> None:
+    `of_own_run`: the run is this command's. Else silence is no answer, and there is no run whose rest could be allowed.
+    """
+
+    def __init__(self, display: Display, keyboard: Keyboard, *, of_own_run: bool = True) -> None:
         self._display = display
         self._keyboard = keyboard
+        self._of_own_run = of_own_run
         self._one_at_a_time = asyncio.Lock()
         self._allows_all = False  # was said once in this run; forms are still asked
 
     async def __call__(self, question: QuestionAsked) -> Answer:
+        """Raises EOFError when the person has gone, and the run is another command's."""
         async with self._one_at_a_time:
             if self._allows_all and not question.is_form:
                 return Answer(allow=True)
@@ -55,7 +61,13 @@ class TerminalPerson:
             self._keyboard.forget_typed_ahead()
             try:
                 return await (self._form(question) if question.is_form else self._permission(question))
+            except asyncio.CancelledError:
+                self._display.drop_question()
+                raise
             except EOFError:
+                if not self._of_own_run:
+                    _say("")
+                    raise
                 _say("\n(nobody answered: declined)")  # nobody pressed Enter either
                 return nobody(question)
             finally:
@@ -67,63 +79,58 @@ class TerminalPerson:
         is_cut = shown != whole
         _say(click.style(f"{one_line(question.tool, 60)} asks for permission:", bold=True))
         _say(_indented(shown))
+        rest = ", [a]ll of this run" if self._of_own_run else ""
         view = ", [v]iew all of it" if is_cut else ""
         while True:
-            typed = await self._ask(
-                f"Allow it? [y]es, [a]ll of this run, [n]o{view}; anything else declines with that reason: "
-            )
+            typed = await self._ask(f"Allow it? [y]es{rest}, [n]o{view}; anything else declines with that reason: ")
             word = typed.lower()
             if word in YES:
                 return Answer(allow=True)
-            if word in ALL:
+            if word in ALL and self._of_own_run:
                 self._allows_all = True
                 return Answer(allow=True)
             if word in NO:
                 return Answer(allow=False, message=DECLINED)
             if word in EXPLAIN:
-                _say(f"{EXPLAIN_VIEW}\n{EXPLANATION}" if is_cut else EXPLANATION)
+                _say(self._explanation(is_cut))
             elif word in VIEW and is_cut:
                 _say(_indented(whole))
             else:
                 return Answer(allow=False, message=f"The user declined, and says: {typed}")
 
+    def _explanation(self, is_cut: bool) -> str:
+        lines = [EXPLAIN_YES, *([EXPLAIN_ALL] if self._of_own_run else []), *([EXPLAIN_VIEW] if is_cut else [])]
+        return "\n".join([*lines, EXPLAIN_NO])
+
     async def _form(self, question: QuestionAsked) -> Answer:
         answers: dict[str, str] = {}
-        for item in question.input.get("questions") or ():
-            if not isinstance(item, Mapping):
-                continue
-            text = str(item.get("question", ""))
-            typed = await self._form_item(item, text)
+        for item in items(question.input):
+            typed = await self._form_item(item)
             if typed is None:
                 return Answer(allow=False, message=FORM_DECLINED)
-            answers[text] = typed
+            answers[item.text] = typed
         return Answer(allow=True, answers=answers)
 
-    async def _form_item(self, item: Mapping[str, Any], text: str) -> str | None:
-        labels = []
-        _say(click.style(harmless(text), bold=True))
-        for number, option in enumerate(item.get("options") or (), 1):
-            option = option if isinstance(option, Mapping) else {"label": str(option)}
-            labels.append(str(option.get("label", "")))
-            about = one_line(str(option.get("description") or ""), 200)
-            _say(f"  {number}. {harmless(labels[-1])}{f': {about}' if about else ''}")
-        several = bool(item.get("multiSelect"))
-        how = "numbers with commas between them" if several else "a number"
+    async def _form_item(self, item: Item) -> str | None:
+        _say(click.style(harmless(item.text), bold=True))
+        for line in item.options():
+            _say(line)
+        how = "numbers with commas between them" if item.several else "a number"
         while True:
             typed = await self._ask(f"Your answer ({how}, or your own words; - to leave it open): ")
             if typed == "-":
                 return None
-            chosen = choose(typed, labels, several=several)
+            chosen = choose(typed, item.labels, several=item.several)
             if chosen:
                 return chosen
-            _say(f"  There are {len(labels)} options.")
+            _say(f"  There are {len(item.labels)} options.")
 
     async def _ask(self, prompt: str) -> str:
         click.echo(prompt, err=True, nl=False)
         return (await self._keyboard.read_line()).strip()
 
 
-def choose(typed: str, labels: list[str], *, several: bool) -> str | None:
+def choose(typed: str, labels: Sequence[str], *, several: bool) -> str | None:
     """The labels that the numbers stand for, or the person's own words; None: ask again."""
     parts = [part for part in typed.replace(",", " ").split() if part]
     if not parts:

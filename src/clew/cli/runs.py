@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli import questions, states
 from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON
 from clew.cli.output import ago, columns, dollars, lasted, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.runs_answer import answer
+from clew.cli.runs_queue import cancel, edit, remove
+from clew.cli.runs_watch import watch
 from clew.cli.session import complete_thread, with_client
-from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from clew.cli.tools import ToolCall
     from clew.client import Client
+    from clew.core.question import Question
     from clew.core.run import Attempt, Run
 
 SHOWN_CHARS = 200  # of a prompt, an error or the agent's last words
-CANCEL_S = 20.0  # a gentle stop, then TERM, then KILL
-POLL_S = 0.1
 
 
 @click.group(cls=SuggestingGroup)
 def runs() -> None:
-    """List, show and cancel runs, also those of other processes.
+    """List, show, watch, answer and stop runs, also those of other processes.
 
     ID is a run's id as `runs list` shows it, or any unambiguous beginning of it.
     """
+
+
+for command in (answer, cancel, edit, remove, watch):
+    runs.add_command(command)
 
 
 @runs.command("list")
@@ -42,14 +47,17 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
         of_thread = await client.find(thread) if thread is not None else None
         found = await client.runs(thread=of_thread, limit=limit)
         names = await _thread_names(client, found)
+        asked = await _questions(client)
         if as_json:
-            print_json([_run_object(run, names[run.thread_id]) for run in found])
+            print_json([_run_object(run, names[run.thread_id], asked[run.id]) for run in found])
         elif not found:
             note("No runs yet.")
         else:
             short = short_ids(run.id for run in found)
-            rows = [[short[run.id], names[run.thread_id], *_row(run)] for run in found]
+            rows = [[short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]))] for run in found]
             say(columns(["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"], rows))
+            if any(asked[run.id] for run in found):
+                note("clew runs show ID tells what is asked, clew runs answer ID answers it")
 
     with_client(work)
 
@@ -58,91 +66,56 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
 @click.argument("run_id", metavar="ID")
 @AS_JSON
 def show(run_id: str, as_json: bool) -> None:
-    """Show a run, its attempts and what the agent did with its tools."""
+    """Show a run, its attempts, what the agent did with its tools, and what it asks."""
 
     async def work(client: Client) -> None:
         run = await client.run(run_id)
         name = (await _thread_names(client, [run]))[run.thread_id]
         attempts = await client.attempts(run.id)
         used = await _tools(client, run)
+        asked = (await _questions(client))[run.id]
         if as_json:
             parts = {
                 "attempts": [_attempt_object(attempt) for attempt in attempts],
                 "tools": [call.as_object() for call in used],
             }
-            print_json(_run_object(run, name) | parts)
+            print_json(_run_object(run, name, asked) | parts)
             return
-        for label, words in (*_facts(run, name), *map(_attempt_words, attempts)):
+        for label, words in (*_facts(run, name, bool(asked)), *map(_attempt_words, attempts)):
             say(f"{label:<11}{words}")
         for call in used:
             say(f"{'tools' if call is used[0] else '':<11}{call}")
+        for question in asked:
+            how = questions.how_to_answer(question, several=len(asked) > 1)
+            for place, line in enumerate([*questions.lines(question), how]):
+                say(f"{'' if place else 'question':<11}{line}")
 
     with_client(work)
-
-
-@runs.command()
-@click.argument("run_id", metavar="[ID]", required=False)
-@click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Whatever is going on in this thread.")
-def cancel(run_id: str | None, thread: str | None) -> None:
-    """Stop a run of any process, and wait until it has ended. What the agent said so far is kept."""
-    if run_id is not None and thread is not None:
-        raise UsageError("Give an ID or --thread, not both.")
-    if run_id is None and thread is None:
-        raise UsageError("Name the run to cancel.", hint="Give its ID (clew runs list), or --thread NAME.")
-
-    async def work(client: Client) -> None:
-        if run_id is not None:
-            meant = [await client.run(run_id)]
-        else:
-            assert thread is not None
-            meant = await _going_on(client, thread)
-        asked = [run for run in meant if await client.cancel(run.id)]
-        for run in meant:
-            if run not in asked:
-                note(f"run {run.id[:8]} is over already: {run.status}")
-        for run in asked:
-            ended = await _ended(client, run)
-            note(f"run {run.id[:8]}: {ended.status}{f' ({ended.error})' if ended.error else ''}")
-
-    with_client(work)
-
-
-async def _going_on(client: Client, thread: str) -> list[Run]:
-    from clew.core.run import LIVE
-
-    found = await client.find(thread)
-    live = [run for run in await client.runs(thread=found, limit=1000) if run.status in LIVE]
-    if not live:
-        raise NotFound(f"No run is going on in {found.name}.", hint=f"clew runs list --thread {found.name} shows all.")
-    return live
-
-
-async def _ended(client: Client, run: Run) -> Run:
-    import asyncio
-
-    from clew.core.run import LIVE
-
-    deadline = time.monotonic() + CANCEL_S
-    while (now := await client.run(run.id)).status in LIVE:
-        if time.monotonic() > deadline:
-            raise ClewError(
-                f"Run {run.id[:8]} has been told to stop, but has not ended within {CANCEL_S:.0f} s.",
-                hint="See clew runs show; on another machine it may take longer.",
-            )
-        await asyncio.sleep(POLL_S)
-    return now
 
 
 async def _thread_names(client: Client, found: list[Run]) -> dict[str, str]:
     return {thread_id: (await client.find(thread_id)).name for thread_id in {run.thread_id for run in found}}
 
 
-def _row(run: Run) -> list[str]:
+async def _questions(client: Client) -> dict[str, list[Question]]:
+    """The open ones, by run."""
+    from collections import defaultdict
+
+    asked = defaultdict(list)
+    for question in await client.questions():
+        asked[str(question.run_id)].append(question)
+    return asked
+
+
+def _row(run: Run, asks: bool) -> list[str]:
     session = "resumed" if run.session_resumed else f"fresh: {run.reason}" if run.reason else "-"
-    return [run.status, ago(run.started_at or run.created_at), session, dollars(run.cost_usd), one_line(run.prompt, 40)]
+    status = states.of_run(run, asks=asks)
+    return [status, ago(run.started_at or run.created_at), session, dollars(run.cost_usd), one_line(run.prompt, 40)]
 
 
-def _run_object(run: Run, thread: str) -> dict[str, Any]:
+def _run_object(run: Run, thread: str, asked: list[Question]) -> dict[str, Any]:
+    from clew.core.run import LIVE
+
     return {
         "id": run.id,
         "thread": thread,
@@ -162,6 +135,7 @@ def _run_object(run: Run, thread: str) -> dict[str, Any]:
         "cost_usd": run.cost_usd,
         "estimate_usd": run.estimate_usd,
         "cancel_requested": run.cancel_requested,
+        "questions": [questions.as_object(question, live=run.status in LIVE) for question in asked],
         "created_at": stamp(run.created_at),
         "started_at": stamp(run.started_at),
         "ended_at": stamp(run.ended_at),
@@ -189,7 +163,7 @@ async def _tools(client: Client, run: Run) -> list[ToolCall]:
     return calls(each.event for each in stored)
 
 
-def _facts(run: Run, thread: str) -> list[tuple[str, str]]:
+def _facts(run: Run, thread: str, asks: bool) -> list[tuple[str, str]]:
     """The run for a person: what is not known is left out."""
     from clew.cli.display import session_words
 
@@ -204,7 +178,7 @@ def _facts(run: Run, thread: str) -> list[tuple[str, str]]:
         ("thread", thread),
         ("prompt", one_line(run.prompt, SHOWN_CHARS)),
         ("agent", " ".join(part for part in (run.agent, run.model) if part)),
-        ("status", f"{_words(run.status)}{lasted(run.started_at, run.ended_at)}"),
+        ("status", f"{states.of_run(run, asks=asks)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),
         ("started", ago(run.started_at) if run.started_at is not None else ""),
         ("session", " · ".join(part for part in (session_words(run), run.session_id) if part)),

@@ -2,53 +2,85 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli import states
+from clew.cli.ahead import ahead_of
 from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT
-from clew.cli.output import ago, columns, harmless, note, one_line, plural, print_json, say, short_ids, stamp
+from clew.cli.output import (
+    ago,
+    columns,
+    dollars,
+    harmless,
+    note,
+    one_line,
+    plural,
+    print_json,
+    say,
+    short_ids,
+    stamp,
+)
 from clew.cli.session import complete_thread, with_client
+from clew.cli.threads_delete import delete
+from clew.cli.threads_set import rename, set_
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client, Run, Thread
     from clew.core.history import Turn
     from clew.core.run import Run as RunRecord
+    from clew.core.thread import Thread as ThreadRecord
     from clew.engine.settings import Person
+    from clew.store.records import ThreadCard
 
 RUNS_LOOKED_AT = 100_000
+SHOWN_CHARS = 200  # of the standing text
+HEADINGS = ["NAME", "LAST USED", "STATE", "COST", "AGENT", "DIRECTORY"]
 
 
 @click.group(cls=SuggestingGroup)
 def threads() -> None:
-    """List, show, edit, truncate, retry and delete threads.
+    """List, show, set, rename, edit, truncate, retry and delete threads.
 
     TURN_ID is a turn's id as `threads show` lists it, or any unambiguous beginning of it.
     """
 
 
+for command in (delete, rename, set_):
+    threads.add_command(command)
+
+
 @threads.command("list")
 @click.option("--cwd", metavar="DIR", help="Only those of this work directory.")
 @click.option("--here", is_flag=True, help="Only those of the directory you are in.")
+@click.option("--search", metavar="TEXT", help="Only those with this in their name, directory or turns.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @AS_JSON
-def list_(cwd: str | None, here: bool, limit: int, as_json: bool) -> None:
-    """List threads, the last used first."""
+def list_(cwd: str | None, here: bool, search: str | None, limit: int, as_json: bool) -> None:
+    """List threads, the last used first, with what is going on in them and what they cost."""
     if cwd is not None and here:
         raise UsageError("--cwd and --here name two directories.", hint="Give one of them.")
 
     async def work(client: Client) -> None:
-        found = await client.threads(cwd="." if here else cwd, limit=limit)
+        from clew.core.run import RunStatus
+
+        folder = "." if here else cwd
+        where = os.path.realpath(folder) if folder is not None else None
+        found = (await client.cards(q=search, cwd=where, limit=limit)).items
+        queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT))
         if as_json:
-            print_json([_thread_object(thread) for thread in found])
-        elif not found:
-            note('No threads yet. Start one with clew ask "…".' if cwd is None and not here else "No threads there.")
+            print_json([_card_object(card, queued[card.thread.id]) for card in found])
+        elif found:
+            say(columns(HEADINGS, [_row(card, queued[card.thread.id]) for card in found]))
         else:
-            rows = [[one.name, ago(one.record.updated_at), _who(one), harmless(one.record.cwd)] for one in found]
-            say(columns(["NAME", "LAST USED", "AGENT", "DIRECTORY"], rows))
+            narrowed = search is not None or where is not None
+            note("No such threads." if narrowed else 'No threads yet. Start one with clew ask "…".')
 
     with_client(work)
 
@@ -57,23 +89,31 @@ def list_(cwd: str | None, here: bool, limit: int, as_json: bool) -> None:
 @click.argument("name", shell_complete=complete_thread)
 @AS_JSON
 def show(name: str, as_json: bool) -> None:
-    """Show a thread's turns with their ids."""
+    """Show a thread's turns with their ids, what waits in it, and whether the next turn would resume its session."""
 
     async def work(client: Client) -> None:
         thread = await client.find(name)
         turns = await thread.turns()
+        ahead = await ahead_of(client, thread)
         if as_json:
-            print_json({**_thread_object(thread), "turns": [_turn_object(turn) for turn in turns]})
+            print_json(
+                _thread_object(thread.record) | {"turns": [_turn_object(turn) for turn in turns]} | ahead.as_object()
+            )
             return
         record = thread.record
-        say(f"{record.name}  {_who(thread)}  {harmless(record.cwd)}")
+        say(f"{record.name}  {_who(record)}  {harmless(record.cwd)}")
         say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
+        if record.standing:
+            say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
         short = short_ids(turn.id for turn in turns)
         unanswered = _unanswered(turns, await client.runs(thread=thread, limit=RUNS_LOOKED_AT))
         for turn in turns:
             say(f"\n{_turn_heading(turn, short[turn.id])}\n{_for_terminal(turn.text)}")
             if turn.id in unanswered:
                 say(f"(no answer{unanswered[turn.id]})")
+        say()
+        for line in ahead.lines():
+            say(line)
 
     with_client(work)
 
@@ -118,10 +158,20 @@ def truncate(name: str, turn_id: str) -> None:
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id")
+@click.option("--agent", metavar="AGENT", help="Who answers this time.  [default: whom it was asked before]")
+@click.option("--model", metavar="MODEL", help="The model, this time.")
 @TIMEOUT
 @NO_WAIT
 @REPLY_AS_JSON
-def retry(name: str, turn_id: str, timeout: str | None, no_wait: bool, as_json: bool) -> int:
+def retry(
+    name: str,
+    turn_id: str,
+    agent: str | None,
+    model: str | None,
+    timeout: str | None,
+    no_wait: bool,
+    as_json: bool,
+) -> int:
     """Ask a user's turn again, in a fresh session. What follows it is archived."""
 
     async def work(client: Client) -> int:
@@ -130,57 +180,11 @@ def retry(name: str, turn_id: str, timeout: str | None, no_wait: bool, as_json: 
         thread = await client.find(name)
 
         async def start(person: Person | None) -> Run:
-            return await thread.retry(turn_id, wait=not no_wait, person=person)
+            return await thread.retry(turn_id, agent=agent, model=model, wait=not no_wait, person=person)
 
-        return await converse(client, thread, start, as_json=as_json)
+        return await converse(thread, start, as_json=as_json, agent=agent)
 
     return with_client(work, timeout=timeout)
-
-
-@threads.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_thread)
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(names: tuple[str, ...], dry_run: bool, yes: bool) -> None:
-    """Delete threads. Each is written to an archive file first."""
-
-    async def plan(client: Client) -> dict[str, str]:
-        found = {thread.name: thread for thread in [await client.find(name) for name in names]}
-        return {name: await _counted(client, thread) for name, thread in found.items()}
-
-    planned = with_client(plan)
-    for name, turns in planned.items():
-        note(f"{'would delete' if dry_run else 'to delete'}: {name} ({turns})")
-    if dry_run:
-        return
-    if not yes:
-        _confirm(len(planned))  # with nothing open: a person may take their time
-
-    async def work(client: Client) -> None:
-        for name in planned:
-            deleted = await (await client.find(name)).delete()
-            note(f"deleted {deleted.name}; its archive is {deleted.archive}")
-
-    with_client(work)
-
-
-def _confirm(count: int) -> None:
-    if not (sys.stdin is not None and sys.stdin.isatty()):
-        raise UsageError("Deleting needs a yes.", hint="Give --yes, or --dry-run to see what would go.")
-    try:
-        agreed = click.confirm(f"Delete {plural(count, 'thread')}?", err=True)
-    except click.Abort:
-        note("")  # nobody pressed Enter
-        raise
-    if not agreed:
-        raise click.Abort
-
-
-async def _counted(client: Client, thread: Thread) -> str:
-    """`2 turns, 8 archived`"""
-    turns = await client.engine.database.call(lambda store: store.all_turns(thread.record.id))
-    archived = sum(turn.archived for turn in turns)
-    return plural(len(turns) - archived, "turn") + (f", {archived:,} archived" if archived else "")
 
 
 def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str]:
@@ -209,8 +213,13 @@ async def _tell_session(thread: Thread) -> None:
             note("the session never saw what you changed: the next turn still resumes it")
 
 
-def _who(thread: Thread) -> str:
-    record = thread.record
+def _row(card: ThreadCard, queued: int) -> list[str]:
+    record = card.thread
+    state, cost = states.of_thread(card, queued), dollars(card.cost_usd)
+    return [record.name, ago(record.updated_at), state, cost, _who(record), harmless(record.cwd)]
+
+
+def _who(record: ThreadRecord) -> str:
     return one_line(f"{record.agent} {record.model}" if record.model else record.agent, 80)
 
 
@@ -228,8 +237,18 @@ def _short(turns: tuple[Turn, ...], turn_id: str) -> str:
     return one_line(short_ids(turn.id for turn in turns).get(turn_id, turn_id), 60)
 
 
-def _thread_object(thread: Thread) -> dict[str, Any]:
-    record = thread.record
+def _card_object(card: ThreadCard, queued: int) -> dict[str, Any]:
+    live = card.live
+    return _thread_object(card.thread) | {
+        "cost_usd": card.cost_usd,
+        "live": None if live is None else {"run": live.id, "status": live.status},
+        "queued": queued,
+        "questions": card.questions,
+        "last_text": card.last_text,
+    }
+
+
+def _thread_object(record: ThreadRecord) -> dict[str, Any]:
     return {
         "name": record.name,
         "id": record.id,
@@ -239,6 +258,7 @@ def _thread_object(thread: Thread) -> dict[str, Any]:
         "permissions": record.permissions,
         "trust": record.trust,
         "visibility": record.visibility,
+        "instructions": record.standing,
         "created_at": stamp(record.created_at),
         "updated_at": stamp(record.updated_at),
     }

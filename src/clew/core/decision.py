@@ -83,6 +83,8 @@ class Abilities(Record):
     product: str = ""
     is_agent: bool = True  # it is what its adapter takes it for
     session_files: bool = True  # its sessions are files that we can read; without them, after a cut-off: fresh
+    asks: bool = True  # it puts questions to its host while it runs; if not, its stdin ends with the prompt
+    streams: bool = True  # its text comes in pieces
 
 
 class Policy(Record):

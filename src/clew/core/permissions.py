@@ -55,6 +55,14 @@ def declined(question: QuestionAsked, permissions: Permissions) -> str:
     return f"{question.tool} was declined: nobody was there to allow it (see --permissions)."
 
 
+def cannot_ask(agent: str) -> str:
+    """What the user is told when the thread's permissions are `ask` and the agent has no way to."""
+    return (
+        f"{agent} cannot ask, so it may read and not change anything. "
+        "Give the thread other permissions (edits or all) to let it work."
+    )
+
+
 def nobody(question: QuestionAsked) -> Answer:
     """The refusal where there is no person to ask."""
     if question.is_form:

@@ -148,6 +148,7 @@ class Observed(Record):
     said: str = ""  # what the agent said after that line, as far as the file has it
     complete: bool = False  # and that the model had come to its end
     went_on: bool = False  # somebody else's prompt stands after ours
+    model: str = ""  # the newest turn's, where the file tells
 
 
 NOTHING_OBSERVED = Observed()

@@ -71,6 +71,19 @@ class Owner(Record):
     started: float
 
 
+class Asked(Record):
+    """How a run was asked for, beyond its prompt: all that another process needs to carry it out."""
+
+    force_fresh: bool = False
+    retry_of: TurnId | None = None  # an earlier user turn, asked again
+    enable_resume: bool | None = None  # over the policy's
+    timeout_s: float | None = None  # over the settings'
+    lasting: bool = False  # a daemon's: queued, it waits for the next daemon; its questions wait for an answer
+
+
+AS_EVER = Asked()
+
+
 class Run(Record):
     """One try to get an answer, as the store keeps it."""
 
@@ -95,6 +108,7 @@ class Run(Record):
     transcript_chars: int = 0  # what a fresh session would have been sent
     estimate_usd: float | None = None  # what the transcript would have cost: an estimate
     cancel_requested: bool = False
+    asked: Asked = AS_EVER
     created_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None

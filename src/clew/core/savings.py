@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from clew.core.record import Record
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.run import Run
+from clew.core.usage import NO_USAGE, Usage, estimate_transcript_usage
 
 UNENDED = "going_on"
 
@@ -94,3 +95,41 @@ def summed(tallies: Iterable[Tally]) -> Savings:
         estimated_cost_usd=sum(row.estimated_cost_usd for row in rows),
         transcript_usd=sum(row.estimate_usd for row in rows),
     )
+
+
+class Day(Record):
+    """What the runs of one day (UTC) came to."""
+
+    day: int  # since 1970-01-01
+    runs: int = 0
+    resumed: int = 0
+    cost_usd: float = 0.0
+    transcript_usd: float = 0.0  # an estimate; a run without one counts with its cost
+    shown_tokens: int = 0
+    output_tokens: int = 0
+
+
+def daily(runs: Iterable[Run]) -> list[Day]:
+    """By the day on which they were asked for, oldest first; days without a run are left out."""
+    days: dict[int, Day] = {}
+    for run in runs:
+        number = int(run.created_at // 86_400)
+        before = days.get(number, Day(number))
+        estimate = run.cost_usd if run.estimate_usd is None else run.estimate_usd
+        days[number] = Day(
+            number,
+            before.runs + 1,
+            before.resumed + run.session_resumed,
+            before.cost_usd + run.cost_usd,
+            before.transcript_usd + estimate,
+            before.shown_tokens + run.usage.shown_tokens,
+            before.output_tokens + run.usage.output_tokens,
+        )
+    return [days[number] for number in sorted(days)]
+
+
+def transcript_tokens(run: Run) -> int:
+    """What the model would have been shown with the whole transcript: an estimate, the truth for a fresh turn."""
+    if not run.session_resumed:
+        return run.usage.shown_tokens
+    return estimate_transcript_usage(run.usage, run.prompt_chars, run.transcript_chars).shown_tokens

@@ -6,7 +6,7 @@ price it was charged at, and that prices the estimate too. The weights are the s
 
 from __future__ import annotations
 
-from clew.core.record import Record
+from clew.core.record import Record, fields_of
 
 INPUT = 1.0
 CACHE_WRITE = 1.25
@@ -54,6 +54,12 @@ NO_USAGE = Usage()
 def cost_of_run(total_usd: float, before_usd: float) -> float:
     """A run's own cost from the session's running total. A total that fell began anew (an older CLI, a new session)."""
     return total_usd - before_usd if total_usd >= before_usd else total_usd
+
+
+def usage_of_run(total: Usage, before: Usage) -> Usage:
+    """A run's own tokens from the session's running total. A total that fell began anew."""
+    spent = {name: getattr(total, name) - getattr(before, name) for name in fields_of(Usage)}
+    return total if min(spent.values()) < 0 else Usage(**spent)
 
 
 def estimate_transcript_usage(used: Usage, prompt_chars: int, transcript_chars: int) -> Usage:

@@ -12,7 +12,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from clew.agents.adapter import Adapter, Ending
+from clew.agents.adapter import Adapter, Ending, Launch
+from clew.core.decision import Abilities
 from clew.core.events import (
     AgentRetried,
     Event,
@@ -73,17 +74,28 @@ class Watched(Record):
     budget: Budget
     permissions: Permissions
     person: Person | None
+    waits: bool  # for an answer through the store, when there is no person
+    reply: Callable[[QuestionAsked], Awaitable[Answer | None]]  # the answer that somebody left in the store
 
 
 class LiveAttempt:
     """Carries one attempt out."""
 
-    def __init__(self, adapter: Adapter, settings: EngineSettings, run: Watched, process: AgentProcess) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        abilities: Abilities,
+        launch: Launch,
+        settings: EngineSettings,
+        run: Watched,
+        process: AgentProcess,
+    ) -> None:
         self.adapter = adapter
+        self.abilities = abilities
         self.settings = settings
         self.run = run
         self.process = process
-        self.reader = adapter.reader()
+        self.reader = adapter.reader(launch)
         self.stopped: Stop | None = None
         self._waiting = 0  # for how many answers of a person
         self._questions: dict[str, asyncio.Task[None]] = {}
@@ -122,6 +134,8 @@ class LiveAttempt:
 
     async def _send_prompt(self, line: bytes) -> None:
         await self.process.send(line)
+        if not self.abilities.asks:
+            self.process.close_stdin()  # the end of its input is the end of the prompt
         passed("prompt_sent")
 
     async def _read(self) -> None:
@@ -143,7 +157,7 @@ class LiveAttempt:
             self._trouble = None
         if isinstance(event, QuestionAsked):
             answer = settled(self.run.permissions, event)
-            if answer is None and self.run.person is None:
+            if answer is None and self.run.person is None and not self.run.waits:
                 answer = nobody(event)
             if answer is not None:
                 await self._answer(event, answer, by="policy")
@@ -155,12 +169,10 @@ class LiveAttempt:
             self._questions.pop(event.question_id).cancel()
 
     async def _ask_person(self, question: QuestionAsked) -> None:
-        person = self.run.person
-        assert person is not None
         self._waiting += 1
         await self.run.set_waiting(True)
         try:
-            answer = await person(question)
+            answer = await self._first_answer(question)
         except Exception as error:  # noqa: BLE001 - whatever broke on the person's side must not hang the agent
             answer = nobody(question)
             await self.run.note(Warned("declined", f"{question.tool} was declined: asking failed with {error!r}."))
@@ -170,6 +182,26 @@ class LiveAttempt:
             if not self._waiting:
                 await self.run.set_waiting(False)
         await self._answer(question, answer, by="user")
+
+    async def _first_answer(self, question: QuestionAsked) -> Answer:
+        """From the person at hand or through the store: whichever comes first."""
+        asked = [asyncio.ensure_future(self._stored_answer(question))]
+        if self.run.person is not None:
+            asked.append(asyncio.ensure_future(self.run.person(question)))
+        try:
+            done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _stored_answer(self, question: QuestionAsked) -> Answer:
+        while True:  # another process may leave it there: only looking tells
+            answer = await self.run.reply(question)
+            if answer is not None:
+                return answer
+            await asyncio.sleep(self.settings.poll_s)
 
     async def _answer(self, question: QuestionAsked, answer: Answer, *, by: str) -> None:
         await self.run.note(QuestionAnswered(question.question_id, answer.allow, answer.message, by))

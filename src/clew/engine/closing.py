@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
-from clew.core.events import Warned
+from clew.core.events import SessionStarted, Warned
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
 from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Observed, Pin, PinState, move
 from clew.core.record import Record, replace
-from clew.core.run import Run, status_after
-from clew.core.usage import NO_USAGE, cost_of_run, estimate_transcript_usage, price_like
+from clew.core.run import Run, RunStatus
+from clew.core.usage import NO_USAGE, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
 from clew.engine.attempt import AttemptEnd
 from clew.engine.failures import error_of
 from clew.engine.plan import Plan, default_model_fact
-from clew.engine.sessions import file_of, took
+from clew.engine.sessions import file_of, took, tool_called, used
 from clew.engine.settings import Surroundings
 from clew.errors import ClewError
 from clew.store.store import Store
 
 TAKEN_AT_ITS_WORD = Observed(exists=True, holds_pending=True)
+FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before
 
 
 class Finished(Record):
@@ -42,12 +43,42 @@ class Closing:
         self.adapter = adapter
         self.around = around
         self.answer = answer
+        self.plan: Plan  # of the attempt under way
         self.model = run.model  # and as the agent says, when nothing else did
-        self.session_id: str | None = None  # as the agent says
+        self.session_id: str | None = None  # of the attempt under way, where the agent names its sessions itself
         self.usage = NO_USAGE
         self.cost_usd = 0.0
 
-    def conclude(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, Warned | None]:
+    def begin(self, plan: Plan) -> None:
+        """Before each attempt."""
+        self.plan = plan
+        self.session_id = None
+
+    def hear(self, event: SessionStarted) -> bool:
+        """The agent has said what it runs. True: it named the session itself, and that is to be kept (`adopt`)."""
+        self.model = self.model or event.model or None
+        if self.plan.abilities.choose_id or self.plan.attempt.resumed:
+            return False
+        self.session_id = event.session_id
+        return True
+
+    def adopt(self, store: Store) -> None:
+        """From now on the session's file can be found, whatever dies next."""
+        pin = self._pin(self.plan)
+        store.save_pin(pin)
+        store.update_attempt(self.plan.attempt.id, session_id=pin.session_id)
+        store.update_run(self.run.id, session_id=pin.session_id)
+
+    def _pin(self, plan: Plan) -> Pin:
+        return replace(plan.pin, session_id=SessionId(self.session_id)) if self.session_id else plan.pin
+
+    def tool_called(self, end: AttemptEnd) -> bool:
+        """By the word of the session's file: a stream may leave out a tool that was stopped half-way."""
+        if end.outcome not in FOUND_IN_MID_TURN or not self.plan.abilities.session_files:
+            return False
+        return tool_called(self.adapter, self._pin(self.plan))
+
+    def conclude(self, store: Store, plan: Plan, end: AttemptEnd, status: RunStatus) -> tuple[Finished, Warned | None]:
         """After the last attempt."""
         now = self.around.clock()
         answer = self._answer_turn(end, now)
@@ -57,7 +88,7 @@ class Closing:
         error = error_of(end, self.adapter.name)
         run = store.update_run(
             self.run.id,
-            status=status_after(end.outcome),
+            status=status,
             outcome=end.outcome,
             error=error.message if error else None,
             answer_turn_id=answer.id if answer else None,
@@ -74,7 +105,7 @@ class Closing:
     def leave(self, store: Store, plan: Plan, end: AttemptEnd, answer: Turn | None = None) -> tuple[Pin, Warned | None]:
         """After any attempt: moves the pin by the outcome table and closes the attempt."""
         now = self.around.clock()
-        self._count(plan.pin, end)
+        self._count(plan, end)
         store.update_attempt(
             plan.attempt.id,
             outcome=end.outcome,
@@ -84,7 +115,7 @@ class Closing:
         )
         total = end.ending.cost_total_usd
         pin = replace(
-            plan.pin,
+            self._pin(plan),
             used_at=now,
             model=self.model or plan.pin.model,
             cost_total_usd=plan.pin.cost_total_usd if total is None else total,
@@ -99,14 +130,14 @@ class Closing:
 
     def _confirmed(self, plan: Plan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
         """A success counts for the pin only when the session's file bears it out."""
-        if self.session_id and not plan.abilities.choose_id and not plan.attempt.resumed:
-            pin = replace(pin, session_id=SessionId(self.session_id))
         observed = took(self.adapter, pin) if plan.abilities.session_files else TAKEN_AT_ITS_WORD
         if not observed.exists or not observed.holds_pending or pin.pending is None:
             return pin, self._not_saved(pin)
         said = (Absorbed.of(answer),) if answer is not None else ()
+        self.model = self.model or observed.model or None
         good = replace(
             move(pin, PinState.GOOD),
+            model=self.model or pin.model,
             absorbed=(*pin.absorbed, *pin.pending.shown, *said),
             standing=pin.pending.standing,
             pending=None,
@@ -141,8 +172,11 @@ class Closing:
             created_at=now,
         )
 
-    def _count(self, pin: Pin, end: AttemptEnd) -> None:
-        self.usage = self.usage + end.ending.usage
+    def _count(self, plan: Plan, end: AttemptEnd) -> None:
+        pin = self._pin(plan)
+        total = end.ending.usage_total or (used(self.adapter, pin) if plan.abilities.session_files else None)
+        own = usage_of_run(total, plan.used_before) if total else NO_USAGE
+        self.usage = self.usage + end.ending.usage + own
         if end.ending.cost_usd is not None:
             self.cost_usd += end.ending.cost_usd
         elif end.ending.cost_total_usd is not None:

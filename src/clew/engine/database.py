@@ -19,6 +19,8 @@ class Database:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clew-store")
+        self._changes_seen = 0
+        self._change = asyncio.Event()
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """Runs `work(store)` in the store's thread. Not cut short by cancellation: a write is done or not done."""
@@ -29,6 +31,15 @@ class Database:
             if not future.done():
                 await asyncio.wait([future])
             raise
+        finally:
+            if self._store.changes_made != self._changes_seen:
+                self._changes_seen = self._store.changes_made
+                self._change.set()
+
+    async def changed(self) -> None:
+        """Waits until this process has changed something that a surface shows. For one waiter."""
+        await self._change.wait()
+        self._change.clear()
 
     async def atomically(self, work: Callable[[Store], T]) -> T:
         """The same in one transaction."""

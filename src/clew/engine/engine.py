@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 
 from clew.agents.adapter import Adapter, Binary
-from clew.core.decision import Abilities
+from clew.core.decision import Abilities, Decision
+from clew.core.events import RunEnded, to_body
 from clew.core.ids import RunId
-from clew.core.run import LIVE, Run
+from clew.core.outcome import Outcome
+from clew.core.run import LIVE, Run, RunStatus
 from clew.engine import leases, probe, queue, recovery
 from clew.engine.database import Database
-from clew.engine.plan import model_for, new_run
+from clew.engine.plan import Planner, default_model_fact, model_for, new_run, policy_of, runtime_of
 from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
 from clew.engine.turn import LiveTurn
-from clew.errors import UsageError
+from clew.errors import ClewError, UsageError
+from clew.store.records import StoredEvent
 from clew.store.store import Store
+
+
+def _events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
+    return store.events(run_id, after)
 
 
 class Engine:
@@ -27,7 +36,7 @@ class Engine:
         self.settings = settings
         self.around = around
         self._adapters = adapters
-        self._live: set[LiveTurn] = set()
+        self._live: dict[str, LiveTurn] = {}
 
     async def recover(self) -> list[Run]:
         """Brings to an end what a crash left behind. Called when a surface opens the store."""
@@ -38,6 +47,14 @@ class Engine:
         if adapter is None:
             raise UsageError(f"There is no agent {agent!r}.", hint=f"Known: {', '.join(sorted(self._adapters))}.")
         return adapter
+
+    def agents(self) -> list[str]:
+        return sorted(self._adapters)
+
+    async def default_model(self, agent: str) -> str | None:
+        """What answers when nothing names a model; None: not known before its first run."""
+        configured = self.agent_settings(agent).model
+        return configured or await self.database.call(lambda store: store.fact(default_model_fact(agent)))
 
     def find(self, agent: str) -> Binary:
         return self.adapter(agent).find(self.agent_settings(agent).path, self.around.environ)
@@ -52,11 +69,9 @@ class Engine:
 
     async def start(self, ask: Ask) -> LiveTurn:
         """The prompt is on disk when this returns; the run goes on by itself."""
-        adapter = self.adapter(ask.agent)
         binary = self.find(ask.agent)
         token = self.around.new_id()
-        configured = self.agent_settings(ask.agent).model
-        model = await self.database.call(lambda store: model_for(ask, ask.thread, configured, store))
+        model = await self.database.call(lambda store: self._model(ask, store))
         run = new_run(ask, model, self.around)
         leases.ours.add(run.id)
         try:
@@ -66,26 +81,119 @@ class Engine:
         except BaseException:
             leases.ours.discard(run.id)
             raise
-        turn = LiveTurn(ask, run, adapter, binary, self.database, self.settings, self.around, self._adapters.get)
-        self._live.add(turn)
+        return self._carry_out(ask, run, binary, token, leased=leased)
+
+    def _carry_out(self, ask: Ask, run: Run, binary: Binary, token: str, *, leased: bool) -> LiveTurn:
+        turn = LiveTurn(
+            ask, run, self.adapter(ask.agent), binary, self.database, self.settings, self.around, self._adapters.get
+        )
+        self._live[run.id] = turn
         turn.start(token, self._ended, leased=leased)
         return turn
 
     def _ended(self, turn: LiveTurn) -> None:
-        self._live.discard(turn)
+        self._live.pop(turn.run.id, None)
         leases.ours.discard(turn.run.id)
+
+    async def take_up(self) -> list[LiveTurn]:
+        """Carries on the queued runs that a dead daemon left behind. Called by daemons only."""
+        taken = []
+        for run in await self.database.call(queue.left_behind):
+            try:
+                turn = await self._take_up(run)
+            except ClewError as error:
+                await self.database.atomically(partial(self._end_unstarted, run, RunStatus.FAILED, error.message))
+            else:
+                taken += [turn] if turn is not None else []
+        return taken
+
+    async def _take_up(self, run: Run) -> LiveTurn | None:
+        binary = self.find(run.agent)
+        thread = await self.database.call(lambda store: store.require_thread(run.thread_id))
+        token = self.around.new_id()
+        leases.ours.add(run.id)
+        leased = await self.database.call(lambda store: queue.take_up(store, run, token, self.around, self.settings))
+        if leased is None:
+            leases.ours.discard(run.id)
+            return None
+        asked = run.asked
+        ask = Ask(
+            thread=thread,
+            text=run.prompt,
+            agent=run.agent,
+            model=run.model,
+            standing=thread.standing,
+            force_fresh=asked.force_fresh,
+            retry_of=asked.retry_of,
+            enable_resume=asked.enable_resume,
+            timeout_s=asked.timeout_s,
+            lasting=True,
+        )
+        return self._carry_out(ask, run, binary, token, leased=leased)
+
+    async def outlook(self, ask: Ask) -> Decision:
+        """What the next turn would be: decided as it will be, and nothing stored."""
+        adapter, binary = self.adapter(ask.agent), self.find(ask.agent)
+        can = await self.abilities(ask.agent, binary)
+        model = await self.database.call(lambda store: self._model(ask, store))
+        run = new_run(ask, model, self.around)
+        planner = Planner(
+            adapter,
+            can,
+            runtime_of(adapter, binary, can, self.around),
+            policy_of(ask, self.settings),
+            self.around,
+            ask,
+            run,
+            lambda store: None,
+        )
+        return (await self.database.call(lambda store: planner.outlook(store, run)))[2]
+
+    def _model(self, ask: Ask, store: Store) -> str | None:
+        return model_for(ask, ask.thread, self.agent_settings(ask.agent).model, store)
+
+    async def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[StoredEvent, None]:
+        """A run's events after that one as they become durable, to the last; of a run of any process."""
+        turn = self._live.get(run_id)
+        if turn is not None:
+            async for noted in turn.events(after=after, stored=True):
+                after = noted.seq
+                yield StoredEvent(noted.seq, noted.at, noted.event.kind, noted.event, to_body(noted.event))
+                if isinstance(noted.event, RunEnded):
+                    return
+        while True:
+            run = await self.database.call(lambda store: store.run(run_id))
+            for stored in await self.database.call(partial(_events, run_id, after)):
+                after = stored.seq
+                yield stored
+            if run is None or run.status not in LIVE:
+                return  # it was over before its events were read, so they are all there
+            await asyncio.sleep(self.settings.poll_s)
 
     async def cancel(self, run_id: RunId) -> bool:
         """Asks a run of any process to stop. False: it is over already."""
 
         def ask_to_stop(store: Store) -> bool:
             run = store.require_run(run_id)
+            if run.status is RunStatus.QUEUED and run.owner is None:
+                self._end_unstarted(run, RunStatus.CANCELLED, "The run was cancelled while it waited.", store)
+                return True
             return run.status in LIVE and store.request_cancel(run_id, self.around.clock())
 
         return await self.database.atomically(ask_to_stop)
 
+    def _end_unstarted(self, run: Run, status: RunStatus, message: str, store: Store) -> None:
+        """A queued run that nobody carries out, so nobody else would end it."""
+        now = self.around.clock()
+        outcome = Outcome.CANCELLED if status is RunStatus.CANCELLED else Outcome.FAILED
+        store.update_run(run.id, status=status, outcome=outcome, error=message, ended_at=now)
+        ended = RunEnded(status, outcome, message=message)
+        store.append_events(run.id, [(store.last_seq(run.id) + 1, now, ended)])
+
     async def close(self) -> None:
-        """Cancels what still runs, waits for it, and closes the store."""
-        for turn in list(self._live):
-            await turn.abandon()
+        """Ends what still runs, all at once, and closes the store."""
+        turns = list(self._live.values())
+        async with asyncio.TaskGroup() as group:
+            for turn in turns:
+                group.create_task(turn.abandon())
         self.database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clew.core.outcome import Outcome, Stop
+from clew.core.run import Run, RunStatus
 from clew.engine.attempt import AttemptEnd
 from clew.errors import AgentError, AgentFailed, AuthFailed, Cancelled, TimedOut, UsageLimit
 
@@ -39,6 +40,7 @@ _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     ),
     Outcome.FAILED: (AgentFailed, "{agent} gave no answer: {said}", "Ask again, or run clew doctor."),
 }
+_MORE_TIME = "What was said so far is kept; ask to go on, or give it more time with --timeout."
 _TIMED_OUT = "The run took too long and was stopped."
 _IDLE = "Nothing came from {agent} for too long, and it was stopped."
 
@@ -51,7 +53,7 @@ def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
         words = (_IDLE if end.stopped is Stop.IDLE else _TIMED_OUT).format(agent=agent)
         words += f" The agent was retrying: {end.trouble}." if end.trouble else ""
         cls: type[AgentError] = TimedOut
-        hint = "What was said so far is kept; ask to go on, or give it more time with --timeout."
+        hint = _MORE_TIME
     else:
         cls, template, hint = _WORDS[end.outcome]
         words = template.format(agent=agent, said=said, status=end.exit_status)
@@ -62,6 +64,17 @@ def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
         stderr_tail=end.stderr_tail,
         resets_at=end.ending.diagnosis.resets_at,
     )
+
+
+def error_of_run(run: Run) -> AgentError | None:
+    """The same of a run that is over, as far as the store tells."""
+    if run.status is RunStatus.ANSWERED:
+        return None
+    outcome = next((each for each in Outcome if each == run.outcome), Outcome.FAILED)
+    if outcome is Outcome.TIMED_OUT:
+        return TimedOut(run.error or _TIMED_OUT, hint=_MORE_TIME)
+    cls, template, hint = _WORDS.get(outcome, _WORDS[Outcome.FAILED])
+    return cls(run.error or template.format(agent=run.agent, said=run.status, status=None), hint=hint)
 
 
 def _last_line(text: str) -> str:

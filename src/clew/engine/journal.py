@@ -1,12 +1,14 @@
 """A run's events on their way: numbered, stored, and handed to whoever listens.
 
 State changes are stored before anybody hears of them. Text and tool events are batched and stored at most 50 ms after
-they came. A listener that joins late is given everything from the start.
+they came. A listener that joins late is given everything from where it asks; one that wants only what is stored (a
+client that comes back after a crash must not have seen more than the store has) waits for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,7 @@ class Journal:
         self._run_id = run_id
         self._clock = clock
         self._seq = 0
+        self._stored = 0  # the last that is on disk
         self._all: list[Noted] = []
         self._unstored: list[Noted] = []
         self._news = asyncio.Condition()
@@ -50,19 +53,25 @@ class Journal:
             raise failure
         noted = self.number(event)
         self._unstored.append(noted)
+        self._all.append(noted)
         if event.urgent:
             await self.flush()
-        elif self._flusher is None or self._flusher.done():
+            return
+        if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush_soon())
-        await self.tell(noted)
+        await self._wake()
 
     def number(self, event: Event) -> Noted:
-        """For an event that is stored in somebody else's transaction; `tell` it when that is done."""
+        """For an event that is stored in somebody else's transaction; `tell_stored` it when that is done."""
         self._seq += 1
         return Noted(self._seq, self._clock(), event)
 
-    async def tell(self, noted: Noted) -> None:
+    async def tell_stored(self, noted: Noted) -> None:
         self._all.append(noted)
+        self._stored = noted.seq
+        await self._wake()
+
+    async def _wake(self) -> None:
         async with self._news:
             self._news.notify_all()
 
@@ -75,6 +84,8 @@ class Journal:
             except BaseException:
                 self._unstored = [*batch, *self._unstored]  # no gap: whoever flushes next stores these too
                 raise
+            self._stored = max(self._stored, batch[-1].seq)
+            await self._wake()
 
     async def close(self) -> None:
         """Stores the rest and lets the listeners go."""
@@ -86,21 +97,26 @@ class Journal:
             pass  # whoever ended the run has been told; recovery ends what is stored of it
         finally:
             self._closed = True
-            async with self._news:
-                self._news.notify_all()
+            await self._wake()
 
-    async def listen(self) -> AsyncIterator[Noted]:
-        """Every event from the first to the last."""
-        position = 0
+    async def listen(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[Noted]:
+        """Every event after that one to the last; `stored`: each only when it is on disk."""
+        position = bisect_right(self._all, after, key=lambda noted: noted.seq)
         while True:
-            while position < len(self._all):
+            while self._may_hear(position, stored):
                 yield self._all[position]
                 position += 1
             if self._closed:
                 return
             async with self._news:
-                while position == len(self._all) and not self._closed:
+                while not self._may_hear(position, stored) and not self._closed:
                     await self._news.wait()
+
+    def _may_hear(self, position: int, stored: bool) -> bool:
+        if position >= len(self._all):
+            return False
+        noted = self._all[position]
+        return noted.seq <= self._stored or not (stored or noted.event.urgent)
 
     async def _flush_soon(self) -> None:
         await asyncio.sleep(BATCH_S * 0.8)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clew.agents.adapter import Adapter, Launch
+from clew.agents.adapter import Adapter, Binary, Launch
 from clew.core.decision import Abilities, Decision, Fresh, Policy, Reason, Request, Resume, candidate, decide, fresh
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
 from clew.core.pins import NOTHING_OBSERVED, Pending, Pin, PinState, Runtime, settle
 from clew.core.record import Record, replace
-from clew.core.run import Attempt, Run, RunStatus
+from clew.core.run import Asked, Attempt, Run, RunStatus
 from clew.core.thread import Thread
-from clew.engine.sessions import observe
-from clew.engine.settings import Ask, Surroundings
+from clew.core.usage import NO_USAGE, Usage
+from clew.engine.sessions import observe, used
+from clew.engine.settings import Ask, EngineSettings, Surroundings
 from clew.errors import NotFound, UsageError
 from clew.store.store import Store
 
@@ -32,6 +33,7 @@ class Plan(Record):
     attempt: Attempt
     launch: Launch
     abilities: Abilities
+    used_before: Usage = NO_USAGE  # the session's running total, for an agent that tells no other
 
 
 class Planner(Record):
@@ -45,9 +47,27 @@ class Planner(Record):
     fence: Callable[[Store], None]  # raises, inside a transaction, when the thread is somebody else's by now
 
     def first(self, store: Store) -> Plan:
-        """The run's first attempt."""
+        """The run's first attempt. From here on the run has started, and its prompt stands as it is."""
         thread = self.ask.thread
-        history, prompt = self._history(store)
+        with store.transaction():
+            self.fence(store)
+            run = store.update_run(self.run.id, status=RunStatus.RUNNING, started_at=self.around.clock())
+            store.withdraw_questions(thread.id, run.id, self.around.clock())
+        request, history, decision = self.outlook(store, run)
+        with store.transaction():
+            self.fence(store)
+            if self.ask.retry_of is not None:
+                store.archive_turns(
+                    thread.id, self.ask.retry_of, inclusive=False, at=self.around.clock(), why=f"retry {self.run.id}"
+                )
+            else:
+                store.add_turn(thread.id, request.prompt)
+            return self._commit(store, request, history, decision, number=1)
+
+    def outlook(self, store: Store, run: Run) -> tuple[Request, History, Decision]:
+        """What would be sent now. Reads, and changes nothing."""
+        thread = self.ask.thread
+        history, prompt = self._history(store, run)
         request = Request(
             agent=self.run.agent,
             model=self.run.model or "",
@@ -65,15 +85,7 @@ class Planner(Record):
             settled = settle(pin, observed, history)
             pins = tuple(settled if known.id == pin.id else known for known in pins)
         decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
-        with store.transaction():
-            self.fence(store)
-            if self.ask.retry_of is not None:
-                store.archive_turns(
-                    thread.id, self.ask.retry_of, inclusive=False, at=self.around.clock(), why=f"retry {self.run.id}"
-                )
-            else:
-                store.add_turn(thread.id, prompt)
-            return self._commit(store, request, history, decision, number=1)
+        return request, history, decision
 
     def fallback(self, store: Store, before: Plan, reason: Reason, policy: Policy) -> Plan:
         """The run's second and last attempt: fresh, with the whole transcript."""
@@ -82,11 +94,11 @@ class Planner(Record):
             self.fence(store)
             return self._commit(store, before.request, before.history, decision, number=2)
 
-    def _history(self, store: Store) -> tuple[History, Turn]:
+    def _history(self, store: Store, run: Run) -> tuple[History, Turn]:
         """What stands before the prompt, and the prompt."""
         history = store.history(self.ask.thread.id)
         if self.ask.retry_of is None:
-            return history, prompt_turn(self.run, self.around.clock())
+            return history, prompt_turn(run, self.around.clock())
         for place, turn in enumerate(history):
             if turn.id == self.ask.retry_of:
                 if turn.role is not Role.USER:
@@ -97,7 +109,7 @@ class Planner(Record):
     def _commit(self, store: Store, request: Request, history: History, decision: Decision, number: int) -> Plan:
         now = self.around.clock()
         user_uuid = self.around.new_uuid()
-        pending = Pending(user_uuid, decision.shown, decision.standing)
+        pending = Pending(self.adapter.prompt_id(decision.prompt, user_uuid), decision.shown, decision.standing)
         pin = self._pin(request, decision, pending, now)
         attempt = Attempt(
             id=AttemptId(self.around.new_id()),
@@ -119,7 +131,6 @@ class Planner(Record):
             fallback=number > 1,
             prompt_chars=len(decision.prompt),
             transcript_chars=decision.transcript_chars,
-            **({"started_at": now} if number == 1 else {}),
         )
         launch = Launch(
             session_id=pin.session_id,
@@ -127,8 +138,11 @@ class Planner(Record):
             model=self.run.model,
             permissions=self.ask.thread.permissions,
             trust=self.ask.thread.trust,
+            work_dir=request.work_dir,
         )
-        return Plan(request, history, decision, pin, attempt, launch, self.abilities)
+        readable = attempt.resumed and self.abilities.session_files
+        before = (used(self.adapter, pin) if readable else None) or NO_USAGE
+        return Plan(request, history, decision, pin, attempt, launch, self.abilities, before)
 
     def _pin(self, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
         if isinstance(decision, Fresh):
@@ -147,6 +161,21 @@ class Planner(Record):
             )
         pin = decision.pin
         return replace(pin, pending=pending, resume_count=pin.resume_count + 1, used_at=now)
+
+
+def policy_of(ask: Ask, settings: EngineSettings) -> Policy:
+    policy = replace(settings.policy, visibility=ask.thread.visibility)
+    return policy if ask.enable_resume is None else replace(policy, enable_resume=ask.enable_resume)
+
+
+def runtime_of(adapter: Adapter, binary: Binary, can: Abilities, around: Surroundings) -> Runtime:
+    return Runtime(
+        agent=adapter.name,
+        binary=binary.path,
+        product=can.product,
+        can_resume=can.resume,
+        config_dir=adapter.config_dir(around.environ),
+    )
 
 
 def prompt_turn(run: Run, at: float) -> Turn:
@@ -172,6 +201,7 @@ def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:
         model=model,
         status=RunStatus.QUEUED,
         owner=around.owner,
+        asked=Asked(ask.force_fresh, ask.retry_of, ask.enable_resume, ask.timeout_s, ask.lasting),
         created_at=around.clock(),
     )
 

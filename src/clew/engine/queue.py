@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clew.core.question import QuestionState
 from clew.core.run import Run, RunStatus
 from clew.engine import leases
 from clew.engine.settings import Ask, EngineSettings, Surroundings
@@ -24,17 +25,44 @@ def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings,
                 run_id=holder,
             )
         if holder is not None:
-            key = leases.waiting_key(run.id)
-            store.acquire_lease(
-                key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s
-            )
+            _wait(store, run, token, around, settings)
+        if ask.answers is not None:
+            allowed = ask.answers.reply.allow if ask.answers.reply is not None else None
+            store.close_question(ask.answers, QuestionState.ANSWERED, around.clock(), allowed)
         return holder is None
+
+
+def left_behind(store: Store) -> list[Run]:
+    """Queued runs that nobody carries out, the oldest first."""
+    queued = store.runs(statuses=[RunStatus.QUEUED], limit=1000)
+    return sorted((run for run in queued if run.owner is None), key=_age)
+
+
+def take_up(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool | None:
+    """Makes a run that was left behind this process's own: leased already, or waiting. None: somebody was faster."""
+    with store.transaction():
+        if not store.claim_run(run.id, around.owner):
+            return None
+        if take_turn(store, run, token, around, settings) is None:
+            return True
+        _wait(store, run, token, around, settings)
+        return False
+
+
+def _wait(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> None:
+    key = leases.waiting_key(run.id)
+    store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s)
+
+
+def _age(run: Run) -> tuple[float, str]:
+    return run.created_at, run.id
 
 
 def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> str | None:
     """Takes the thread's lease if it is this run's turn. Else: the run that is in the way.
 
-    A dead holder is in the way too, until recovery has cleaned up after it.
+    A dead holder is in the way too, until recovery has cleaned up after it. A queued run that nobody carries out (its
+    daemon died) is not: it takes its place when the next daemon takes it up.
     """
     key = leases.thread_key(run.thread_id)
     with store.transaction():
@@ -42,7 +70,7 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         if held is not None and not (held.expires_at < around.clock() and leases.is_dead(held, around)):
             return held.run_id or "?"
         queued = store.runs(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=1000)
-        first = min(queued, key=lambda other: (other.created_at, other.id), default=run)
+        first = min((other for other in queued if other.owner is not None), key=_age, default=run)
         if first.id != run.id:
             return first.id
         store.acquire_lease(

@@ -42,6 +42,9 @@ async def _recover(
     run: Run, database: Database, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
 ) -> Run | None:
     """The run as it ended; None: not ours to end, or not now."""
+    if run.status is RunStatus.QUEUED and run.asked.lasting:
+        await database.call(lambda store: _leave_queued(store, run))
+        return None
     token = around.new_id()
     if not await database.call(lambda store: _claim(store, run, token, around, settings)):
         return None
@@ -51,6 +54,18 @@ async def _recover(
     await database.atomically(lambda store: _bury(store, run, attempts, adapter_of, around))
     await database.call(lambda store: store.release_lease(token))
     return await database.call(lambda store: store.require_run(run.id))
+
+
+def _leave_queued(store: Store, run: Run) -> None:
+    """Nothing of it has begun: the next daemon takes it up."""
+    with store.transaction():
+        if store.require_run(run.id) != run:
+            return
+        store.update_run(run.id, owner=None)
+        for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id)):
+            held = store.lease(key)
+            if held is not None and held.run_id == run.id:
+                store.release_lease(held.token)
 
 
 def _free_leases(store: Store, around: Surroundings) -> None:

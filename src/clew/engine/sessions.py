@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, SessionView
+from clew.agents.adapter import Adapter, Entry, SessionView
 from clew.core.answer import joined
 from clew.core.history import Role
 from clew.core.pins import Mark, Observed, Pin
+from clew.core.usage import Usage
 
 
 def observe(adapter: Adapter, pin: Pin) -> Observed:
@@ -30,7 +31,9 @@ def observed_in(view: SessionView, pin: Pin) -> Observed:
         return Observed(exists=False, mark=mark)
     if pin.pending is None:
         return Observed(exists=True, mark=mark)
-    place = next((n for n, entry in enumerate(view.entries) if entry.id == pin.pending.user_uuid), None)
+    left_at = pin.mark.size_bytes if pin.mark else 0
+    ours = (n for n, entry in enumerate(view.entries) if entry.id == pin.pending.user_uuid and _is_new(entry, left_at))
+    place = next(ours, None)
     if place is None:
         return Observed(exists=True, mark=mark, holds_pending=False)
     after = view.entries[place + 1 :]
@@ -41,7 +44,13 @@ def observed_in(view: SessionView, pin: Pin) -> Observed:
         said=joined(entry.text for entry in after if entry.role is Role.ASSISTANT),
         complete=bool(after) and after[-1].role is Role.ASSISTANT and after[-1].complete,
         went_on=any(entry.is_prompt for entry in after),
+        model=view.model,
     )
+
+
+def _is_new(entry: Entry, left_at: int) -> bool:
+    """Not there when we last left the file: the same words may have been asked before."""
+    return entry.at is None or entry.at >= left_at
 
 
 def took(adapter: Adapter, pin: Pin) -> Observed:
@@ -57,3 +66,21 @@ def took(adapter: Adapter, pin: Pin) -> Observed:
 
 def file_of(adapter: Adapter, pin: Pin) -> Path | None:
     return adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id)
+
+
+def used(adapter: Adapter, pin: Pin) -> Usage | None:
+    """The session's running total as its file has it; None: the agent tells each run's own, or there is no file."""
+    path = file_of(adapter, pin)
+    try:
+        return adapter.session_usage(path) if path else None
+    except OSError:
+        return None
+
+
+def tool_called(adapter: Adapter, pin: Pin) -> bool:
+    """The model has called a tool since we last left the file."""
+    path = file_of(adapter, pin)
+    try:
+        return path is not None and adapter.read_session(path, pin.mark.size_bytes if pin.mark else 0).tool_called
+    except OSError:
+        return False

@@ -11,6 +11,7 @@ from clew.core.decision import Policy
 from clew.core.events import QuestionAsked
 from clew.core.ids import TurnId
 from clew.core.permissions import Answer
+from clew.core.question import Question
 from clew.core.record import Record
 from clew.core.run import Owner
 from clew.core.thread import Thread
@@ -74,3 +75,5 @@ class Ask(Record):
     timeout_s: float | None = None  # over the settings'
     wait: bool = True  # for the thread, when another run holds it
     person: Person | None = None  # who answers the agent's questions; None: nobody
+    answers: Question | None = None  # what this prompt answers: of a run that died with its question open
+    lasting: bool = False  # a daemon's: queued, it outlives this process; questions wait for an answer from anywhere

@@ -12,12 +12,22 @@ from collections.abc import AsyncIterator, Callable
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.answer import GrowingAnswer
-from clew.core.decision import Abilities, Fresh, Policy, shorter
-from clew.core.events import AttemptStarted, Event, FellBack, RunEnded, RunQueued, SessionStarted
+from clew.core.decision import Abilities, Fresh, shorter
+from clew.core.events import (
+    AttemptStarted,
+    Event,
+    FellBack,
+    QuestionAsked,
+    RunEnded,
+    RunQueued,
+    SessionStarted,
+    Warned,
+)
 from clew.core.outcome import Outcome, falls_back
-from clew.core.pins import Runtime
+from clew.core.permissions import Answer, cannot_ask
 from clew.core.record import replace
-from clew.core.run import IllegalStatus, Run, RunStatus
+from clew.core.run import IllegalStatus, Run, RunStatus, status_after
+from clew.core.thread import Permissions
 from clew.engine import queue, recovery
 from clew.engine.agent_process import AgentProcess
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
@@ -26,7 +36,7 @@ from clew.engine.database import Database
 from clew.engine.faults import passed
 from clew.engine.journal import Journal, Noted
 from clew.engine.leases import Leases
-from clew.engine.plan import Plan, Planner
+from clew.engine.plan import Plan, Planner, policy_of, runtime_of
 from clew.engine.probe import abilities
 from clew.engine.settings import Ask, EngineSettings, Surroundings
 from clew.errors import AgentFailed, Cancelled, ClewError
@@ -60,6 +70,7 @@ class LiveTurn:
         self._answer = GrowingAnswer()
         self._closing = Closing(run, adapter, around, self._answer)
         self._asked_to_stop = False
+        self._abandoned = False  # this process ends; nobody asked the run to
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[Finished] | None = None
 
@@ -77,8 +88,8 @@ class LiveTurn:
         self.cancel()
         self._hurry.set()
 
-    def events(self) -> AsyncIterator[Noted]:
-        return self._journal.listen()
+    def events(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[Noted]:
+        return self._journal.listen(after=after, stored=stored)
 
     async def finish(self) -> Finished:
         """Waits for the end. Cancelling the wait does not cancel the run."""
@@ -86,7 +97,8 @@ class LiveTurn:
         return await asyncio.shield(self._task)
 
     async def abandon(self) -> None:
-        """Ends the run as cancelled and waits until nothing of it is left."""
+        """Ends the run and waits until nothing of it is left. A lasting one that has not begun is left to the next."""
+        self._abandoned = True
         self.cancel()
         if self._task is not None:
             await asyncio.wait({self._task})
@@ -112,6 +124,8 @@ class LiveTurn:
             await self._wait_for_thread()
         passed("lease_taken")
         await self._leases.take_slot(lambda: self._journal.note(RunQueued("slot")), self._is_cancelled)
+        if self._abandoned and self.ask.lasting and not await self._is_cancelled_by_someone():
+            return await self._leave_queued()
         if await self._is_cancelled():
             error = Cancelled("The run was cancelled while it waited.", hint="Nothing was sent to the agent.")
             return await self._ended(RunStatus.CANCELLED, Outcome.CANCELLED, error)
@@ -136,15 +150,15 @@ class LiveTurn:
 
     async def _run_attempts(self) -> Finished:
         can = await abilities(self._adapter, self._binary, self._database, self._around.environ, self._around.clock())
-        policy = self._policy()
-        planner = Planner(
-            self._adapter, can, self._runtime(can), policy, self._around, self.ask, self.run, self._leases.fence
-        )
+        policy = policy_of(self.ask, self._settings)
+        runtime = runtime_of(self._adapter, self._binary, can, self._around)
+        planner = Planner(self._adapter, can, runtime, policy, self._around, self.ask, self.run, self._leases.fence)
         plan = await self._database.call(planner.first)
         passed("decided")
         watched = self._watched()
         end = await self._attempt(plan, can, watched)
-        reason = falls_back(end.outcome, resumed=plan.attempt.resumed, tool_ran=end.tool_ran)
+        tool_ran = end.tool_ran or await self._database.call(lambda _: self._closing.tool_called(end))
+        reason = falls_back(end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran)
         if reason is None or self._leases.lost.is_set():
             return await self._conclude(plan, end)
         await self._journal.note(FellBack(reason))
@@ -161,7 +175,10 @@ class LiveTurn:
     async def _attempt(self, plan: Plan, can: Abilities, watched: Watched) -> AttemptEnd:
         decision = plan.decision
         omitted = decision.omitted if isinstance(decision, Fresh) else 0
+        self._closing.begin(plan)
         await self._note(AttemptStarted(plan.attempt.number, plan.attempt.resumed, decision.reason, omitted))
+        if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
+            await self._note(Warned("cannot_ask", cannot_ask(self._adapter.name)))
         process = await AgentProcess.spawn(
             self._adapter.command(self._binary, can, plan.launch),
             cwd=plan.request.work_dir,
@@ -173,7 +190,7 @@ class LiveTurn:
             await self._database.call(
                 lambda store: store.update_attempt(plan.attempt.id, pid=process.pid, pid_started=process.started)
             )
-            live = LiveAttempt(self._adapter, self._settings, watched, process)
+            live = LiveAttempt(self._adapter, can, plan.launch, self._settings, watched, process)
             line = self._adapter.prompt_line(decision.prompt, plan.attempt.user_uuid)
         except BaseException:
             await process.end(grace_s=0)
@@ -186,19 +203,24 @@ class LiveTurn:
         finished, last_words = await self._database.atomically(lambda store: self._write_end(store, plan, end))
         passed("outcome_stored")
         for noted in last_words:
-            await self._journal.tell(noted)
+            await self._journal.tell_stored(noted)
         return finished
 
     def _write_end(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, list[Noted]]:
         """The last events are part of the transaction: a run that has ended says so, whatever dies next."""
         self._leases.fence(store)
-        finished, warning = self._closing.conclude(store, plan, end)
+        finished, warning = self._closing.conclude(store, plan, end, self._status(end))
         run = finished.run
         message = finished.error.message if finished.error else ""
         last_words = [RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)]
         noted = [self._journal.number(event) for event in ([warning] if warning else []) + last_words]
         store.append_events(run.id, [(each.seq, each.at, each.event) for each in noted])
         return finished, noted
+
+    def _status(self, end: AttemptEnd) -> RunStatus:
+        if self._abandoned and self.ask.lasting and end.outcome is Outcome.CANCELLED:
+            return RunStatus.INTERRUPTED  # nobody cancelled it: its open questions stay open for the next daemon
+        return status_after(end.outcome)
 
     def _watched(self) -> Watched:
         timeout_s = self._settings.timeout_s if self.ask.timeout_s is None else self.ask.timeout_s
@@ -211,47 +233,55 @@ class LiveTurn:
             budget=Budget(timeout_s),
             permissions=self.ask.thread.permissions,
             person=self.ask.person,
+            waits=self.ask.lasting,
+            reply=self._reply,
         )
 
     async def _note(self, event: Event) -> None:
         self._answer.feed(event)
-        if isinstance(event, SessionStarted):
-            self._closing.session_id = event.session_id
-            if self._closing.model is None and event.model:
-                self._closing.model = event.model
+        if isinstance(event, SessionStarted) and self._closing.hear(event):
+            await self._database.atomically(self._adopt)
         await self._journal.note(event)
 
+    def _adopt(self, store: Store) -> None:
+        self._leases.fence(store)
+        self._closing.adopt(store)
+
     async def _is_cancelled(self) -> bool:
-        return self._asked_to_stop or await self._database.call(lambda store: store.cancel_requested(self.run.id))
+        return self._asked_to_stop or await self._is_cancelled_by_someone()
+
+    async def _is_cancelled_by_someone(self) -> bool:
+        return await self._database.call(lambda store: store.cancel_requested(self.run.id))
+
+    async def _leave_queued(self) -> Finished:
+        """Nobody's from now on: the next daemon takes it up."""
+        run = await self._database.call(lambda store: store.update_run(self.run.id, owner=None))
+        return Finished(run, "", Cancelled("The run is still queued.", hint="It goes on with the next daemon."))
+
+    async def _reply(self, question: QuestionAsked) -> Answer | None:
+        asked = await self._database.call(lambda store: store.question(self.run.id, question.question_id))
+        return asked.reply
 
     async def _set_waiting(self, waiting: bool) -> None:
         status = RunStatus.WAITING if waiting else RunStatus.RUNNING
         await self._database.call(lambda store: store.update_run(self.run.id, status=status))
 
-    def _policy(self) -> Policy:
-        policy = replace(self._settings.policy, visibility=self.ask.thread.visibility)
-        if self.ask.enable_resume is not None:
-            policy = replace(policy, enable_resume=self.ask.enable_resume)
-        return policy
-
-    def _runtime(self, can: Abilities) -> Runtime:
-        return Runtime(
-            agent=self._adapter.name,
-            binary=self._binary.path,
-            product=can.product,
-            can_resume=can.resume,
-            config_dir=self._adapter.config_dir(self._around.environ),
+    def _write_failure(self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError) -> tuple[Run, Noted]:
+        run = store.update_run(
+            self.run.id, status=status, outcome=outcome, error=error.message, ended_at=self._around.clock()
         )
+        noted = self._journal.number(RunEnded(status, outcome, message=error.message))
+        store.append_events(run.id, [(noted.seq, noted.at, noted.event)])
+        return run, noted
 
     async def _ended(self, status: RunStatus, outcome: Outcome, error: ClewError) -> Finished:
         """An end that no agent had a part in; the run must not stay open."""
         try:
-            run = await self._database.call(
-                lambda store: store.update_run(
-                    self.run.id, status=status, outcome=outcome, error=error.message, ended_at=self._around.clock()
-                )
+            await self._journal.flush()
+            run, noted = await self._database.atomically(
+                lambda store: self._write_failure(store, status, outcome, error)
             )
-            await self._journal.note(RunEnded(status, outcome, message=error.message))
+            await self._journal.tell_stored(noted)
         except (ClewError, IllegalStatus):
             run = replace(self.run, status=status, error=error.message)  # the store failed, or the run is not ours
         return Finished(run, self._answer.text, error)

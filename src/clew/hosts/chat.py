@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from clew.core.decision import candidate
 from clew.core.history import History, Role, Turn, Visibility, visible
-from clew.core.ids import ThreadId
+from clew.core.ids import RunId, ThreadId
+from clew.core.permissions import Answer
 from clew.core.pins import PinState, stands
+from clew.core.question import Question, as_message
 from clew.core.record import Record, replace
+from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, NotFound, UsageError
+from clew.errors import Busy, Conflict, NotFound, UsageError
+from clew.hosts.outlook import Outlook, after_change, worded
 from clew.store.store import Store
 
 T = TypeVar("T")
@@ -37,6 +41,7 @@ class NewThread(Record):
     permissions: Permissions = Permissions.ASK
     trust: Trust = Trust.USER
     visibility: Visibility = Visibility.SHARED
+    standing: str | None = None
 
 
 class Deleted(Record):
@@ -53,7 +58,7 @@ class Chat:
         self._archive_dir = archive_dir
 
     async def create(self, new: NewThread, *, name: str | None = None, prompt: str = "") -> Thread:
-        """A thread under that name, or under one made from the prompt."""
+        """A thread under that name (Conflict when it is taken), or under one made from the prompt."""
         self._engine.adapter(new.agent)
         if name is not None:
             check_name(name)
@@ -67,10 +72,11 @@ class Chat:
             permissions=new.permissions,
             trust=new.trust,
             visibility=new.visibility,
+            standing=new.standing,
             created_at=now,
             updated_at=now,
         )
-        return await self._call(lambda store: store.create_thread(thread))
+        return await self._call(lambda store: store.create_thread(thread, unique=name is None))
 
     async def find(self, name: str) -> Thread | None:
         return await self._call(lambda store: store.thread(name))
@@ -88,18 +94,28 @@ class Chat:
     async def history(self, thread: Thread) -> History:
         return await self._call(lambda store: store.history(thread.id))
 
-    async def move(self, thread: Thread, cwd: str) -> Thread:
-        """Another work directory from now on. The sessions made in the old one are not resumed in the new."""
-        path = existing_dir(cwd)
-        if path == thread.cwd:
-            return thread
-        return await self._idle(thread, lambda store, now: store.update_thread(thread.id, at=now, cwd=path))
+    async def change(self, thread: Thread, **changes: Any) -> Thread:
+        """Other fields of its record, None for those that stay. All but the name wait until no run is going on.
 
-    async def set_permissions(self, thread: Thread, permissions: Permissions | None, trust: Trust | None) -> Thread:
-        changes = {"permissions": permissions, "trust": trust}
-        wanted = {key: value for key, value in changes.items() if value is not None and value != getattr(thread, key)}
+        Another directory starts a fresh session; another agent takes its own default model unless one is named.
+        """
+        wanted = {key: value for key, value in changes.items() if value is not None}
+        if "cwd" in wanted:
+            wanted["cwd"] = existing_dir(wanted["cwd"])
+        if "name" in wanted:
+            check_name(wanted["name"])
+        if "agent" in wanted:
+            self._engine.adapter(wanted["agent"])
+            if wanted["agent"] != thread.agent:
+                wanted.setdefault("model", None)
+        if "standing" in wanted:
+            wanted["standing"] = wanted["standing"] or None
+        wanted = {key: value for key, value in wanted.items() if value != getattr(thread, key)}
         if not wanted:
             return thread
+        if wanted.keys() == {"name"}:
+            now = self._engine.around.clock()
+            return await self._call(lambda store: store.update_thread(thread.id, at=now, **wanted))
         return await self._idle(thread, lambda store, now: store.update_thread(thread.id, at=now, **wanted))
 
     async def ask(
@@ -115,6 +131,7 @@ class Chat:
         timeout_s: float | None = None,
         wait: bool = True,
         person: Person | None = None,
+        lasting: bool = False,
     ) -> LiveTurn:
         """Asks the thread's agent, or another one for this turn. `standing` holds from now on; "" takes it back."""
         check_prompt(text)
@@ -138,8 +155,72 @@ class Chat:
                 timeout_s=timeout_s,
                 wait=wait,
                 person=person,
+                lasting=lasting,
             )
         )
+
+    async def answer(
+        self, run_id: str, question_id: str, answer: Answer, *, lasting: bool = False, person: Person | None = None
+    ) -> tuple[Question, LiveTurn | None]:
+        """Answers a question of any process's run.
+
+        A run that is going on hears of it. One that died with Clew cannot: the answer goes to its session as a message,
+        by a run that is returned.
+        """
+        now = self._engine.around.clock()
+        question, live = await self._engine.database.atomically(
+            lambda store: (store.reply(run_id, question_id, answer, now), store.require_run(run_id).status in LIVE)
+        )
+        return question, None if live else await self._pass_on(question, lasting=lasting, person=person)
+
+    async def pass_on_all(self) -> Sequence[LiveTurn]:
+        """Answers that were given, and whose runs died before they heard them."""
+
+        def unheard(store: Store) -> Sequence[Question]:
+            given = [question for question in store.open_questions() if question.reply is not None]
+            return [question for question in given if store.require_run(question.run_id).status not in LIVE]
+
+        return [await self._pass_on(question, lasting=True) for question in await self._call(unheard)]
+
+    async def _pass_on(self, question: Question, *, lasting: bool, person: Person | None = None) -> LiveTurn:
+        """An answer that its run did not live to hear, as a prompt. The question is closed with the run's first row."""
+        assert question.reply is not None
+        thread = await self.require(question.thread_id)
+        run = await self._call(lambda store: store.require_run(question.run_id))
+        return await self._engine.start(
+            Ask(
+                thread=thread,
+                text=as_message(question, question.reply),
+                agent=run.agent,
+                model=run.model,
+                standing=thread.standing,
+                person=person,
+                lasting=lasting,
+                answers=question,
+            )
+        )
+
+    async def edit_queued(self, run_id: str, prompt: str) -> Run:
+        """Another prompt for a run that has not started."""
+        check_prompt(prompt)
+
+        def edit(store: Store) -> Run:
+            if store.require_run(run_id).asked.retry_of is not None:
+                raise Conflict("The run asks an earlier turn again.", hint="Edit that turn instead.")
+            return store.edit_prompt(run_id, prompt)
+
+        return await self._engine.database.atomically(edit)
+
+    async def remove_queued(self, run_id: str) -> None:
+        """Takes back a run that has not started."""
+
+        def check(store: Store) -> None:
+            run = store.require_run(run_id)
+            if run.status is not RunStatus.QUEUED:
+                raise Conflict(f"The run has started: it is {run.status}.", hint="Cancel it instead.")
+
+        await self._call(check)
+        await self._engine.cancel(RunId(run_id))
 
     async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
@@ -192,6 +273,17 @@ class Chat:
             return stands(replace(pin, absorbed=given), seen)
 
         return await self._call(look)
+
+    async def outlook(self, thread: Thread, turn_id: str | None = None) -> Outlook:
+        """What the next turn of the thread's own agent would be, and what changing that turn would do to it."""
+        decision = await self._engine.outlook(
+            Ask(thread=thread, text="?", agent=thread.agent, standing=thread.standing)
+        )
+        said = worded(decision)
+        if turn_id is None:
+            return said
+        turn = await self._turn(thread, turn_id)
+        return replace(said, after_change=await self._call(lambda store: after_change(store, thread, turn)))
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
         """Writes the whole thread to an archive file, then removes it from the store."""

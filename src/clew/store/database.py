@@ -16,7 +16,7 @@ Theory of operation
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -88,9 +88,25 @@ class Database:
             if not session.depth:
                 session.lost = None
 
-    def _begin(self, session: _Session) -> None:
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One moment's view for all that is read inside, without keeping writers out. Joins a transaction."""
+        session = self._session()
+        if session.depth:
+            yield
+            return
+        self._begin(session, self._dialect.begin_reading)
+        session.depth += 1
         try:
-            self._dialect.begin(session.connection)
+            yield
+        finally:
+            session.depth -= 1
+            self._undo(session, 0)
+            session.lost = None
+
+    def _begin(self, session: _Session, begin: Callable[[Any], None] | None = None) -> None:
+        try:
+            (begin or self._dialect.begin)(session.connection)
         except self._dialect.errors as error:
             raise self._dialect.translate(error) from error
 
@@ -117,6 +133,8 @@ class Database:
         session: _Session | None = getattr(self._local, "session", None)
         if self._closed:
             raise StoreError("The store has been closed.", kind="unreachable")
+        if session is not None and not session.depth and self._dialect.is_broken(session.connection):
+            session = None
         if session is None:
             try:
                 session = _Session(self._dialect.connect())

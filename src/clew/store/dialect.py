@@ -1,4 +1,4 @@
-"""What one kind of database does in its own way. `sqlite.py` is one; nothing else in this room knows which it is."""
+"""What one kind of database does in its own way: `sqlite.py`, `postgres.py`. No other module knows which it is."""
 
 from __future__ import annotations
 
@@ -18,8 +18,17 @@ class Dialect(Protocol):
     def connect(self) -> Any:
         """A connection of the calling thread, in autocommit mode."""
 
+    def create(self) -> None:
+        """See that there is a database to connect to, as far as that is ours to do."""
+
+    def is_broken(self, connection: Any) -> bool:
+        """It will never work again: a new one is needed."""
+
     def begin(self, connection: Any) -> None:
         """Begin a write transaction, alone."""
+
+    def begin_reading(self, connection: Any) -> None:
+        """Begin a transaction that only reads, and sees one moment's state."""
 
     def in_transaction(self, connection: Any) -> bool: ...
 

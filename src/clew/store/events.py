@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.events import Event, to_body
-from clew.store.database import Database
+from clew.core.events import Event, ToolStarted, to_body
+from clew.store.questions import Questions
 from clew.store.records import StoredEvent, dumps, each, event_from
 
 
-class Events(Database):
+class Events(Questions):
     def append_events(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> None:
-        """Store (seq, at, event) each; all or none. One whose seq is there already is left as it is."""
+        """Store (seq, at, event) each; all or none. One whose seq is there already is left as it is.
+
+        What is read off the events (open questions, the number of tools) moves in the same transaction.
+        """
         rows = [
             {"run_id": run_id, "seq": seq, "at": at, "kind": event.kind, "body": dumps(to_body(event))}
             for seq, at, event in events
         ]
-        if rows:
+        if not rows:
+            return
+        with self.transaction():
+            known = self.last_seq(run_id)
+            new = [item for item in events if item[0] > known]
             self._do_many("append_event", rows)
+            tools = sum(isinstance(event, ToolStarted) for _, _, event in new)
+            if tools:
+                self._do("count_tools", id=run_id, tools=tools)
+            if self._follow(run_id, new):
+                row = self._one("run_by_id", id=run_id)
+                self._changed(str(row["thread_id"]) if row else "")
 
     def events(self, run_id: str, after_seq: int = 0) -> list[StoredEvent]:
         return each(event_from, self._all("events_after", run_id=run_id, after_seq=after_seq))
+
+    def steps(self, run_id: str) -> list[StoredEvent]:
+        """All but the pieces of text, which whole messages repeat."""
+        return each(event_from, self._all("steps", run_id=run_id))
 
     def last_seq(self, run_id: str) -> int:
         """0 when there is none."""

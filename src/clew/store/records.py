@@ -15,8 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.core.events import Event, from_body
 from clew.core.history import Role, Turn, Visibility
+from clew.core.permissions import Answer
 from clew.core.pins import Absorbed, HeldBack, Mark, Pending, Pin, PinState, Runtime
-from clew.core.run import Attempt, Owner, Run, RunStatus
+from clew.core.question import Question, QuestionState
+from clew.core.record import fields_of
+from clew.core.run import AS_EVER, Asked, Attempt, Owner, Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust
 from clew.core.usage import Usage
 from clew.errors import StoreError
@@ -54,6 +57,61 @@ class StoredEvent(NamedTuple):
     kind: str
     event: Event | None  # None: of a later version, only `body` tells
     body: Mapping[str, Any]
+
+
+class ThreadCard(NamedTuple):
+    """A thread with what a list shows of it."""
+
+    thread: Thread
+    version: int  # of its last change
+    turns: int  # that stand
+    cost_usd: float  # of all its runs
+    questions: int  # that are open
+    last_text: str  # the beginning of what was said last
+    live: Run | None  # the run that is running or waiting, else the first queued one
+
+
+class ThreadPage(NamedTuple):
+    items: list[ThreadCard]
+    total: int  # of all pages
+    version: int
+
+
+class Changes(NamedTuple):
+    """What changed after a version."""
+
+    version: int
+    cards: list[ThreadCard]
+    deleted: list[str]
+
+
+class TurnCard(NamedTuple):
+    """A turn with its place, and the run that it is the answer of."""
+
+    turn: Turn
+    position: int
+    run: Run | None
+    steps: int  # tools that the run started
+
+
+class RunCard(NamedTuple):
+    """A run with what a surface shows of it."""
+
+    run: Run
+    last_seq: int
+    stderr_tail: str  # of an attempt that failed
+    question: Question | None  # the first that is open
+
+
+class ThreadView(NamedTuple):
+    """All that a page needs to show a thread, in one moment's state."""
+
+    card: ThreadCard
+    turns: list[TurnCard]
+    more: bool  # there are earlier ones
+    runs: list[RunCard]
+    questions: list[Question]
+    version: int
 
 
 class Lease(NamedTuple):
@@ -166,11 +224,12 @@ def revision_from(row: Row) -> Revision:
 def run_row(run: Run) -> Row:
     owner = run.owner
     return {
-        **flat(run, without=("owner", "usage")),
+        **flat(run, without=("owner", "usage", "asked")),
         **flat(run.usage),
         "owner_host": owner.host if owner else None,
         "owner_pid": owner.pid if owner else None,
         "owner_started": owner.started if owner else None,
+        "asked": dumps(_unusual(run.asked)),
     }
 
 
@@ -185,7 +244,20 @@ def run_from(row: Row) -> Run:
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
         usage=_flat_from(Usage, row),
+        asked=_asked_from(row["asked"]),
     )
+
+
+def _unusual(asked: Asked) -> Row:
+    usual = AS_EVER.as_dict()
+    return {name: value for name, value in asked.as_dict().items() if value != usual[name]}
+
+
+def _asked_from(body: str) -> Asked:
+    """Empty on nearly every row; what a later version adds is left out."""
+    if body == "{}":
+        return AS_EVER
+    return Asked(**{name: value for name, value in json.loads(body).items() if name in fields_of(Asked)})
 
 
 def attempt_from(row: Row) -> Attempt:
@@ -199,6 +271,19 @@ def event_from(row: Row) -> StoredEvent:
     except TypeError:  # a later version's shape of a kind that we know
         event = None
     return StoredEvent(row["seq"], row["at"], row["kind"], event, body)
+
+
+def question_from(row: Row) -> Question:
+    reply = None if row["reply"] is None else Answer(**json.loads(row["reply"]))
+    return _flat_from(
+        Question,
+        row,
+        input=json.loads(row["input"]),
+        is_form=bool(row["is_form"]),
+        state=QuestionState(row["state"]),
+        allowed=None if row["allowed"] is None else bool(row["allowed"]),
+        reply=reply,
+    )
 
 
 def lease_from(row: Row) -> Lease:

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from clew.core.record import replace
-from clew.core.run import Attempt, Run, RunStatus, advance
-from clew.errors import NotFound
-from clew.store.database import Database
+from clew.core.run import Attempt, Owner, Run, RunStatus, advance
+from clew.errors import Conflict, NotFound
 from clew.store.records import StatRow, attempt_from, each, first, flat, run_from, run_row, stat_from
+from clew.store.versions import Versions
 
 
-class Runs(Database):
+class Runs(Versions):
     def create_run(self, run: Run) -> None:
-        self._do("insert_run", **run_row(run))
+        with self.transaction():
+            self._do("insert_run", **run_row(run))
+            self._changed(run.thread_id)
 
     def run(self, run_id: str) -> Run | None:
         return first(run_from, self._one("run_by_id", id=run_id))
@@ -52,11 +54,32 @@ class Runs(Database):
                 changes["status"] = advance(stored.status, RunStatus(changes["status"]))
             changed = replace(stored, **changes)
             self._do("write_run", **run_row(changed))
+            self._changed(stored.thread_id)
         return changed
+
+    def edit_prompt(self, run_id: str, prompt: str) -> Run:
+        """Another prompt for a run that has not started. Raises Conflict once it has."""
+        with self.transaction():
+            run = self.require_run(run_id)
+            if not self._do("edit_prompt", id=run_id, prompt=prompt):
+                raise Conflict(f"The run has started: it is {run.status}.", hint="Edit its turn, or ask again.")
+            self._changed(run.thread_id)
+            return self.require_run(run_id)
+
+    def claim_run(self, run_id: str, owner: Owner) -> bool:
+        """Takes a queued run that nobody carries out. False: somebody was faster."""
+        return (
+            self._do("claim_run", id=run_id, owner_host=owner.host, owner_pid=owner.pid, owner_started=owner.started)
+            > 0
+        )
 
     def request_cancel(self, run_id: str, at: float) -> bool:
         """Ask whoever carries the run out to stop it. False: it is not running (any more)."""
-        return self._do("request_cancel", id=run_id, at=at) > 0
+        with self.transaction():
+            asked = self._do("request_cancel", id=run_id, at=at) > 0
+            if asked:
+                self._changed(self.require_run(run_id).thread_id)
+            return asked
 
     def cancel_requested(self, run_id: str) -> bool:
         """Cheap: one row by its key. A run that is gone counts as cancelled: nobody wants its answer."""
@@ -84,3 +107,7 @@ class Runs(Database):
     def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
         """What the runs came to, by agent, model, resumed or why not, and outcome."""
         return each(stat_from, self._all("stats", thread_id=thread_id, since=since))
+
+    def ended_runs(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:
+        """Those that came as far as a decision, the newest first."""
+        return each(run_from, self._all("runs_decided", thread_id=thread_id, since=since, limit=limit))

@@ -94,8 +94,14 @@ class Sqlite:
             raise
         return connection
 
+    def is_broken(self, connection: sqlite3.Connection) -> bool:
+        return False  # there is no server that could go away
+
     def begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
+
+    def begin_reading(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN")
 
     def in_transaction(self, connection: sqlite3.Connection) -> bool:
         return connection.in_transaction

@@ -11,18 +11,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from clew.errors import StoreError
-from clew.store.events import Events
+from clew.store.cards import Cards
+from clew.store.dialect import Dialect
 from clew.store.facts import Facts
 from clew.store.leases import Leases
 from clew.store.pins import Pins
-from clew.store.runs import Runs
-from clew.store.threads import Threads
 from clew.store.turns import Turns
 
 CHECK_LIMIT = 20  # problems of one kind that are worth listing
 
 
-class Store(Threads, Turns, Runs, Events, Pins, Leases, Facts):
+class Store(Cards, Turns, Pins, Leases, Facts):
     """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
 
     def check(self) -> list[str]:
@@ -40,11 +39,12 @@ class Store(Threads, Turns, Runs, Events, Pins, Leases, Facts):
         return problems
 
 
-def open_store(path: Path) -> Store:
-    """Open the database file; create and migrate it when needed. Raises StoreError with its kind and a hint."""
-    from clew.store.sqlite import Sqlite
+def open_store(where: Path | str) -> Store:
+    """Open the database: a file, made when needed, or an address `postgresql://…`. Migrates it.
 
-    dialect = Sqlite(path)
+    Raises StoreError with its kind and a hint.
+    """
+    dialect = _dialect(where)
     dialect.create()
     store = Store(dialect)
     try:
@@ -53,3 +53,13 @@ def open_store(path: Path) -> Store:
         store.close()
         raise
     return store
+
+
+def _dialect(where: Path | str) -> Dialect:
+    if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
+        from clew.store.postgres import Postgres
+
+        return Postgres(where)
+    from clew.store.sqlite import Sqlite
+
+    return Sqlite(Path(where))

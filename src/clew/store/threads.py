@@ -7,23 +7,25 @@ from typing import Any
 
 from clew.core.record import replace
 from clew.core.thread import Thread
-from clew.errors import NotFound, UsageError
+from clew.errors import Conflict, NotFound
 from clew.store import sql
-from clew.store.database import Database, Row
+from clew.store.database import Row
 from clew.store.records import each, first, flat, thread_from
+from clew.store.versions import Versions
 
 NAME_CHARS = 80  # as long as a thread's name may be, suffix included
 NAMES_SEARCHED = 1000  # for a hint
 
 
-class Threads(Database):
+class Threads(Versions):
     def create_thread(self, thread: Thread, *, unique: bool = True) -> Thread:
-        """Store it under its name, or that name with -2, -3, … when it is taken (`unique=False`: UsageError then)."""
+        """Store it under its name, or that name with -2, -3, … when it is taken (`unique=False`: Conflict then)."""
         with self.transaction():
             named = replace(thread, name=self._free_name(thread.name)) if unique else thread
             if self._one("thread_by_name", name=named.name) is not None:
-                raise UsageError(f"There is a thread named {named.name} already.", hint="Choose another name.")
+                raise Conflict(f"There is a thread named {named.name} already.", hint="Choose another name.")
             self._do("insert_thread", **flat(named))
+            self._changed(named.id)
         return named
 
     def _free_name(self, name: str) -> str:
@@ -65,15 +67,16 @@ class Threads(Database):
         return found[0] if found else None
 
     def update_thread(self, thread_id: str, *, at: float, **changes: Any) -> Thread:
-        """Change fields of the record (a name that is taken: UsageError); without any, only `updated_at` moves."""
+        """Change fields of the record (a name that is taken: Conflict); without any, only `updated_at` moves."""
         if changes.keys() & {"id", "created_at", "updated_at"}:
             raise TypeError("a thread's id and times are not changed this way")
         with self.transaction():
             stored = self._thread_by_id(thread_id)
             changed = replace(stored, **changes, updated_at=max(at, stored.updated_at))
             if changed.name != stored.name and self._one("thread_by_name", name=changed.name) is not None:
-                raise UsageError(f"There is a thread named {changed.name} already.", hint="Choose another name.")
+                raise Conflict(f"There is a thread named {changed.name} already.", hint="Choose another name.")
             self._do("write_thread", **flat(changed))
+            self._changed(thread_id)
         return changed
 
     def _thread_by_id(self, thread_id: str) -> Thread:
@@ -86,8 +89,12 @@ class Threads(Database):
 
     def delete_thread(self, thread_id: str) -> None:
         """Everything of it. Archive what `dump_thread` gives first: nothing is lost (law 7)."""
-        if not self._do("delete_thread", id=thread_id):
-            raise NotFound(f"There is no thread with the id {thread_id}.")
+        with self.transaction():
+            if not self._do("delete_thread", id=thread_id):
+                raise NotFound(f"There is no thread with the id {thread_id}.")
+            self.changes_made += 1
+            self._do("count_change")
+            self._do("mark_deleted", id=thread_id)
 
     def dump_thread(self, thread_id: str) -> Row:
         """All rows of the thread, ready for JSON: what is archived before a delete."""
@@ -98,10 +105,12 @@ class Threads(Database):
             rows = {name: self._all(f"dump_{name}", id=thread_id) for name in _DUMPED}
         for event in rows["events"]:
             event["body"] = json.loads(event["body"])
+        for question in rows["questions"]:
+            question["input"] = json.loads(question["input"])
         for pin in rows["pins"]:
             pin["runtime"] = json.loads(pin["runtime"])
             pin["pending"] = json.loads(pin["pending"]) if pin["pending"] else None
         return {"schema": len(sql.migrations()), "thread": thread, **rows}
 
 
-_DUMPED = ("turns", "turn_revisions", "runs", "attempts", "events", "pins", "pin_absorbed")
+_DUMPED = ("turns", "turn_revisions", "runs", "attempts", "events", "questions", "pins", "pin_absorbed")

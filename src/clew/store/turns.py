@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clew.core.history import History, Turn
 from clew.errors import NotFound, UsageError
-from clew.store.database import Database, Row
+from clew.store.database import Row
 from clew.store.records import (
     Revision,
     StoredTurn,
@@ -15,9 +15,10 @@ from clew.store.records import (
     stored_turn_from,
     turn_from,
 )
+from clew.store.versions import Versions
 
 
-class Turns(Database):
+class Turns(Versions):
     def history(self, thread_id: str) -> History:
         """The turns that stand, in order."""
         return tuple(each(turn_from, self._all("history", thread_id=thread_id)))
@@ -35,6 +36,7 @@ class Turns(Database):
         with self.transaction():
             self._do("insert_turn", thread_id=thread_id, **flat(turn))
             self._do("touch_thread", id=thread_id, at=turn.created_at)
+            self._changed(thread_id)
 
     def edit_turn(self, turn_id: str, text: str, at: float) -> Turn:
         """Give it another text; the old one is kept as a revision. Later turns stay."""
@@ -43,6 +45,7 @@ class Turns(Database):
             self._do("keep_revision", id=turn_id, at=at)
             self._do("edit_turn", id=turn_id, text=text)
             self._do("touch_thread", id=row["thread_id"], at=at)
+            self._changed(row["thread_id"])
             return turn_from(self._turn_row(turn_id))
 
     def archive_turns(self, thread_id: str, from_turn_id: str, *, inclusive: bool, at: float, why: str) -> int:
@@ -54,6 +57,7 @@ class Turns(Database):
             start = row["position"] + (0 if inclusive else 1)
             count = self._do("archive_turns", thread_id=thread_id, position=start, at=at, why=why)
             self._do("touch_thread", id=thread_id, at=at)
+            self._changed(thread_id)
         return count
 
     def revisions(self, turn_id: str) -> list[Revision]:

@@ -1,4 +1,4 @@
-"""A scripted Messages API on the loopback, for tests of anything that drives a coding agent.
+"""A scripted model API on the loopback (Messages and Responses), for tests of anything that drives a coding agent.
 
 The real Claude CLI runs against it, unchanged and offline::
 
@@ -30,10 +30,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from clew.testing import responses_wire
 from clew.testing.model_server import Hold, Server
 from clew.testing.model_wire import Act, Answer, Step
 from clew.testing.prompt_cache import BadBreakpoints, CacheAccount, Clock, PromptCache, count_tokens
 from clew.testing.replies import FINAL, Fail, Hang, Reply, TooLong
+from clew.testing.responses_wire import ResponsesAnswer
 from clew.testing.scripts import ReplyHook, Request, choose_reply
 
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -56,6 +58,7 @@ class ModelApi:
         self.default = default
         self.clock = clock if clock is not None else Clock(time.time)
         self.cache = PromptCache(self.clock, minimum_tokens=minimum_cached_tokens)
+        self.strays: list[str] = []  # addresses that a client with us as its proxy tried to reach
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._requests: list[Request] = []
@@ -152,14 +155,16 @@ class ModelApi:
 
     # What is answered
 
-    def _answer(self, request: Request) -> tuple[Answer, Hold | None]:
+    def _answer(self, request: Request) -> tuple[Answer | ResponsesAnswer, Hold | None]:
         """Choose the reply, charge the cache and put the request on record, in one step for whoever waits."""
         reply = self._pick(request)
         with self._changed:
             account = CacheAccount()
-            if not isinstance(reply, Fail):
+            if not isinstance(reply, Fail | TooLong):
                 try:
-                    account = self.cache.charge(request.body)
+                    account = self.cache.charge(
+                        responses_wire.cacheable(request.body) if request.is_responses else request.body
+                    )
                 except BadBreakpoints as error:
                     reply = Fail(400, "invalid_request_error", str(error))
             # On the list before anyone can see the request: release() after wait_for_requests() finds it.
@@ -168,7 +173,8 @@ class ModelApi:
                 self._holds.add(hold)
             self._put_on_record(replace(request, cache=account))
             number = next(self._ids)
-        return Answer(reply, request.model, account, f"{self._run}{number:06d}"), hold
+        answer = ResponsesAnswer if request.is_responses else Answer
+        return answer(reply, request.model, account, f"{self._run}{number:06d}"), hold
 
     def _pick(self, request: Request) -> Reply:
         reply: Reply | None = None
@@ -183,7 +189,7 @@ class ModelApi:
                 reply = Fail(500, "api_error", f"the reply hook raised {error!r}", FINAL)
         if reply is None:
             reply = choose_reply(request, self.default)
-        return reply.as_fail() if isinstance(reply, TooLong) else reply
+        return reply.as_fail() if isinstance(reply, TooLong) and not request.is_responses else reply
 
     def _put_on_record(self, request: Request) -> None:
         with self._changed:
@@ -222,6 +228,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-length", "0")
         self.end_headers()
 
+    def do_CONNECT(self) -> None:
+        """Somebody takes us for its proxy to the world: noted, and refused."""
+        self.server.api.strays.append(self.path)
+        self._refuse(Fail(403, "permission_error", "nothing leaves this machine"))
+        self.close_connection = True
+
     def do_GET(self) -> None:
         self._refuse(Fail(404, "not_found_error", f"GET {self.path} is not served here"))
 
@@ -237,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(Fail(400, "invalid_request_error", "the request body is not a JSON object"))
             return
         request = Request(self.path, headers, body, api.clock.now())
-        if request.route == "/v1/messages":
+        if request.route in ("/v1/messages", responses_wire.ROUTE):
             self._serve(*api._answer(request), stream=bool(body.get("stream")))
             return
         api._put_on_record(request)
@@ -246,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._refuse(Fail(404, "not_found_error", f"POST {self.path} is not served here"))
 
-    def _serve(self, answer: Answer, hold: Hold | None, stream: bool) -> None:
+    def _serve(self, answer: Answer | ResponsesAnswer, hold: Hold | None, stream: bool) -> None:
         if isinstance(answer.reply, Fail):
             self._refuse(answer.reply)
             return
@@ -261,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.api._forget(hold)
                 hold.close()
 
-    def _take(self, step: Step, answer: Answer, hold: Hold | None, stream: bool) -> None:
+    def _take(self, step: Step, answer: Answer | ResponsesAnswer, hold: Hold | None, stream: bool) -> None:
         match step:
             case bytes():
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(step), step))
@@ -281,8 +293,9 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _ClientGone
 
     def _refuse(self, fail: Fail) -> None:
-        error = {"type": fail.type, "message": fail.message}
-        self._send_json(fail.status, {"type": "error", "error": error}, fail.headers)
+        error = {"type": "error", "error": {"type": fail.type, "message": fail.message}}
+        responses = self.path.partition("?")[0] == responses_wire.ROUTE
+        self._send_json(fail.status, responses_wire.refusal(fail) if responses else error, fail.headers)
 
     def _send_json(self, status: int, value: Any, headers: Mapping[str, str] | None = None) -> None:
         data = json.dumps(value).encode()

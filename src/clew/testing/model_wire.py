@@ -70,31 +70,31 @@ class Answer:
         yield from [Act.HOLD] if hang == "request" else []
         yield Act.HEADERS
         yield from [Act.HOLD] if hang == "headers" else []
-        yield _event("message_start", message=opening)
+        yield event("message_start", message=opening)
         yield from [Act.HOLD] if hang == "start" else []
         for index, block in enumerate(message["content"]):
             yield from self._block_steps(index, block)
         stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-        yield _event("message_delta", delta=stop, usage=message["usage"])
-        yield _event("message_stop")
+        yield event("message_delta", delta=stop, usage=message["usage"])
+        yield event("message_stop")
 
     def _block_steps(self, index: int, block: dict[str, Any]) -> Iterator[Step]:
         if block["type"] == "tool_use":
-            yield _event("content_block_start", index=index, content_block={**block, "input": {}})
+            yield event("content_block_start", index=index, content_block={**block, "input": {}})
             delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
-            yield _event("content_block_delta", index=index, delta=delta)
+            yield event("content_block_delta", index=index, delta=delta)
         else:
-            yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
-            for step in _pieces(self.reply, block["text"]):
+            yield event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+            for step in pieces(self.reply, block["text"]):
                 if isinstance(step, str):
                     delta = {"type": "text_delta", "text": step}
-                    yield _event("content_block_delta", index=index, delta=delta)
+                    yield event("content_block_delta", index=index, delta=delta)
                 else:
                     yield step
         if isinstance(self.reply, Cut):
             yield Act.BREAK
         yield from [Act.HOLD] if isinstance(self.reply, Hang) and self.reply.after == "text" else []
-        yield _event("content_block_stop", index=index)
+        yield event("content_block_stop", index=index)
 
     def json_steps(self) -> Iterator[Step]:
         """The answer in one piece: it hangs before it, breaks instead of it, or takes its time first."""
@@ -103,7 +103,7 @@ class Answer:
         if isinstance(self.reply, Cut):
             yield Act.BREAK
         text = "".join(block.get("text", "") for block in self.content())
-        yield sum(step for step in _pieces(self.reply, text) if isinstance(step, float))
+        yield sum(step for step in pieces(self.reply, text) if isinstance(step, float))
         yield Act.HEADERS
         yield json.dumps(self.message()).encode()
 
@@ -112,21 +112,21 @@ def _text_block(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text else []  # the API never answers with an empty block
 
 
-def _pieces(reply: Reply, text: str) -> Iterator[str | float]:
+def pieces(reply: Reply, text: str) -> Iterator[str | float]:
     """A text cut into the pieces that it is sent in, with the pauses between them."""
     match reply:
         case Slow(_, words_per_s):
-            pieces, delay_s = re.findall(r"\S+\s*|\s+", text), 1 / words_per_s
+            parts, delay_s = re.findall(r"\S+\s*|\s+", text), 1 / words_per_s
         case Text(_, chunks, delay):
             size = max(1, -(-len(text) // max(1, chunks)))
-            pieces, delay_s = [text[at : at + size] for at in range(0, len(text), size)], delay
+            parts, delay_s = [text[at : at + size] for at in range(0, len(text), size)], delay
         case _:
-            pieces, delay_s = [text], 0.0
-    for number, piece in enumerate(pieces):
+            parts, delay_s = [text], 0.0
+    for number, piece in enumerate(parts):
         if number and delay_s:
             yield delay_s
         yield piece
 
 
-def _event(name: str, **data: Any) -> bytes:
+def event(name: str, **data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()

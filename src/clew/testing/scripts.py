@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from clew.testing import responses_wire
 from clew.testing.prompt_cache import CacheAccount
 from clew.testing.replies import FINAL, Cut, Fail, Hang, HangPoint, Reply, Slow, Text, TooLong, ToolUse
 
@@ -90,6 +91,9 @@ class Request:
 
     @property
     def messages(self) -> Sequence[Mapping[str, Any]]:
+        """The conversation, in the shape of the Messages API whichever it came by."""
+        if self.is_responses:
+            return responses_wire.messages(self.body)
         messages: Sequence[Mapping[str, Any]] = self.body.get("messages") or ()
         return messages
 
@@ -98,8 +102,14 @@ class Request:
         return urlsplit(self.path).path
 
     @property
+    def is_responses(self) -> bool:
+        return self.route == responses_wire.ROUTE
+
+    @property
     def is_main(self) -> bool:
         """Whether this is a turn of the conversation itself, not a token count, a title, a subagent, a compaction."""
+        if self.is_responses:
+            return responses_wire.request_kind(self.headers) == "turn"
         if self.route != "/v1/messages" or any(name in self.headers for name in _SIDE_HEADERS):
             return False
         if self.body.get("max_tokens") == 1:  # a probe of the key or the quota
@@ -109,6 +119,8 @@ class Request:
     @property
     def is_compaction(self) -> bool:
         """Whether the agent asks for a summary of the conversation, to go on from that."""
+        if self.is_responses:
+            return responses_wire.request_kind(self.headers) == "compaction"
         return newest_user_text(self.messages).lstrip().startswith(_COMPACTION_PROMPTS)
 
     def shown_texts(self, *, tools: bool = False) -> list[tuple[str, str]]:

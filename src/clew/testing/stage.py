@@ -6,8 +6,9 @@
             ...
         assert stage.launches[-1].resumes
 
-The binary stands behind a tiny launcher that notes each command line, so that the flag can be asserted on the real CLI
-as well as on the scripted one; what the model was shown stands in the API's requests.
+`Stage(…, codex=real_codex())` holds the second agent beside the first. A binary stands behind a tiny launcher that
+notes each command line, so that the flag can be asserted on a real CLI as well as on the scripted one; what the model
+was shown stands in the API's requests.
 """
 
 from __future__ import annotations
@@ -26,6 +27,28 @@ from clew.agents.adapter import Adapter
 from clew.testing.model_api import ModelApi
 
 MODEL = "claude-sonnet-4-5"
+CODEX_MODEL = "gpt-5.5-codex"
+
+# The model on loopback, no second try after a failure, and nothing that calls home.
+CODEX_CONFIG = """\
+model = "{model}"
+model_provider = "scripted"
+check_for_update_on_startup = false
+analytics.enabled = false
+features.plugins = false
+
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "SCRIPTED_API_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+
+[sandbox_workspace_write]  # tests live below /tmp, and so does what they must not touch
+exclude_slash_tmp = true
+exclude_tmpdir_env_var = true
+"""
 
 
 def scrubbed_environ(home: Path, api_url: str) -> dict[str, str]:
@@ -55,11 +78,29 @@ def real_claude() -> Path:
     return path
 
 
+def real_codex() -> Path:
+    """The Codex CLI inside the installed openai-codex-cli-bin wheel. Raises FileNotFoundError, as `real_claude`."""
+    import importlib.util
+
+    spec = importlib.util.find_spec("codex_cli_bin")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("openai-codex-cli-bin is not installed: it brings the Codex CLI")
+    path = Path(spec.origin).parent / "bin" / "codex"
+    if not path.is_file():
+        raise FileNotFoundError(f"no Codex CLI in this openai-codex-cli-bin: {path}")
+    return path
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One spawned agent: its arguments, without the program."""
+    """One spawned agent: its arguments, without the program, and the program's name."""
 
     argv: tuple[str, ...]
+    agent: str = "claude"
+
+    @property
+    def is_turn(self) -> bool:
+        return "-p" in self.argv or (self.argv[:1] == ("exec",) and "--json" in self.argv)
 
     @property
     def resumes(self) -> str | None:
@@ -67,7 +108,7 @@ class Launch:
         for word in self.argv:
             if word.startswith("--resume="):
                 return word.removeprefix("--resume=")
-        return None
+        return self.argv[-2] if self.argv[:2] == ("exec", "resume") else None
 
     @property
     def session_id(self) -> str | None:
@@ -80,7 +121,9 @@ class Launch:
 class Stage:
     """One test's world under `folder`. Everything in it is loopback, dummy and temporary."""
 
-    def __init__(self, folder: Path, api: ModelApi, binary: Path, name: str = "claude") -> None:
+    def __init__(
+        self, folder: Path, api: ModelApi, binary: Path, name: str = "claude", codex: Path | None = None
+    ) -> None:
         self.folder = folder
         self.api = api
         self.home = folder / "home"
@@ -93,12 +136,21 @@ class Stage:
         self.agent = binary  # what stands behind the launcher
         self.fault()
         self.binary = self.launcher(binary, folder / "bin" / name)
+        self.codex = self._install_codex(codex) if codex else None
+
+    def _install_codex(self, binary: Path) -> Path:
+        home = self.home / ".codex"
+        home.mkdir(exist_ok=True)
+        (home / "config.toml").write_text(CODEX_CONFIG.format(model=CODEX_MODEL, url=self.api.url))
+        return self.launcher(binary, self.folder / "bin" / "codex")
 
     def launcher(self, binary: Path, path: Path) -> Path:
         """A program at `path` that notes its command line and becomes `binary`."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        log = shlex.quote(str(self._log))
-        path.write_text(f'#!/bin/sh\n(printf \'%s\\037\' "$@"; echo) >> {log}\nexec {shlex.quote(str(binary))} "$@"\n')
+        log, name = shlex.quote(str(self._log)), shlex.quote(path.name)
+        # In one write: two agents may be started at the same time.
+        note = f"printf '%s\\n' \"$(printf '%s\\037' {name} \"$@\")\" >> {log}"
+        path.write_text(f'#!/bin/sh\n{note}\nexec {shlex.quote(str(binary))} "$@"\n')
         path.chmod(0o755)
         return path
 
@@ -109,13 +161,16 @@ class Stage:
             "CLEW_HOME": str(self.clew_home),
             "CLAUDE_CODE_MAX_RETRIES": "0",
             "CLEW_SCRIPT": str(self.script),
+            **({"CODEX_HOME": str(self.home / ".codex"), "SCRIPTED_API_KEY": "dummy"} if self.codex else {}),
         }
 
     def open(
         self, *, environ: Mapping[str, str] | None = None, adapters: Iterable[Adapter] = (), **flags: Any
     ) -> AbstractAsyncContextManager[client.Client]:
         """A client on this stage's store, with the model named: nothing depends on an agent's default."""
-        flags.setdefault("model", MODEL)
+        flags.setdefault("model", CODEX_MODEL if flags.get("agent") == "codex" else MODEL)
+        if self.codex:
+            flags.setdefault("agents.codex.model", CODEX_MODEL)
         return client.open(environ={**self.environ, **(environ or {})}, adapters=adapters, **flags)
 
     def fault(self, *faults: Mapping[str, Any]) -> None:
@@ -128,8 +183,8 @@ class Stage:
         if not self._log.exists():
             return []
         lines = self._log.read_text().splitlines()
-        words = [tuple(line.split("\037")[:-1]) for line in lines]
-        return [Launch(argv) for argv in words if "-p" in argv]
+        noted = [Launch(tuple(argv), name) for name, *argv in (line.split("\037")[:-1] for line in lines)]
+        return [launch for launch in noted if launch.is_turn]
 
     @property
     def probes(self) -> int:
@@ -147,7 +202,12 @@ class Stage:
         return [text for role, text in self.shown if role == "user"][-1]
 
     def session_files(self) -> list[Path]:
+        """Claude's."""
         return sorted((self.home / ".claude" / "projects").glob("*/*.jsonl"))
+
+    def codex_files(self) -> list[Path]:
+        """Codex's session files, oldest first."""
+        return sorted((self.home / ".codex" / "sessions").glob("*/*/*/rollout-*.jsonl"))
 
     def processes(self) -> list[int]:
         """Every live process that this stage's agents started (they carry its home in their environment)."""

@@ -45,7 +45,7 @@ class Claude(Adapter):
     def interrupt_line(self) -> bytes | None:
         return command.interrupt_line()
 
-    def reader(self) -> StreamReader:
+    def reader(self, launch: Launch) -> StreamReader:
         from clew.agents.claude.stream import ClaudeReader
 
         return ClaudeReader()

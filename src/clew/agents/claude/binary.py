@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
+from clew.agents import programs
 from clew.agents.adapter import Binary
 from clew.core.decision import Abilities
-from clew.errors import AgentMissing
 
 NAMES = ("claude", "openclaude")  # the second is a fork with the same command line
 
@@ -23,36 +21,15 @@ INSTALL_HINT = (
 
 def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
     """The configured path, then PATH under either name, then the one inside an installed claude-agent-sdk."""
-    if configured:
-        path = Path(configured).expanduser()
-        if not _is_program(path):
-            raise AgentMissing(
-                f"agents.claude.path is {configured}, and that is not an executable file.", hint=INSTALL_HINT
-            )
-        return Binary(str(path.absolute()), "setting")
-    for name in NAMES:
-        for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-            found = Path(folder or ".", name).absolute()
-            if _is_program(found):
-                return Binary(str(found), "PATH")
-    for path in _bundled():
-        if _is_program(path):
-            return Binary(str(path), "claude-agent-sdk")
-    raise AgentMissing("The Claude CLI is not on this machine: no claude on PATH.", hint=INSTALL_HINT)
-
-
-def _is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
-
-
-def _bundled() -> Iterator[Path]:
-    """The SDK's wheel carries the CLI; the package itself is heavy and is not imported for it."""
-    import sys
-
-    for folder in map(Path, sys.path):
-        # Only where packages are installed: the work directory may be on the path too, and belongs to anybody.
-        if folder.is_absolute() and folder.name in ("site-packages", "dist-packages"):
-            yield folder / "claude_agent_sdk" / "_bundled" / "claude"
+    return programs.find(
+        "claude",
+        NAMES,
+        "claude_agent_sdk/_bundled/claude",
+        "claude-agent-sdk",
+        INSTALL_HINT,
+        configured=configured,
+        environ=environ,
+    )
 
 
 def abilities(help_text: str, version_text: str) -> Abilities:

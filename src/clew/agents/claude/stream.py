@@ -96,8 +96,8 @@ class ClaudeReader:
         return Ending(
             diagnosis,
             sum((_usage(each.get("usage")) for each in self._results), NO_USAGE),
-            _own_cost(self._results),
-            _number(self._results[-1].get("total_cost_usd")),
+            cost_usd=_own_cost(self._results),
+            cost_total_usd=_number(self._results[-1].get("total_cost_usd")),
         )
 
     def _system(self, value: dict[str, Any]) -> list[Event]:

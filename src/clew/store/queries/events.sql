@@ -6,5 +6,8 @@ ON CONFLICT (run_id, seq) DO NOTHING;
 -- name: events_after
 SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq;
 
+-- name: steps
+SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn') ORDER BY seq;
+
 -- name: last_seq
 SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE run_id = :run_id;

@@ -2,12 +2,12 @@
 INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model, status, owner_host, owner_pid,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
-    cancel_requested, created_at, started_at, ended_at)
+    cancel_requested, created_at, started_at, ended_at, asked)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
     :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
     :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
     :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
-    :cancel_requested, :created_at, :started_at, :ended_at);
+    :cancel_requested, :created_at, :started_at, :ended_at, :asked);
 
 -- name: write_run
 -- All but what the run was asked, and by whom: that is fixed.
@@ -18,7 +18,7 @@ UPDATE runs SET agent = :agent, model = :model, status = :status,
     cache_read_input_tokens = :cache_read_input_tokens, cache_creation_input_tokens = :cache_creation_input_tokens,
     cost_usd = :cost_usd, prompt_chars = :prompt_chars, transcript_chars = :transcript_chars,
     estimate_usd = :estimate_usd, cancel_requested = :cancel_requested, created_at = :created_at,
-    started_at = :started_at, ended_at = :ended_at
+    started_at = :started_at, ended_at = :ended_at, asked = :asked
 WHERE id = :id;
 
 -- name: run_by_id
@@ -36,6 +36,26 @@ SELECT * FROM runs WHERE status = :status ORDER BY created_at DESC, position DES
 
 -- name: runs_of_thread_with_status
 SELECT * FROM runs WHERE thread_id = :thread_id AND status = :status
+ORDER BY created_at DESC, position DESC LIMIT :limit;
+
+-- name: edit_prompt
+-- Only while it waits: once it has started, the prompt is a turn.
+UPDATE runs SET prompt = :prompt WHERE id = :id AND status = 'queued';
+
+-- name: claim_run
+-- A queued run whose daemon died: the first to ask has it.
+UPDATE runs SET owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started
+WHERE id = :id AND status = 'queued' AND owner_host IS NULL;
+
+-- name: count_tools
+UPDATE runs SET tools = tools + :tools WHERE id = :id;
+
+-- name: runs_decided
+-- Those that came as far as a decision and ended, the newest first.
+SELECT * FROM runs
+WHERE ended_at IS NOT NULL AND started_at IS NOT NULL
+    AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
+    AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)
 ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: request_cancel

@@ -50,6 +50,9 @@ WHERE runs.thread_id = :id ORDER BY runs.position, attempts.number;
 SELECT events.* FROM events JOIN runs ON runs.id = events.run_id
 WHERE runs.thread_id = :id ORDER BY runs.position, events.seq;
 
+-- name: dump_questions
+SELECT * FROM questions WHERE thread_id = :id ORDER BY asked_at, id;
+
 -- name: dump_pins
 SELECT * FROM pins WHERE thread_id = :id ORDER BY position;
 

@@ -14,10 +14,12 @@ are not in it, because how to bring them about depends on the database.
 
 from __future__ import annotations
 
+from clew.testing.store_contract.cards import CardContract
 from clew.testing.store_contract.events import EventContract
 from clew.testing.store_contract.facts import FactContract
 from clew.testing.store_contract.leases import LeaseContract
 from clew.testing.store_contract.pins import PinContract
+from clew.testing.store_contract.questions import QuestionContract
 from clew.testing.store_contract.runs import RunContract
 from clew.testing.store_contract.samples import (
     ODD_TEXTS,
@@ -40,10 +42,12 @@ __all__ = [
     "OTHER",
     "OWNER",
     "RUNTIME",
+    "CardContract",
     "EventContract",
     "FactContract",
     "LeaseContract",
     "PinContract",
+    "QuestionContract",
     "RunContract",
     "StoreContract",
     "ThreadContract",
@@ -63,6 +67,8 @@ class StoreContract(
     TurnContract,
     RunContract,
     EventContract,
+    QuestionContract,
+    CardContract,
     PinContract,
     LeaseContract,
     FactContract,

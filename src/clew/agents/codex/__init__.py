@@ -1,0 +1,68 @@
+"""OpenAI's Codex, by `codex exec`. What the CLI really does stands in docs/agents.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from clew.agents.adapter import Adapter, Binary, Launch, SessionView, StreamReader
+from clew.agents.codex import binary, command, location
+from clew.core.decision import Abilities
+from clew.core.events import QuestionAsked
+from clew.core.permissions import Answer
+from clew.core.usage import Usage
+
+
+class Codex(Adapter):
+    """The parts of this package as one adapter. Parsing is imported when the first process is already starting."""
+
+    name: ClassVar[str] = "codex"
+
+    def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
+        return binary.find(configured, environ)
+
+    def probes(self, binary: Binary) -> tuple[list[str], list[str]]:
+        return [binary.path, "exec", "--help"], [binary.path, "--version"]
+
+    def abilities(self, help_text: str, version_text: str) -> Abilities:
+        return binary.abilities(help_text, version_text)
+
+    def config_dir(self, environ: Mapping[str, str]) -> str:
+        return location.config_dir(environ)
+
+    def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+        return command.command(binary, abilities, launch)
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return command.environment(environ)
+
+    def prompt_line(self, text: str, uuid: str) -> bytes:
+        return command.prompt_line(text)
+
+    def prompt_id(self, text: str, uuid: str) -> str:
+        return command.prompt_id(text)
+
+    def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes:
+        raise NotImplementedError("codex exec asks nothing")
+
+    def interrupt_line(self) -> bytes | None:
+        return None  # its stdin is closed by then
+
+    def reader(self, launch: Launch) -> StreamReader:
+        from clew.agents.codex.stream import CodexReader
+
+        return CodexReader(launch)
+
+    def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        return location.session_file(config_dir, session_id)
+
+    def read_session(self, path: Path, since: int = 0) -> SessionView:
+        from clew.agents.codex import session
+
+        return session.read_session(path, since)
+
+    def session_usage(self, path: Path) -> Usage | None:
+        from clew.agents.codex import session
+
+        return session.session_usage(path)

@@ -1,0 +1,49 @@
+"""Finding the Codex CLI, and reading what it says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from clew.agents import programs
+from clew.agents.adapter import Binary
+from clew.core.decision import Abilities
+
+NAMES = ("codex",)
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
+_RESUME = re.compile(r"^\s+resume\b", re.MULTILINE)  # in the list of `codex exec`'s own commands
+_VERSION = re.compile(r"(\S+)\s+(\d+\.\d+\.\d+\S*)")
+
+INSTALL_HINT = (
+    "Install it (npm install -g @openai/codex, or pip install openai-codex-cli-bin), or set agents.codex.path."
+)
+
+
+def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
+    """The configured path, then PATH, then the one inside an installed openai-codex-cli-bin."""
+    return programs.find(
+        "codex",
+        NAMES,
+        "codex_cli_bin/bin/codex",
+        "openai-codex-cli-bin",
+        INSTALL_HINT,
+        configured=configured,
+        environ=environ,
+    )
+
+
+def abilities(help_text: str, version_text: str) -> Abilities:
+    """From `codex exec --help` and `codex --version`."""
+    flags = frozenset(_OPTION.findall(help_text))
+    match = _VERSION.search(version_text)
+    return Abilities(
+        resume=bool(_RESUME.search(help_text)),
+        choose_id=False,  # it names its sessions itself
+        is_agent={"--json", "--skip-git-repo-check"} <= flags,
+        flags=flags,
+        version=match.group(2) if match else "",
+        product=match.group(1) if match else version_text.strip().partition("\n")[0][:80],
+        asks=False,
+        streams=False,
+    )

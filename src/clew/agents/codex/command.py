@@ -1,0 +1,108 @@
+"""The Codex CLI's command line and its input.
+
+One launch profile per thread, the same on the first turn and on every resume: launch flags are not restored by a
+resume, and `exec resume` knows fewer of them than `exec` does, so permissions and trust go as `-c key=value`, which
+both take. The prompt is all of stdin; nothing can be asked or answered afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from clew.agents.adapter import Binary, Launch
+from clew.agents.codex.location import is_session_id
+from clew.core.decision import Abilities
+from clew.core.thread import Permissions, Trust
+from clew.errors import UsageError
+
+# Nobody can be asked, so `ask` changes nothing: the sandbox keeps the whole disk read-only, as for `read-only`.
+SANDBOX = {
+    Permissions.ASK: "read-only",
+    Permissions.READ_ONLY: "read-only",
+    Permissions.EDITS: "workspace-write",
+    Permissions.ALL: "danger-full-access",
+}
+
+# Set by a Codex session for the processes it starts. Handed on, our agent would think that it is a part of that one.
+FOREIGN = frozenset(
+    {
+        "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
+        "CODEX_CI",
+        "CODEX_INTERNAL_ORIGINATOR_OVERRIDE",
+        "CODEX_PERMISSION_PROFILE",
+        "CODEX_SANDBOX",
+        "CODEX_SANDBOX_NETWORK_DISABLED",
+        "CODEX_SESSION_ID",
+        "CODEX_THREAD_ID",
+        "CODEX_TOOL_CALL_ID",
+        "CODEX_VERSION",
+    }
+)
+
+
+def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+    if launch.resume and not is_session_id(launch.session_id):
+        raise UsageError("Codex would begin a new session under this id: it is not a UUID.")
+    argv = [binary.path, "exec", *(["resume"] if launch.resume else []), "--json", "--skip-git-repo-check"]
+    if launch.model:
+        argv += ["--model", launch.model]
+    argv += _setting("sandbox_mode", f'"{SANDBOX[launch.permissions]}"')
+    argv += _setting("approval_policy", '"never"')
+    if SANDBOX[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
+        argv.append("--ignore-rules")  # the user's own rules may let a command out of the sandbox
+    argv += _trust(launch)
+    # Without a network it would wait for one for ever; this way it gives up after its usual retries.
+    argv += _setting("features.unbounded_connection_retries", "false")
+    return [*argv, *([launch.session_id] if launch.resume else []), "-"]
+
+
+def _trust(launch: Launch) -> list[str]:
+    """A repository's own settings run code (hooks, MCP servers), so they load only where the user trusts them.
+
+    It must be said: left to itself, Codex trusts every directory that it may write in, and notes that in the user's
+    own settings for good.
+    """
+    work_dir = Path(os.path.realpath(launch.work_dir))
+    if launch.trust is Trust.PROJECT:
+        return _setting("projects", _table((folder, "trusted") for folder in _repository(work_dir)))
+    # The work directory alone is the project then, so a trusted folder above it is not looked into either.
+    return [*_setting("project_root_markers", "[]"), *_setting("projects", _table([(work_dir, "untrusted")]))]
+
+
+def _repository(work_dir: Path) -> Iterator[Path]:
+    """The work directory, and what is above it up to the repository's root (reads the disk)."""
+    above = (work_dir, *work_dir.parents)
+    root = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    yield from above[: root + 1]
+
+
+def _table(levels: Iterator[tuple[Path, str]] | list[tuple[Path, str]]) -> str:
+    return "{" + ",".join(f'{_quoted(str(folder))}={{trust_level="{level}"}}' for folder, level in levels) + "}"
+
+
+def _quoted(text: str) -> str:
+    """A TOML string. JSON's are the same but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _setting(key: str, value: str) -> list[str]:
+    return ["-c", f"{key}={value}"]
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The user's own environment, less what another Codex session left in it."""
+    return {key: value for key, value in environ.items() if key not in FOREIGN}
+
+
+def prompt_line(text: str) -> bytes:
+    """All of stdin. It must be UTF-8, and a byte order mark would be taken off."""
+    return text.lstrip("\ufeff").encode("utf-8", "replace")
+
+
+def prompt_id(text: str) -> str:
+    """Codex gives a prompt no id that we could know before: the text as its file shows it stands for it."""
+    return "text-" + hashlib.blake2b(prompt_line(text), digest_size=16).hexdigest()

@@ -1,0 +1,44 @@
+"""Where Codex keeps its sessions. Apart from reading them: a turn needs no more than this before its spawn."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+_DAY_S = 86_400
+
+
+def config_dir(environ: Mapping[str, str]) -> str:
+    chosen = environ.get("CODEX_HOME")
+    return chosen or str(Path(environ.get("HOME") or "~").expanduser() / ".codex")
+
+
+def is_session_id(session_id: str) -> bool:
+    """Only a UUID names a session for certain: with any other word `codex exec resume` begins a new one, exit 0."""
+    return _UUID.match(session_id) is not None
+
+
+def session_file(config_dir: str, session_id: str) -> Path | None:
+    """By the day that the id tells, then anywhere: a file that was copied works in any folder."""
+    if not is_session_id(session_id):
+        return None
+    sessions = Path(config_dir) / "sessions"
+    for folder in (*_days(sessions, session_id), sessions):
+        pattern = f"**/rollout-*-{session_id}.jsonl" if folder is sessions else f"rollout-*-{session_id}.jsonl"
+        found = next((path for path in folder.glob(pattern) if path.is_file()), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _days(sessions: Path, session_id: str) -> Iterator[Path]:
+    """The folders of the day in which a UUID of version 7 was made, in whatever time zone."""
+    made_s = int(session_id[:8] + session_id[9:13], 16) / 1000
+    for offset_s in (0, -_DAY_S, _DAY_S):
+        try:
+            yield sessions / time.strftime("%Y/%m/%d", time.gmtime(made_s + offset_s))
+        except (OverflowError, ValueError, OSError):  # another version: its first digits are no time
+            return

@@ -1,0 +1,164 @@
+"""Codex's own session files ("rollouts"): what they hold.
+
+A file is JSON lines that are only ever appended: `response_item` lines are what the model is shown, in order; the rest
+is book-keeping. What a person or a host wrote is told from Codex's own notes by `content_item_kinds`. Bad lines are
+skipped, as the CLI does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from clew.agents.adapter import Entry, SessionView
+from clew.agents.codex.command import prompt_id
+from clew.agents.codex.stream import decode
+from clew.agents.codex.tokens import usage_from
+from clew.core.history import Role
+from clew.core.record import replace
+from clew.core.usage import NO_USAGE, Usage
+
+TAIL_BYTES = 128 * 1024
+
+_USED = frozenset({"response_item", "event_msg", "turn_context", "compacted"})
+# How Codex's own notes in the user's name begin, for versions that do not mark them.
+_NOTES = (
+    "<environment_context>",
+    "<user_instructions>",
+    "# AGENTS.md instructions",
+    "<skill>",
+    "<turn_aborted>",
+    "<permissions instructions>",
+    "<user_shell_command>",
+    "<subagent_notification>",
+)
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+class _Session:
+    """What has been read so far."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.last: str | None = None
+        self.model = ""
+        self.tool_called = False
+
+    def take(self, kind: str, payload: Mapping[str, Any], at: int, stamp: str) -> None:
+        match kind:
+            case "turn_context":
+                self.model = str(payload.get("model") or self.model)
+            case "event_msg":
+                self._event(payload, stamp)
+            case "compacted":
+                self._compacted(str(payload.get("message") or ""))
+            case "response_item":
+                self._item(payload, at, str(payload.get("id") or stamp))
+
+    def _event(self, payload: Mapping[str, Any], stamp: str) -> None:
+        match payload.get("type"):
+            case "task_complete" if not payload.get("error"):
+                if self.entries and self.entries[-1].role is Role.ASSISTANT:
+                    self.entries[-1] = replace(self.entries[-1], complete=True)
+            case "thread_rolled_back":  # somebody took turns back
+                for _ in range(int(payload.get("num_turns") or 0)):
+                    prompts = [n for n, entry in enumerate(self.entries) if entry.is_prompt]
+                    del self.entries[prompts[-1] if prompts else 0 :]
+                self.last = stamp
+
+    def _compacted(self, summary: str) -> None:
+        """The summary that it asked of the model stands there as if it were an answer."""
+        if self.entries and self.entries[-1].role is Role.ASSISTANT and summary.endswith(self.entries[-1].text):
+            del self.entries[-1]
+
+    def _item(self, payload: Mapping[str, Any], at: int, own_id: str) -> None:
+        role, text = payload.get("role"), _text(payload.get("content"))
+        if payload.get("type") != "message":
+            self.tool_called = self.tool_called or str(payload.get("type")).endswith("_call")
+        elif role == "assistant":
+            self.entries.append(Entry(own_id, Role.ASSISTANT, text, is_prompt=False, complete=False, at=at))
+        elif role == "user":
+            is_prompt = _is_prompt(payload, text)
+            entry_id = prompt_id(text) if is_prompt else own_id
+            self.entries.append(Entry(entry_id, Role.USER, text, is_prompt=is_prompt, at=at))
+        self.last = own_id
+
+
+def read_session(path: Path, since: int = 0) -> SessionView:
+    """The file only grows, so what came after byte `since` is enough to see what a turn added."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        start = file.seek(since if since <= size else 0)
+        raw = file.read()
+    session = _Session()
+    for at, value in _lines(raw, start):
+        payload = value.get("payload")
+        if isinstance(payload, Mapping):
+            session.take(str(value.get("type")), payload, at, str(value.get("timestamp")))
+    return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called)
+
+
+def session_usage(path: Path) -> Usage:
+    """The running total that the CLI will go on from: its last count in the file."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        for start in (max(0, size - TAIL_BYTES), 0):
+            file.seek(start)
+            for line in reversed(file.read().split(b"\n")):
+                found = _total(line) if b'"token_count"' in line else None
+                if found is not None:
+                    return found
+            if start == 0:
+                break
+    return NO_USAGE
+
+
+def _total(line: bytes) -> Usage | None:
+    payload = (decode(line) or {}).get("payload")
+    if not isinstance(payload, Mapping) or payload.get("type") != "token_count":
+        return None
+    info = payload.get("info")
+    total = info.get("total_token_usage") if isinstance(info, Mapping) else None
+    return usage_from(total) if isinstance(total, Mapping) else None
+
+
+def _lines(raw: bytes, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each line of use, with the place in the file where it begins."""
+    at = start
+    for line in raw.split(b"\n"):
+        if line and _kind(line) in _USED:
+            value = decode(line)
+            if value is not None:
+                yield at, value
+        at += len(line) + 1
+
+
+def _kind(line: bytes) -> str:
+    """Without reading the rest: half a file may be instructions and states of the world."""
+    try:
+        return _HEAD.decode(line).type
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return str((decode(line) or {}).get("type"))  # lone surrogates and the like
+
+
+def _is_prompt(payload: Mapping[str, Any], text: str) -> bool:
+    note = payload.get("internal_chat_message_metadata_passthrough")
+    kinds = note.get("content_item_kinds") if isinstance(note, Mapping) else None
+    if isinstance(kinds, list) and kinds:
+        return any(str(kind).startswith("user.") for kind in kinds)
+    return not text.lstrip().startswith(_NOTES)
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))

@@ -1,0 +1,138 @@
+"""Open questions of agents on the command line: how they are shown, and an answer made of options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from clew.cli.output import SHORT_ID, harmless, one_line, stamp
+from clew.core.record import Record
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.core.permissions import Answer
+    from clew.core.question import Question
+
+TEXT_CHARS = 200  # of a question or an option
+
+
+class Item(Record):
+    """One question of a form."""
+
+    text: str
+    header: str
+    labels: tuple[str, ...]
+    abouts: tuple[str, ...]  # what each option means
+    several: bool
+
+    def options(self) -> list[str]:
+        """A line each."""
+        return [
+            f"  {number}. {harmless(label)}{f': {one_line(about, TEXT_CHARS)}' if about else ''}"
+            for number, (label, about) in enumerate(zip(self.labels, self.abouts, strict=True), 1)
+        ]
+
+
+def items(form: Mapping[str, Any]) -> list[Item]:
+    """A form's questions, as far as they make sense."""
+    return [_item(each) for each in form.get("questions") or () if isinstance(each, Mapping)]
+
+
+def _item(given: Mapping[str, Any]) -> Item:
+    options = [each if isinstance(each, Mapping) else {"label": str(each)} for each in given.get("options") or ()]
+    return Item(
+        text=str(given.get("question", "")),
+        header=str(given.get("header") or ""),
+        labels=tuple(str(option.get("label", "")) for option in options),
+        abouts=tuple(str(option.get("description") or "") for option in options),
+        several=bool(given.get("multiSelect")),
+    )
+
+
+def lines(question: Question) -> list[str]:
+    """What is asked, for a person: a form with its options, a permission with what it is for."""
+    if question.is_form:
+        return [line for item in items(question.input) for line in (one_line(item.text, TEXT_CHARS), *item.options())]
+    from clew.cli.tools import NAME_CHARS, told
+
+    about = told(question.input)
+    return [f"{one_line(question.tool, NAME_CHARS)} wants permission{f': {about}' if about else ''}"]
+
+
+def how_to_answer(question: Question, *, several: bool = False) -> str:
+    """The command that does. `several`: its run asks more than this."""
+    which = f" --question {question.id}" if several else ""
+    command = f"clew runs answer {question.run_id[:SHORT_ID]}{which}"
+    if not question.is_form:
+        return f"{command} --allow, or --deny"
+    given = (f'--answer "{one_line(item.text, TEXT_CHARS)}={_example(item)}"' for item in items(question.input))
+    return f"{command} {' '.join(given)}, or --deny"
+
+
+def _example(item: Item) -> str:
+    return one_line(item.labels[0], TEXT_CHARS) if item.labels else "…"
+
+
+def as_object(question: Question, *, live: bool) -> dict[str, Any]:
+    """As the HTTP API has it. `live`: the run that asked is going on."""
+    told = question.as_dict() | {
+        "asked_at": stamp(question.asked_at),
+        "answered_at": stamp(question.answered_at),
+        "live": live,
+    }
+    return {key: value for key, value in told.items() if key != "reply"}
+
+
+def answer_from(question: Question, *, allow: bool | None, message: str | None, answers: Sequence[str]) -> Answer:
+    """The answer that the options give. Raises UsageError when they do not fit what is asked."""
+    from clew.core.permissions import Answer
+
+    if message is not None and allow is not False:
+        raise UsageError("--message goes with --deny.", hint="An answer to a form goes in --answer.")
+    if answers and allow is False:
+        raise UsageError("--deny leaves a form unanswered.", hint="Give either --deny or --answer.")
+    if allow is False:
+        from clew.cli.person import DECLINED, FORM_DECLINED
+
+        return Answer(allow=False, message=message or (FORM_DECLINED if question.is_form else DECLINED))
+    if not question.is_form:
+        if answers:
+            raise UsageError(f"{question.tool} wants a permission, not answers.", hint="Give --allow or --deny.")
+        return Answer(allow=True)
+    return Answer(allow=True, answers=_chosen(items(question.input), answers))
+
+
+def _chosen(asked: list[Item], answers: Iterable[str]) -> dict[str, str]:
+    from clew.cli.person import choose
+
+    chosen = {}
+    for given in answers:
+        item, words = _matched(asked, given)
+        picked = words if words in item.labels else choose(words, item.labels, several=item.several)
+        if not picked:
+            raise UsageError(
+                f"{harmless(words)!r} is no answer to {one_line(item.text, TEXT_CHARS)}",
+                hint=f"Give one of its {len(item.labels)} options by label or number, or your own words.",
+            )
+        chosen[item.text] = picked
+    missing = [item for item in asked if item.text not in chosen]
+    if missing:
+        raise UsageError(
+            f"Not answered: {one_line(missing[0].text, TEXT_CHARS)}",
+            hint=f'Add --answer "{one_line(missing[0].text, TEXT_CHARS)}={_example(missing[0])}", or --deny the form.',
+        )
+    return chosen
+
+
+def _matched(asked: list[Item], given: str) -> tuple[Item, str]:
+    """The question that it answers: by its text, its header or its number; the only one needs no name."""
+    for number, item in enumerate(asked, 1):
+        for name in (item.text, item.header, str(number)):
+            if name and given.startswith(f"{name}="):
+                return item, given[len(name) + 1 :].strip()
+    if len(asked) == 1:
+        return asked[0], given.strip()
+    raise UsageError(
+        f"{one_line(given, TEXT_CHARS)!r} names none of the questions.",
+        hint='--answer "QUESTION=ANSWER" takes a question by its text or its number.',
+    )

@@ -1,0 +1,112 @@
+"""`clew runs watch`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.output import SHORT_ID, note, one_line, print_json, stamp
+from clew.cli.session import complete_thread, with_client
+from clew.errors import Cancelled, UsageError
+
+if TYPE_CHECKING:
+    from clew.cli.display import Display
+    from clew.client import Client
+    from clew.core.run import Run
+    from clew.store.records import StoredEvent
+
+PROMPT_CHARS = 80
+TIDY_S = 1.0  # a run whose process was killed does not end by itself
+
+
+@click.command()
+@click.argument("run_id", metavar="[ID]", required=False)
+@click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="What is going on in this thread.")
+@click.option("--json", "as_json", is_flag=True, help="Print every event as an object on a line of its own.")
+def watch(run_id: str | None, thread: str | None, as_json: bool) -> int:
+    """Show a run of any process live, from its first event to its end.
+
+    Without an ID it is the newest that is going on. One that is over is shown at once. Ctrl-C stops the watching, not
+    the run. The exit code is that of `clew ask`, by how the run ended.
+    """
+    if run_id is not None and thread is not None:
+        raise UsageError("Give an ID or --thread, not both.")
+
+    async def work(client: Client) -> int:
+        run = await client.run(run_id) if run_id is not None else await _newest(client, thread)
+        return await _watch(client, run, as_json=as_json)
+
+    return with_client(work)
+
+
+async def _newest(client: Client, thread: str | None) -> Run:
+    """The newest that runs, or waits for an answer; else the newest that is queued."""
+    from clew.cli.runs_queue import going_on
+    from clew.core.run import RunStatus
+
+    live = await going_on(client, thread)
+    return next((run for run in live if run.status is not RunStatus.QUEUED), live[0])
+
+
+async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
+    import asyncio
+
+    from clew.cli.conversation import Stop, conclude
+    from clew.cli.display import Display
+    from clew.core.run import LIVE
+
+    short = run.id[:SHORT_ID]
+    display = Display(run.agent, as_json=as_json)
+    if not as_json:
+        name = (await client.find(run.thread_id)).name
+        note(f"run {short} of {name}: {one_line(run.prompt, PROMPT_CHARS)}")
+    if run.status in LIVE and run.owner is None:
+        note("nobody carries it out: it goes on with the next clew serve")
+    if run.status in LIVE and not as_json:
+        display.start()
+    tidying = asyncio.create_task(_tidy(client))
+    try:
+        with Stop(display).listening():
+            async for stored in client.follow(run.id):
+                if as_json:
+                    _print(stored)
+                elif stored.event is not None:
+                    display.show(stored.event)
+                    await _tell_question(client, run, stored, display)
+    except asyncio.CancelledError:
+        display.note(f"no longer watched; run {short} goes on (clew runs cancel {short} stops it)", after_key=True)
+        return Cancelled.exit_code
+    finally:
+        tidying.cancel()
+        await asyncio.gather(tidying, return_exceptions=True)
+        await display.close()
+    return conclude(await client.reply(run.id), as_json=False)
+
+
+async def _tidy(client: Client) -> None:
+    import asyncio
+
+    while True:
+        await asyncio.sleep(TIDY_S)
+        await client.engine.recover()
+
+
+def _print(stored: StoredEvent) -> None:
+    told = {"seq": stored.seq, "at": stamp(stored.at), "kind": stored.kind, "body": dict(stored.body)}
+    print_json(told, in_line=True)
+
+
+async def _tell_question(client: Client, run: Run, stored: StoredEvent, display: Display) -> None:
+    """What the run waits for; what was answered long ago is not told."""
+    from clew.cli.questions import how_to_answer, lines
+    from clew.core.events import QuestionAsked
+
+    if not isinstance(stored.event, QuestionAsked):
+        return
+    thread = await client.find(run.thread_id)
+    asked = [question for question in await client.questions(thread=thread) if question.run_id == run.id]
+    for question in asked:
+        if question.id == stored.event.question_id:
+            for line in [*lines(question), f"  {how_to_answer(question, several=len(asked) > 1)}"]:
+                display.note(line)

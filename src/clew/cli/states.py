@@ -1,0 +1,32 @@
+"""What is going on, in a word or two: of a run, and of a thread in a list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clew.core.run import Run
+    from clew.store.records import ThreadCard
+
+WAITING = "waiting for you"
+ASKS = "asks you"  # the run that asked is over; an answer would still count
+
+
+def of_run(run: Run, *, asks: bool) -> str:
+    """`asks`: a question of it is open."""
+    if run.status == "waiting":
+        return WAITING
+    if run.status == "queued" and run.owner is None:
+        return "queued, for the next clew serve"
+    words = run.status.replace("_", " ")
+    return f"{words}, {ASKS}" if asks and run.status == "interrupted" else words
+
+
+def of_thread(card: ThreadCard, queued: int) -> str:
+    live = card.live
+    words = []
+    if live is not None and live.status != "queued":
+        words.append(of_run(live, asks=False))
+    elif card.questions:
+        words.append(ASKS)
+    return ", ".join([*words, *([f"queued {queued}"] if queued else [])]) or "-"

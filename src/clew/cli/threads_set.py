@@ -1,0 +1,83 @@
+"""`clew threads set` and `clew threads rename`: what holds for a thread from its next turn on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.ahead import next_turn
+from clew.cli.output import note, one_line
+from clew.cli.session import complete_thread, with_client
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+
+SHOWN_CHARS = 80
+SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "standing")
+
+
+@click.command("set")
+@click.argument("name", shell_complete=complete_thread)
+@click.option("--name", "new_name", metavar="NEW", help="Call it so; also while a run is going on.")
+@click.option("--cwd", metavar="DIR", help="Another work directory. Its next turn starts a fresh session.")
+@click.option("--agent", metavar="AGENT", help="Who answers, with that agent's default model unless --model is given.")
+@click.option("--model", metavar="MODEL", help="The model.")
+@click.option(
+    "--permissions",
+    type=click.Choice(["ask", "edits", "read-only", "all"]),
+    help="What the agent may do without asking. `all` is everything.",
+)
+@click.option(
+    "--trust", type=click.Choice(["user", "project"]), help="Whose agent settings, hooks and MCP servers load."
+)
+@click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other.")
+@click.option(
+    "--instructions", metavar="FILE", help="Text that holds for the thread from now on (- = stdin; empty: none)."
+)
+def set_(name: str, new_name: str | None, instructions: str | None, **wanted: str | None) -> None:
+    """Change a thread's settings from its next turn on. Not while a run is going on, but for the name."""
+    if new_name is None and instructions is None and not any(value is not None for value in wanted.values()):
+        raise UsageError("Nothing is to be set.", hint="clew threads set --help lists what can be.")
+    standing = None
+    if instructions is not None:
+        from clew.cli.ask import read_instructions
+
+        standing = read_instructions(instructions)
+    _change(name, name=new_name, instructions=standing, **wanted)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_thread)
+@click.argument("new")
+def rename(name: str, new: str) -> None:
+    """Give a thread another name; also while a run is going on."""
+    _change(name, name=new)
+
+
+def _change(of: str, **wanted: str | None) -> None:
+    async def work(client: Client) -> None:
+        thread = await client.find(of)
+        before = thread.record
+        await thread.change(**wanted)
+        now = thread.record
+        changed = [each for each in SETTINGS if getattr(now, each) != getattr(before, each)]
+        if now.name != before.name:
+            note(f"{before.name} is called {now.name} now")
+        for each in changed:
+            note(f"{_label(each)}: {_value(getattr(before, each))} -> {_value(getattr(now, each))}")
+        if changed:
+            note(f"next turn: {(await next_turn(thread))[1]}")
+        elif now.name == before.name:
+            note(f"{now.name} was so already")
+
+    with_client(work)
+
+
+def _label(setting: str) -> str:
+    return "instructions" if setting == "standing" else setting
+
+
+def _value(value: Any) -> str:
+    return one_line(str(value), SHOWN_CHARS) if value else "none"

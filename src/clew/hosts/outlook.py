@@ -1,0 +1,60 @@
+"""What the next turn will be, and what a change would make of it: said before, not after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clew.core.decision import MEANING, Fresh, candidate
+from clew.core.history import History, Role, Turn, visible
+from clew.core.pins import Pin, PinState, stands
+from clew.core.record import Record, replace
+from clew.core.thread import Thread
+from clew.store.store import Store
+
+GOES_ON = "The session has not seen this turn as it is: it goes on, and the next turn brings the new text along."
+STARTS_FRESH = "The session holds this turn as it was: the next turn starts a fresh session with the whole transcript."
+NO_SESSION = "There is no session to lose."
+
+
+class Outlook(Record):
+    """Of the thread's next turn, asked of its own agent."""
+
+    resumes: bool
+    reason: str | None  # why not
+    words: str
+    after_change: Mapping[str, str] | None = None  # what an edit, a truncate or a retry of a turn would do
+
+
+def worded(decision: object) -> Outlook:
+    if isinstance(decision, Fresh):
+        return Outlook(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.")
+    return Outlook(True, None, "Resumes the session and sends the new prompt alone.")
+
+
+def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
+    """A sentence each. Compares what the session was given with what would stand."""
+    history = store.history(thread.id)
+    place = next(n for n, known in enumerate(history) if known.id == turn.id)
+    pin = candidate(store.pins(thread.id, retired=False), thread.agent, thread.model or "")
+    edited = (*history[:place], replace(turn, text=f"{turn.text}\0"), *history[place + 1 :])
+    said = {
+        "edit": f"The old text is kept and later turns stay. {_session(pin, thread, edited)}",
+        "truncate": f"Archives {_turns(len(history) - place)}. {_session(pin, thread, history[:place])}",
+    }
+    if turn.role is Role.USER:
+        later = len(history) - place - 1
+        archived = f"; {_turns(later)} after it {'is' if later == 1 else 'are'} archived" if later else ""
+        said["retry"] = f"Asks this again in a fresh session with the transcript up to here{archived}."
+    return said
+
+
+def _session(pin: Pin | None, thread: Thread, history: History) -> str:
+    if pin is None or pin.state is PinState.POISONED:
+        return NO_SESSION
+    given = pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
+    seen = visible(history, thread.agent, thread.visibility)
+    return GOES_ON if stands(replace(pin, absorbed=given), seen) else STARTS_FRESH
+
+
+def _turns(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count:,} turns"

@@ -1,0 +1,191 @@
+"""Records as the objects of docs/http.md. Plain dicts, built once and written as JSON; schemas.py describes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from clew.core.question import Question
+from clew.core.record import Record
+from clew.core.run import LIVE, Run
+from clew.core.savings import Day, Savings, transcript_tokens
+from clew.errors import AgentFailed, AuthFailed, Cancelled, TimedOut, UsageLimit
+from clew.server.json_body import money, stamp
+from clew.store.records import RunCard, StoredEvent, ThreadCard, ThreadView, TurnCard
+
+Body = dict[str, Any]
+
+# Outcomes that have an error of their own; the others are failures of the agent.
+OWN_CODES = tuple(kind.code for kind in (AuthFailed, Cancelled, TimedOut, UsageLimit))
+
+
+def thread(card: ThreadCard) -> Body:
+    record = card.thread
+    live = card.live
+    return {
+        "id": record.id,
+        "name": record.name,
+        "cwd": record.cwd,
+        "agent": record.agent,
+        "model": record.model,
+        "permissions": record.permissions.value,
+        "trust": record.trust.value,
+        "visibility": record.visibility.value,
+        "instructions": record.standing,
+        "kind": record.kind,
+        "created_at": stamp(record.created_at),
+        "updated_at": stamp(record.updated_at),
+        "version": card.version,
+        "turns": card.turns,
+        "cost_usd": money(card.cost_usd),
+        "live": None if live is None else {"run_id": live.id, "status": live.status.value},
+        "questions": card.questions,
+        "last_text": card.last_text,
+    }
+
+
+def turn(card: TurnCard) -> Body:
+    record = card.turn
+    return {
+        "id": record.id,
+        "position": card.position,
+        "role": record.role.value,
+        "text": record.text,
+        "agent": record.agent,
+        "model": record.model,
+        "partial": record.partial,
+        "revision": record.revision,
+        "created_at": stamp(record.created_at),
+        "run_id": record.run_id,
+        "run": None if card.run is None else run_note(card.run),
+        "steps": card.steps,
+    }
+
+
+def run_note(record: Run) -> Body:
+    return {
+        "id": record.id,
+        "status": record.status.value,
+        "session_resumed": record.session_resumed,
+        "reason": record.reason,
+        "fallback": record.fallback,
+        "usage": record.usage.as_dict(),
+        "cost_usd": money(record.cost_usd),
+        "estimate_usd": money(record.estimate_usd),
+        "prompt_chars": record.prompt_chars,
+        "transcript_chars": record.transcript_chars,
+        "started_at": stamp(record.started_at),
+        "ended_at": stamp(record.ended_at),
+    }
+
+
+def run(card: RunCard) -> Body:
+    record = card.run
+    asked = card.question
+    return {
+        **run_note(record),
+        "thread_id": record.thread_id,
+        "agent": record.agent,
+        "model": record.model,
+        "prompt": record.prompt,
+        "prompt_turn_id": record.prompt_turn_id,
+        "answer_turn_id": record.answer_turn_id,
+        "session_id": record.session_id,
+        "outcome": record.outcome,
+        "error": _error(record),
+        "stderr_tail": card.stderr_tail,
+        "question": None if asked is None else question(asked, live=record.status in LIVE),
+        "cancel_requested": record.cancel_requested,
+        "last_seq": card.last_seq,
+        "created_at": stamp(record.created_at),
+    }
+
+
+def _error(record: Run) -> Body | None:
+    if not record.error:
+        return None
+    code = record.outcome if record.outcome in OWN_CODES else AgentFailed.code
+    return {"code": code, "message": record.error, "hint": None}
+
+
+def question(record: Question, *, live: bool) -> Body:
+    return {
+        "id": record.id,
+        "run_id": record.run_id,
+        "thread_id": record.thread_id,
+        "tool": record.tool,
+        "input": dict(record.input),
+        "is_form": record.is_form,
+        "state": record.state.value,
+        "asked_at": stamp(record.asked_at),
+        "answered_at": stamp(record.answered_at),
+        "allowed": record.allowed,
+        "live": live,
+    }
+
+
+def view(found: ThreadView) -> Body:
+    going_on = {card.run.id for card in found.runs if card.run.status in LIVE}
+    return {
+        "thread": thread(found.card),
+        "turns": [turn(card) for card in found.turns],
+        "more": found.more,
+        "runs": [run(card) for card in found.runs],
+        "questions": [question(asked, live=asked.run_id in going_on) for asked in found.questions],
+        "version": found.version,
+    }
+
+
+def event(stored: StoredEvent) -> Body:
+    return {"seq": stored.seq, "at": stamp(stored.at), "kind": stored.kind, "body": dict(stored.body)}
+
+
+def savings(found: Savings) -> Body:
+    return {
+        "runs": found.runs,
+        "resumed": found.resumed,
+        "resume_rate": found.resume_rate,
+        "fresh": dict(found.fresh),
+        "outcomes": dict(found.outcomes),
+        "fallbacks": found.fallbacks,
+        "usage": found.usage.as_dict(),
+        "cost_usd": money(found.cost_usd),
+        "transcript_usd": money(found.transcript_usd),
+        "saved_usd": money(found.saved_usd),
+        "saved_share": found.saved_share,
+        "estimated_runs": found.estimated_runs,
+    }
+
+
+def figures(record: Run) -> Body:
+    """A run as a point of a chart."""
+    return {
+        "run_id": record.id,
+        "at": stamp(record.ended_at or record.created_at),
+        "agent": record.agent,
+        "model": record.model,
+        "session_resumed": record.session_resumed,
+        "reason": record.reason,
+        "shown_tokens": record.usage.shown_tokens,
+        "cache_read_tokens": record.usage.cache_read_input_tokens,
+        "transcript_tokens": transcript_tokens(record),
+        "cost_usd": money(record.cost_usd),
+        "estimate_usd": money(record.estimate_usd),
+    }
+
+
+def day(found: Day) -> Body:
+    return {
+        "day": datetime.fromtimestamp(found.day * 86_400, UTC).date().isoformat(),
+        "runs": found.runs,
+        "resumed": found.resumed,
+        "cost_usd": money(found.cost_usd),
+        "transcript_usd": money(found.transcript_usd),
+        "shown_tokens": found.shown_tokens,
+        "output_tokens": found.output_tokens,
+    }
+
+
+def agent(found: Record) -> Body:
+    """Its health: every field has the name that it has here."""
+    return found.as_dict()

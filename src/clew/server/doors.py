@@ -1,0 +1,132 @@
+"""Who may come in: the token or its cookie, the names that the server answers to, the pages that may call it.
+
+Pure: each check looks at a request's head and says nothing, or the refusal. `guards.py` puts them before the app, for
+HTTP and WebSocket alike.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from clew.core.record import Record
+from clew.server.problems import Refusal
+from clew.server.token import Secret
+
+MAX_TARGET_BYTES = 8_192
+MAX_HEADER_BYTES = 32_768
+MAX_HEADERS = 100
+LOOPBACK_NAMES = ("localhost",)
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+OWN_FETCHES = ("same-origin", "none")  # of Sec-Fetch-Site: this page, or a person who typed the address
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Doors(Record):
+    """What this server lets in."""
+
+    secret: Secret
+    port: int
+    hosts: tuple[str, ...] = ()  # names beside the loopback's own
+    remote: bool = False  # bound beyond the loopback: any address literal may be ours
+
+    @property
+    def cookie_name(self) -> str:
+        """By port, so that two daemons on one machine do not throw each other's pages out."""
+        return f"clew-{self.port}"
+
+    def check_size(self, raw_path: bytes, query: bytes, headers: Headers) -> None:
+        if len(raw_path) + len(query) > MAX_TARGET_BYTES:
+            raise Refusal(414, "The address is too long.")
+        if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
+            raise Refusal(431, "The headers are too large.")
+
+    def check_host(self, headers: Headers) -> None:
+        """Against DNS rebinding: a foreign name that leads to this machine is refused."""
+        given = _all(headers, b"host")
+        if len(given) != 1 or not self._is_ours(_host_of(given[0])):
+            raise Refusal(
+                421,
+                "This server does not answer to that host name.",
+                hint="Use the address that clew serve printed, or start it with --allow-host NAME.",
+            )
+
+    def check_origin(self, headers: Headers, *, unsafe: bool) -> None:
+        """A page of another origin may neither change anything nor listen."""
+        if not unsafe:
+            return
+        for origin in _all(headers, b"origin"):
+            if not _is_same_origin(origin, _one(headers, b"host")):
+                raise Refusal(403, "A page of another origin may not do this.")
+        site = _one(headers, b"sec-fetch-site")
+        if site and site.lower() not in OWN_FETCHES:
+            raise Refusal(403, "A page of another site may not do this.")
+
+    def is_known(self, headers: Headers) -> bool:
+        """Does it bring the token, or the cookie that was made from it?"""
+        given = _all(headers, b"authorization")
+        if len(given) == 1:
+            scheme, _, token = given[0].partition(" ")
+            return scheme.lower() == "bearer" and self.secret.is_token(token.strip())
+        return not given and any(self.secret.is_cookie(value) for value in self._cookies(headers))
+
+    def _cookies(self, headers: Headers) -> list[str]:
+        found = []
+        for line in _all(headers, b"cookie"):
+            try:
+                jar = SimpleCookie(line)
+            except CookieError:
+                continue
+            if self.cookie_name in jar:
+                found.append(jar[self.cookie_name].value)
+        return found
+
+    def _is_ours(self, host: str) -> bool:
+        if host in LOOPBACK_NAMES or host in self.hosts:
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return address.is_loopback or self.remote  # nobody can make another page's name be an address
+
+
+def unauthorized() -> Refusal:
+    return Refusal(
+        401,
+        "This needs the daemon's token.",
+        hint="Send it as Authorization: Bearer TOKEN; clew serve prints it in its address.",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _host_of(authority: str) -> str:
+    """The name without port and brackets, in lower case; "" for nonsense."""
+    try:
+        parts = urlsplit(f"//{authority.strip()}")
+        if parts.username is not None or parts.path or parts.query or parts.fragment:
+            return ""
+        parts.port  # noqa: B018 - raises for a port that is none
+        return (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_same_origin(origin: str, host: str) -> bool:
+    """`null`, another name, another port: all foreign."""
+    scheme, _, authority = origin.strip().lower().partition("://")
+    if scheme not in ("http", "https") or not authority:
+        return False
+    default = ":443" if scheme == "https" else ":80"
+    return authority.removesuffix(default) == host.strip().lower().removesuffix(default)
+
+
+def _all(headers: Headers, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in headers if key.lower() == name]
+
+
+def _one(headers: Headers, name: bytes) -> str:
+    return next(iter(_all(headers, name)), "")

@@ -1,0 +1,92 @@
+"""A run's events as server-sent events: from the first, or after the last one that a client has, to the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import StreamingResponse
+
+from clew.server import bodies
+from clew.server.access import RunId, Shared, TheShared
+from clew.server.documents import fails
+from clew.server.json_body import json_text
+from clew.store.records import StoredEvent
+
+router = APIRouter(prefix="/api/runs", tags=["runs"])
+
+HEARTBEAT_S = 15.0
+HEARTBEAT = ": still here\n\n"
+MAX_SEQ = 2**53
+
+
+@router.get(
+    "/{run}/events",
+    response_class=StreamingResponse,
+    responses={
+        **fails(404, body=False),
+        200: {"description": "`id: SEQ`, `event: KIND`, `data: Event`", "content": {"text/event-stream": {}}},
+    },
+)
+async def events(
+    run_id: RunId,
+    shared: TheShared,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only events after this one")] = 0,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, le=MAX_SEQ, description="The same, as browsers say it when they reconnect")
+    ] = None,
+) -> StreamingResponse:
+    """The stream ends with `run_ended`."""
+    run = await shared.client.run(run_id)
+    shared.check_room()
+    seen = after if last_event_id is None else last_event_id
+    headers = {"X-Accel-Buffering": "no"}
+    return StreamingResponse(_stream(shared, run.id, seen), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(shared: Shared, run_id: str, after: int) -> AsyncGenerator[str, None]:
+    async with shared.listening():
+        yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
+        async for stored in or_heartbeat(shared, run_id, after):
+            yield HEARTBEAT if stored is None else sse(stored)
+
+
+async def or_heartbeat(
+    shared: Shared, run_id: str, after: int, every_s: float = HEARTBEAT_S
+) -> AsyncGenerator[StoredEvent | None, None]:
+    """The run's events; None when nothing came for a while. Ends with the run, or with the daemon."""
+    followed = shared.client.follow(run_id, after)
+    closing = asyncio.create_task(shared.closing.wait())
+    coming = asyncio.create_task(_next(followed))
+    try:
+        while not closing.done():
+            await asyncio.wait({coming, closing}, timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                yield None
+                continue
+            stored = coming.result()
+            if stored is None:
+                return
+            yield stored
+            coming = asyncio.create_task(_next(followed))
+    finally:
+        await _end(coming, closing)
+        await followed.aclose()
+
+
+async def _next(followed: AsyncGenerator[StoredEvent, None]) -> StoredEvent | None:
+    """None: the stream is over."""
+    return await anext(followed, None)
+
+
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def sse(stored: StoredEvent) -> str:
+    """JSON has no line breaks of its own, so one data line is enough."""
+    return f"id: {stored.seq}\nevent: {stored.kind}\ndata: {json_text(bodies.event(stored))}\n\n"

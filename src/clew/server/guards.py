@@ -1,0 +1,165 @@
+"""What stands before the app, as plain ASGI: nothing reaches a route, a file or a WebSocket but through here.
+
+From the outside in: every response gets the security headers; whatever escapes the app becomes a problem and a line in
+the log; then size, host, origin, token, kind of body, size of body, each with its own status.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clew.server import problems
+from clew.server.doors import SAFE_METHODS, Doors, Headers, unauthorized
+from clew.server.problems import Refusal
+
+log = logging.getLogger("clew.server")
+
+MAX_BODY_BYTES = 12_000_000
+OPEN_PATHS = ("/healthz",)
+PAGE_PATHS = ("/",)  # answers a stranger itself, with a page instead of a problem
+
+CSP = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "require-trusted-types-for 'script'",
+        "trusted-types dompurify",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+)
+SECURITY_HEADERS = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+)
+NO_STORE = (b"cache-control", b"no-store")
+
+
+class Guards:
+    """The outermost ASGI app. `doors` says who may come in."""
+
+    def __init__(self, app: ASGIApp, doors: Doors) -> None:
+        self._app = app
+        self._doors = doors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        response = _Watched(send)
+        try:
+            receive = await self._admitted(scope, receive)
+            await self._app(scope, receive, response)
+        except Refusal as refusal:
+            await _refuse(scope, receive, response, refusal)
+        except Exception as error:  # noqa: BLE001 - the last net: nothing may look like a crash from outside
+            problems.log_unexpected(error, _place(scope))
+            if not response.started:
+                await _refuse(scope, receive, response, problems.unexpected())
+        log.debug("%s %s %d ms", _place(scope), response.status, (time.monotonic() - began) * 1000)
+
+    async def _admitted(self, scope: Scope, receive: Receive) -> Receive:
+        """The request's body, once its head has passed every check. Raises Refusal."""
+        doors, headers = self._doors, scope["headers"]
+        doors.check_size(scope.get("raw_path") or b"", scope.get("query_string") or b"", headers)
+        doors.check_host(headers)
+        is_socket = scope["type"] == "websocket"
+        unsafe = is_socket or scope["method"] not in SAFE_METHODS
+        doors.check_origin(headers, unsafe=unsafe)
+        known = doors.is_known(headers)
+        scope["clew.known"] = known
+        if not known and not (scope["path"] in OPEN_PATHS or (scope["path"] in PAGE_PATHS and not unsafe)):
+            raise unauthorized()
+        return receive if is_socket else await _with_body(headers, receive)
+
+
+class _Watched:
+    """A `send` that adds the security headers and remembers what was sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            self.started = True
+            self.status = message["status"]
+            message = {**message, "headers": list(_with_security(message.get("headers", ())))}
+        elif message["type"] in ("websocket.accept", "websocket.close"):
+            self.started = True
+        await self._send(message)
+
+
+def _with_security(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+    given = list(headers)
+    names = {name.lower() for name, _ in given}
+    yield from given
+    yield from (each for each in (*SECURITY_HEADERS, NO_STORE) if each[0] not in names)
+
+
+async def _with_body(headers: Headers, receive: Receive) -> Receive:
+    """Reads the whole body, up to the limit, before anything else looks at it; chunked ones too."""
+    kinds = {name.lower(): value for name, value in headers}
+    length = kinds.get(b"content-length", b"0")
+    chunked = b"transfer-encoding" in kinds
+    if not chunked and length == b"0":
+        return receive
+    too_large = Refusal(
+        413, f"The body is larger than {MAX_BODY_BYTES // 1_000_000} MB.", headers={"Connection": "close"}
+    )
+    if not chunked and (not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES):
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "The body broke off.")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MAX_BODY_BYTES:
+            raise too_large
+        if not message.get("more_body", False):
+            break
+    if size and not _is_json(kinds.get(b"content-type", b"")):
+        raise Refusal(415, "The body is not JSON.", hint="Send it with Content-Type: application/json.")
+    body: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+
+    async def replay() -> Message:
+        return body.pop() if body else await receive()
+
+    return replay
+
+
+def _is_json(content_type: bytes) -> bool:
+    return content_type.split(b";")[0].strip().lower() == b"application/json"
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal | Response) -> None:
+    response = problems.of_refusal(refusal) if isinstance(refusal, Refusal) else refusal
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    await response(scope, receive, send)
+
+
+def _place(scope: Scope) -> str:
+    """The route, not the address: that may hold a token, a name or an id."""
+    route = getattr(scope.get("route"), "path", "(no route)")
+    return f"{scope.get('method', 'WS')} {route}"

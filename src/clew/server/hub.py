@@ -1,0 +1,66 @@
+"""One task a daemon that learns what changed in the store, by whichever process, and tells all who listen.
+
+A write of this process wakes it at once; those of others (the command line, a second daemon) are seen at the next look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import Protocol
+
+from clew.client import Client
+from clew.errors import ClewError
+from clew.server.problems import log
+from clew.store.records import Changes
+
+LOOK_S = 0.25
+AFTER_TROUBLE_S = 1.0
+NOW = 2**62  # a version that nothing comes after: asks for the present one alone
+
+
+class Listener(Protocol):
+    def changed(self, changes: Changes) -> None: ...
+
+
+class Hub:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._listeners: set[Listener] = set()
+        self._somebody = asyncio.Event()
+
+    @contextlib.contextmanager
+    def telling(self, listener: Listener) -> Iterator[None]:
+        self._listeners.add(listener)
+        self._somebody.set()
+        try:
+            yield
+        finally:
+            self._listeners.discard(listener)
+            if not self._listeners:
+                self._somebody.clear()
+
+    async def run(self) -> None:
+        """Until it is cancelled. Looks only while somebody listens; each who comes asks for what it lacks itself."""
+        version: int | None = None
+        while True:
+            if not self._listeners:
+                version = None
+                await self._somebody.wait()
+            try:
+                changes = await self._client.changes(NOW if version is None else version)
+            except ClewError as error:  # busy or full: the listeners get it at a later look
+                log.warning("what changed could not be read: %s", error.code)
+                await asyncio.sleep(AFTER_TROUBLE_S)
+                continue
+            if version is not None and changes.version != version:
+                for listener in list(self._listeners):
+                    listener.changed(changes)
+            version = changes.version
+            await self._woken()
+
+    async def _woken(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._client.written()

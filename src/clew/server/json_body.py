@@ -1,0 +1,57 @@
+"""JSON as it goes over the wire. Agents print anything, also half a character: such a text is escaped, not refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.responses import Response
+
+MONEY_DIGITS = 6
+
+
+def json_text(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # a NaN in a tool's input: no JSON, and no browser reads it
+        return json_text(_finite(value))
+    return text if _is_whole(text) else json.dumps(value, separators=(",", ":"))
+
+
+def json_bytes(value: Any) -> bytes:
+    return json_text(value).encode()
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON response. The models of schemas.py describe it; tests hold every response against them."""
+    return Response(json_bytes(value), status_code=status, headers=dict(headers or {}), media_type="application/json")
+
+
+def stamp(at: float | None) -> str | None:
+    """A time as RFC 3339 in UTC, with milliseconds."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def money(amount: float | None) -> float | None:
+    return None if amount is None else round(amount, MONEY_DIGITS)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

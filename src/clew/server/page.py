@@ -1,0 +1,114 @@
+"""The page: its files, the link with the token that becomes a cookie, and a word for whoever comes without one."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
+from clew.server.doors import OWN_FETCHES, Doors
+from clew.server.problems import Refusal
+from clew.server.token import Invitation
+
+COOKIE_S = 180 * 86_400
+HASHED = re.compile(r".*[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+\Z")  # app-3F9A0C12.js: another content has another name
+FOR_EVER = "private, max-age=31536000, immutable"
+
+STRANGER = """\
+<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Clew</title><meta name="viewport" content="width=device-width"></head>
+<body>
+<h1>{title}</h1>
+<p>{words}</p>
+<p>Open the whole address that <code>clew serve</code> printed, with its <code>?token=…</code>. It is needed once in
+each browser. If you have just done that, <a href="/">go on here</a>.</p>
+</body>
+</html>
+"""
+# A strict cookie is not sent along a redirect that another site began (a link in a chat): this page begins anew.
+ENTERED = """\
+<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Clew</title><meta http-equiv="refresh" content="0;url=/"></head>
+<body><p><a href="/">Go on</a></p></body>
+</html>
+"""
+NO_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Clew</title></head>
+<body>
+<h1>The page is not built</h1>
+<p>The API works. For the page run <code>make web</code> in the source tree, or install Clew from a wheel.</p>
+</body>
+</html>
+"""
+
+
+def page_router(doors: Doors, static: Path, invitation: Invitation | None = None) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+    root = static.resolve()
+
+    @router.get("/")
+    async def index(request: Request) -> Response:
+        given = request.query_params.get("token")
+        if given is not None:
+            if not doors.secret.is_token(given) and not (invitation and invitation.take(given, time.monotonic())):
+                return _stranger("That token is not valid", "It may be an old one: clew serve --new-token changes it.")
+            return _entered(doors, request)
+        if not request.scope.get("clew.known"):
+            return _stranger("This page needs its token", "This browser has not been let in yet.")
+        return _index(root)
+
+    @router.get("/{path:path}")
+    async def file(path: str, request: Request) -> Response:
+        """A file of the page, else the page itself for its own addresses; nothing under /api is ever that."""
+        if request.app.state.methods_at(f"/{path}"):
+            raise HTTPException(405)
+        if "\0" in path:
+            raise Refusal(404, "There is nothing at this address.")
+        found = (root / path).resolve()
+        if found.is_relative_to(root) and found.is_file():
+            headers = {"Cache-Control": FOR_EVER} if HASHED.match(found.name) else {}
+            return FileResponse(found, headers=headers)
+        if path.startswith("api/") or path == "api" or "." in Path(path).name:
+            raise Refusal(404, "There is nothing at this address.")
+        return _index(root)
+
+    return router
+
+
+def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
+    """Which methods an address of the API has; none: it is no such address."""
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+
+    def methods_at(path: str) -> set[str]:
+        return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
+
+    return methods_at
+
+
+def _entered(doors: Doors, request: Request) -> Response:
+    own = request.headers.get("sec-fetch-site", "none") in OWN_FETCHES
+    response = RedirectResponse("/", status_code=303) if own else HTMLResponse(ENTERED)
+    response.set_cookie(
+        doors.cookie_name, doors.secret.cookie, max_age=COOKIE_S, path="/", httponly=True, samesite="strict"
+    )
+    return response
+
+
+def _stranger(title: str, words: str) -> Response:
+    return HTMLResponse(STRANGER.format(title=title, words=words), status_code=401)
+
+
+def _index(root: Path) -> Response:
+    path = root / "index.html"
+    return FileResponse(path) if path.is_file() else HTMLResponse(NO_PAGE, status_code=503)

@@ -1,0 +1,81 @@
+"""Where work directories may be: anywhere, or only below the allowed roots. Links are followed before anything is
+compared, so neither a link nor `..` leads out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from clew.errors import NotFound, UsageError
+from clew.server.problems import Refusal
+
+MOST_LISTED = 1_000
+
+
+class Roots:
+    def __init__(self, roots: Iterable[str | Path] = ()) -> None:
+        self.paths = tuple(dict.fromkeys(os.path.realpath(Path(root).expanduser()) for root in roots))
+
+    def resolved(self, path: str) -> str:
+        """The real path of a directory that may be worked in. Raises UsageError, or Refusal outside of the roots."""
+        real = _real(path)
+        self.check(real)
+        if not Path(real).is_dir():
+            raise UsageError(f"{path} is not a directory.", hint="Name an existing one.")
+        return real
+
+    def check(self, real: str) -> None:
+        """Before whether it exists: what is outside of the roots is nobody's business."""
+        if self.paths and not any(_is_below(real, root) for root in self.paths):
+            raise Refusal(
+                403,
+                "The directory is outside of the places that this daemon may work in.",
+                hint=f"Allowed: {', '.join(self.paths)}.",
+            )
+
+    def listed(self, path: str | None) -> tuple[str, str | None, list[str]]:
+        """A directory, the one above it if that is allowed, and the names of those in it; hidden ones are left out."""
+        if not path:
+            path = self.paths[0] if self.paths else str(Path.home())
+        real = _real(path)
+        self.check(real)
+        try:
+            with os.scandir(real) as entries:
+                names = [entry.name for entry in entries if self._is_shown(entry)]
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"{path} is not a directory.") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be listed: {error.strerror}.") from error
+        above = str(Path(real).parent)
+        allowed = above != real and (not self.paths or any(_is_below(above, root) for root in self.paths))
+        return real, above if allowed else None, sorted(names, key=str.lower)[:MOST_LISTED]
+
+    def _is_shown(self, entry: os.DirEntry[str]) -> bool:
+        if entry.name.startswith("."):
+            return False
+        try:
+            if not entry.is_dir():
+                return False
+        except OSError:
+            return False
+        if not entry.is_symlink() or not self.paths:
+            return True
+        real = os.path.realpath(entry.path)
+        return any(_is_below(real, root) for root in self.paths)
+
+
+def _real(path: str) -> str:
+    if "\0" in path:
+        raise UsageError("A path cannot hold a NUL character.")
+    try:
+        wanted = Path(path).expanduser()
+    except RuntimeError:  # ~nobody
+        raise UsageError(f"{path} names nobody's home.") from None
+    if not wanted.is_absolute():
+        raise UsageError(f"{path} is not an absolute path.", hint="Begin it with / or ~.")
+    return os.path.realpath(wanted)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)

@@ -1,0 +1,77 @@
+"""What a page asks besides: agents and their health, what resuming saved, the settings, directories."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from clew import __version__
+from clew.core.savings import summed
+from clew.server import bodies, schemas
+from clew.server.access import TheClient, TheShared
+from clew.server.documents import fails
+from clew.server.json_body import answer
+
+router = APIRouter()
+
+DAY_S = 86_400.0
+
+
+@router.get("/healthz", response_model=schemas.Health, responses=fails(body=False), tags=["daemon"])
+async def healthz() -> Response:
+    """Needs no token."""
+    return answer({"status": "ok"})
+
+
+@router.get("/api/agents", response_model=schemas.AgentList, responses=fails(body=False), tags=["daemon"])
+async def agents(client: TheClient) -> Response:
+    """Every agent, whether it is well, and what to do if not."""
+    return answer({"items": [bodies.agent(found) for found in await client.agents()]})
+
+
+@router.get("/api/stats", response_model=schemas.Stats, responses=fails(404, body=False), tags=["daemon"])
+async def stats(
+    client: TheClient,
+    thread: Annotated[str, Query(max_length=200, description="Only this thread: its id or name")] = "",
+    days: Annotated[float | None, Query(gt=0, le=36_500, description="Only the last so many days")] = None,
+) -> Response:
+    """How often sessions were resumed, what it cost, and an estimate of what resuming saved."""
+    of_thread = await client.find(thread) if thread else None
+    since = None if days is None else time.time() - days * DAY_S
+    savings = summed(await client.stats(thread=of_thread, since=since))
+    return answer(
+        {
+            **bodies.savings(savings),
+            "by_day": [bodies.day(each) for each in await client.daily(thread=of_thread, since=since)],
+            "by_turn": [bodies.figures(run) for run in await client.recent(thread=of_thread, since=since)],
+        }
+    )
+
+
+@router.get("/api/settings", response_model=schemas.Settings, responses=fails(body=False), tags=["daemon"])
+async def settings(shared: TheShared) -> Response:
+    """What a new thread gets."""
+    held = shared.client.settings
+    return answer(
+        {
+            **{name: held.of(name) for name in ("agent", "model", "permissions", "visibility")},
+            "roots": list(shared.roots.paths),
+            "home": str(Path.home()),
+            "version": __version__,
+        }
+    )
+
+
+@router.get("/api/dirs", response_model=schemas.Dirs, responses=fails(404, body=False), tags=["daemon"])
+async def dirs(
+    shared: TheShared,
+    path: Annotated[str, Query(max_length=4_096, description="Absolute, or from ~; empty: where one may begin")] = "",
+) -> Response:
+    """The folders in a folder, for the form of a new thread."""
+    found, parent, names = await asyncio.to_thread(shared.roots.listed, path)
+    return answer({"path": found, "parent": parent, "items": names})

@@ -1,0 +1,105 @@
+"""Connections that do not wait for ever, and whose own refusals are problems too.
+
+The server library answers broken HTTP with plain text and lets a client take as long as it likes over its headers. Here
+a request's head has ten seconds and its body a minute, and what is not HTTP gets the same form as everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from clew.server import problems
+from clew.server.guards import NO_STORE, SECURITY_HEADERS
+
+HEAD_S = 10.0
+BODY_S = 60.0
+MOST_CONNECTIONS = 1_024
+
+
+class Connection(H11Protocol):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._waits_for: str | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._say(503, "There are too many connections.")
+        self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._set_deadline()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._set_deadline()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._clear_deadline()
+        self._waits_for = "nothing"  # the WebSocket has clocks of its own
+        super().handle_websocket_upgrade(event)
+
+    def _set_deadline(self) -> None:
+        """From the first moment in which it is waited for, not from the last byte: a drip does not move it."""
+        waits_for = self._wanted()
+        if waits_for == self._waits_for or self._waits_for == "nothing":
+            return
+        self._clear_deadline()
+        self._waits_for = waits_for
+        if waits_for is not None:
+            seconds = HEAD_S if waits_for == "head" else BODY_S
+            self._deadline = self.loop.call_later(seconds, self._too_slow)
+
+    def _wanted(self) -> str | None:
+        if self.transport is None or self.transport.is_closing():
+            return None
+        state = self.conn.their_state
+        if state is h11.SEND_BODY:
+            return "body"
+        begun = bool(self.conn.trailing_data[0]) or self.cycle is None
+        return "head" if state is h11.IDLE and begun else None  # an idle one has the keep-alive's own clock
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        if self._waits_for != "nothing":
+            self._waits_for = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self._say(408, "The request took too long to arrive.")
+
+    def send_400_response(self, msg: str) -> None:
+        """Called while the parser's error is being handled, which knows whether it was size."""
+        if getattr(sys.exception(), "error_status_hint", 400) == 431:
+            self._say(431, "The headers are too large.")
+        else:
+            self._say(400, "This is not HTTP.")
+
+    def _say(self, status: int, detail: str) -> None:
+        """A problem as the last word on this connection, unless a response is on its way already."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            response = problems.problem(status, detail, headers={"Connection": "close"})
+            headers = [*response.raw_headers, *SECURITY_HEADERS, NO_STORE]
+            phrase = HTTPStatus(status).phrase.encode()
+            for event in (
+                h11.Response(status_code=status, headers=headers, reason=phrase),
+                h11.Data(data=bytes(response.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

@@ -1,0 +1,124 @@
+"""What surfaces show: threads as cards, a thread as one moment's view, what changed since."""
+
+from __future__ import annotations
+
+from clew.core.run import LIVE, Run, RunStatus
+from clew.errors import NotFound
+from clew.store.database import Row
+from clew.store.events import Events
+from clew.store.records import (
+    Changes,
+    RunCard,
+    ThreadCard,
+    ThreadPage,
+    ThreadView,
+    TurnCard,
+    each,
+    thread_from,
+    turn_from,
+)
+from clew.store.runs import Runs
+from clew.store.threads import Threads
+
+LIVE_RUNS = 10_000  # more than can wait in any queue that makes sense
+MOST_CHANGED = 100_000
+
+
+class Cards(Threads, Runs, Events):
+    def cards(self, *, q: str | None = None, cwd: str | None = None, limit: int = 50, offset: int = 0) -> ThreadPage:
+        """Those last used come first; `q` looks in names, directories and what was said."""
+        like = None if q is None else _like(q)
+        with self.reading():
+            rows = self._all("cards", id=None, after=-1, q=like, cwd=cwd, limit=limit, offset=offset)
+            count = self._one("count_cards", q=like, cwd=cwd)
+            return ThreadPage(self._cards(rows), int(count["n"]) if count else 0, self.version())
+
+    def card(self, name_or_id: str) -> ThreadCard:
+        with self.reading():
+            thread = self.require_thread(name_or_id)
+            return self._cards(self._all("cards", id=thread.id, after=-1, q=None, cwd=None, limit=1, offset=0))[0]
+
+    def changes(self, after: int) -> Changes:
+        with self.reading():
+            rows = self._all("cards", id=None, after=after, q=None, cwd=None, limit=MOST_CHANGED, offset=0)
+            deleted = [str(row["id"]) for row in self._all("deleted_after", after=after)]
+            return Changes(self.version(), self._cards(rows), deleted)
+
+    def view(self, name_or_id: str, *, before: int | None = None, limit: int = 100) -> ThreadView:
+        """The turns before that position (None: the last ones), and all that is going on."""
+        with self.reading():
+            card = self.card(name_or_id)
+            thread_id = card.thread.id
+            rows = self._all("turns_before", thread_id=thread_id, before=before, limit=limit + 1)
+            return ThreadView(
+                card,
+                self._turn_cards(rows[:limit]),
+                len(rows) > limit,
+                [self.run_card(run) for run in self._shown_runs(thread_id)],
+                [question for question in self.open_questions(thread_id) if question.is_open],
+                self.version(),
+            )
+
+    def run_card(self, run: Run) -> RunCard:
+        tail = ""
+        if run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.INTERRUPTED):
+            attempts = self.attempts(run.id)
+            tail = attempts[-1].stderr_tail if attempts else ""
+        asked = [question for question in self.questions_of_run(run.id) if question.is_open]
+        return RunCard(run, self.last_seq(run.id), tail, asked[0] if asked else None)
+
+    def turn_card(self, thread_id: str, turn_id: str) -> TurnCard:
+        with self.reading():
+            place = self._one("place_of_turn", id=turn_id, thread_id=thread_id)
+            if place is None or place["archived_at"] is not None:
+                raise NotFound(f"The thread has no turn {turn_id}.", hint="`clew threads show` lists its turns.")
+            rows = self._all("turns_before", thread_id=thread_id, before=place["position"] + 1, limit=1)
+            return self._turn_cards(rows)[0]
+
+    def _cards(self, rows: list[Row]) -> list[ThreadCard]:
+        live = self._live_runs() if len(rows) != 1 else self._live_runs(rows[0]["id"])
+        return each(
+            lambda row: ThreadCard(
+                thread_from(row),
+                row["version"],
+                row["turn_count"],
+                row["total_usd"],
+                row["question_count"],
+                row["last_text"] or "",
+                live.get(row["id"]),
+            ),
+            rows,
+        )
+
+    def _live_runs(self, thread_id: str | None = None) -> dict[str, Run]:
+        """By thread: the one that is going on, else the one whose turn it is next."""
+        found: dict[str, Run] = {}
+        for run in sorted(self.runs(thread_id=thread_id, statuses=LIVE, limit=LIVE_RUNS), key=_order):
+            found.setdefault(run.thread_id, run)
+        return found
+
+    def _shown_runs(self, thread_id: str) -> list[Run]:
+        """Those that are going on or wait; and the newest that ended, when no answer turn shows how."""
+        live = sorted(self.runs(thread_id=thread_id, statuses=LIVE, limit=LIVE_RUNS), key=_order)
+        newest = [run for run in self.runs(thread_id=thread_id, limit=len(live) + 1) if run.status not in LIVE]
+        return [*(run for run in newest[:1] if run.answer_turn_id is None), *live]
+
+    def _turn_cards(self, rows: list[Row]) -> list[TurnCard]:
+        """Oldest first."""
+
+        def card(row: Row) -> TurnCard:
+            answers = row["role"] == "assistant" and row["run_id"] is not None
+            run = self.run(row["run_id"]) if answers else None
+            return TurnCard(turn_from(row), row["position"], run, row["tools"] if answers else 0)
+
+        return each(card, reversed(rows))
+
+
+def _order(run: Run) -> tuple[bool, float, str]:
+    return run.status is RunStatus.QUEUED, run.created_at, run.id
+
+
+def _like(text: str) -> str:
+    """The pattern that finds the text anywhere in a lower-case one."""
+    escaped = text.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    return f"%{escaped}%"

@@ -1,0 +1,34 @@
+-- name: open_question
+INSERT INTO questions (run_id, id, thread_id, tool, input, is_form, state, asked_at)
+SELECT id, CAST(:id AS TEXT), thread_id, CAST(:tool AS TEXT), CAST(:input AS TEXT), CAST(:is_form AS SMALLINT), 'open',
+    CAST(:at AS DOUBLE PRECISION)
+FROM runs WHERE id = :run_id
+ON CONFLICT (run_id, id) DO NOTHING;
+
+-- name: close_question
+UPDATE questions SET state = :state, allowed = :allowed, answered_at = :at
+WHERE run_id = :run_id AND id = :id AND state = 'open';
+
+-- name: withdraw_of_run
+UPDATE questions SET state = 'withdrawn', answered_at = :at WHERE run_id = :run_id AND state = 'open';
+
+-- name: withdraw_of_thread
+-- The person has moved on: what was still open of earlier runs is not asked any more.
+UPDATE questions SET state = 'withdrawn', answered_at = :at
+WHERE thread_id = :thread_id AND run_id <> :but_run_id AND state = 'open' AND reply IS NULL;
+
+-- name: reply_to_question
+-- Once: the first answer counts.
+UPDATE questions SET reply = :reply, answered_at = :at WHERE run_id = :run_id AND id = :id AND state = 'open' AND reply IS NULL;
+
+-- name: question
+SELECT * FROM questions WHERE run_id = :run_id AND id = :id;
+
+-- name: questions_of_run
+SELECT * FROM questions WHERE run_id = :run_id ORDER BY asked_at, id;
+
+-- name: open_questions_of_thread
+SELECT * FROM questions WHERE state = 'open' AND thread_id = :thread_id ORDER BY asked_at, id;
+
+-- name: open_questions
+SELECT * FROM questions WHERE state = 'open' ORDER BY asked_at, id;

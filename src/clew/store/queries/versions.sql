@@ -1,0 +1,15 @@
+-- name: count_change
+UPDATE versions SET n = n + 1;
+
+-- name: version
+SELECT n FROM versions;
+
+-- name: mark_thread
+UPDATE threads SET version = (SELECT n FROM versions) WHERE id = :id;
+
+-- name: mark_deleted
+INSERT INTO deleted_threads (id, version) SELECT CAST(:id AS TEXT), n FROM versions WHERE n > 0
+ON CONFLICT (id) DO UPDATE SET version = excluded.version;
+
+-- name: deleted_after
+SELECT id FROM deleted_threads WHERE version > :after ORDER BY version;

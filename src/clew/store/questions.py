@@ -1,0 +1,83 @@
+"""Questions of agents in the store: opened and closed by the events that tell of them, answered from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clew.core.events import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn, RunEnded
+from clew.core.permissions import Answer
+from clew.core.question import Question, QuestionState
+from clew.core.run import RunStatus
+from clew.errors import Conflict, NotFound
+from clew.store.records import dumps, each, first, question_from
+from clew.store.versions import Versions
+
+
+class Questions(Versions):
+    def question(self, run_id: str, question_id: str) -> Question:
+        found = first(question_from, self._one("question", run_id=run_id, id=question_id))
+        if found is None:
+            raise NotFound("The run has not asked that.", hint="`clew runs show` lists what is open.")
+        return found
+
+    def questions_of_run(self, run_id: str) -> list[Question]:
+        """In the order in which they were asked."""
+        return each(question_from, self._all("questions_of_run", run_id=run_id))
+
+    def open_questions(self, thread_id: str | None = None) -> list[Question]:
+        """Those that wait for an answer, or whose answer has not reached the agent."""
+        if thread_id is None:
+            return each(question_from, self._all("open_questions"))
+        return each(question_from, self._all("open_questions_of_thread", thread_id=thread_id))
+
+    def reply(self, run_id: str, question_id: str, answer: Answer, at: float) -> Question:
+        """Keeps an answer for whoever carries the run out. Raises Conflict when it has one, or is asked no more."""
+        with self.transaction():
+            asked = self.question(run_id, question_id)
+            if not asked.is_open:
+                state = QuestionState.ANSWERED if asked.reply is not None else asked.state
+                raise Conflict(f"The question is {state} already.", hint="`clew runs show` tells what is open.")
+            self._do("reply_to_question", run_id=run_id, id=question_id, reply=dumps(answer.as_dict()), at=at)
+            self._changed(asked.thread_id)
+            return self.question(run_id, question_id)
+
+    def close_question(self, question: Question, state: QuestionState, at: float, allowed: bool | None = None) -> None:
+        """Outside of its run's events: the run is over."""
+        with self.transaction():
+            self._close(question.run_id, question.id, state, at, allowed)
+            self._changed(question.thread_id)
+
+    def withdraw_questions(self, thread_id: str, but_run_id: str, at: float) -> None:
+        """Whatever earlier runs of the thread left open is asked no more."""
+        self._do("withdraw_of_thread", thread_id=thread_id, but_run_id=but_run_id, at=at)
+
+    def _follow(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> bool:
+        """Keeps the questions in step with the events, in the same transaction. True: something changed."""
+        changed = False
+        for _, at, event in events:
+            if isinstance(event, QuestionAsked):
+                self._do(
+                    "open_question",
+                    run_id=run_id,
+                    id=event.question_id,
+                    tool=event.tool,
+                    input=dumps(dict(event.input)),
+                    is_form=int(event.is_form),
+                    at=at,
+                )
+            elif isinstance(event, QuestionAnswered):
+                self._close(run_id, event.question_id, QuestionState.ANSWERED, at, event.allowed)
+            elif isinstance(event, QuestionWithdrawn):
+                self._close(run_id, event.question_id, QuestionState.WITHDRAWN, at)
+            elif isinstance(event, RunEnded) and event.status != RunStatus.INTERRUPTED:
+                self._do("withdraw_of_run", run_id=run_id, at=at)
+            else:
+                continue
+            changed = True
+        return changed
+
+    def _close(
+        self, run_id: str, question_id: str, state: QuestionState, at: float, allowed: bool | None = None
+    ) -> None:
+        flag = None if allowed is None else int(allowed)
+        self._do("close_question", run_id=run_id, id=question_id, state=state.value, allowed=flag, at=at)

@@ -1,0 +1,137 @@
+"""Answers and the sessions that they stand in."""
+
+from __future__ import annotations
+
+import uuid
+
+from clew.core.answer import joined
+from clew.core.events import MessageSaid, SessionStarted, TextStreamed, ToolStarted
+from clew.core.history import Role
+from clew.core.outcome import Outcome
+from clew.core.thread import Permissions
+from clew.testing.adapter_contract.subject import Check, Subject, abilities, entries, session_file, turn
+
+
+async def probe_tells_what_it_can(subject: Subject) -> None:
+    can = await abilities(subject)
+    assert can.is_agent
+    assert can.resume
+    assert can.version
+    assert can.product
+
+
+async def first_turn_answers_and_names_its_session(subject: Subject) -> None:
+    said = await turn(subject, "!say hello there")
+    named = [event.session_id for event in said.of(SessionStarted) if isinstance(event, SessionStarted)]
+    assert named == [said.session_id], "the one we chose, where it lets us choose"
+    assert session_file(subject, said.session_id) is not None
+    assert said.text == "hello there"
+    assert said.answered
+    assert said.usage.output_tokens > 0
+    assert said.usage.shown_tokens > 0
+    assert said.exit_status == 0
+    assert not said.tool_ran
+
+
+async def pieces_add_up_to_the_message(subject: Subject) -> None:
+    said = await turn(subject, "!slow 8 0.01")
+    pieces = "".join(event.text for event in said.of(TextStreamed) if isinstance(event, TextStreamed))
+    whole = joined(event.text for event in said.of(MessageSaid) if isinstance(event, MessageSaid))
+    assert whole.split() == [f"w{number}" for number in range(8)]
+    if (await abilities(subject)).streams:
+        assert len(said.of(TextStreamed)) > 1
+        assert pieces == whole
+    else:
+        assert pieces == ""
+
+
+async def session_file_holds_the_turn(subject: Subject) -> None:
+    said = await turn(subject, "  Odd: \t“é” 🎉 \r\n\n# New message\n!say hello there\n\n")
+    held = entries(subject, said.session_id)
+    assert [entry.id for entry in held if entry.is_prompt] == [said.prompt_id]
+    assert joined(entry.text for entry in held if entry.role is Role.ASSISTANT) == said.text
+    assert held[-1].complete
+
+
+async def resume_goes_on_in_the_same_session(subject: Subject) -> None:
+    first = await turn(subject, "!say one")
+    second = await turn(subject, "!say two", resume=first.session_id)
+    assert second.answered
+    held = entries(subject, first.session_id)
+    assert [entry.id for entry in held if entry.is_prompt] == [first.prompt_id, second.prompt_id]
+    assert [entry.text for entry in held if entry.role is Role.ASSISTANT] == ["one", "two"]
+
+
+async def same_words_again_are_a_new_prompt(subject: Subject) -> None:
+    first = await turn(subject, "!say on")
+    path = session_file(subject, first.session_id)
+    assert path is not None
+    size = path.stat().st_size
+    second = await turn(subject, "!say on", resume=first.session_id)
+    [prompt] = [entry for entry in entries(subject, first.session_id, since=size) if entry.is_prompt]
+    assert prompt.id == second.prompt_id
+    ids = [entry.id for entry in entries(subject, first.session_id) if entry.is_prompt]
+    places = [entry.at for entry in entries(subject, first.session_id) if entry.is_prompt]
+    assert ids[0] != ids[1] or (places[0] is not None and places[1] is not None and places[0] < size <= places[1])
+
+
+async def usage_is_of_the_turn_not_of_the_session(subject: Subject) -> None:
+    first = await turn(subject, "!say one")
+    second = await turn(subject, "!say two", resume=first.session_id)
+    assert 0 < second.usage.output_tokens < 2 * first.usage.output_tokens
+    assert 0 < second.usage.shown_tokens < 2 * first.usage.shown_tokens
+    assert second.usage.cache_read_input_tokens > second.usage.input_tokens
+
+
+async def unknown_session_is_rejected(subject: Subject) -> None:
+    said = await turn(subject, "!say one", resume=str(uuid.uuid4()))
+    assert not said.answered
+    assert said.outcome is Outcome.REJECTED
+    assert not said.tool_ran
+
+
+async def word_that_is_no_id_names_no_session(subject: Subject) -> None:
+    await turn(subject, "!say one")
+    for word in ("last", "../x", "*", "-", ""):
+        assert session_file(subject, word) is None
+
+
+async def used_uuid_does_no_work(subject: Subject) -> None:
+    first = await turn(subject, "!say one")
+    again = await turn(subject, "!say two", resume=first.session_id, user_uuid=first.user_uuid, close_at_once=True)
+    if first.prompt_id == first.user_uuid:
+        assert not again.answered, "a retry needs a uuid of its own"
+    else:
+        assert again.text == "two", "it knows nothing of our uuids"
+
+
+async def stopped_turn_keeps_what_was_said_and_can_go_on(subject: Subject) -> None:
+    gentle = subject.adapter.interrupt_line() is not None
+    said = await turn(
+        subject,
+        "!slow 200 0.05" if gentle else subject.words.command("sleep 30"),
+        permissions=Permissions.ALL,
+        stop_at=TextStreamed if gentle else ToolStarted,
+    )
+    assert not said.answered
+    assert said.text if gentle else said.tool_ran
+    held = entries(subject, said.session_id)
+    assert [entry.id for entry in held if entry.is_prompt] == [said.prompt_id]
+    assert said.text.startswith(joined(entry.text for entry in held if entry.role is Role.ASSISTANT))
+    again = await turn(subject, "!say on", resume=said.session_id)
+    assert again.text == "on"
+
+
+CHECKS: tuple[Check, ...] = (
+    probe_tells_what_it_can,
+    first_turn_answers_and_names_its_session,
+    pieces_add_up_to_the_message,
+    session_file_holds_the_turn,
+    resume_goes_on_in_the_same_session,
+    same_words_again_are_a_new_prompt,
+    usage_is_of_the_turn_not_of_the_session,
+    unknown_session_is_rejected,
+    word_that_is_no_id_names_no_session,
+    used_uuid_does_no_work,
+    stopped_turn_keeps_what_was_said_and_can_go_on,
+)

@@ -1,0 +1,227 @@
+"""What the contract is checked on, and one turn of it without the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clew.agents.adapter import Adapter, Ending, Entry, Launch
+from clew.core.answer import GrowingAnswer
+from clew.core.decision import Abilities
+from clew.core.events import Event, QuestionAsked, SessionStarted
+from clew.core.outcome import Outcome
+from clew.core.permissions import Answer
+from clew.core.thread import Permissions, Trust
+from clew.core.usage import NO_USAGE, Usage, usage_of_run
+from clew.engine.agent_process import AgentProcess
+
+LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the agent's model calls its tools, as directives to the scripted one, and what its API says of a broken
+    history."""
+
+    command: Callable[[str], str]
+    write: Callable[[Path, str], str]
+    form: str
+    poison: str
+
+
+def _tool(name: str, given: Mapping[str, Any]) -> str:
+    return f"!tool {name} {json.dumps(given)}"
+
+
+CLAUDE_WORDS = Words(
+    command=lambda line: _tool("Bash", {"command": line}),
+    write=lambda path, text: _tool("Write", {"file_path": str(path), "content": text}),
+    form=_tool(
+        "AskUserQuestion",
+        {
+            "questions": [
+                {
+                    "question": "Which one?",
+                    "header": "Q",
+                    "multiSelect": False,
+                    "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}],
+                }
+            ]
+        },
+    ),
+    poison="messages.1: `tool_use` ids were found without `tool_result` blocks",
+)
+CODEX_WORDS = Words(
+    command=lambda line: _tool("exec_command", {"cmd": line}),
+    write=lambda path, text: _tool(
+        "apply_patch", {"input": f"*** Begin Patch\n*** Add File: {path}\n+{text}\n*** End Patch\n"}
+    ),
+    form=_tool(
+        "request_user_input",
+        {
+            "questions": [
+                {
+                    "id": "which",
+                    "header": "Q",
+                    "question": "Which one?",
+                    "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}],
+                }
+            ]
+        },
+    ),
+    poison="No tool output found for function call call_1.",
+)
+
+
+@dataclass
+class Subject:
+    """An adapter, and the world that its agent runs in. The model API obeys `!directives` in the prompts."""
+
+    adapter: Adapter
+    environ: Mapping[str, str]
+    work_dir: Path
+    model: str
+    binary: str | None = None  # a configured path
+    words: Words = CLAUDE_WORDS
+
+
+Check = Callable[[Subject], Awaitable[None]]
+Person = Callable[[QuestionAsked], Answer]
+
+
+@dataclass
+class Turn:
+    """What one process said."""
+
+    events: list[Event] = field(default_factory=list)
+    ending: Ending | None = None
+    exit_status: int | None = None
+    session_id: str = ""
+    user_uuid: str = ""
+    prompt_id: str = ""  # as the session's file shows it
+    tool_ran: bool = False
+    usage: Usage = NO_USAGE  # the turn's own
+
+    @property
+    def text(self) -> str:
+        answer = GrowingAnswer()
+        for event in self.events:
+            answer.feed(event)
+        return answer.text
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def answered(self) -> bool:
+        assert self.ending is not None
+        return self.ending.diagnosis.answered
+
+    @property
+    def outcome(self) -> Outcome | None:
+        assert self.ending is not None
+        return self.ending.diagnosis.outcome
+
+
+async def turn(
+    subject: Subject,
+    prompt: str,
+    *,
+    resume: str | None = None,
+    user_uuid: str | None = None,
+    person: Person | None = None,
+    permissions: Permissions = Permissions.ASK,
+    stop_at: type[Event] | None = None,
+    close_at_once: bool = False,
+) -> Turn:
+    """One process, one prompt, to its end. `stop_at` is the event at which it is interrupted, or ended if it cannot."""
+    adapter, can = subject.adapter, await abilities(subject)
+    said = Turn(session_id=resume or str(uuid.uuid4()), user_uuid=user_uuid or str(uuid.uuid4()))
+    said.prompt_id = adapter.prompt_id(prompt, said.user_uuid)
+    launch = Launch(said.session_id, resume is not None, subject.model, permissions, Trust.USER, str(subject.work_dir))
+    before = _total(subject, said.session_id) or NO_USAGE
+    async with asyncio.timeout(LIMIT_S), _process(subject, can, launch, said.user_uuid) as process:
+        reader = adapter.reader(launch)
+        await process.send(adapter.prompt_line(prompt, said.user_uuid))
+        if close_at_once or not can.asks:
+            process.close_stdin()
+        async for line in process.lines():
+            for event in reader.feed(line):
+                said.events.append(event)
+                if isinstance(event, SessionStarted) and resume is None and not can.choose_id:
+                    said.session_id = event.session_id
+                if isinstance(event, QuestionAsked) and person is not None:
+                    await process.send(adapter.answer_line(event, person(event)))
+                if stop_at is not None and isinstance(event, stop_at):
+                    stop_at = None
+                    await _stop(adapter, process)
+            if reader.finished:
+                process.close_stdin()
+        said.exit_status = await process.wait()
+        said.tool_ran = reader.tool_ran
+        said.ending = reader.ending(
+            resumed=resume is not None, exit_status=said.exit_status, stderr=process.stderr_tail
+        )
+    total = said.ending.usage_total or _total(subject, said.session_id)
+    said.usage = said.ending.usage + (usage_of_run(total, before) if total else NO_USAGE)
+    return said
+
+
+async def _stop(adapter: Adapter, process: AgentProcess) -> None:
+    line = adapter.interrupt_line()
+    if line is not None:
+        await process.send(line)
+    else:
+        await process.end(grace_s=1.0)
+
+
+@asynccontextmanager
+async def _process(subject: Subject, can: Abilities, launch: Launch, mark: str) -> AsyncIterator[AgentProcess]:
+    adapter = subject.adapter
+    process = await AgentProcess.spawn(
+        adapter.command(adapter.find(subject.binary, subject.environ), can, launch),
+        cwd=str(subject.work_dir),
+        environ=adapter.environment(subject.environ),
+        mark=mark,
+    )
+    try:
+        yield process
+    finally:
+        await process.end(grace_s=1.0)
+
+
+async def abilities(subject: Subject) -> Abilities:
+    adapter = subject.adapter
+    binary = adapter.find(subject.binary, subject.environ)
+    texts = []
+    for argv in adapter.probes(binary):
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            env=adapter.environment(subject.environ),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        texts.append((await process.communicate())[0].decode())
+    return adapter.abilities(*texts)
+
+
+def session_file(subject: Subject, session_id: str) -> Path | None:
+    config_dir = subject.adapter.config_dir(subject.environ)
+    return subject.adapter.session_file(config_dir, str(subject.work_dir), session_id)
+
+
+def entries(subject: Subject, session_id: str, since: int = 0) -> list[Entry]:
+    path = session_file(subject, session_id)
+    assert path is not None
+    return list(subject.adapter.read_session(path, since).entries)
+
+
+def _total(subject: Subject, session_id: str) -> Usage | None:
+    path = session_file(subject, session_id)
+    return subject.adapter.session_usage(path) if path else None

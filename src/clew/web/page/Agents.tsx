@@ -1,0 +1,87 @@
+// The agents on this machine, and how they are.
+
+import { useEffect } from "preact/hooks";
+import { page, refreshSurroundings } from "./sync.ts";
+import { Again } from "./icons.tsx";
+import { useStore } from "./store.ts";
+import { MenuButton } from "./ThreadHead.tsx";
+import type { Agent } from "./wire.ts";
+
+export function Agents() {
+  const agents = useStore(page, (now) => now.agents);
+  const version = useStore(page, (now) => now.settings?.version);
+  useEffect(() => void refreshSurroundings(), []);
+  return (
+    <div class="view" data-testid="agents-view">
+      <header class="head">
+        <MenuButton />
+        <div class="head-names">
+          <h1>Agents</h1>
+          <p>{version ? `Clew ${version}` : "The programs that answer"}</p>
+        </div>
+        <div class="head-actions">
+          <button class="quiet" type="button" onClick={() => void refreshSurroundings()}>
+            <Again /> Look again
+          </button>
+        </div>
+      </header>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Agents">
+        <div class="column wide">
+          {agents?.every((agent) => agent.problem) && <NoAgent />}
+          <div class="agents">
+            {(agents ?? []).map((agent) => (
+              <Card key={agent.name} agent={agent} />
+            ))}
+          </div>
+        </div>
+      </div>
+    </div>
+  );
+}
+
+export const NoAgent = () => (
+  <div class="empty inside">
+    <h2>No agent is ready</h2>
+    <p>
+      Clew talks to the coding agents that are installed on this machine. Install one of those below, log in with its own
+      command, then look again.
+    </p>
+  </div>
+);
+
+function Card({ agent }: { agent: Agent }) {
+  const facts: [string, string | null][] = [
+    ["version", [agent.product, agent.version].filter(Boolean).join(" ") || null],
+    ["path", agent.path],
+    ["found", agent.source],
+    ["default model", agent.default_model],
+    ["resumes", agent.resumes === null ? null : agent.resumes ? "yes" : "no: every turn sends the transcript"],
+    ["asks you", agent.asks === null ? null : agent.asks ? "yes: permissions and questions come to this page" : "no"],
+  ];
+  return (
+    <section class="card agent" data-testid="agent" aria-label={agent.name}>
+      <h2>
+        <span class={agent.problem ? "health ill" : "health"} aria-hidden="true" />
+        {agent.name}
+        <span class={agent.problem ? "chip fell" : "chip resumed"}>{agent.problem ? "not ready" : "well"}</span>
+      </h2>
+      {agent.problem && (
+        <p class="note warning">
+          {agent.problem}
+          {agent.hint && <br />}
+          {agent.hint}
+        </p>
+      )}
+      <dl class="facts">
+        {facts
+          .filter(([, value]) => value)
+          .map(([name, value]) => (
+            <div key={name}>
+              <dt>{name}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+      </dl>
+    </section>
+  );
+}

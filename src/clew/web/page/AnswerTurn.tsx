@@ -1,0 +1,233 @@
+// An agent's answer: while it grows, and as the turn that it became. One component for both, so that the end of a run
+// moves nothing on the screen.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ask, askAgain, refillComposer, retry } from "./actions.ts";
+import { page } from "./sync.ts";
+import { Badge, SessionChip } from "./Badge.tsx";
+import { http } from "./http.ts";
+import { Caret, Check, Copy, Pencil, Warning } from "./icons.tsx";
+import { Markdown } from "./Markdown.tsx";
+import { useNear } from "./near.ts";
+import { fromSteps, said, type Part, type Progress } from "./progress.ts";
+import { Output, Parts } from "./Steps.tsx";
+import { useStore } from "./store.ts";
+import { TodoCard } from "./TodoCard.tsx";
+import { TurnEditor } from "./UserTurn.tsx";
+import { isActive, type Run, type RunNote, type Turn } from "./wire.ts";
+import { STATUS_WORDS } from "./words.ts";
+
+interface Shown {
+  thread: string;
+  turn: Turn | null; // null: the run is going on, or ended without an answer
+  run: Run | null; // when it is one of the view's
+  progress: Progress | null;
+  last: boolean;
+}
+
+export function AnswerTurn({ thread, turn, run, progress, last }: Shown) {
+  const ref = useRef<HTMLElement>(null);
+  const near = useNear(ref);
+  const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
+  const live = !turn && run !== null && isActive(run.status) && !progress?.ended;
+  const parts = useParts(turn, progress, near);
+  const note: RunNote | null = turn?.run ?? run;
+  const knot = note?.session_resumed ?? progress?.resumed ?? null;
+  const agent = turn?.agent ?? run?.agent ?? null;
+  const state = knot === null ? "" : knot ? "resumed" : "fresh";
+  return (
+    <article
+      ref={ref}
+      class={`turn assistant ${state}${live ? " live" : ""}`}
+      data-testid="turn-assistant"
+      data-turn={turn?.id}
+      aria-label={agent ?? "Agent"}
+      aria-busy={live}
+    >
+      {turn && editing ? (
+        <TurnEditor thread={thread} turn={turn} busy={false} />
+      ) : (
+        <Words turn={turn} parts={parts} live={live} />
+      )}
+      {live && run && <Doing run={run} progress={progress} />}
+      {live && progress && progress.todos.length > 0 && <TodoCard todos={progress.todos} />}
+      {note && !live && !isActive(note.status) && note.status !== "answered" && (
+        <Ending thread={thread} note={note} run={run} turn={turn} last={last} near={near} />
+      )}
+      {note && turn && !editing && (
+        <footer>
+          <Badge run={note} agent={turn.agent} model={turn.model} />
+          <Actions turn={turn} />
+        </footer>
+      )}
+      {note && !turn && !live && note.session_resumed !== null && <Badge run={note} agent={agent} model={run?.model ?? null} />}
+    </article>
+  );
+}
+
+/** The steps of the run between its words: from the events of a live one, else fetched when the turn comes near. */
+function useParts(turn: Turn | null, progress: Progress | null, near: boolean): readonly Part[] | null {
+  const [stored, store] = useState<Progress | null>(null);
+  const known = progress !== null && progress.parts.length > 0;
+  const wanted = near && turn !== null && turn.steps > 0 && turn.run_id !== null && !known && !stored;
+  useEffect(() => {
+    if (!wanted || !turn?.run_id) return;
+    http.steps(turn.run_id).then(
+      ({ items }) => store(fromSteps(items)),
+      () => undefined,
+    );
+  }, [wanted]);
+  return (known ? progress : stored)?.parts ?? null;
+}
+
+function Words({ turn, parts, live }: { turn: Turn | null; parts: readonly Part[] | null; live: boolean }) {
+  if (!turn) return parts ? <Parts parts={parts} live={live} /> : null;
+  if (!parts || parts.every((part) => part.kind === "text")) return <Markdown text={turn.text} />;
+  // An edited answer, or one that was cut differently, is not what the steps say: then the steps stand above it.
+  const told = said({ parts } as Progress);
+  if (turn.revision === 0 && told === turn.text) return <Parts parts={parts} live={false} />;
+  return (
+    <>
+      <Parts parts={parts.filter((part) => part.kind !== "text")} live={false} />
+      <Markdown text={turn.text} />
+    </>
+  );
+}
+
+function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
+  const open = progress?.parts.findLast((part) => part.kind === "tool" && part.output === null);
+  const words =
+    run.cancel_requested
+      ? "stopping…"
+      : run.status === "waiting"
+        ? "waiting for you"
+        : run.status === "queued"
+          ? progress?.waitingFor === "slot"
+            ? "waiting: as many agents are running as may"
+            : "starting…"
+          : open?.kind === "tool"
+            ? `running ${open.name}…`
+            : progress?.parts.length
+              ? "writing…"
+              : "thinking…";
+  return (
+    <p class="doing" data-testid="doing" role="status">
+      <span class="pulse" aria-hidden="true" />
+      {words}
+      {progress && progress.resumed !== null && (
+        <SessionChip resumed={progress.resumed} reason={progress.reason} fallback={progress.fellBack !== null} />
+      )}
+    </p>
+  );
+}
+
+interface Ended {
+  thread: string;
+  note: RunNote;
+  run: Run | null;
+  turn: Turn | null;
+  last: boolean;
+  near: boolean;
+}
+
+const KEPT = "What was said so far is kept.";
+
+/** What to do, where the daemon does not say it. */
+const HINTS: Record<string, string> = {
+  usage_limit: "The session is kept: ask again when the limit is over, and it is resumed.",
+  auth: "Log in with the agent's own command, then ask again. The session is kept.",
+  agent_missing: "See Agents, at the lower left, for what is missing.",
+  failed: "Your prompt is kept. Ask again, or start afresh.",
+};
+
+/** How a run ended that gave no whole answer, and the way out. */
+function Ending({ thread, note, run: known, turn, last, near }: Ended) {
+  const [fetched, fetch] = useState<Run | null>(null);
+  const run = known ?? fetched;
+  const wanted = near && !run && note.status !== "cancelled";
+  useEffect(() => {
+    if (wanted) http.run(note.id).then(fetch, () => undefined);
+  }, [wanted]);
+  if (note.status === "cancelled" || note.status === "interrupted") {
+    const why = note.status === "cancelled" ? "Stopped." : "Clew itself was ended during this run.";
+    return (
+      <div class="ending" data-testid="ending">
+        <p>
+          {why} {turn && KEPT}
+        </p>
+        {last && <WayOut thread={thread} run={run} goOn={turn !== null} />}
+      </div>
+    );
+  }
+  return (
+    <div class="ending problem" data-testid="run-error" role="group" aria-label="The run failed">
+      <p>
+        <Warning /> <strong>{run?.error?.message ?? `The run ${STATUS_WORDS[note.status]}.`}</strong>
+      </p>
+      {run?.error && <p>{run.error.hint ?? HINTS[run.error.code ?? ""] ?? ""}</p>}
+      {turn && <p>{KEPT}</p>}
+      {run?.stderr_tail && (
+        <details class="fold">
+          <summary>
+            <Caret size={12} /> What the agent's program said
+          </summary>
+          <Output label="Standard error" text={run.stderr_tail} failed />
+        </details>
+      )}
+      {last && <WayOut thread={thread} run={run} goOn={turn !== null || note.status === "timed_out"} />}
+    </div>
+  );
+}
+
+function WayOut({ thread, run, goOn }: { thread: string; run: Run | null; goOn: boolean }) {
+  const prompt = run?.prompt_turn_id;
+  return (
+    <div class="row">
+      {goOn && (
+        <button type="button" data-testid="go-on" onClick={() => void ask(thread, "Go on.")}>
+          Go on
+        </button>
+      )}
+      {prompt && !goOn && (
+        <button
+          type="button"
+          data-testid="ask-again"
+          title="Takes the prompt back and asks it once more; resumes the session when that is possible"
+          onClick={() => void askAgain(thread, prompt)}
+        >
+          Ask again
+        </button>
+      )}
+      {prompt && (
+        <button type="button" data-testid="retry-run" onClick={() => void retry(thread, prompt)}>
+          Ask again in a fresh session
+        </button>
+      )}
+      {run && !prompt && (
+        <button type="button" onClick={() => refillComposer(thread, run.prompt)}>
+          Put the prompt back into the composer
+        </button>
+      )}
+    </div>
+  );
+}
+
+function Actions({ turn }: { turn: Turn }) {
+  const [copied, setCopied] = useState(false);
+  const copy = async (): Promise<void> => {
+    await navigator.clipboard?.writeText(turn.text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
+  return (
+    <div class="actions">
+      {turn.revision > 0 && <span>edited</span>}
+      <button class="quiet" type="button" data-testid="copy-turn" onClick={() => void copy()}>
+        {copied ? <Check size={13} /> : <Copy size={13} />} {copied ? "Copied" : "Copy"}
+      </button>
+      <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
+        <Pencil size={13} /> Edit
+      </button>
+    </div>
+  );
+}

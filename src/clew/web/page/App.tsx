@@ -1,0 +1,211 @@
+// The page as a whole: the list, what is open, the dialogs, the quiet banner, and the keys.
+//
+// Hooks for tests (data-testid), kept stable:
+//   the list      sidebar, drawer-open, search, threads, thread-item (data-state), more-threads, new-thread, savings-open,
+//                 agents-open, theme
+//   a thread      thread-name, rename, thread-settings, delete, changes-open, timeline, earlier
+//   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, copy-turn, turn-editor,
+//                 save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
+//                 go-on, ask-again,
+//                 retry-run
+//   questions     question-form, question-answer, permission-form, allow, deny, deny-with-words, deny-words
+//   queue         queued-item, queued-edit, queued-editor, queued-save, queued-remove, queued-now
+//   composer      composer, send, stop, fresh-toggle, agent-picker, model-picker, session-line, context-pill, permission-pill
+//   dialogs       new-thread-dialog, settings-dialog, rename-dialog, delete-dialog, help-dialog, thread-form, folder,
+//                 thread-name-field, first-message, form-agent, make-thread, save-settings, rename-field, confirm-delete
+//   views         savings-view, agents-view, agent, changes-view, home
+//   the page      connection (data-state), notice
+
+import { useEffect } from "preact/hooks";
+import { goingRun, stop } from "./actions.ts";
+import { Agents, NoAgent } from "./Agents.tsx";
+import { daemon, dismiss, go, page } from "./sync.ts";
+import { Changes } from "./Changes.tsx";
+import { Conversation } from "./Conversation.tsx";
+import { Dialogs } from "./Dialogs.tsx";
+import { Close, Mark, Plus } from "./icons.tsx";
+import { Savings } from "./Savings.tsx";
+import { Sidebar } from "./Sidebar.tsx";
+import { useStore } from "./store.ts";
+import { MenuButton } from "./ThreadHead.tsx";
+
+export function App() {
+  const at = useStore(page, (now) => now.route.at);
+  const refused = useStore(page, (now) => now.connection === "refused");
+  const drawer = useStore(page, (now) => now.drawer);
+  useTitle();
+  useEffect(() => {
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
+  if (refused) return <Refused />;
+  return (
+    <div class="layout">
+      <Sidebar />
+      {drawer && <div class="shade" onClick={() => page.patch({ drawer: false })} />}
+      <main inert={drawer}>
+        <Connection />
+        {at === "home" && <Home />}
+        {at === "thread" && <Conversation />}
+        {at === "changes" && <Changes />}
+        {at === "savings" && <Savings />}
+        {at === "agents" && <Agents />}
+      </main>
+      <Notices />
+      <Dialogs />
+    </div>
+  );
+}
+
+/** The tab says what is open, and whether somebody is waited for. */
+function useTitle(): void {
+  const name = useStore(daemon, (now) => now.conversation?.thread.name ?? null);
+  const waiting = useStore(daemon, (now) => now.threads.filter((thread) => thread.questions > 0).length);
+  useEffect(() => {
+    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${name ? `${name} · ` : ""}Clew`;
+  }, [name, waiting]);
+}
+
+const Refused = () => (
+  <main class="empty" data-testid="refused">
+    <Mark size={40} />
+    <h1>Open the link that clew serve printed</h1>
+    <p>
+      This page needs the token in that link, once. It looks like <code>http://127.0.0.1:7421/?token=…</code>, and{" "}
+      <code>clew serve</code> prints it again each time it starts.
+    </p>
+  </main>
+);
+
+function Connection() {
+  const connection = useStore(page, (now) => now.connection);
+  return (
+    <div class="connection" data-testid="connection" data-state={connection} role="status">
+      {connection === "lost" && (
+        <>
+          <span class="pulse" aria-hidden="true" /> Reconnecting… If clew serve was ended, start it again: nothing is lost.
+        </>
+      )}
+    </div>
+  );
+}
+
+function Home() {
+  const listed = useStore(daemon, (now) => now.listed);
+  const any = useStore(daemon, (now) => now.threads.length > 0);
+  const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
+  return (
+    <div class="view" data-testid="home">
+      <header class="head only-narrow">
+        <MenuButton />
+      </header>
+      <div class="empty">
+        <Mark size={44} />
+        {listed && !any && ill ? (
+          <>
+            <h1 class="hidden">Clew</h1>
+            <NoAgent />
+            <button type="button" onClick={() => go({ at: "agents" })}>
+              See the agents
+            </button>
+          </>
+        ) : listed ? (
+          <>
+            <h1>{any ? "Pick up a thread" : "Start your first thread"}</h1>
+            <p>
+              A thread is a conversation with a coding agent in one of your directories. Clew keeps it, and resumes the agent's
+              session when that is cheaper and still true.
+            </p>
+            <button class="primary" type="button" onClick={() => page.patch({ dialog: { is: "new" } })}>
+              <Plus /> New thread
+            </button>
+          </>
+        ) : null}
+      </div>
+    </div>
+  );
+}
+
+function Notices() {
+  const notices = useStore(page, (now) => now.notices);
+  return (
+    <div class="notices" role="status" aria-live="polite">
+      {notices.map((notice) => (
+        <div key={notice.id} class={`notice ${notice.tone}`} data-testid="notice">
+          <p>
+            {notice.text}
+            {notice.hint && <small>{notice.hint}</small>}
+          </p>
+          <button class="quiet" type="button" aria-label="Dismiss" onClick={() => dismiss(notice.id)}>
+            <Close size={13} />
+          </button>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+const isField = (element: Element | null): boolean =>
+  element instanceof HTMLElement && (element.matches("input, textarea, select") || element.isContentEditable);
+
+function onKey(event: KeyboardEvent): void {
+  if (event.defaultPrevented || page.now.dialog) return;
+  if (event.key === "Escape") {
+    escape();
+    return;
+  }
+  const active = document.activeElement;
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && active instanceof HTMLElement) {
+    active.closest("form")?.requestSubmit();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isField(active)) return;
+  const act = KEYS[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+/** Closes what is open; with nothing open, stops the run; with none, leaves the field. */
+function escape(): void {
+  if (page.now.drawer) page.patch({ drawer: false });
+  else if (page.now.editing) page.patch({ editing: null });
+  else {
+    const run = page.now.route.at === "thread" ? goingRun() : null;
+    if (run && run.status !== "queued") {
+      if (!run.cancel_requested) void stop(run);
+    } else if (document.activeElement instanceof HTMLElement) document.activeElement.blur(); // now j and k are keys again
+  }
+}
+
+const focus = (selector: string): void => document.querySelector<HTMLElement>(selector)?.focus();
+
+const KEYS: Record<string, () => void> = {
+  "/": () => {
+    if (window.matchMedia("(max-width: 759px)").matches) page.patch({ drawer: true });
+    requestAnimationFrame(() => focus("#search"));
+  },
+  n: () => page.patch({ dialog: { is: "new" } }),
+  j: () => step(1),
+  k: () => step(-1),
+  c: () => focus(".composer textarea"),
+  e: () => {
+    const last = daemon.now.conversation?.turns.findLast((turn) => turn.role === "user");
+    if (last && page.now.route.at === "thread") page.patch({ editing: last.id });
+  },
+  f: () => document.querySelector<HTMLElement>("[data-testid=fresh-toggle]")?.click(),
+  d: () => document.querySelector<HTMLElement>("[data-testid=changes-open]")?.click(),
+  s: () => go({ at: "savings" }),
+  a: () => go({ at: "agents" }),
+  "?": () => page.patch({ dialog: { is: "help" } }),
+};
+
+function step(by: number): void {
+  const threads = daemon.now.found ?? daemon.now.threads;
+  const { route } = page.now;
+  const at = "thread" in route ? threads.findIndex((thread) => thread.id === route.thread) : -1;
+  const next = threads[at < 0 ? 0 : Math.min(threads.length - 1, Math.max(0, at + by))];
+  if (!next) return;
+  page.patch({ browsing: true });
+  go({ at: "thread", thread: next.id });
+}

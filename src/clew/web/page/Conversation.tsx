@@ -1,0 +1,207 @@
+// The open thread: its turns, the run that goes on, what it asks, what waits, and the composer.
+
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { AnswerTurn } from "./AnswerTurn.tsx";
+import { daemon, loadEarlier, page } from "./sync.ts";
+import { Composer } from "./Composer.tsx";
+import { Send } from "./icons.tsx";
+import { Queue } from "./Queue.tsx";
+import { QuestionCard } from "./Questions.tsx";
+import type { Conversation as Shown, State } from "./state.ts";
+import { useStore } from "./store.ts";
+import { ThreadHead } from "./ThreadHead.tsx";
+import { Timeline } from "./Timeline.tsx";
+import { UserTurn } from "./UserTurn.tsx";
+import { isActive, isGoing, type Question, type Run } from "./wire.ts";
+
+export function Conversation() {
+  const conversation = useStore(daemon, (now) => now.conversation);
+  const missing = useStore(daemon, (now) => now.missing);
+  if (missing) {
+    return (
+      <div class="empty">
+        <h1>This thread is not here</h1>
+        <p>It was deleted, or the address is of another Clew. An archive was written before a thread was deleted.</p>
+      </div>
+    );
+  }
+  if (!conversation) return <div class="empty" aria-busy="true" />;
+  return <Opened key={conversation.thread.id} conversation={conversation} />;
+}
+
+function Opened({ conversation }: { conversation: Shown }) {
+  const { thread, turns, runs, more } = conversation;
+  const progress = useStore(daemon, (now) => now.progress);
+  const scroll = useScroll(conversation, progress);
+  const { going, pending, queued, unanswered } = arranged(conversation);
+  const shown = going ?? pending ?? unanswered;
+  const questions = open(conversation, progress, going);
+  const lastAnswer = turns.findLast((turn) => turn.role === "assistant") ?? null;
+  const busy = runs.some((run) => isActive(run.status));
+  return (
+    <>
+      <ThreadHead thread={thread} />
+      <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={-1}>
+        <div class="column" ref={scroll.inside}>
+          {more ? <Earlier box={scroll.box} /> : <Beginning conversation={conversation} />}
+          <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">
+            {turns.map((turn, index) =>
+              turn.role === "user" ? (
+                <UserTurn key={turn.id} thread={thread.id} turn={turn} after={turns.length - 1 - index} busy={busy} />
+              ) : (
+                <AnswerTurn
+                  key={`answer-${turn.run_id ?? turn.id}`}
+                  thread={thread.id}
+                  turn={turn}
+                  run={runs.find((run) => run.id === turn.run_id) ?? null}
+                  progress={(turn.run_id && progress[turn.run_id]) || null}
+                  last={index === turns.length - 1 && !busy}
+                />
+              ),
+            )}
+            {pending && !pending.prompt_turn_id && <PendingPrompt run={pending} />}
+            {shown && (
+              <AnswerTurn
+                key={`answer-${shown.id}`}
+                thread={thread.id}
+                turn={null}
+                run={shown}
+                progress={progress[shown.id] ?? null}
+                last
+              />
+            )}
+          </div>
+          {questions.map((question) => (
+            <QuestionCard key={question.id} question={question} />
+          ))}
+          <Queue runs={queued} current={going} />
+        </div>
+      </div>
+      {scroll.away && (
+        <button class="to-end" type="button" onClick={scroll.toEnd} aria-label="To the end">
+          <Send />
+        </button>
+      )}
+      <Timeline turns={turns} box={scroll.box} />
+      <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} atBottom={scroll.toEnd} />
+    </>
+  );
+}
+
+/** Which run is going on, which starts next, which wait, and which ended without an answer. */
+export function arranged({ runs, turns }: Pick<Shown, "runs" | "turns">): {
+  going: Run | null;
+  pending: Run | null;
+  queued: readonly Run[];
+  unanswered: Run | null;
+} {
+  const answered = new Set(turns.flatMap((turn) => (turn.role === "assistant" && turn.run_id ? [turn.run_id] : [])));
+  const left = runs.filter((run) => !answered.has(run.id));
+  const going = left.find((run) => isGoing(run.status)) ?? null;
+  const waiting = left.filter((run) => run.status === "queued");
+  const pending = going ? null : (waiting[0] ?? null);
+  const unanswered = going || pending ? null : (left.find((run) => !isActive(run.status)) ?? null);
+  return { going, pending, queued: going ? waiting : waiting.slice(1), unanswered };
+}
+
+/** The open questions: the view's, and one just asked that the next view will have. */
+function open(conversation: Shown, progress: State["progress"], going: Run | null): readonly Question[] {
+  const parts = (going && progress[going.id]?.parts) || [];
+  const settled = new Set(parts.flatMap((part) => (part.kind === "asked" && part.answer ? [part.id] : [])));
+  return conversation.questions.filter((question) => question.state === "open" && !settled.has(question.id));
+}
+
+const PendingPrompt = ({ run }: { run: Run }) => (
+  <article class="turn user pending" data-testid="turn-user" aria-label="You">
+    <div class="said">
+      <div class="markdown plain">{run.prompt}</div>
+    </div>
+  </article>
+);
+
+function Beginning({ conversation }: { conversation: Shown }) {
+  const { thread, turns, runs } = conversation;
+  const agents = useStore(page, (now) => now.agents);
+  const agent = agents?.find((each) => each.name === thread.agent);
+  if (turns.length > 0 || runs.length > 0) return null;
+  return (
+    <div class="empty inside">
+      <h2>Nothing said yet</h2>
+      <p>
+        Write below. {thread.agent} works in <code>{thread.cwd}</code> and keeps its session, so the next turn sends only what
+        is new.
+      </p>
+      {agent?.problem && (
+        <p class="note warning">
+          {agent.problem} {agent.hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Comes into sight at the top and fetches the page before; the turn that was first stays where it is. */
+function Earlier({ box }: { box: { current: HTMLDivElement | null } }) {
+  const ref = useRef<HTMLButtonElement>(null);
+  const [busy, setBusy] = useState(false);
+  const load = async (): Promise<void> => {
+    const view = box.current;
+    if (!view || busy) return;
+    setBusy(true);
+    const first = view.querySelector<HTMLElement>(".turn");
+    const before = first?.getBoundingClientRect().top ?? 0;
+    await loadEarlier().catch(() => undefined);
+    setBusy(false);
+    requestAnimationFrame(() => {
+      if (first?.isConnected) view.scrollTop += first.getBoundingClientRect().top - before;
+    });
+  };
+  useEffect(() => {
+    const element = ref.current;
+    if (!element || busy) return undefined;
+    const observer = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && void load(), {
+      root: box.current,
+      rootMargin: "600px 0px 0px",
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [busy]);
+  return (
+    <button class="quiet earlier" type="button" ref={ref} data-testid="earlier" onClick={() => void load()}>
+      {busy ? "Loading earlier turns…" : "Earlier turns"}
+    </button>
+  );
+}
+
+const NEAR_END_PX = 60;
+
+/** Stays at the end while the reader is there; stays where it is when the reader has scrolled up. */
+function useScroll(conversation: Shown, progress: State["progress"]) {
+  const box = useRef<HTMLDivElement>(null);
+  const inside = useRef<HTMLDivElement>(null);
+  const stuck = useRef(true);
+  const [away, setAway] = useState(false);
+  const toEnd = (): void => {
+    stuck.current = true;
+    setAway(false);
+    const view = box.current;
+    if (view) view.scrollTop = view.scrollHeight;
+  };
+  const moved = (): void => {
+    const view = box.current;
+    if (!view) return;
+    stuck.current = view.scrollHeight - view.scrollTop - view.clientHeight < NEAR_END_PX;
+    setAway(!stuck.current);
+  };
+  const follow = (): void => {
+    if (stuck.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+  };
+  useLayoutEffect(follow, [conversation, progress]);
+  useEffect(() => {
+    const observer = new ResizeObserver(follow);
+    if (inside.current) observer.observe(inside.current);
+    if (box.current) observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  return useMemo(() => ({ box, inside, moved, toEnd, away }), [away]);
+}

@@ -1,0 +1,191 @@
+// What resuming came to: how often, why not, what it cost, and an estimate of what the transcript would have cost.
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { daemon } from "./sync.ts";
+import { LineChart, type Series } from "./chart.tsx";
+import { http, Problem } from "./http.ts";
+import { useStore } from "./store.ts";
+import { MenuButton } from "./ThreadHead.tsx";
+import type { Stats } from "./wire.ts";
+import { count, dollars, plural, reasonWords } from "./words.ts";
+
+const PERIODS: [string, number | undefined][] = [
+  ["7 days", 7],
+  ["30 days", 30],
+  ["90 days", 90],
+  ["all time", undefined],
+];
+
+export function Savings() {
+  const [days, setDays] = useState<number | undefined>(30);
+  const [thread, setThread] = useState("");
+  const [stats, setStats] = useState<Stats | null>(null);
+  const [problem, setProblem] = useState("");
+  const threads = useStore(daemon, (now) => now.threads);
+  const version = useStore(daemon, (now) => now.version);
+  useEffect(() => {
+    let wanted = true;
+    const timer = setTimeout(() => {
+      http.stats(thread || undefined, days).then(
+        (found) => wanted && (setStats(found), setProblem("")),
+        (error: unknown) => wanted && setProblem(error instanceof Problem ? error.message : String(error)),
+      );
+    }, stats ? 500 : 0); // while runs go on, numbers may wait a little
+    return () => {
+      wanted = false;
+      clearTimeout(timer);
+    };
+  }, [days, thread, version]);
+  return (
+    <div class="view" data-testid="savings-view">
+      <header class="head">
+        <MenuButton />
+        <div class="head-names">
+          <h1>Savings</h1>
+          <p>What resuming sessions came to</p>
+        </div>
+        <div class="head-actions">
+          <select aria-label="Thread" value={thread} onChange={(event) => setThread(event.currentTarget.value)}>
+            <option value="">all threads</option>
+            {threads.map((each) => (
+              <option key={each.id} value={each.id}>
+                {each.name}
+              </option>
+            ))}
+          </select>
+          <select
+            aria-label="Period"
+            value={String(days ?? "")}
+            onChange={(event) => setDays(event.currentTarget.value ? Number(event.currentTarget.value) : undefined)}
+          >
+            {PERIODS.map(([label, value]) => (
+              <option key={label} value={String(value ?? "")}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </div>
+      </header>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Figures">
+        <div class="column wide">
+          {problem && <p class="note warning">{problem}</p>}
+          {stats && stats.runs === 0 && (
+            <div class="empty inside">
+              <h2>No runs yet</h2>
+              <p>Ask something in a thread: from its second turn on, this page shows what resuming its session saved.</p>
+            </div>
+          )}
+          {stats && stats.runs > 0 && <Figures stats={stats} />}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Figures({ stats }: { stats: Stats }) {
+  const turns = useMemo(() => byTurn(stats), [stats]);
+  const costs = useMemo(() => byDay(stats), [stats]);
+  const decided = stats.resumed + Object.values(stats.fresh).reduce((sum, n) => sum + n, 0);
+  const rate = stats.resumed / Math.max(1, decided);
+  return (
+    <>
+      <dl class="tiles">
+        <Tile name="saved" value={dollars(stats.saved_usd)} note={share(stats)} accent />
+        <Tile name="resumed" value={`${Math.round(rate * 100)} %`} note={`${stats.resumed} of ${plural(decided, "run")}`} />
+        <Tile name="cost" value={dollars(stats.cost_usd)} note={`≈ ${dollars(stats.transcript_usd)} with transcripts`} />
+        <Tile
+          name="written"
+          value={count(stats.usage.output_tokens)}
+          note={`tokens; ${stats.fallbacks ? plural(stats.fallbacks, "fallback") : "no fallbacks"}`}
+        />
+      </dl>
+      <div class="charts">
+        <LineChart title="Tokens by turn" x={turns.x} series={turns.series} format={count} />
+        <Reasons stats={stats} />
+        <LineChart title="Cost over time" x={costs.x} days series={costs.series} format={dollars} />
+      </div>
+      <p class="hint">
+        What the transcript would have cost is an estimate: the same turn in a fresh session, with everything said before pasted
+        into it.
+      </p>
+    </>
+  );
+}
+
+const share = (stats: Stats): string =>
+  stats.saved_share === null ? "no estimate yet" : `${Math.round(stats.saved_share * 100)} % of what transcripts would cost`;
+
+const Tile = ({ name, value, note, accent }: { name: string; value: string; note: string; accent?: boolean }) => (
+  <div class={accent ? "tile accent" : "tile"}>
+    <dt>{name}</dt>
+    <dd>
+      <strong>{value}</strong>
+      <small>{note}</small>
+    </dd>
+  </div>
+);
+
+interface Curves {
+  x: number[];
+  series: Series[];
+}
+
+function byTurn(stats: Stats): Curves {
+  const rows = stats.by_turn.filter((row) => row.shown_tokens > 0); // a run that never reached the model tells nothing
+  return {
+    x: rows.map((_, index) => index + 1),
+    series: [
+      { label: "not from the cache", colour: "--green", fill: true, values: rows.map(uncached) },
+      { label: "shown", colour: "--accent", values: rows.map((row) => row.shown_tokens) },
+      { label: "transcript (estimate)", colour: "--amber", dashed: true, values: rows.map((row) => row.transcript_tokens) },
+    ],
+  };
+}
+
+const uncached = (row: { shown_tokens: number; cache_read_tokens: number }): number =>
+  Math.max(0, row.shown_tokens - row.cache_read_tokens);
+
+/** Summed up: what was spent so far, and what would have been. */
+function byDay(stats: Stats): Curves {
+  let paid = 0;
+  let transcript = 0;
+  const paidBy = stats.by_day.map((day) => (paid += day.cost_usd));
+  const transcriptBy = stats.by_day.map((day) => (transcript += day.transcript_usd));
+  return {
+    x: stats.by_day.map((day) => Date.parse(`${day.day}T00:00:00Z`) / 1000),
+    series: [
+      { label: "paid", colour: "--green", fill: true, values: paidBy },
+      { label: "with transcripts (estimate)", colour: "--amber", dashed: true, values: transcriptBy },
+    ],
+  };
+}
+
+function Reasons({ stats }: { stats: Stats }) {
+  const fresh = Object.entries(stats.fresh).sort(([, a], [, b]) => b - a);
+  const decided = fresh.reduce((sum, [, n]) => sum + n, stats.resumed);
+  const most = Math.max(stats.resumed, ...fresh.map(([, n]) => n), 1);
+  const bars: [string, number, string][] = [
+    ["resumed", stats.resumed, "resumed"],
+    ...fresh.map(([reason, n]): [string, number, string] => [`fresh: ${reasonWords(reason)}`, n, "fresh"]),
+  ];
+  return (
+    <figure class="chart">
+      <figcaption>
+        <h2>Resumed, or fresh and why</h2>
+      </figcaption>
+      <ul class="bars">
+        {bars.map(([label, n, kind]) => (
+          <li key={label}>
+            <span class="bar-label">{label}</span>
+            <span class="bar-track" aria-hidden="true">
+              <span class={`bar ${kind}`} style={{ width: `${(100 * n) / most}%` }} />
+            </span>
+            <span class="bar-count">
+              {n} <small>{Math.round((100 * n) / Math.max(1, decided))} %</small>
+            </span>
+          </li>
+        ))}
+      </ul>
+    </figure>
+  );
+}

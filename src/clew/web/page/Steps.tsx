@@ -1,0 +1,192 @@
+// What an agent did between its words: tool calls folded to a line each, file edits as small diffs, output of commands.
+
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { editsOf, mainArgument, size, type Edit } from "./edits.ts";
+import { Caret } from "./icons.tsx";
+import { GrowingMarkdown, Markdown } from "./Markdown.tsx";
+import { isTodoTool, type Part, type ToolPart } from "./progress.ts";
+import { lastName, plural } from "./words.ts";
+
+const SHOWN_ALONE = 4; // more calls in a row than these are folded together
+
+type Group = Exclude<Part, ToolPart> | { kind: "tools"; tools: ToolPart[] };
+
+function grouped(parts: readonly Part[]): Group[] {
+  const groups: Group[] = [];
+  for (const part of parts) {
+    const last = groups.at(-1);
+    if (part.kind !== "tool") {
+      if (part.kind !== "asked" || refusal(part)) groups.push(part);
+    } else if (last?.kind === "tools") last.tools.push(part);
+    else groups.push({ kind: "tools", tools: [part] });
+  }
+  return groups;
+}
+
+const refusal = (part: Part): string =>
+  part.kind === "asked" && part.answer?.by === "user" && !part.answer.allowed ? part.answer.message : "";
+
+export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }) {
+  return (
+    <>
+      {grouped(parts).map((group, index) => {
+        switch (group.kind) {
+          case "text":
+            return live && !group.whole ? (
+              <GrowingMarkdown key={index} text={group.text} />
+            ) : (
+              <Markdown key={index} text={group.text} />
+            );
+          case "tools":
+            return <Tools key={index} tools={group.tools} live={live} />;
+          case "note":
+            return (
+              <p key={index} class={`note ${group.tone}`}>
+                {group.text}
+              </p>
+            );
+          case "asked":
+            return (
+              <p key={index} class="note plain">
+                You declined: “{refusal(group)}”
+              </p>
+            );
+        }
+      })}
+    </>
+  );
+}
+
+function Tools({ tools, live }: { tools: ToolPart[]; live: boolean }) {
+  const folded = tools.length > SHOWN_ALONE;
+  if (!folded) return <ToolList tools={tools} />;
+  const hidden = live ? tools.slice(0, -2) : tools; // the newest stay in sight while the run goes on
+  return (
+    <>
+      <Fold summary={<StepCount tools={hidden} />} class="steps">
+        {() => <ToolList tools={hidden} />}
+      </Fold>
+      {live && <ToolList tools={tools.slice(-2)} />}
+    </>
+  );
+}
+
+function StepCount({ tools }: { tools: ToolPart[] }) {
+  const names = new Map<string, number>();
+  for (const { name } of tools) names.set(name, (names.get(name) ?? 0) + 1);
+  const words = [...names].map(([name, n]) => (n > 1 ? `${name} ×${n}` : name)).join(", ");
+  return (
+    <>
+      <span class="tool-name">{plural(tools.length, "step")}</span> <span class="tool-arg">{words}</span>
+    </>
+  );
+}
+
+const ToolList = ({ tools }: { tools: ToolPart[] }) => (
+  <div class="tools">
+    {tools.map((tool) => (
+      <Tool key={tool.id} tool={tool} />
+    ))}
+  </div>
+);
+
+function Tool({ tool }: { tool: ToolPart }) {
+  const edits = editsOf(tool);
+  const { added, removed } = size(edits);
+  const state = tool.output === null ? "running" : tool.declined ? "declined" : tool.failed ? "failed" : "done";
+  const argument = edits.length === 1 && edits[0] ? shortName(edits[0].path) : mainArgument(tool.input);
+  return (
+    <Fold
+      class={`tool ${state}`}
+      testid="tool"
+      summary={
+        <>
+          <span class="dot" aria-hidden="true" />
+          <span class="tool-name">{tool.name}</span>
+          <span class="tool-arg">{isTodoTool(tool) ? "to-do list" : argument}</span>
+          {edits.length > 0 && (
+            <span class="tool-size">
+              <ins>+{added}</ins> <del>−{removed}</del>
+            </span>
+          )}
+          {state !== "done" && <span class="tool-state">{state}</span>}
+        </>
+      }
+    >
+      {() => <ToolBody tool={tool} edits={edits} />}
+    </Fold>
+  );
+}
+
+const shortName = (path: string): string => path.split("/").slice(-2).join("/");
+
+function ToolBody({ tool, edits }: { tool: ToolPart; edits: Edit[] }) {
+  const command = typeof tool.input.command === "string" ? tool.input.command : null;
+  return (
+    <div class="tool-body">
+      {edits.map((edit, index) => (
+        <Diff key={index} edit={edit} />
+      ))}
+      {edits.length === 0 &&
+        (command !== null ? (
+          <Output label="Command" text={`$ ${command}`} />
+        ) : (
+          <Output label="Input" text={JSON.stringify(tool.input, null, 2)} />
+        ))}
+      {tool.output && (edits.length === 0 || tool.failed) && <Output label="Output" text={tool.output} failed={tool.failed} />}
+      {tool.output === "" && edits.length === 0 && <p class="note plain">No output.</p>}
+    </div>
+  );
+}
+
+export const Output = ({ label, text, failed = false }: { label: string; text: string; failed?: boolean }) => (
+  <pre class={failed ? "output failed" : "output"} tabIndex={0} role="region" aria-label={label}>
+    {text}
+  </pre>
+);
+
+export function Diff({ edit }: { edit: Edit }) {
+  return (
+    <figure class="diff">
+      <figcaption title={edit.path}>
+        {edit.path} {edit.kind !== "change" && <em>{edit.kind === "add" ? "written" : "deleted"}</em>}
+      </figcaption>
+      <div class="diff-lines" tabIndex={0} role="region" aria-label={`Changes in ${lastName(edit.path)}`}>
+        {edit.hunks.map((hunk, at) => (
+          <pre key={at}>
+            {hunk.map((line, index) => (
+              <span key={index} class={line.sign === "+" ? "added" : line.sign === "-" ? "removed" : "kept"}>
+                {line.sign}
+                {line.text}
+                {"\n"}
+              </span>
+            ))}
+          </pre>
+        ))}
+        {edit.hunks.length === 0 && <p class="note plain">The agent does not say what changed in it.</p>}
+      </div>
+    </figure>
+  );
+}
+
+interface Folding {
+  summary: ComponentChildren;
+  children: () => ComponentChildren;
+  class: string;
+  testid?: string;
+}
+
+/** Its inside is made when it is opened. */
+function Fold({ summary, children, class: name, testid }: Folding) {
+  const [open, toggle] = useState(false);
+  return (
+    <details class={`fold ${name}`} data-testid={testid} onToggle={(event) => toggle(event.currentTarget.open)}>
+      <summary>
+        <Caret size={12} />
+        {summary}
+      </summary>
+      {open && children()}
+    </details>
+  );
+}

@@ -1,0 +1,28 @@
+// The agent's own to-do list, while it works on it.
+
+import type { Todo } from "./progress.ts";
+
+const SIGNS = { completed: "✓", in_progress: "›", pending: "·" } as const;
+const WORDS = { completed: "done", in_progress: "now", pending: "to do" } as const;
+
+export function TodoCard({ todos }: { todos: readonly Todo[] }) {
+  const done = todos.filter((todo) => todo.state === "completed").length;
+  return (
+    <section class="card todo" data-testid="todo-card" aria-label="To-do list">
+      <h2>
+        To do <span class="muted">{`${done} of ${todos.length}`}</span>
+      </h2>
+      <progress max={todos.length} value={done} aria-label="Done" />
+      <ul>
+        {todos.map((todo, index) => (
+          <li key={index} class={todo.state}>
+            <span class="sign" aria-label={WORDS[todo.state]} role="img">
+              {SIGNS[todo.state]}
+            </span>
+            {todo.text}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

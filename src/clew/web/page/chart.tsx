@@ -1,0 +1,147 @@
+// A line chart in the page's own colours. uPlot draws on a canvas, so the same numbers stand below it as a table.
+
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import { Caret } from "./icons.tsx";
+
+export interface Series {
+  label: string;
+  colour: string; // the name of a custom property
+  values: (number | null)[];
+  fill?: boolean;
+  dashed?: boolean;
+}
+
+interface Drawn {
+  title: string;
+  x: number[];
+  days?: boolean; // x is epoch seconds, else a count
+  series: Series[];
+  format: (value: number) => string;
+}
+
+const HEIGHT = 220;
+
+export function LineChart({ title, x, days = false, series, format }: Drawn) {
+  const ref = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const box = ref.current;
+    if (!box) return undefined;
+    let plot: uPlot | null = null;
+    const draw = (): void => {
+      plot?.destroy();
+      plot = new uPlot(options(box, x, days, series, format), [x, ...series.map((each) => each.values)], box);
+    };
+    draw();
+    const resized = new ResizeObserver(() => plot?.setSize({ width: box.clientWidth, height: HEIGHT }));
+    resized.observe(box);
+    const scheme = window.matchMedia("(prefers-color-scheme: dark)");
+    const themed = new MutationObserver(draw);
+    themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    scheme.addEventListener("change", draw);
+    return () => {
+      resized.disconnect();
+      themed.disconnect();
+      scheme.removeEventListener("change", draw);
+      plot?.destroy();
+    };
+  }, [x, series]);
+  return (
+    <figure class="chart">
+      <figcaption>
+        <h2>{title}</h2>
+        <ul class="legend">
+          {series.map((each) => (
+            <li key={each.label}>
+              <span class={each.dashed ? "swatch dashed" : "swatch"} style={{ borderColor: `var(${each.colour})` }} />
+              {each.label}
+            </li>
+          ))}
+        </ul>
+      </figcaption>
+      <div class="plot" ref={ref} role="img" aria-label={`${title}. The same numbers are in the table below.`} />
+      <details class="fold">
+        <summary>
+          <Caret size={12} /> As a table
+        </summary>
+        <div class="table" tabIndex={0} role="region" aria-label={title}>
+          <Table x={x} days={days} series={series} format={format} />
+        </div>
+      </details>
+    </figure>
+  );
+}
+
+function options(
+  box: HTMLElement,
+  x: number[],
+  days: boolean,
+  series: Series[],
+  format: (value: number) => string,
+): uPlot.Options {
+  const style = getComputedStyle(box);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const axis = { stroke: colour("--muted"), font: `11px ${style.fontFamily}`, ticks: { show: false } };
+  return {
+    width: box.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false } },
+    scales: { x: { time: days, range: () => padded(x, days) }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    axes: [
+      { ...axis, size: 32, grid: { show: false }, incrs: days ? DAYS : TURNS },
+      { ...axis, size: 56, grid: { stroke: colour("--line"), width: 1 }, values: (_plot, at) => at.map(format) },
+    ],
+    series: [
+      {},
+      ...series.map((each) => ({
+        label: each.label,
+        stroke: colour(each.colour),
+        width: 1.6,
+        dash: each.dashed ? [5, 4] : undefined,
+        fill: each.fill ? `${colour(each.colour)}22` : undefined,
+        points: { size: 4, fill: colour(each.colour), show: each.values.length < 60 },
+        spanGaps: true,
+      })),
+    ],
+  };
+}
+
+const DAY_S = 86_400;
+const DAYS = [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY_S);
+const TURNS = [1, 2, 5, 10, 20, 50, 100, 200];
+
+/** A single point stands in the middle, not at the edge of years. */
+function padded(x: number[], days: boolean): [number, number] {
+  const low = x[0] ?? 0;
+  const high = x.at(-1) ?? 0;
+  if (high > low) return [low, high];
+  const room = days ? DAY_S : 1;
+  return [low - room, high + room];
+}
+
+const Table = ({ x, days, series, format }: Omit<Drawn, "title">) => (
+  <table>
+    <thead>
+      <tr>
+        <th scope="col">{days ? "Day" : "Turn"}</th>
+        {series.map((each) => (
+          <th key={each.label} scope="col">
+            {each.label}
+          </th>
+        ))}
+      </tr>
+    </thead>
+    <tbody>
+      {x.map((at, index) => (
+        <tr key={at}>
+          <th scope="row">{days ? new Date(at * 1000).toISOString().slice(0, 10) : at}</th>
+          {series.map((each) => {
+            const value = each.values[index];
+            return <td key={each.label}>{value === null || value === undefined ? "–" : format(value)}</td>;
+          })}
+        </tr>
+      ))}
+    </tbody>
+  </table>
+);

@@ -1,0 +1,146 @@
+// Tool calls in a line, and the file edits among them as small diffs. Tools are known by the shape of their input
+// rather than by name: every agent has names of its own.
+
+import type { ToolPart } from "./progress.ts";
+
+export interface Edit {
+  path: string;
+  kind: "add" | "change" | "delete";
+  hunks: Line[][];
+}
+
+export interface Line {
+  sign: " " | "+" | "-";
+  text: string;
+}
+
+const str = (value: unknown): string => (typeof value === "string" ? value : "");
+const list = (value: unknown): Record<string, unknown>[] =>
+  Array.isArray(value) ? value.filter((each) => each !== null && typeof each === "object") : [];
+
+/** The argument that says most, on one line. */
+export function mainArgument(input: Record<string, unknown>): string {
+  const command = input.command;
+  const changes = list(input.changes);
+  const found =
+    (Array.isArray(command) ? command.join(" ") : str(command)) ||
+    str(input.file_path) ||
+    str(input.notebook_path) ||
+    changes.map((change) => str(change.path)).join(", ") ||
+    str(input.pattern) ||
+    str(input.url) ||
+    str(input.query) ||
+    str(input.path) ||
+    str(input.description) ||
+    str(input.prompt) ||
+    str(list(input.questions)[0]?.question) ||
+    Object.values(input).map(str).find(Boolean) ||
+    "";
+  return found.replace(/\s+/g, " ").trim();
+}
+
+/** What a call changes in files, as far as its input tells. */
+export function editsOf(part: Pick<ToolPart, "input">): Edit[] {
+  const { input } = part;
+  const path = str(input.file_path) || str(input.notebook_path);
+  if (path && Array.isArray(input.edits)) {
+    const hunks = list(input.edits).map((each) => diffLines(str(each.old_string), str(each.new_string)));
+    return [{ path, kind: "change", hunks }];
+  }
+  if (path && typeof input.old_string === "string" && typeof input.new_string === "string") {
+    const kind = input.old_string === "" ? "add" : "change";
+    return [{ path, kind, hunks: [diffLines(input.old_string, input.new_string)] }];
+  }
+  if (path && typeof input.content === "string") {
+    return [{ path, kind: "add", hunks: [lines(input.content).map((text) => ({ sign: "+", text }))] }];
+  }
+  return list(input.changes)
+    .filter((change) => str(change.path))
+    .map((change) => ({ path: str(change.path), kind: kindOf(change.kind), hunks: hunksOf(change) }));
+}
+
+function kindOf(kind: unknown): Edit["kind"] {
+  const word = str(kind) || str((kind as { type?: unknown } | null)?.type);
+  return word === "add" || word === "delete" ? word : "change";
+}
+
+/** A unified diff in its hunks; a whole new file as added lines. */
+function hunksOf(change: Record<string, unknown>): Line[][] {
+  const diff = str(change.diff) || str(change.unified_diff);
+  if (!diff) {
+    const content = str(change.content);
+    const sign = kindOf(change.kind) === "delete" ? "-" : "+";
+    return content ? [lines(content).map((text) => ({ sign, text }) as Line)] : [];
+  }
+  const hunks: Line[][] = [];
+  for (const line of lines(diff)) {
+    if (/^(---|\+\+\+|diff |index )/.test(line)) continue;
+    if (line.startsWith("@@")) hunks.push([]);
+    else if (/^[ +-]/.test(line)) {
+      if (hunks.length === 0) hunks.push([]);
+      hunks.at(-1)?.push({ sign: line[0] as Line["sign"], text: line.slice(1) });
+    }
+  }
+  return hunks.filter((hunk) => hunk.length > 0);
+}
+
+const lines = (text: string): string[] => {
+  const all = text.split("\n");
+  if (all.at(-1) === "") all.pop();
+  return all;
+};
+
+const LIMIT = 400; // lines a side: beyond it the table below would cost more than a reader gains
+
+/** The longest common subsequence of lines, as removed, added and kept ones; long stretches of kept ones are cut. */
+export function diffLines(before: string, after: string): Line[] {
+  const a = lines(before);
+  const b = lines(after);
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  let tail = 0;
+  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const kept = (text: string): Line => ({ sign: " ", text });
+  return [
+    ...a.slice(0, head).slice(-3).map(kept),
+    ...middle(a.slice(head, a.length - tail), b.slice(head, b.length - tail)),
+    ...a.slice(a.length - tail).slice(0, 3).map(kept),
+  ];
+}
+
+function middle(a: string[], b: string[]): Line[] {
+  const minus = (text: string): Line => ({ sign: "-", text });
+  const plus = (text: string): Line => ({ sign: "+", text });
+  if (a.length > LIMIT || b.length > LIMIT) return [...a.map(minus), ...b.map(plus)];
+  const width = b.length + 1;
+  const table = new Uint16Array((a.length + 1) * width);
+  const at = (i: number, j: number): number => table[i * width + j] ?? 0;
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      table[i * width + j] = a[i] === b[j] ? at(i + 1, j + 1) + 1 : Math.max(at(i + 1, j), at(i, j + 1));
+    }
+  }
+  const out: Line[] = [];
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      out.push({ sign: " ", text: a[i] ?? "" });
+      i++;
+      j++;
+    } else if (i < a.length && (j >= b.length || at(i + 1, j) >= at(i, j + 1))) {
+      out.push(minus(a[i++] ?? ""));
+    } else {
+      out.push(plus(b[j++] ?? ""));
+    }
+  }
+  return out;
+}
+
+export function size(edits: readonly Edit[]): { added: number; removed: number } {
+  const all = edits.flatMap((edit) => edit.hunks.flat());
+  return {
+    added: all.filter((line) => line.sign === "+").length,
+    removed: all.filter((line) => line.sign === "-").length,
+  };
+}

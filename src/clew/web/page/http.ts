@@ -1,0 +1,82 @@
+// Calls to the daemon. An error is the daemon's own problem details, or says that it could not be reached.
+
+import type {
+  Agent,
+  Question,
+  Run,
+  RunEvent,
+  SessionSays,
+  Settings,
+  Stats,
+  Thread,
+  ThreadList,
+  Turn,
+  View,
+} from "./wire.ts";
+
+export class Problem extends Error {
+  constructor(
+    readonly status: number, // 0: nobody answered
+    readonly code: string,
+    detail: string,
+    readonly hint: string,
+  ) {
+    super(detail);
+  }
+}
+
+type Body = Record<string, unknown>;
+
+async function call<T>(method: string, path: string, body?: Body): Promise<T> {
+  let response: Response;
+  try {
+    const headers: Record<string, string> = body ? { "Content-Type": "application/json" } : {};
+    response = await fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
+  } catch {
+    throw new Problem(0, "unreachable", "Clew does not answer.", "Is clew serve still running?");
+  }
+  if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+  const said = (await response.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string; hint?: string };
+  const words = said.detail ?? said.title ?? `The daemon answered ${response.status}.`;
+  throw new Problem(response.status, said.code ?? "", words, said.hint ?? "");
+}
+
+const part = encodeURIComponent;
+
+function query(values: Record<string, string | number | null | undefined>): string {
+  const pairs = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return pairs.length ? `?${pairs.map(([key, value]) => `${key}=${part(String(value))}`).join("&")}` : "";
+}
+
+const thread = (id: string): string => `/api/threads/${part(id)}`;
+const run = (id: string): string => `/api/runs/${part(id)}`;
+
+export const http = {
+  threads: (q = "", offset = 0, limit = 50) =>
+    call<ThreadList>("GET", `/api/threads${query({ q, offset: offset || null, limit })}`),
+  makeThread: (body: Body) => call<Thread>("POST", "/api/threads", body),
+  changeThread: (id: string, body: Body) => call<Thread>("PATCH", thread(id), body),
+  deleteThread: (id: string) => call<{ name: string; turns: number; archive: string }>("DELETE", thread(id)),
+  view: (id: string, before?: number, limit = 100) => call<View>("GET", `${thread(id)}/view${query({ before, limit })}`),
+  session: (id: string, turn?: string) => call<SessionSays>("GET", `${thread(id)}/session${query({ turn })}`),
+
+  editTurn: (id: string, turn: string, text: string) =>
+    call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
+  truncate: (id: string, turn: string) => call<{ archived: number }>("POST", `${thread(id)}/truncate`, { turn }),
+  retry: (id: string, turn: string) => call<Run>("POST", `${thread(id)}/retry`, { turn }),
+
+  ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
+  run: (id: string) => call<Run>("GET", run(id)),
+  changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt }),
+  takeBack: (id: string) => call<void>("DELETE", run(id)),
+  cancel: (id: string) => call<Run>("POST", `${run(id)}/cancel`),
+  steps: (id: string) => call<{ items: RunEvent[] }>("GET", `${run(id)}/steps`),
+  answer: (id: string, body: Body) =>
+    call<Question & { follow_up_run_id?: string }>("POST", `${run(id)}/tool-result`, body),
+
+  agents: () => call<{ items: Agent[] }>("GET", "/api/agents"),
+  stats: (threadId?: string, days?: number) => call<Stats>("GET", `/api/stats${query({ thread: threadId, days })}`),
+  settings: () => call<Settings>("GET", "/api/settings"),
+  dirs: (path: string) =>
+    call<{ path: string; parent: string | null; items: string[] }>("GET", `/api/dirs${query({ path })}`),
+};

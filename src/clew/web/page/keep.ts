@@ -1,0 +1,64 @@
+// What this browser keeps over reloads and restarts of the daemon: drafts, what was seen, the theme. A browser that
+// keeps nothing (private mode, full disk) still shows the page.
+
+function get(key: string): string | null {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+function set(key: string, value: string | null): void {
+  try {
+    if (value === null || value === "") localStorage.removeItem(key);
+    else localStorage.setItem(key, value);
+  } catch {
+    // nothing is kept
+  }
+}
+
+export const draft = {
+  of: (thread: string): string => get(`clew.draft.${thread}`) ?? "",
+  keep: (thread: string, text: string): void => set(`clew.draft.${thread}`, text),
+};
+
+/** Where the last thread was made: the next one is likely to be there too. */
+export const lastFolder = {
+  get: (): string | null => get("clew.folder"),
+  set: (path: string): void => set("clew.folder", path),
+};
+
+export type Theme = "auto" | "light" | "dark";
+
+export const theme = {
+  get(): Theme {
+    const kept = get("clew.theme");
+    return kept === "light" || kept === "dark" ? kept : "auto";
+  },
+  set(value: Theme): void {
+    set("clew.theme", value === "auto" ? null : value);
+    theme.apply();
+  },
+  apply(): void {
+    document.documentElement.dataset.theme = theme.get();
+  },
+};
+
+/** When each thread was last looked at. Threads older than the first visit count as read. */
+export const seen = {
+  at(thread: string): string {
+    let since = get("clew.seen");
+    if (!since) {
+      since = new Date().toISOString();
+      set("clew.seen", since);
+    }
+    return get(`clew.seen.${thread}`) ?? since;
+  },
+  mark: (thread: string, at: string): void => set(`clew.seen.${thread}`, at),
+};
+
+export const forget = (thread: string): void => {
+  set(`clew.draft.${thread}`, null);
+  set(`clew.seen.${thread}`, null);
+};

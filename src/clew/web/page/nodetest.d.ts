@@ -1,0 +1,15 @@
+// The little of node's test runner that the tests use: its whole types would be one more dependency.
+declare module "node:test" {
+  export function test(name: string, body: () => void | Promise<void>): void;
+}
+declare module "node:assert/strict" {
+  interface Assert {
+    equal(actual: unknown, expected: unknown, message?: string): void;
+    deepEqual(actual: unknown, expected: unknown, message?: string): void;
+    match(actual: string, pattern: RegExp, message?: string): void;
+    doesNotMatch(actual: string, pattern: RegExp, message?: string): void;
+    ok(value: unknown, message?: string): void;
+  }
+  const assert: Assert;
+  export default assert;
+}

@@ -1,0 +1,98 @@
+// Markdown into nodes that are safe to show. An agent's words are not trusted: raw HTML is shown as text, links lead only
+// to http(s) and mailto, pictures come only from data: addresses, and DOMPurify has the last word on every node.
+
+import DOMPurify from "dompurify";
+import { Marked, type Token, type Tokens } from "marked";
+
+const TAGS = [
+  ..."p br hr h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong del a img".split(" "),
+  ..."table thead tbody tr th td".split(" "),
+];
+const ATTRIBUTES = ["href", "src", "alt", "title", "start", "align", "class", "target", "rel"];
+const LINK = /^(https?:|mailto:)/i;
+const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,/i;
+
+const escaped = (text: string): string =>
+  text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+
+/** Control characters and blanks inside an address are how `java\tscript:` gets past a check. */
+const address = (href: string): string => [...href].filter((char) => char > " ").join("");
+
+const marked = new Marked({ gfm: true, breaks: false, async: false });
+marked.use({
+  renderer: {
+    html({ text }) {
+      return escaped(text);
+    },
+    code({ text, lang }) {
+      const name = (lang ?? "").match(/^[\w+#.-]+/)?.[0] ?? "";
+      return `<pre><code${name ? ` class="language-${escaped(name)}"` : ""}>${escaped(text)}\n</code></pre>`;
+    },
+    heading({ tokens, depth }) {
+      const level = Math.min(6, depth + 1); // the page's own first level is the thread's name
+      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
+    },
+    checkbox({ checked }) {
+      return checked ? "☑ " : "☐ ";
+    },
+    link({ href, title, tokens }) {
+      const words = this.parser.parseInline(tokens);
+      const to = address(href);
+      if (!LINK.test(to)) return `${words} <code>${escaped(href)}</code>`;
+      return `<a href="${escaped(to)}"${title ? ` title="${escaped(title)}"` : ""}>${words}</a>`;
+    },
+    image({ href, title, text }) {
+      const from = address(href);
+      const name = title ? ` title="${escaped(title)}"` : "";
+      if (PICTURE.test(from)) return `<img src="${escaped(from)}" alt="${escaped(text)}"${name}>`;
+      const words = escaped(text || "picture");
+      return LINK.test(from) ? `<a href="${escaped(from)}"${name}>${words}</a>` : `${words} <code>${escaped(href)}</code>`;
+    },
+  },
+});
+
+let prepared = false;
+function prepare(): void {
+  if (prepared) return;
+  prepared = true;
+  DOMPurify.addHook("afterSanitizeAttributes", (node) => {
+    if (node.tagName === "A") {
+      node.setAttribute("target", "_blank");
+      node.setAttribute("rel", "noopener noreferrer");
+    }
+    if (node.hasAttribute("class") && !/^language-[\w+#.-]+$/.test(node.getAttribute("class") ?? "")) {
+      node.removeAttribute("class");
+    }
+  });
+}
+
+export interface Block {
+  raw: string;
+  token: Token;
+}
+
+/** The top-level blocks (`breaks`: a new line is one, as in what a person types): while an answer grows only the last one changes, so only that one is made again. */
+export function blocks(text: string, breaks = false): Block[] {
+  return marked
+    .lexer(text, { ...marked.defaults, breaks })
+    .filter((token) => token.type !== "space" && token.type !== "def")
+    .map((token) => ({ raw: token.raw, token }));
+}
+
+/** As HTML, not yet made safe. Exported for the tests. */
+export function html(token: Token): string {
+  const list: Token[] & { links?: Tokens.Link } = [token];
+  return marked.parser(list as never) as string;
+}
+
+export function nodes(block: Block): DocumentFragment {
+  prepare();
+  return DOMPurify.sanitize(html(block.token), {
+    ALLOWED_TAGS: TAGS,
+    ALLOWED_ATTR: ATTRIBUTES,
+    ALLOW_DATA_ATTR: false,
+    ALLOW_ARIA_ATTR: false,
+    ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);base64,)/i,
+    RETURN_DOM_FRAGMENT: true,
+  });
+}

@@ -1,0 +1,243 @@
+// The page's two stores and what keeps them in step with the daemon: first the list, then the WebSocket, then the view
+// of the open thread, then its events. After a break the same again, from where the page stood.
+
+import { http, Problem } from "./http.ts";
+import { seen } from "./keep.ts";
+import { Live } from "./live.ts";
+import { cursors, EMPTY, reduce, type Heard, type State } from "./state.ts";
+import { Store } from "./store.ts";
+import type { Agent, SessionSays, Settings } from "./wire.ts";
+
+export type Route =
+  | { at: "home" }
+  | { at: "thread"; thread: string }
+  | { at: "changes"; thread: string }
+  | { at: "savings" }
+  | { at: "agents" };
+
+export type Dialog = { is: "new" } | { is: "settings" | "rename" | "delete"; thread: string } | { is: "help" } | null;
+
+export interface Notice {
+  id: number;
+  tone: "plain" | "problem";
+  text: string;
+  hint: string;
+}
+
+export interface Surroundings {
+  connection: "connecting" | "open" | "lost" | "refused";
+  route: Route;
+  dialog: Dialog;
+  drawer: boolean; // phone width: the list is drawn over the conversation
+  notices: readonly Notice[];
+  settings: Settings | null;
+  agents: readonly Agent[] | null;
+  session: (SessionSays & { thread: string }) | null; // what the next turn does
+  editing: string | null; // the turn whose text is being changed
+  browsing: boolean; // threads are being stepped through by keys: the composer does not take the focus
+}
+
+export const daemon = new Store<State>(EMPTY);
+export const page = new Store<Surroundings>({
+  connection: "connecting",
+  route: { at: "home" },
+  dialog: null,
+  drawer: false,
+  notices: [],
+  settings: null,
+  agents: null,
+  session: null,
+  editing: null,
+  browsing: false,
+});
+
+export const hear = (heard: Heard): void => daemon.set(reduce(daemon.now, heard));
+
+let deeds = 0;
+
+/** The daemon's answer to something that this page did: a view that was asked for before may not know of it yet. */
+export const hearDone = (heard: Heard): void => {
+  deeds += 1;
+  hear(heard);
+};
+
+const live = new Live({
+  version: () => daemon.now.version,
+  greeted: (again) => void greeted(again),
+  lost: () => {
+    if (page.now.connection !== "refused") page.patch({ connection: "lost" });
+    void http.settings().catch(refusedBy); // a WebSocket does not say that it was refused
+  },
+  heard: (message) => {
+    if (message.type === "changed") {
+      hear(message);
+      if (message.threads.some((thread) => thread.id === daemon.now.open)) refreshView();
+    } else if (message.type === "events") {
+      hear({ type: "events_came", thread: message.thread, run: message.run, events: message.events });
+    }
+  },
+});
+
+export async function start(): Promise<void> {
+  window.addEventListener("hashchange", route);
+  document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && live.hurry());
+  route();
+  try {
+    await refreshList();
+  } catch (problem) {
+    refusedBy(problem);
+    page.patch({ connection: page.now.connection === "refused" ? "refused" : "lost" });
+  }
+  live.connect();
+  void refreshSurroundings();
+}
+
+async function greeted(again: boolean): Promise<void> {
+  page.patch({ connection: "open" });
+  if (again || !daemon.now.listed) {
+    await quietly(Promise.all([refreshList(), refreshView()]));
+    void refreshSurroundings();
+  }
+  watch();
+}
+
+function watch(): void {
+  live.watch(daemon.now.open, cursors(daemon.now));
+}
+
+export async function refreshList(): Promise<void> {
+  const { items, total, version } = await http.threads();
+  hear({ type: "threads_listed", items, total, version });
+}
+
+export async function refreshSurroundings(): Promise<void> {
+  await quietly(
+    Promise.all([
+      http.settings().then((settings) => page.patch({ settings })),
+      http.agents().then(({ items }) => page.patch({ agents: items })),
+    ]),
+  );
+}
+
+// One view is under way at a time; whoever asks meanwhile gets one more after it.
+let viewing: Promise<void> | null = null;
+let viewAgain = false;
+
+export function refreshView(): Promise<void> {
+  if (viewing) {
+    viewAgain = true;
+    return viewing;
+  }
+  viewing = (async () => {
+    do {
+      viewAgain = false;
+      await loadView();
+    } while (viewAgain);
+  })().finally(() => {
+    viewing = null;
+  });
+  return viewing;
+}
+
+async function loadView(): Promise<void> {
+  const id = daemon.now.open;
+  if (!id) return;
+  try {
+    const before = deeds;
+    const view = await http.view(id);
+    if (deeds !== before) {
+      viewAgain = true;
+      return;
+    }
+    hear({ type: "view_came", view });
+    if (document.visibilityState === "visible") seen.mark(id, view.thread.updated_at);
+    refreshSession();
+  } catch (problem) {
+    if (problem instanceof Problem && problem.status === 404) hear({ type: "thread_missed", id });
+    else if (problem instanceof Problem && problem.status >= 500) notify(problem.message, problem.hint, "problem");
+    else refusedBy(problem); // nobody answered: the view comes with the next greeting
+  }
+}
+
+export function refreshSession(): void {
+  const id = daemon.now.open;
+  if (!id) return;
+  void quietly(
+    http.session(id).then((session) => {
+      if (daemon.now.open === id) page.patch({ session: { ...session, thread: id } });
+    }),
+  );
+}
+
+export async function loadEarlier(): Promise<void> {
+  const now = daemon.now.conversation;
+  const first = now?.turns[0];
+  if (!now?.more || !first) return;
+  const view = await http.view(now.thread.id, first.position);
+  hear({ type: "earlier_came", thread: now.thread.id, view });
+}
+
+function route(): void {
+  const [, first, second, third] = location.hash.split("/");
+  const id = decodeURIComponent(second ?? "");
+  const next: Route =
+    first === "t" && id
+      ? { at: third === "changes" ? "changes" : "thread", thread: id }
+      : first === "savings" || first === "agents"
+        ? { at: first }
+        : { at: "home" };
+  page.patch({ route: next, drawer: false, editing: null });
+  const thread = "thread" in next ? next.thread : null;
+  if (thread === null || thread === daemon.now.open) return;
+  hear({ type: "thread_opened", id: thread });
+  page.patch({ session: null });
+  void refreshView().then(() => {
+    if (daemon.now.open === thread) watch();
+  });
+}
+
+export function go(to: Route): void {
+  const hash =
+    to.at === "thread" || to.at === "changes"
+      ? `#/t/${encodeURIComponent(to.thread)}${to.at === "changes" ? "/changes" : ""}`
+      : to.at === "home"
+        ? "#/"
+        : `#/${to.at}`;
+  if (location.hash === hash) page.patch({ drawer: false });
+  else location.hash = hash;
+}
+
+let notices = 0;
+
+export function notify(text: string, hint = "", tone: Notice["tone"] = "plain"): void {
+  const notice = { id: ++notices, tone, text, hint };
+  page.patch({ notices: [...page.now.notices.slice(-2), notice] });
+  setTimeout(() => dismiss(notice.id), tone === "problem" ? 12_000 : 6_000);
+}
+
+export const dismiss = (id: number): void =>
+  page.patch({ notices: page.now.notices.filter((notice) => notice.id !== id) });
+
+function refusedBy(problem: unknown): void {
+  if (problem instanceof Problem && problem.status === 401) page.patch({ connection: "refused" });
+}
+
+async function quietly(work: Promise<unknown>): Promise<void> {
+  try {
+    await work;
+  } catch (problem) {
+    refusedBy(problem);
+  }
+}
+
+/** For what a person has asked for: says what went wrong, and gives whether it worked. */
+export async function attempt<T>(work: Promise<T>): Promise<T | null> {
+  try {
+    return await work;
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    refusedBy(problem);
+    notify(problem.message, problem.hint, "problem");
+    return null;
+  }
+}

@@ -1,0 +1,208 @@
+// What the daemon says, as docs/http.md has it.
+
+export type RunStatus =
+  | "queued"
+  | "running"
+  | "waiting"
+  | "answered"
+  | "cancelled"
+  | "timed_out"
+  | "failed"
+  | "interrupted";
+
+export type Permissions = "ask" | "edits" | "read-only" | "all";
+export type Visibility = "shared" | "own";
+
+export interface Thread {
+  id: string;
+  name: string;
+  cwd: string;
+  agent: string;
+  model: string | null;
+  permissions: Permissions;
+  trust: "user" | "project";
+  visibility: Visibility;
+  instructions: string | null;
+  kind: string;
+  created_at: string;
+  updated_at: string;
+  version: number;
+  turns: number;
+  cost_usd: number;
+  live: { run_id: string; status: RunStatus } | null;
+  questions: number;
+  last_text: string;
+}
+
+export interface Usage {
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_input_tokens: number;
+  cache_creation_input_tokens: number;
+}
+
+/** The part of a run that a badge needs. */
+export interface RunNote {
+  id: string;
+  status: RunStatus;
+  session_resumed: boolean | null;
+  reason: string | null;
+  fallback: boolean;
+  usage: Usage;
+  cost_usd: number | null;
+  estimate_usd: number | null;
+  prompt_chars: number | null;
+  transcript_chars: number | null;
+  started_at: string | null;
+  ended_at: string | null;
+}
+
+export interface Turn {
+  id: string;
+  position: number;
+  role: "user" | "assistant";
+  text: string;
+  agent: string | null;
+  model: string | null;
+  partial: boolean;
+  revision: number;
+  created_at: string;
+  run_id: string | null;
+  run: RunNote | null;
+  steps: number;
+}
+
+export interface Run extends RunNote {
+  thread_id: string;
+  agent: string;
+  model: string | null;
+  prompt: string;
+  prompt_turn_id: string | null;
+  answer_turn_id: string | null;
+  session_id: string | null;
+  outcome: string | null;
+  error: { code?: string | null; message: string; hint?: string | null } | null;
+  stderr_tail: string;
+  question: Question | null;
+  cancel_requested: boolean;
+  last_seq: number;
+  created_at: string;
+}
+
+export interface Question {
+  id: string;
+  run_id: string;
+  thread_id: string;
+  tool: string;
+  input: Record<string, unknown>;
+  is_form: boolean;
+  state: "open" | "answered" | "withdrawn";
+  asked_at: string;
+  answered_at: string | null;
+  allowed: boolean | null;
+  live: boolean;
+}
+
+export interface View {
+  thread: Thread;
+  turns: Turn[];
+  more: boolean;
+  runs: Run[];
+  questions: Question[];
+  version: number;
+}
+
+export interface RunEvent {
+  seq: number;
+  at: string;
+  kind: string;
+  body: Record<string, unknown>;
+}
+
+export interface ThreadList {
+  items: Thread[];
+  total: number;
+  version: number;
+}
+
+export interface SessionSays {
+  resumes: boolean;
+  reason: string | null;
+  words: string;
+  after_change: { edit: string; truncate: string; retry: string } | null;
+}
+
+export interface Agent {
+  name: string;
+  path: string | null;
+  source: string | null;
+  version: string | null;
+  product: string | null;
+  resumes: boolean | null;
+  asks: boolean | null;
+  problem: string | null;
+  hint: string | null;
+  default_model: string | null;
+  models: string[];
+}
+
+export interface Settings {
+  agent: string;
+  model: string | null;
+  permissions: Permissions;
+  visibility: Visibility;
+  roots: string[];
+  home: string;
+  version: string;
+}
+
+export interface Stats {
+  runs: number;
+  resumed: number;
+  resume_rate: number | null;
+  fresh: Record<string, number>;
+  outcomes: Record<string, number>;
+  fallbacks: number;
+  usage: Usage;
+  cost_usd: number;
+  transcript_usd: number;
+  saved_usd: number;
+  saved_share: number | null;
+  estimated_runs: number;
+  by_day: DayStats[];
+  by_turn: TurnStats[];
+}
+
+export interface DayStats {
+  day: string;
+  runs: number;
+  resumed: number;
+  cost_usd: number;
+  transcript_usd: number;
+  shown_tokens: number;
+  output_tokens: number;
+}
+
+export interface TurnStats {
+  run_id: string;
+  at: string;
+  agent: string;
+  model: string | null;
+  session_resumed: boolean | null;
+  reason: string | null;
+  shown_tokens: number;
+  cache_read_tokens: number;
+  transcript_tokens: number | null;
+  cost_usd: number | null;
+  estimate_usd: number | null;
+}
+
+export type LiveMessage =
+  | { type: "hello"; version: number; daemon: string }
+  | { type: "changed"; version: number; threads: Thread[]; deleted: string[] }
+  | { type: "events"; thread: string; run: string; events: RunEvent[] }
+  | { type: "pong" };
+
+export const ACTIVE: readonly RunStatus[] = ["queued", "running", "waiting"];
+export const isActive = (status: RunStatus): boolean => ACTIVE.includes(status);
+export const isGoing = (status: RunStatus): boolean => status === "running" || status === "waiting";

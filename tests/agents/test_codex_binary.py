@@ -1,0 +1,65 @@
+"""Finding the Codex CLI, and what it says of itself."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clew.agents.codex import Codex
+from clew.agents.codex.binary import abilities
+from clew.errors import AgentMissing
+from clew.testing.stage import real_codex
+
+codex = Codex()
+
+HELP = "Commands:\n  resume  Resume a previous session\n\nOptions:\n      --json\n      --skip-git-repo-check\n"
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+class TestFind:
+    def test_setting_comes_before_path(self, tmp_path: Path) -> None:
+        set_one, on_path = program(tmp_path / "set" / "cx"), program(tmp_path / "bin" / "codex")
+        environ = {"PATH": str(on_path.parent)}
+        assert codex.find(str(set_one), environ).path == str(set_one)
+        found = codex.find(None, environ)
+        assert (found.path, found.source) == (str(on_path), "PATH")
+
+    def test_wheel_is_the_last_resort(self, tmp_path: Path) -> None:
+        found = codex.find(None, {"PATH": str(tmp_path)})
+        assert (found.path, found.source) == (str(real_codex()), "openai-codex-cli-bin")
+
+    def test_missing_one_says_what_to_do(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sys.path", [str(tmp_path)])
+        for configured in (None, str(tmp_path / "nowhere")):
+            with pytest.raises(AgentMissing) as missing:
+                codex.find(configured, {"PATH": str(tmp_path)})
+            assert "agents.codex.path" in (missing.value.hint or "")
+
+
+class TestAbilities:
+    def test_real_binary(self) -> None:
+        binary = codex.find(str(real_codex()), {})
+        help_text, version_text = (
+            subprocess.run(argv, capture_output=True, text=True, check=True, env={"HOME": "/nowhere"}).stdout
+            for argv in codex.probes(binary)
+        )
+        can = codex.abilities(help_text, version_text)
+        assert (can.is_agent, can.resume, can.choose_id, can.asks, can.streams) == (True, True, False, False, False)
+        assert (can.product, can.version) == ("codex-cli", "0.163.0")
+        assert {"--json", "--model", "--ignore-rules"} <= can.flags
+
+    def test_one_without_resume(self) -> None:
+        assert not abilities(HELP.replace("resume", "fork"), "codex-cli 0.1.0").resume
+
+    def test_another_program_is_not_taken_for_codex(self) -> None:
+        can = abilities("usage: ls [OPTION]\n  --all\n", "ls (GNU coreutils) 9.1\n")
+        assert not can.is_agent
+        assert abilities(HELP, "codex-cli 0.163.0").is_agent

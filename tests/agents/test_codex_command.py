@@ -1,0 +1,124 @@
+"""The Codex CLI's command line, environment and prompt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from clew.agents.adapter import Binary, Launch
+from clew.agents.codex import Codex
+from clew.core.decision import Abilities
+from clew.core.thread import Permissions, Trust
+from clew.errors import UsageError
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage, real_codex
+
+codex = Codex()
+
+BINARY = Binary("/bin/codex", "PATH")
+CAN = Abilities(resume=True, choose_id=False, flags=frozenset({"--json", "--ignore-rules"}))
+SESSION = "01a1deea-df82-76f2-9bd3-794707014e7d"
+
+
+def words(
+    *, resume: bool = False, permissions: Permissions = Permissions.ASK, trust: Trust = Trust.USER, work_dir: str = "/w"
+) -> list[str]:
+    launch = Launch(SESSION, resume, "gpt-x", permissions, trust, work_dir)
+    return codex.command(BINARY, CAN, launch)
+
+
+def settings(argv: list[str]) -> dict[str, object]:
+    """Every -c as the TOML that it is."""
+    given = [argv[n + 1] for n, word in enumerate(argv) if word == "-c"]
+    return {key: tomllib.loads(f"v = {value}")["v"] for key, _, value in (each.partition("=") for each in given)}
+
+
+class TestCommand:
+    def test_first_turn_and_resume_are_the_same_but_for_the_session(self) -> None:
+        fresh, resumed = words(), words(resume=True)
+        assert fresh[:5] == ["/bin/codex", "exec", "--json", "--skip-git-repo-check", "--model"]
+        assert resumed[:3] == ["/bin/codex", "exec", "resume"]
+        assert resumed[-2:] == [SESSION, "-"]
+        assert [word for word in resumed if word not in ("resume", SESSION)] == fresh
+
+    @pytest.mark.parametrize("word", ["last", "--last", "", SESSION.upper(), f"{SESSION}\n", f" {SESSION}"])
+    def test_word_that_is_no_uuid_is_not_resumed(self, word: str) -> None:
+        with pytest.raises(UsageError):
+            codex.command(BINARY, CAN, Launch(word, True, None, Permissions.ASK, Trust.USER))
+
+    def test_permissions_are_the_sandbox(self) -> None:
+        modes = {each: settings(words(permissions=each))["sandbox_mode"] for each in Permissions}
+        assert modes == {
+            Permissions.ASK: "read-only",
+            Permissions.READ_ONLY: "read-only",
+            Permissions.EDITS: "workspace-write",
+            Permissions.ALL: "danger-full-access",
+        }
+        assert {settings(words(permissions=each))["approval_policy"] for each in Permissions} == {"never"}
+        unruled = {each for each in Permissions if "--ignore-rules" in words(permissions=each)}
+        assert unruled == {Permissions.ASK, Permissions.READ_ONLY}, "the user's rules may lead out of the sandbox"
+
+    @pytest.mark.parametrize("name", ["plain", "with.dots and spaces", 'quo"te\\', "é🎉", "\x7f\x01"])
+    def test_work_directory_is_named_as_untrusted(self, tmp_path: Path, name: str) -> None:
+        folder = tmp_path / name
+        folder.mkdir()
+        link = tmp_path / "link"
+        link.symlink_to(folder)
+        given = settings(words(work_dir=str(link)))
+        assert given["projects"] == {str(folder): {"trust_level": "untrusted"}}, "as Codex sees it: links followed"
+        assert given["project_root_markers"] == []
+
+    def test_trusted_project_is_the_repository_up_to_its_root(self, tmp_path: Path) -> None:
+        work_dir = tmp_path / "repository" / "a" / "b"
+        work_dir.mkdir(parents=True)
+        (tmp_path / "repository" / ".git").mkdir()
+        given = settings(words(trust=Trust.PROJECT, work_dir=str(work_dir)))
+        folders = [work_dir, work_dir.parent, work_dir.parents[1]]
+        assert given["projects"] == {str(folder): {"trust_level": "trusted"} for folder in folders}
+        assert "project_root_markers" not in given
+
+
+class TestInput:
+    @pytest.mark.parametrize(
+        ("text", "sent"),
+        [("é\r\n", "é\r\n".encode()), ("\ufeffx", b"x"), ("half \ud83d", b"half ?"), ("/x @y", b"/x @y")],
+    )
+    def test_prompt_is_utf_8_whatever_it_was(self, text: str, sent: bytes) -> None:
+        assert codex.prompt_line(text, "u") == sent
+        assert codex.prompt_id(text, "u") == codex.prompt_id(sent.decode(), "another")
+
+    def test_texts_have_ids_of_their_own(self) -> None:
+        assert codex.prompt_id("a", "u") != codex.prompt_id("a ", "u")
+
+
+@pytest.mark.real
+def test_nothing_that_a_codex_session_sets_for_its_children_is_handed_on(tmp_path: Path) -> None:
+    """What it sets is asked of the binary itself: a new one would show here."""
+    with ModelApi() as api:
+        stage = Stage(tmp_path, api, scripted_agent.install(tmp_path / "agent"), codex=real_codex())
+        for permissions in (Permissions.ALL, Permissions.EDITS):
+            argv = codex.command(
+                Binary(str(real_codex()), "PATH"),
+                CAN,
+                Launch(SESSION, False, None, permissions, Trust.USER, str(stage.work)),
+            )
+            subprocess.run(
+                argv,
+                input=f"!tool exec_command {json.dumps({'cmd': 'env -0 > seen'})}".encode(),
+                env=stage.environ,
+                cwd=stage.work,
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+            seen = dict(
+                each.decode().partition("=")[::2] for each in (stage.work / "seen").read_bytes().split(b"\0") if each
+            )
+            left = {key for key in codex.environment(seen) if key.startswith("CODEX")}
+            assert left == {"CODEX_HOME"}
+            assert "CODEX_THREAD_ID" in seen

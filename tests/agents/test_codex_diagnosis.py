@@ -1,0 +1,84 @@
+"""What Codex's last words mean. The texts are the real binary's."""
+
+from __future__ import annotations
+
+import pytest
+
+from clew.agents.codex.diagnosis import diagnose
+from clew.core.outcome import Diagnosis, Outcome
+
+SESSION = "01a1deea-df82-76f2-9bd3-794707014e7d"
+OTHER = "01a1deeb-4184-7843-8684-7b5ff15bbc2f"
+
+SAID = [
+    (
+        "unexpected status 401 Unauthorized: Incorrect API key provided, url: http://127.0.0.1:1/v1/responses",
+        Outcome.AUTH,
+    ),
+    ("unexpected status 403 Forbidden: nope, url: http://127.0.0.1:1/v1/responses", Outcome.AUTH),
+    ("Missing environment variable: `OPENAI_API_KEY`.", Outcome.AUTH),
+    ("exceeded retry limit, last status: 429 Too Many Requests", Outcome.USAGE_LIMIT),
+    ("Quota exceeded. Check your plan and billing details.", Outcome.USAGE_LIMIT),
+    ("You’ve hit your usage limit. Try again later.", Outcome.USAGE_LIMIT),
+    ("rate limit exceeded: Rate limit reached. Please try again in 1s.", Outcome.USAGE_LIMIT),
+    ("We’re currently experiencing high demand, which may cause temporary errors.", Outcome.OVERLOADED),
+    ("Selected model is at capacity. Please try a different model.", Outcome.OVERLOADED),
+    (
+        "unexpected status 529 <unknown status code>: Overloaded, url: http://127.0.0.1:1/v1/responses",
+        Outcome.OVERLOADED,
+    ),
+    ("Connection failed: error sending request", Outcome.NETWORK),
+    ("stream disconnected before completion: oops", Outcome.NETWORK),
+    (
+        "Codex ran out of room in the model's context window. Start a new thread or clear earlier history before "
+        "retrying.",
+        Outcome.OVERFLOW,
+    ),
+    ('{"error": {"code": "context_length_exceeded", "message": "Your input is too long"}}', Outcome.OVERFLOW),
+    ('{"error": {"code": "x", "message": "No tool output found for function call call_1."}}', Outcome.POISONED),
+    ("Invalid prompt", None),
+]
+
+
+def end(said: str = "", stderr: str = "", *, wanted: str | None = SESSION, thread: str | None = SESSION) -> Diagnosis:
+    return diagnose(wanted=wanted, thread=thread, completed=False, said=said, stderr=stderr)
+
+
+@pytest.mark.parametrize(("said", "outcome"), SAID)
+def test_words_of_a_failed_turn(said: str, outcome: Outcome | None) -> None:
+    found = end(said)
+    assert (found.answered, found.outcome) == (False, outcome)
+    assert found.message
+    assert "{" not in found.message, "the API's JSON is not shown to people"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Error: thread/resume: thread/resume failed: no rollout found for thread id {SESSION} (code -32600)",
+        f"Error: thread/resume: thread/resume failed: thread {SESSION} already has an active writer (code -32600)",
+        "Error: thread/resume: thread/resume failed: failed to read thread: rollout at /x is empty (code -32603)",
+    ],
+)
+def test_refused_resume_is_rejected(line: str) -> None:
+    noise = "WARNING: proceeding, even though we could not create PATH aliases"
+    found = end(stderr=f"{noise}\n{line}", thread=None)
+    assert (found.outcome, found.message) == (Outcome.REJECTED, line)
+    assert end(stderr=line, wanted=None, thread=None).outcome is None, "it was not asked to resume anything"
+
+
+def test_another_session_than_the_one_asked_for_is_rejected_whatever_it_answered() -> None:
+    found = diagnose(wanted=SESSION, thread=OTHER, completed=True, said="", stderr="")
+    assert (found.answered, found.outcome) == (False, Outcome.REJECTED)
+    assert diagnose(wanted=SESSION, thread=SESSION, completed=True, said="", stderr="").answered
+    assert diagnose(wanted=None, thread=OTHER, completed=True, said="", stderr="").answered
+
+
+def test_prompt_that_is_too_long_for_its_input_is_an_overflow() -> None:
+    line = "Error: turn/start: turn/start failed: Input exceeds the maximum length of 1048576 characters. (code -32602)"
+    assert end(stderr=line).outcome is Outcome.OVERFLOW
+
+
+def test_noise_on_stderr_is_no_diagnosis() -> None:
+    assert end(stderr="mcp server says: usage limit, 401 Unauthorized").outcome is None
+    assert end(stderr="something\nlast words").message == "last words"

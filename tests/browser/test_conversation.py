@@ -1,0 +1,209 @@
+"""Asking, following up, changing what was said, stopping and queueing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from browser.house import House, Visitor, answers, expect_idle, prompts, send
+from clew.testing.scripts import Slow, ToolUse
+
+Visit = Callable[..., Visitor]
+
+
+def test_a_thread_is_made_and_its_first_answer_is_fresh_and_the_second_resumed(house: House, visit: Visit) -> None:
+    page = visit(house).open()
+    page.get_by_test_id("new-thread").click()
+    page.get_by_test_id("folder").fill(str(house.stage.work))
+    page.get_by_test_id("first-message").fill("Call the port 8080.")
+    page.get_by_test_id("make-thread").click()
+    expect(answers(page)).to_contain_text("ack: Call the port 8080.")
+    expect(page.get_by_test_id("badge")).to_contain_text("fresh: first turn")
+    expect(page.get_by_test_id("thread-name")).to_have_text(re.compile("call-the-port"))
+
+    send(page, "Which port is it?")
+    expect(answers(page).nth(1)).to_contain_text("ack: Which port is it?")
+    badge = page.get_by_test_id("badge").nth(1)
+    expect(badge).to_contain_text("resumed")
+    expect(badge).to_contain_text("cached")
+    expect(badge).to_contain_text("transcript ≈ $")
+    expect(page.get_by_test_id("composer")).to_have_value("")
+    assert house.stage.launches[-1].resumes
+
+
+def test_a_fresh_session_for_one_turn(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("fresh", "one"))
+    page.get_by_test_id("fresh-toggle").click()
+    expect(page.get_by_test_id("session-line")).to_contain_text("because you ask for it")
+    send(page, "two")
+    expect(page.get_by_test_id("badge").nth(1)).to_contain_text("fresh: you asked for it")
+    assert house.stage.launches[-1].resumes is None
+    expect(page.get_by_test_id("fresh-toggle")).to_have_attribute("aria-pressed", "false")
+    send(page, "three")
+    expect(page.get_by_test_id("badge").nth(2)).to_contain_text("resumed")
+
+
+def test_an_edit_of_an_earlier_turn_says_what_it_does_and_the_next_turn_is_fresh(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("edit", "one", "two"))
+    prompts(page).first.hover()
+    prompts(page).first.get_by_test_id("edit-turn").click()
+    expect(page.get_by_test_id("consequence")).to_contain_text("the next turn starts a fresh session")
+    page.get_by_label("The text of this turn").fill("uno")
+    page.get_by_test_id("save-turn").click()
+    expect(prompts(page).first).to_contain_text("uno")
+    expect(page.get_by_test_id("session-line")).to_contain_text(re.compile("fresh", re.I))
+    send(page, "three")
+    expect(page.get_by_test_id("badge").nth(2)).to_contain_text("fresh: history changed")
+    assert "uno" in house.stage.prompt
+
+
+def test_a_turn_that_is_taken_back_is_in_the_composer_again(house: House, visit: Visit) -> None:
+    thread = house.thread("truncate", "one", "two", "three")
+    page = visit(house).open(thread)
+    prompts(page).nth(1).hover()
+    prompts(page).nth(1).get_by_test_id("truncate-turn").click()
+    expect(page.get_by_test_id("consequence")).to_contain_text("Archives 4 turns")
+    page.get_by_test_id("confirm-change").click()
+    expect(page.get_by_test_id("composer")).to_have_value("two")
+    expect(prompts(page)).to_have_count(1)
+    assert len(house.turns(thread)) == 2
+
+
+def test_a_turn_is_asked_again_in_a_fresh_session(house: House, visit: Visit) -> None:
+    thread = house.thread("retry", "one", "two")
+    page = visit(house).open(thread)
+    prompts(page).first.hover()
+    prompts(page).first.get_by_test_id("retry-turn").click()
+    expect(page.get_by_test_id("consequence")).to_contain_text("fresh session")
+    page.get_by_test_id("confirm-change").click()
+    expect(answers(page)).to_have_count(1)
+    expect_idle(page)
+    expect(page.get_by_test_id("badge")).to_contain_text("fresh")
+    assert [turn["text"] for turn in house.turns(thread)] == ["one", "ack: one"]
+
+
+def test_a_stop_keeps_what_was_said(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("stop"))
+    send(page, "!slow 2000 0.02")
+    expect(answers(page)).to_contain_text("w5")
+    page.get_by_test_id("composer").press("Escape")
+    expect(page.get_by_test_id("ending")).to_contain_text("Stopped.")
+    expect(answers(page)).to_contain_text("w0 w1 w2 w3 w4 w5")
+    page.reload()
+    expect(answers(page)).to_contain_text("w0 w1 w2 w3 w4 w5")
+    expect(page.get_by_test_id("ending")).to_contain_text("What was said so far is kept.")
+
+
+def test_prompts_queue_and_are_edited_removed_and_sent_now(house: House, visit: Visit) -> None:
+    thread = house.thread("queue")
+    page = visit(house).open(thread)
+    send(page, "!slow 2000 0.02")
+    expect(answers(page)).to_contain_text("w3")
+    queued = page.get_by_test_id("queued-item")
+    send(page, "second")
+    expect(queued).to_have_count(1)
+    send(page, "third")
+    expect(queued).to_have_count(2)
+
+    queued.nth(1).get_by_test_id("queued-remove").click()
+    expect(queued).to_have_count(1)
+    queued.get_by_test_id("queued-edit").click()
+    page.get_by_test_id("queued-editor").fill("the second one")
+    page.get_by_test_id("queued-save").click()
+    expect(queued).to_contain_text("the second one")
+    queued.get_by_test_id("queued-now").click()
+    expect(answers(page).nth(1)).to_contain_text("ack: the second one")
+    expect_idle(page)
+    assert [turn["text"] for turn in house.turns(thread)][2:] == ["the second one", "ack: the second one"]
+    assert house.turns(thread)[1]["partial"]
+
+
+def test_tool_calls_are_folded_and_a_file_edit_opens_as_a_diff(house: House, visit: Visit) -> None:
+    path = house.stage.work / "made.txt"
+    written = f'!tool Write {{"file_path": "{path}", "content": "first line\\nsecond line\\n"}}'
+    thread = house.thread("tools", written, '!tool Bash {"command": "echo told && exit 3"}', permissions="all")
+    page = visit(house).open(thread)
+    tools = page.get_by_test_id("tool")
+    expect(tools).to_have_count(2)
+    expect(tools.first).to_contain_text("made.txt")
+    expect(tools.first).to_contain_text("+2")
+    expect(page.get_by_text("+second line")).to_have_count(0)
+    tools.first.click()
+    expect(page.get_by_text("+second line")).to_be_visible()
+    expect(tools.nth(1)).to_contain_text("failed")
+    tools.nth(1).click()
+    expect(tools.nth(1)).to_contain_text("told")
+
+    page.get_by_test_id("changes-open").click()
+    expect(page.get_by_test_id("changes-view")).to_contain_text("+second line")
+
+
+def test_a_to_do_list_is_shown_while_the_run_goes_on(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("todo", permissions="all"))
+    todos = [{"content": "Read", "status": "completed"}, {"content": "Write", "status": "in_progress"}]
+    house.stage.api.script.extend(
+        [ToolUse("TodoWrite", {"todos": todos}), Slow(" ".join(f"w{n}" for n in range(2000)), 50)]
+    )
+    send(page, "Do it.")
+    card = page.get_by_test_id("todo-card")
+    expect(card).to_contain_text("1 of 2")
+    expect(card.get_by_role("listitem")).to_have_count(2)
+    expect(answers(page)).to_contain_text("w3")
+    page.get_by_test_id("stop").click()
+    expect(page.get_by_test_id("ending")).to_be_visible()
+    expect(card).to_have_count(0)
+
+
+def test_a_failed_run_says_why_and_offers_the_way_out(own_house: House, visit: Visit) -> None:
+    stage = own_house.stage
+    thread = own_house.thread("crash", "one")
+    stage.fault({"do": "crash_before_init", "rc": 3, "stderr": "node: bad option --foo"})
+    page = visit(own_house).open(thread)
+    send(page, "two")
+    error = page.get_by_test_id("run-error")
+    expect(error).to_contain_text("bad option")
+    error.get_by_text("What the agent's program said").click()
+    expect(error.get_by_label("Standard error")).to_contain_text("node: bad option --foo")
+    stage.fault()
+    page.get_by_test_id("ask-again").click()
+    expect(answers(page).nth(1)).to_contain_text("ack: two")
+    expect(error).to_have_count(0)
+    assert [turn["text"] for turn in own_house.turns(thread)] == ["one", "ack: one", "two", "ack: two"]
+
+
+def test_a_thread_is_renamed_changed_and_deleted_with_an_archive(house: House, visit: Visit) -> None:
+    thread = house.thread("old-name", "one")
+    page = visit(house).open(thread)
+    page.get_by_test_id("rename").click()
+    page.get_by_test_id("rename-field").fill("new name")
+    page.get_by_test_id("rename-field").press("Enter")
+    expect(page.get_by_test_id("thread-name")).to_have_text("new-name")
+
+    page.get_by_test_id("thread-settings").click()
+    page.get_by_label("Read-only").check()
+    page.get_by_test_id("save-settings").click()
+    expect(page.get_by_test_id("permission-pill")).to_have_text("read-only")
+    assert house.get(f"/api/threads/{thread}")["permissions"] == "read-only"
+
+    page.get_by_test_id("delete").click()
+    expect(page.get_by_test_id("delete-dialog")).to_contain_text("archive file first")
+    page.get_by_test_id("confirm-delete").click()
+    expect(page.get_by_test_id("notice")).to_contain_text("Its archive:")
+    expect(listed(page, "new-name")).to_have_count(0)
+
+
+def test_the_search_finds_what_was_said(house: House, visit: Visit) -> None:
+    house.thread("haystack", "!say nothing of note")
+    house.thread("needle-case", "!say the zebra is in the attic")
+    page = visit(house).open()
+    page.get_by_test_id("search").fill("zebra")
+    expect(page.get_by_test_id("thread-item")).to_have_count(1)
+    expect(listed(page, "needle-case")).to_be_visible()
+    page.get_by_test_id("search").fill("")
+    expect(listed(page, "haystack")).to_be_visible()
+
+
+def listed(page: Page, name: str):  # type: ignore[no-untyped-def]
+    return page.get_by_test_id("thread-item").filter(has_text=name)

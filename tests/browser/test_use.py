@@ -1,0 +1,208 @@
+"""Accessibility, keyboard, phone width, long threads, the other views."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser.house import House, Visitor, answers, expect_idle, prompts, send
+from clew import web
+from clew.core.history import Role, Turn
+from clew.core.ids import TurnId
+from clew.store import open_store
+from clew.testing.scripts import Text
+
+Visit = Callable[..., Visitor]
+
+AXE = Path(web.__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+PHONE = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}
+RICH = """# Title
+
+text with `code` and [a link](https://example.org)
+
+```py
+x = 1
+```
+
+| a | b |
+| - | - |
+| 1 | 2 |
+"""
+TURNS = 5_000
+PAGE = 100
+
+
+def violations(page: Page) -> list[str]:
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    return [f"{each['id']}: {node['html'][:160]} {node['failureSummary']}" for each in found for node in each["nodes"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_any_view(house: House, visit: Visit, scheme: str) -> None:
+    path = house.stage.work / "axe.txt"
+    house.stage.api.script.append(Text(RICH))
+    thread = house.thread(
+        f"axe-{scheme}",
+        "Be rich.",
+        f'!tool Write {{"file_path": "{path}", "content": "a\\nb\\n"}}',
+        "!fail 429 rate_limit_error Slow down",
+        permissions="all",
+    )
+    asked = {
+        "questions": [
+            {"question": "Which?", "header": "H", "multiSelect": False, "options": [{"label": "A", "description": "d"}]}
+        ]
+    }
+    page = visit(house, color_scheme=scheme, bypass_csp=True).open(thread)  # only so that axe itself may run
+    expect(page.get_by_test_id("run-error")).to_be_visible()
+    expect(page.get_by_test_id("tool")).to_be_visible()
+    found = {}
+
+    def look(name: str) -> None:
+        if complaints := violations(page):
+            found[name] = complaints
+
+    page.get_by_test_id("tool").click()
+    prompts(page).first.hover()
+    look("conversation")
+    prompts(page).first.get_by_test_id("edit-turn").click()
+    look("editing")
+    page.keyboard.press("Escape")
+    send(page, f"!tool AskUserQuestion {json.dumps(asked)}")
+    expect(page.get_by_test_id("question-form")).to_be_visible()
+    page.get_by_test_id("composer").fill("later")
+    page.get_by_test_id("send").click()
+    expect(page.get_by_test_id("queued-item")).to_be_visible()
+    look("question and queue")
+    page.get_by_test_id("queued-remove").click()
+    page.get_by_test_id("stop").click()
+    expect(page.get_by_test_id("ending")).to_be_visible()
+    for button, shown in (
+        ("thread-settings", "settings-dialog"),
+        ("new-thread", "new-thread-dialog"),
+        ("delete", "delete-dialog"),
+    ):
+        page.get_by_test_id(button).click()
+        expect(page.get_by_test_id(shown)).to_be_visible()
+        look(shown)
+        page.keyboard.press("Escape")
+        expect(page.get_by_test_id(shown)).to_have_count(0)
+    for button, shown in (
+        ("changes-open", "changes-view"),
+        ("savings-open", "savings-view"),
+        ("agents-open", "agents-view"),
+    ):
+        page.get_by_test_id(button).click()
+        expect(page.get_by_test_id(shown)).to_be_visible()
+        expect(page.get_by_test_id(shown).locator("[aria-busy=true]")).to_have_count(0)
+        look(shown)
+    page.goto(page.url.split("#")[0] + "#/")
+    expect(page.get_by_test_id("home")).to_be_visible()
+    look("home")
+    assert not found, json.dumps(found, indent=2)
+
+
+def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, visit: Visit) -> None:
+    house.thread("saved", "one", "two", "three")
+    page = visit(house).open(view="savings")
+    view = page.get_by_test_id("savings-view")
+    expect(view.locator("canvas")).to_have_count(2)
+    expect(view).to_contain_text("fresh: first turn")
+    expect(view).to_contain_text("Resumed, or fresh and why")
+    view.get_by_label("Thread", exact=True).select_option(label="saved")
+    expect(view).to_contain_text("2 of 3 runs")
+    view.get_by_text("As a table").first.click()
+    expect(view.get_by_role("table").first.get_by_role("row")).to_have_count(4)
+
+
+def test_the_agents_view_tells_their_health(house: House, visit: Visit) -> None:
+    page = visit(house).open(view="agents")
+    claude = page.get_by_test_id("agent").filter(has_text="claude").first
+    expect(claude).to_contain_text("well")
+    expect(claude).to_contain_text("2.1")
+    expect(claude).to_contain_text(str(house.stage.binary))
+
+
+def test_everything_is_reached_by_keys(own_house: House, visit: Visit) -> None:
+    for name in ("a-first", "b-second"):
+        own_house.thread(name, "one")
+    page = visit(own_house).open()
+    expect(page.get_by_test_id("thread-item")).to_have_count(2)
+    name = page.get_by_test_id("thread-name")
+    page.keyboard.press("j")
+    expect(name).to_have_text("b-second")
+    page.keyboard.press("j")
+    expect(name).to_have_text("a-first")
+    expect(page.get_by_test_id("composer")).to_have_value("")
+    page.keyboard.press("e")
+    expect(page.get_by_test_id("turn-editor")).to_be_visible()
+    page.keyboard.type(" more")
+    page.keyboard.press("Control+Enter")
+    expect(prompts(page).first).to_contain_text("one more")
+    page.keyboard.press("c")
+    page.keyboard.type("line one")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("line two")
+    page.keyboard.press("Enter")
+    expect(answers(page).nth(1)).to_contain_text("ack: line two")
+    expect_idle(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_test_id("help-dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    expect(page.get_by_test_id("search")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page.get_by_test_id("first-message")).to_be_focused()
+
+
+def test_a_phone_has_the_list_in_a_drawer_and_nothing_is_cut_off(house: House, visit: Visit) -> None:
+    thread = house.thread("phone", "!say " + "word " * 60, "!say `" + "unbroken" * 30 + "`")
+    page = visit(house, **PHONE).open(thread)
+    expect(answers(page)).to_have_count(2)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    expect(page.get_by_test_id("thread-item").first).not_to_be_visible()
+    page.get_by_test_id("drawer-open").click()
+    expect(page.get_by_test_id("thread-item").filter(has_text="phone")).to_be_visible()
+    page.get_by_test_id("thread-item").filter(has_text="phone").click()
+    expect(page.get_by_test_id("thread-item").first).not_to_be_visible()
+    for name in ("composer", "send", "fresh-toggle", "agent-picker"):
+        box = page.get_by_test_id(name).bounding_box()
+        assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390, name
+    send(page, "from a phone")
+    expect(answers(page).nth(2)).to_contain_text("ack: from a phone")
+
+
+def test_five_thousand_messages_are_ready_soon_and_found_by_scrolling_up(own_house: House, visit: Visit) -> None:
+    thread = own_house.thread("long")
+    with open_store(own_house.stage.clew_home / "clew.db") as store, store.transaction():
+        for n in range(TURNS):
+            role = Role.ASSISTANT if n % 2 else Role.USER
+            text = f"message {n} with **bold** words\n\n- and a list\n- of two\n\n```\ncode {n}\n```"
+            store.add_turn(thread, Turn(TurnId(f"turn-{n:05}"), role, text, agent="claude", created_at=1000.0 + n))
+    started = time.monotonic()
+    page = visit(own_house).open(thread)
+    expect(page.get_by_text(f"message {TURNS - 1} with")).to_be_visible()
+    ready_s = time.monotonic() - started
+    assert ready_s < 10, f"ready after {ready_s:.1f} s"
+    shown = page.locator("[data-turn]")
+    expect(shown).to_have_count(PAGE)
+
+    box = page.locator(".scroll")
+    for pages in (2, 3):
+        box.evaluate("box => { box.scrollTop = 0 }")
+        expect(shown).to_have_count(pages * PAGE)
+        first_of_old = page.locator(f"[data-turn=turn-{TURNS - (pages - 1) * PAGE:05}]")
+        expect(first_of_old).to_be_in_viewport()
+    send(page, "and one more")
+    expect(page.get_by_text("ack: and one more")).to_be_visible()
+    expect(page.get_by_text(re.compile(f"message {TURNS - 1} with"))).to_be_visible()
+    expect(shown).to_have_count(3 * PAGE + 2)

@@ -1,0 +1,229 @@
+"""The WebSocket: what changed, and the events of the watched thread, each once, over reconnects and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import websockets
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from clew.testing.stage import Stage
+from server.house import Served
+
+WAIT_S = 30
+
+
+class Page:
+    """A page's end of the WebSocket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.hello: Any = None
+        self.seen: list[Any] = []
+
+    async def say(self, **message: Any) -> None:
+        await self.socket.send(json.dumps(message))
+
+    async def next(self, kind: str | None = None) -> Any:
+        """The next message, or the next of that kind."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                message = json.loads(await self.socket.recv())
+                self.seen.append(message)
+                if kind is None or message["type"] == kind:
+                    return message
+
+    async def until_events(self, kind: str) -> list[Any]:
+        """All events up to the first of that kind, and with it."""
+        found: list[Any] = []
+        while not any(event["kind"] == kind for event in found):
+            found += (await self.next("events"))["events"]
+        return found
+
+
+@asynccontextmanager
+async def page_of(house: Served, after: int | str | None = None) -> AsyncIterator[Page]:
+    query = "" if after is None else f"?after={after}"
+    async with websockets.connect(
+        f"ws://127.0.0.1:{house.port}/api/live{query}",
+        additional_headers={"Authorization": f"Bearer {house.token}"},
+        proxy=None,
+        max_size=None,
+    ) as socket:
+        page = Page(socket)
+        page.hello = await page.next()
+        assert page.hello["type"] == "hello"
+        yield page
+
+
+async def test_a_page_hears_of_every_change_once(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    async with page_of(house) as page:
+        assert page.hello["version"] == (await house.get("/api/threads"))["version"]
+        made = await house.thread("t")
+        changed = await page.next("changed")
+        assert changed["threads"] == [made]
+        assert (changed["version"], changed["deleted"]) == (made["version"], [])
+        await house.patch("/api/threads/t", {"name": "u"})
+        assert [thread["name"] for thread in (await page.next("changed"))["threads"]] == ["u"]
+        await house.http.delete("/api/threads/u")
+        gone = await page.next("changed")
+        assert (gone["threads"], gone["deleted"]) == ([], [made["id"]])
+
+
+async def test_a_page_that_comes_back_gets_what_it_missed(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    first = await house.thread("first")
+    version = (await house.get("/api/threads"))["version"]
+    second = await house.thread("second")
+    await house.http.delete("/api/threads/first")
+    async with page_of(house, version) as page:
+        changed = await page.next("changed")
+        assert [thread["id"] for thread in changed["threads"]] == [second["id"]]
+        assert changed["deleted"] == [first["id"]]
+        assert changed["version"] == page.hello["version"] > version
+    async with page_of(house, changed["version"]) as page:
+        await page.say(type="ping")
+        assert (await page.next())["type"] == "pong", "nothing is told again"
+    async with page_of(house, 10**15) as page:
+        assert [thread["name"] for thread in (await page.next("changed"))["threads"]] == ["second"], "another store's"
+
+
+async def test_other_processes_changes_are_heard(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    async with page_of(house) as page, scripted.open() as other:
+        await other.thread("from-elsewhere", cwd=scripted.work)
+        changed = await page.next("changed")
+        assert [thread["name"] for thread in changed["threads"]] == ["from-elsewhere"]
+
+
+async def test_the_watched_threads_events_come_in_order_each_once(
+    scripted: Stage, serve: Callable[..., Served]
+) -> None:
+    house = serve(scripted)
+    watched = await house.thread("watched")
+    await house.thread("other")
+    async with page_of(house) as page:
+        await page.say(type="watch", thread=watched["id"], after={})
+        await house.ask("other", "not shown")
+        for prompt in ("!slow 20 0.01", "second"):
+            run = await house.post("/api/threads/watched/runs", {"prompt": prompt})
+            told = await page.until_events("run_ended")
+            assert told == [event async for event in house.events(run["id"])]
+        messages = [message for message in page.seen if message["type"] == "events"]
+        assert {message["thread"] for message in messages} == {watched["id"]}
+        live = [
+            thread["live"]["status"]
+            for message in page.seen
+            if message["type"] == "changed"
+            for thread in message["threads"]
+            if thread["live"] and thread["id"] == watched["id"]
+        ]
+        assert "running" in live
+
+
+async def test_a_watch_goes_on_where_the_page_was(scripted: Stage, serve: Callable[..., Served]) -> None:
+    """Also of a run that ended while the page was away; runs that were over before are not told again."""
+    house = serve(scripted)
+    thread = await house.thread("t")
+    old = await house.ask("t", "long ago")
+    run = await house.ask("t", "hello")
+    every = [event async for event in house.events(run["id"])]
+    async with page_of(house) as page:
+        await page.say(type="watch", thread=thread["id"], after={run["id"]: 3, "gone": 7})
+        assert await page.until_events("run_ended") == every[3:]
+        await page.say(type="watch", thread=None)
+        await page.say(type="ping")
+        assert (await page.next("pong"))["type"] == "pong"
+        assert old["id"] not in {message.get("run") for message in page.seen}
+
+
+async def test_two_pages_hear_the_same(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    thread = await house.thread("t")
+    async with page_of(house) as one, page_of(house) as two:
+        for page in (one, two):
+            await page.say(type="watch", thread=thread["id"], after={})
+        await house.post("/api/threads/t/runs", {"prompt": "!slow 10 0.01"})
+        assert await one.until_events("run_ended") == await two.until_events("run_ended")
+
+
+async def test_a_restart_by_kill_loses_and_doubles_nothing(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    thread = await house.thread("t")
+    seen: list[Any] = []
+    async with page_of(house) as page:
+        await page.say(type="watch", thread=thread["id"], after={})
+        run = await house.post("/api/threads/t/runs", {"prompt": "!slow 400 0.02"})
+        while len(seen) < 25:
+            seen += (await page.next("events"))["events"]
+        house.kill()
+        with pytest.raises(ConnectionClosed):
+            while True:
+                message = await page.next()
+                seen += message["events"] if message["type"] == "events" else []
+        daemon = page.hello["daemon"]
+    house.restart()
+    view = await house.get("/api/threads/t/view")
+    async with page_of(house, view["version"]) as page:
+        assert page.hello["daemon"] != daemon
+        await page.say(type="watch", thread=thread["id"], after={run["id"]: seen[-1]["seq"]})
+        seen += await page.until_events("run_ended")
+    assert seen == [event async for event in house.events(run["id"])]
+    assert [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "nonsense",
+        "[]",
+        "{}",
+        '{"type": "shout"}',
+        '{"type": "watch", "thread": 7}',
+        '{"type": "watch", "thread": "t", "after": [1]}',
+        '{"type": "watch", "thread": "t", "after": {"r": -1}}',
+        '{"type": "watch", "thread": "t", "after": {"r": "1"}}',
+        "[" * 100_000,
+    ],
+)
+async def test_what_is_not_understood_ends_the_connection(
+    scripted: Stage, serve: Callable[..., Served], message: str
+) -> None:
+    house = serve(scripted)
+    async with page_of(house) as page:
+        await page.socket.send(message)
+        with pytest.raises(ConnectionClosed) as ended:
+            await page.next()
+        assert ended.value.rcvd is not None
+        assert ended.value.rcvd.code == 1008
+    assert (await house.get("/healthz"))["status"] == "ok"
+
+
+async def test_a_page_that_takes_nothing_holds_nobody_up(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    thread = await house.thread("t")
+    async with page_of(house) as slow, page_of(house) as page:
+        for each in (slow, page):
+            await each.say(type="watch", thread=thread["id"], after={})
+        slow.socket.transport.pause_reading()
+        run = await house.post("/api/threads/t/runs", {"prompt": "!big 3000000"})
+        told = await page.until_events("run_ended")
+        assert told == [event async for event in house.events(run["id"])]
+        slow.socket.transport.abort()
+
+
+async def test_pages_are_let_go_when_the_daemon_stops(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    async with page_of(house) as page:
+        assert await asyncio.to_thread(house.stop) == 0
+        with pytest.raises(ConnectionClosed) as ended:
+            await page.next()
+        assert ended.value.rcvd is not None
+        assert ended.value.rcvd.code == 1012

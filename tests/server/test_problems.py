@@ -1,0 +1,123 @@
+"""Errors are problem details everywhere, by class, without internals."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from clew import errors
+from clew.server import problems
+from clew.server.doors import Doors
+from clew.server.guards import Guards
+from clew.server.token import Secret
+from server.house import BASE, TOKEN, House
+
+CASES = [
+    (errors.NotFound("No such thread.", hint="Look."), 404, "not_found"),
+    (errors.Conflict("Over already."), 409, "conflict"),
+    (errors.Busy("A run is going on.", run_id="r1"), 409, "busy"),
+    (errors.UsageError("Not so."), 422, "usage"),
+    (errors.ConfigError("Not so."), 422, "config"),
+    (errors.StoreError("Full.", kind="full"), 503, "store"),
+    (errors.AgentMissing("No binary."), 503, "agent_missing"),
+    (errors.ClewError("Something."), 500, "error"),
+    (problems.Refusal(403, "Not you."), 403, "forbidden"),
+]
+
+
+def failing(error: Exception) -> httpx.AsyncClient:
+    """A server whose one call fails so."""
+    app = FastAPI()
+
+    @app.get("/fails")
+    async def fails() -> None:
+        raise error
+
+    problems.install(app)
+    doors = Doors(Secret(TOKEN), 7421)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return httpx.AsyncClient(transport=httpx.ASGITransport(Guards(app, doors)), base_url=BASE, headers=headers)
+
+
+@pytest.mark.parametrize(("error", "status", "code"), CASES, ids=lambda value: str(value))
+async def test_the_class_says_the_status(error: Exception, status: int, code: str) -> None:
+    async with failing(error) as client:
+        answer = await client.get("/fails")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"] == "about:blank"
+    assert problem["title"]
+    if isinstance(error, errors.ClewError):
+        assert (problem["detail"], problem["hint"]) == (error.message, error.hint)
+    if isinstance(error, errors.Busy):
+        assert problem["run_id"] == "r1"
+    assert ("retry-after" in answer.headers) is (status == 503)
+
+
+def test_every_error_of_clew_has_a_status() -> None:
+    def kinds(kind: type[errors.ClewError]) -> list[type[errors.ClewError]]:
+        return [kind, *(inner for each in kind.__subclasses__() for inner in kinds(each))]
+
+    mapped = [kind for kind, _ in problems.STATUS_OF]
+    for kind in kinds(errors.ClewError)[1:]:
+        assert issubclass(kind, tuple(mapped)), kind
+
+
+async def test_the_unexpected_is_told_without_internals_and_logged_without_values(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with failing(KeyError("a private prompt")) as client:
+        with caplog.at_level(logging.ERROR):
+            answer = await client.get("/fails")
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert "private" not in answer.text
+    assert "KeyError" not in answer.text
+    logged = "\n".join(record.getMessage() + str(record.exc_text) for record in caplog.records)
+    assert "KeyError" in logged
+    assert "test_problems.py" in logged, "where it happened"
+    assert "private" not in logged
+
+
+async def test_unknown_addresses_and_methods(house: House) -> None:
+    unknown = await house.http.get("/api/nothing")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
+    for method, path, allowed in (
+        ("PUT", "/api/threads", {"GET", "POST"}),
+        ("DELETE", "/api/threads", {"GET", "POST"}),
+        ("POST", "/api/threads/t", {"GET", "PATCH", "DELETE"}),
+        ("GET", "/api/runs/r/cancel", {"POST"}),
+        ("DELETE", "/healthz", {"GET"}),
+        ("POST", "/", {"GET"}),
+    ):
+        answer = await house.http.request(method, path)
+        assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed"), path
+        assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"cwd": }', b"9" * 5000])
+async def test_what_is_no_json(house: House, body: bytes) -> None:
+    answer = await house.http.post("/api/threads", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == (422 if not body else 400)
+    assert json.loads(answer.content)["status"] == answer.status_code
+
+
+async def test_a_store_that_cannot_be_written_is_not_our_caller_s_fault(house: House) -> None:
+    """A table taken away under the daemon: the store's own word for it, as 503."""
+    await house.thread("t")
+    assert house.shared is not None
+    import sqlite3
+
+    with sqlite3.connect(house.stage.clew_home / "clew.db") as raw:
+        raw.execute("ALTER TABLE turns RENAME TO taken")
+    raw.close()
+    answer = await house.http.get("/api/threads/t/view")
+    with sqlite3.connect(house.stage.clew_home / "clew.db") as raw:
+        raw.execute("ALTER TABLE taken RENAME TO turns")
+    raw.close()
+    assert (answer.status_code, answer.json()["code"]) == (503, "store")

@@ -1,0 +1,57 @@
+"""Schemathesis on the OpenAPI document: no 5xx, no undocumented status, content type or header, no invalid data let in.
+
+Against a real `clew serve` on the scripted agent: whatever it starts says `ack` and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from clew.testing.stage import Stage
+from server.house import Served
+
+HOOKS = Path(__file__).with_name("fuzz_hooks.py")
+# A value that is valid by its form may still name nothing (positive_data_acceptance), such as a turn of a thread that
+# is there (ensure_resource_availability); and there is one user (object_level_authorization).
+EXCLUDED = "positive_data_acceptance,ensure_resource_availability,object_level_authorization"
+CONFIG = f"""\
+hooks = "{HOOKS}"
+
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 409, 413, 414, 415, 422, 431]
+"""
+
+
+async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
+    scripted: Stage, serve: Callable[..., Served]
+) -> None:
+    house = serve(scripted)
+    await house.thread("t")
+    await house.ask("t", "hello")
+    config = scripted.folder / "schemathesis.toml"
+    config.write_text(CONFIG)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [
+            str(Path(sys.executable).with_name("st")),
+            *("--config-file", str(config), "run", f"http://127.0.0.1:{house.port}/api/openapi.json"),
+            *("--header", f"Authorization: Bearer {house.token}", "--checks", "all", "--exclude-checks", EXCLUDED),
+            *("--seed", "1", "--max-examples", "20", "--generation-database", "none", "--request-timeout", "20"),
+            *("--no-color", "--continue-on-failure", "--warnings", "off", "--output-truncate", "true"),
+        ],
+        env={"PATH": os.environ["PATH"], "HOME": str(scripted.folder), "FUZZ_CWD": str(scripted.work)},
+        cwd=scripted.folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    said = "\n".join(line[:400] for line in done.stdout.splitlines())
+    assert done.returncode == 0, said + done.stderr[-2000:]
+    assert "24 selected / 24 total" in said
+    assert "unexpected" not in house.log
+    assert len((await house.get("/api/threads"))["items"]) > 1, "it got inside"

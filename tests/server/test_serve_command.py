@@ -1,0 +1,250 @@
+"""`clew serve`: one line, one token, one store; and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from clew.server.daemon import Address
+from clew.testing.stage import Stage
+from server.house import Served, mode
+
+
+def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """A `clew serve` that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-m", "clew", "serve", *args],
+        env={**stage.environ, **environ},
+        cwd=stage.work,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+async def hanging(house: Served) -> str:
+    """A run in the middle of its answer."""
+    await house.thread("t")
+    made = await house.post("/api/threads/t/runs", {"prompt": "!hang text so far"})
+    await house.until(made["id"], "text_streamed")
+    return str(made["id"])
+
+
+async def test_it_prints_one_address_and_nothing_else(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    assert house.address == f"http://127.0.0.1:{house.port}/?token={house.token}"
+    async with house.client(known=False) as browser:
+        entered = await browser.get(house.address)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert (await browser.get("/api/threads")).status_code == 200
+    assert house.stop() == 0
+    assert house.process.stdout is not None
+    assert house.process.stdout.read() == ""
+    assert house.log == ""
+    assert (scripted.clew_home / "token").read_text().strip() == house.token
+    assert mode(scripted.clew_home / "token") == 0o600
+
+
+async def test_the_token_is_kept_and_changed_on_demand(scripted: Stage, serve: Callable[..., Served]) -> None:
+    first = serve(scripted)
+    async with first.client(known=False) as browser:
+        await browser.get(first.address)
+        cookies = browser.cookies
+    first.restart()
+    async with first.client(known=False) as browser:
+        browser.cookies = cookies
+        assert (await browser.get("/api/threads")).status_code == 200, "old cookies go on working"
+    first.close()
+    renewed = serve(scripted, "--new-token")
+    assert renewed.token != first.token
+    async with renewed.client(known=False) as stranger:
+        answer = await stranger.get("/api/threads", headers={"Authorization": f"Bearer {first.token}"})
+        assert answer.status_code == 401
+
+
+async def test_two_daemons_share_one_store(scripted: Stage, serve: Callable[..., Served]) -> None:
+    one, two = serve(scripted), serve(scripted)
+    assert one.token == two.token
+    made = await one.thread("t")
+    assert await two.get("/api/threads/t") == made
+    going = await one.post("/api/threads/t/runs", {"prompt": "!hang text so far"})
+    await two.until(going["id"], "text_streamed")
+    queued = await two.post("/api/threads/t/runs", {"prompt": "next"})
+    assert queued["status"] == "queued", "one run a thread at a time, whoever takes it"
+    await two.post(f"/api/runs/{going['id']}/cancel")
+    assert (await one.ended(going["id"]))["status"] == "cancelled"
+    assert (await one.ended(queued["id"]))["status"] == "answered"
+
+
+def test_a_taken_port_is_one_clear_line(scripted: Stage) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(scripted, "--port", str(taken.getsockname()[1]))
+    assert (done.returncode, done.stdout) == (2, "")
+    said, hint = done.stderr.splitlines()
+    assert said.startswith("clew: Port ")
+    assert "is taken" in said
+    assert "--port" in hint
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
+def test_beyond_the_loopback_needs_a_word(scripted: Stage, host: str) -> None:
+    done = run(scripted, "--port", "0", "--host", host)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--allow-remote" in done.stderr
+    assert not (scripted.clew_home / "token").exists()
+
+
+async def test_with_the_word_it_listens_there_and_still_asks_for_the_token(
+    scripted: Stage, serve: Callable[..., Served]
+) -> None:
+    house = serve(scripted, "--host", "0.0.0.0", "--allow-remote")
+    assert house.address.startswith("http://127.0.0.1:")
+    async with house.client(known=False) as stranger:
+        assert (await stranger.get("/api/threads")).status_code == 401
+        assert (await stranger.get("/healthz", headers={"Host": "evil.example"})).status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("args", "environ"),
+    [
+        (("--port", "99999"), {}),
+        (("--port", "x"), {}),
+        ((), {"CLEW_SERVE_PORT": "-1"}),
+        (("--host", "not a host", "--allow-remote"), {}),
+        (("extra",), {}),
+    ],
+)
+def test_what_makes_no_address_is_refused(scripted: Stage, args: tuple[str, ...], environ: dict[str, str]) -> None:
+    done = run(scripted, *args, **environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+async def test_settings_say_where_it_listens(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted, CLEW_SERVE_HOST="localhost", CLEW_SERVE_ROOTS=str(scripted.work))
+    assert house.address.startswith(f"http://localhost:{house.port}/")
+    settings = await house.get("/api/settings")
+    assert settings["roots"] == [str(scripted.work.resolve())]
+    assert settings["home"] == str(scripted.home)
+    assert (settings["agent"], settings["permissions"], settings["visibility"]) == ("claude", "ask", "shared")
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_gently(scripted: Stage, serve: Callable[..., Served], which: int) -> None:
+    """The run is asked to stop and what it said is kept; whoever listens is let go; the exit code is 0."""
+    house = serve(scripted)
+    run_id = await hanging(house)
+    connected = asyncio.Event()
+
+    async def listen() -> list[str]:
+        seen = []
+        async for event in house.events(run_id):
+            seen.append(event["kind"])
+            connected.set()
+        return seen
+
+    listening = asyncio.create_task(listen())
+    await connected.wait()
+    assert await asyncio.to_thread(house.stop, which) == 0
+    assert "run_ended" not in await asyncio.wait_for(listening, 30), "let go before the run was over"
+    async with scripted.open() as client:
+        ended = await client.run(run_id)
+        assert ended.status == "interrupted", "nobody cancelled it"
+        turns = await (await client.find("t")).turns()
+        assert [(turn.text, turn.partial) for turn in turns[1:]] == [("so far", True)]
+        assert client.recovered == [], "nothing is left for the next one to tidy up"
+
+
+async def test_a_second_interrupt_does_not_wait(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    scripted.fault({"do": "hang_after_init", "ignore_term": True})
+    await house.thread("t")
+    made = await house.post("/api/threads/t/runs", {"prompt": "hello"})
+    await house.until(made["id"], "session_started")
+    house.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        house.process.wait(0.5)
+    began = time.monotonic()
+    house.process.send_signal(signal.SIGINT)
+    await asyncio.to_thread(house.process.wait, 30)
+    assert time.monotonic() - began < 2
+    scripted.fault()
+    async with scripted.open() as client:
+        assert [run.status for run in client.recovered] == ["interrupted"], "the next one tidies up"
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_a_queued_prompt_waits_for_the_next_daemon(
+    scripted: Stage, serve: Callable[..., Served], how: str
+) -> None:
+    house = serve(scripted)
+    await hanging(house)
+    queued = await house.post("/api/threads/t/runs", {"prompt": "and then?"})
+    assert queued["status"] == "queued"
+    if how == "killed":
+        house.kill()
+    house.restart()
+    ended = await house.ended(queued["id"])
+    assert ended["status"] == "answered"
+    assert [turn["text"] for turn in await house.turns("t")][-2:] == ["and then?", "ack: and then?"]
+
+
+async def test_what_another_process_left_behind_is_tidied_while_it_serves(
+    scripted: Stage, serve: Callable[..., Served]
+) -> None:
+    house, other = serve(scripted), serve(scripted)
+    run_id = await hanging(other)
+    other.kill()
+    ended = await house.ended(run_id)
+    assert ended["status"] == "interrupted"
+    assert (await house.ask("t", "go on"))["status"] == "answered"
+
+
+async def test_open_starts_the_browser_with_an_invitation(scripted: Stage, serve: Callable[..., Served]) -> None:
+    opened = scripted.folder / "opened"
+    browser = scripted.folder / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    house = serve(scripted, "--open", BROWSER=str(browser))
+    while not opened.exists() or not opened.read_text().endswith("\n"):
+        await asyncio.sleep(0.02)
+    address = opened.read_text().strip()
+    assert house.token not in address, "others may read a command line"
+    async with house.client(known=False) as browser_, house.client(known=False) as late:
+        assert (await browser_.get(address)).status_code == 303
+        assert (await browser_.get("/api/threads")).status_code == 200
+        assert (await late.get(address)).status_code == 401, "it opens once"
+        assert (await late.get("/api/threads")).status_code == 401
+
+
+@pytest.mark.parametrize("args", [["--help"], ["serve", "--help"], ["threads", "list"]])
+def test_the_server_is_loaded_only_to_serve(scripted: Stage, args: list[str]) -> None:
+    code = f"import sys; from clew.cli.main import main; main({args!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=scripted.environ,
+        cwd=scripted.work,
+    )
+    loaded = set(done.stderr.split())
+    assert "clew.cli.commands" in loaded
+    assert not loaded & {"fastapi", "starlette", "uvicorn", "pydantic", "websockets", "clew.server"}
+
+
+def test_an_address_says_what_a_person_can_open() -> None:
+    assert Address("127.0.0.1", 0).url(7, "t") == "http://127.0.0.1:7/?token=t"
+    assert Address("::1", 0).url(7, "t") == "http://[::1]:7/?token=t"
+    assert Address("0.0.0.0", 0, True).url(7, "t") == "http://127.0.0.1:7/?token=t"
+    assert Address("0.0.0.0", 0, True, ("clew.lan",)).url(7, "t") == "http://clew.lan:7/?token=t"

@@ -1,0 +1,234 @@
+"""Threads over HTTP: made, found, changed, shown in one moment's state, deleted."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from clew.testing.stage import MODEL, Stage
+from server.house import House
+
+
+async def test_a_new_thread_is_answered_with_its_address(house: House, scripted: Stage) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    answer = await house.http.post(
+        "/api/threads",
+        json={
+            "name": "fix-login",
+            "cwd": str(scripted.work),
+            "model": MODEL,
+            "permissions": "edits",
+            "visibility": "own",
+            "instructions": "Be brief.",
+        },
+    )
+    assert answer.status_code == 201
+    made = answer.json()
+    assert answer.headers["location"] == f"/api/threads/{made['id']}"
+    assert made["name"] == "fix-login"
+    assert made["cwd"] == str(scripted.work.resolve())
+    assert (made["agent"], made["model"]) == ("claude", MODEL)
+    assert (made["permissions"], made["trust"], made["visibility"]) == ("edits", "user", "own")
+    assert made["instructions"] == "Be brief."
+    assert (made["turns"], made["cost_usd"], made["live"], made["questions"], made["last_text"]) == (0, 0, None, 0, "")
+    assert datetime.fromisoformat(made["created_at"]) >= before
+    assert made["created_at"].endswith("Z")
+    assert await house.get(f"/api/threads/{made['id']}") == made
+    assert await house.get("/api/threads/fix-login") == made
+
+
+async def test_without_a_name_it_is_named_after_the_prompt(house: House, scripted: Stage) -> None:
+    body = {"cwd": str(scripted.work), "prompt": "Why does the login fail?"}
+    first = await house.post("/api/threads", body, 201)
+    second = await house.post("/api/threads", body, 201)
+    assert (first["name"], second["name"]) == ("why-does-the-login", "why-does-the-login-2")
+    assert first["turns"] == 0, "the prompt is not asked"
+
+
+async def test_a_name_that_is_taken_is_a_conflict(house: House) -> None:
+    first = await house.thread("t")
+    answer = await house.http.post("/api/threads", json={"name": "t", "cwd": first["cwd"]})
+    assert answer.status_code == 409
+    assert (await house.get("/api/threads"))["total"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"cwd": "relative"},
+        {"cwd": "/nowhere/at/all"},
+        {"cwd": "/", "name": "no spaces"},
+        {"cwd": "/", "name": ""},
+        {"cwd": "/", "agent": "nobody"},
+        {"cwd": "/", "permissions": "yolo"},
+        {"cwd": "/", "visibility": 1},
+        {"cwd": "/", "unknown": True},
+        {"cwd": "/", "instructions": "half a character: \ud800"},
+        {"cwd": ["/"]},
+        [],
+        "x",
+        None,
+    ],
+)
+async def test_what_makes_no_thread_is_refused(house: House, body: object) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = await house.http.post("/api/threads", content=json.dumps(body), headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "usage"
+    assert (await house.get("/api/threads"))["total"] == 0
+
+
+async def test_a_validation_error_names_each_place_and_no_value(house: House) -> None:
+    answer = await house.http.post("/api/threads", json={"cwd": 7, "permissions": "secret-value"})
+    problem = answer.json()
+    assert {fault["where"] for fault in problem["errors"]} == {"cwd", "permissions"}
+    assert "secret-value" not in answer.text
+
+
+async def test_threads_are_listed_searched_and_paged(house: House, scripted: Stage, tmp_path: Path) -> None:
+    other = tmp_path / "another-place"
+    other.mkdir()
+    for name in ("alpha", "beta", "gamma"):
+        await house.thread(name)
+    await house.thread("delta", cwd=str(other))
+    await house.ask("beta", "a word about Zebras")
+    found = await house.get("/api/threads")
+    assert found["total"] == 4
+    assert found["items"][0]["name"] == "beta", "the last used first"
+    assert found["items"][0]["last_text"] == "ack: a word about Zebras"
+    assert found["items"][0]["cost_usd"] > 0
+
+    async def names(**query: object) -> list[str]:
+        return [item["name"] for item in (await house.get("/api/threads", params=query))["items"]]
+
+    assert await names(q="zebra") == ["beta"]
+    assert await names(q="ANOTHER-pl") == ["delta"]
+    assert await names(q="amm") == ["gamma"]
+    assert await names(q="100%") == []
+    assert await names(cwd=str(other)) == ["delta"]
+    assert len(await names(limit=3)) == 3
+    assert len(await names(limit=3, offset=3)) == 1
+    for query in ({"limit": 0}, {"limit": 10_000}, {"offset": -1}, {"limit": "x"}):
+        assert (await house.http.get("/api/threads", params=query)).status_code == 422
+
+
+async def test_a_thread_is_changed(house: House, scripted: Stage) -> None:
+    made = await house.thread("t")
+    elsewhere = scripted.folder / "elsewhere"
+    elsewhere.mkdir()
+    changed = await house.patch(
+        "/api/threads/t",
+        {
+            "name": "u",
+            "cwd": str(elsewhere),
+            "model": "claude-opus-4-1",
+            "permissions": "read-only",
+            "trust": "project",
+            "visibility": "own",
+            "instructions": "Be kind.",
+        },
+    )
+    assert changed["id"] == made["id"]
+    assert (changed["name"], changed["cwd"], changed["model"]) == ("u", str(elsewhere.resolve()), "claude-opus-4-1")
+    assert (changed["permissions"], changed["trust"], changed["visibility"]) == ("read-only", "project", "own")
+    assert changed["instructions"] == "Be kind."
+    assert changed["version"] > made["version"]
+    assert (await house.patch("/api/threads/u", {"instructions": ""}))["instructions"] is None
+    assert await house.patch("/api/threads/u", {}) == await house.get("/api/threads/u")
+
+
+async def test_a_change_to_a_taken_name_an_unknown_agent_or_nothing_is_refused(house: House) -> None:
+    await house.thread("t")
+    await house.thread("u")
+    assert (await house.http.patch("/api/threads/t", json={"name": "u"})).status_code in (409, 422)
+    assert (await house.http.patch("/api/threads/t", json={"agent": "nobody"})).status_code == 422
+    assert (await house.http.patch("/api/threads/t", json={"cwd": "/nowhere"})).status_code == 422
+    assert (await house.http.patch("/api/threads/none", json={"name": "x"})).status_code == 404
+
+
+async def test_a_thread_is_deleted_into_an_archive(house: House) -> None:
+    made = await house.thread("t")
+    await house.ask("t", "hello")
+    tried = (await house.http.delete("/api/threads/t", params={"dry_run": True})).json()
+    assert tried == {"name": "t", "turns": 2, "archive": None}
+    gone = (await house.http.delete("/api/threads/t")).json()
+    assert (gone["name"], gone["turns"]) == ("t", 2)
+    assert "hello" in Path(gone["archive"]).read_text()
+    assert (await house.http.get(f"/api/threads/{made['id']}")).status_code == 404
+    assert (await house.http.delete("/api/threads/t")).status_code == 404
+
+
+async def test_a_view_holds_turns_with_their_runs(house: House) -> None:
+    await house.thread("t")
+    first = await house.ask("t", "first question")
+    second = await house.ask("t", "second question")
+    view = await house.get("/api/threads/t/view")
+    assert [turn["text"] for turn in view["turns"]] == [
+        "first question",
+        "ack: first question",
+        "second question",
+        "ack: second question",
+    ]
+    assert [turn["role"] for turn in view["turns"]] == ["user", "assistant"] * 2
+    asked, answered = view["turns"][2:]
+    assert asked["run"] is None
+    assert answered["run"]["id"] == answered["run_id"] == second["id"]
+    assert (answered["run"]["session_resumed"], answered["run"]["reason"]) == (True, None)
+    assert (view["turns"][1]["run"]["session_resumed"], view["turns"][1]["run"]["reason"]) == (False, "first_turn")
+    assert answered["run"]["usage"] == second["usage"]
+    assert first["answer_turn_id"] == view["turns"][1]["id"]
+    assert (view["more"], view["runs"], view["questions"]) == (False, [], [])
+    assert view["thread"] == await house.get("/api/threads/t")
+    assert view["version"] >= view["thread"]["version"]
+
+
+async def test_a_long_view_comes_in_pages(house: House) -> None:
+    await house.thread("t")
+    for number in range(4):
+        await house.ask("t", f"question {number}")
+    last = await house.get("/api/threads/t/view", params={"limit": 3})
+    assert [turn["text"] for turn in last["turns"]] == ["ack: question 2", "question 3", "ack: question 3"]
+    assert last["more"]
+    before = await house.get("/api/threads/t/view", params={"limit": 100, "before": last["turns"][0]["position"]})
+    assert [turn["text"] for turn in before["turns"]][-1] == "question 2"
+    assert len(before["turns"]) == 5
+    assert not before["more"]
+
+
+async def test_turns_are_edited_and_truncated(house: House) -> None:
+    await house.thread("t")
+    await house.ask("t", "first question")
+    await house.ask("t", "second question")
+    first, _, second, _ = await house.turns("t")
+    edited = await house.patch(f"/api/threads/t/turns/{first['id']}", {"text": "put better"})
+    assert (edited["id"], edited["text"], edited["revision"]) == (first["id"], "put better", 1)
+    assert len(await house.turns("t")) == 4
+    assert await house.post("/api/threads/t/truncate", {"turn": second["id"]}, 200) == {"archived": 2}
+    assert [turn["text"] for turn in await house.turns("t")] == ["put better", "ack: first question"]
+    gone = await house.http.patch(f"/api/threads/t/turns/{second['id']}", json={"text": "x"})
+    assert gone.status_code == 404
+    assert (await house.http.post("/api/threads/t/truncate", json={"turn": second["id"]})).status_code == 404
+    blank = await house.http.patch(f"/api/threads/t/turns/{first['id']}", json={"text": "  "})
+    assert blank.status_code == 422
+
+
+async def test_the_session_says_whether_the_next_turn_resumes(house: House) -> None:
+    await house.thread("t")
+    new = await house.get("/api/threads/t/session")
+    assert (new["resumes"], new["reason"], new["after_change"]) == (False, "first_turn", None)
+    await house.ask("t", "first question")
+    held = await house.get("/api/threads/t/session")
+    assert (held["resumes"], held["reason"]) == (True, None)
+    first = (await house.turns("t"))[0]
+    changed = await house.get("/api/threads/t/session", params={"turn": first["id"]})
+    assert set(changed["after_change"]) == {"edit", "truncate", "retry"}
+    assert all(changed["after_change"].values())
+    await house.patch(f"/api/threads/t/turns/{first['id']}", {"text": "put better"})
+    broken = await house.get("/api/threads/t/session")
+    assert (broken["resumes"], broken["reason"]) == (False, "history_changed")
+    assert broken["words"]
+    assert (await house.http.get("/api/threads/t/session", params={"turn": "none"})).status_code == 404

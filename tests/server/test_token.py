@@ -1,0 +1,95 @@
+"""The token's file: whole, private, kept, and one for all who start at once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from clew.errors import StoreError
+from clew.server.token import TOKEN_FILE, Invitation, Secret, load_token, new_token
+from server.house import mode
+
+
+def test_token_is_made_once_and_kept(tmp_path: Path) -> None:
+    first = load_token(tmp_path / "home")
+    assert load_token(tmp_path / "home") == first
+    assert len(first.token) >= 43, "256 bits"
+
+
+def test_only_the_owner_reads_it(tmp_path: Path) -> None:
+    load_token(tmp_path / "home")
+    assert mode(tmp_path / "home" / TOKEN_FILE) == 0o600
+    assert mode(tmp_path / "home") == 0o700
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    load_token(tmp_path)
+    (tmp_path / TOKEN_FILE).chmod(0o644)
+    load_token(tmp_path)
+    assert mode(tmp_path / TOKEN_FILE) == 0o600
+
+
+def test_a_new_token_replaces_the_old_one_and_its_cookie(tmp_path: Path) -> None:
+    old = load_token(tmp_path)
+    new = new_token(tmp_path)
+    assert load_token(tmp_path) == new
+    assert not new.is_token(old.token)
+    assert not new.is_cookie(old.cookie)
+    assert mode(tmp_path / TOKEN_FILE) == 0o600
+
+
+@pytest.mark.parametrize("content", ["", "short", "a b" * 30, "x" * 500, "ä" * 50])
+def test_a_token_that_is_none_does_not_stay(tmp_path: Path, content: str) -> None:
+    (tmp_path / TOKEN_FILE).write_text(content, "utf-8")
+    if content.isascii():
+        made = load_token(tmp_path)
+        assert made.token != content.strip()
+        assert load_token(tmp_path) == made
+    else:
+        with pytest.raises(StoreError, match="token"):
+            load_token(tmp_path)
+
+
+def test_all_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
+    together = threading.Barrier(8)
+    found: list[str] = []
+
+    def start() -> None:
+        together.wait()
+        found.append(load_token(tmp_path).token)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [TOKEN_FILE], "nothing is left beside it"
+
+
+def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError) as refused:
+        load_token(tmp_path / "file" / "home")
+    assert "\n" not in refused.value.message
+
+
+def test_an_invitation_opens_once_and_soon() -> None:
+    invitation = Invitation(expires_at=60.0)
+    assert not invitation.take("another", 1.0)
+    assert invitation.take(invitation.code, 1.0)
+    assert not invitation.take(invitation.code, 2.0)
+    late = Invitation(expires_at=60.0)
+    assert not late.take(late.code, 61.0)
+
+
+def test_the_cookie_is_not_the_token_and_neither_shows_itself() -> None:
+    secret = Secret("t" * 43)
+    assert secret.cookie != secret.token
+    assert not secret.is_token(secret.cookie)
+    assert not secret.is_cookie(secret.token)
+    assert secret.token not in repr(secret)
+    assert not secret.is_token("\udc80")

@@ -1,0 +1,468 @@
+"""The real Codex CLI through the engine: every way a session of its own may break, and what the model is shown then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client, Reply, Thread
+from clew.core.events import FellBack, ToolStarted, Warned
+from clew.core.history import Role, Visibility
+from clew.core.ids import SessionId
+from clew.core.pins import PinState
+from clew.core.record import replace
+from clew.testing.model_api import ModelApi
+from clew.testing.scripts import Fail, Request, TooLong, newest_tool_result
+from clew.testing.scripts import Reply as ModelReply
+from clew.testing.stage import CODEX_MODEL, Stage
+from clew.testing.truth import Voice, expected
+from conftest import make_stage
+
+pytestmark = pytest.mark.real
+
+DRIVER = Path(__file__).with_name("driver.py")
+TOUCH = '!tool exec_command {"cmd": "touch made"}'
+
+
+@pytest.fixture
+def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    with make_stage("scripted", tmp_path, api, codex=True) as stage:
+        yield stage
+    assert not api.strays, "it called the world"
+
+
+async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
+    return await (await thread.ask(prompt, **options))  # type: ignore[arg-type]
+
+
+async def outcome_of(client: Client, reply: Reply) -> str | None:
+    return (await client.run(reply.run)).outcome
+
+
+async def two_turns(stage: Stage, client: Client) -> Thread:
+    thread = await client.thread("t", cwd=stage.work)
+    await ask(thread, "first question")
+    await ask(thread, "second question")
+    return thread
+
+
+def assert_fresh(stage: Stage, reply: Reply, reason: str, *transcript: str) -> None:
+    assert (reply.session_resumed, reply.reason) == (False, reason)
+    assert stage.launches[-1].resumes is None
+    for text in transcript:
+        assert stage.prompt.splitlines().count(text) == 1, f"{text!r} is not in the transcript once"
+    assert len([role for role, _ in stage.shown if role == "user"]) == 1, "a fresh session begins with one message"
+
+
+class TestSession:
+    async def test_first_turn_is_fresh_and_the_next_resumes_with_the_delta_alone(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            first = await ask(thread, "first question")
+            assert (first.status, first.reason, first.text) == ("answered", "first_turn", "ack: first question")
+            second = await ask(thread, "second question")
+        assert (second.session_resumed, second.session_id) == (True, first.session_id)
+        assert [launch.resumes for launch in codex.launches] == [None, first.session_id]
+        assert codex.prompt == "second question"
+        assert codex.shown == [
+            ("user", "first question"),
+            ("assistant", "ack: first question"),
+            ("user", "second question"),
+        ]
+
+    async def test_usage_is_the_runs_own(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            third = await ask(thread, "third question")
+        [one, two, three] = codex.api.main_requests
+        assert three.cache.read_tokens == two.cache.prompt_tokens, "a resumed request extends the one before"
+        assert third.usage.cache_read_input_tokens == three.cache.read_tokens
+        assert third.usage.input_tokens == three.cache.prompt_tokens - three.cache.read_tokens
+        assert third.usage.shown_tokens < one.cache.prompt_tokens + two.cache.prompt_tokens
+        assert third.cost_usd == 0, "Codex tells no price"
+
+    async def test_default_model_is_learnt_from_the_session(self, codex: Stage) -> None:
+        async with codex.open(agent="codex", model="", **{"agents.codex.model": ""}) as client:
+            thread = await client.thread("t", cwd=codex.work)
+            first = await ask(thread, "first question")
+            second = await ask(thread, "second question")
+        assert (first.model, second.model) == (CODEX_MODEL, CODEX_MODEL)
+        assert [launch.value("--model") for launch in codex.launches] == [None, CODEX_MODEL]
+        assert second.session_resumed
+
+    async def test_deleted_file_is_noticed_before_the_spawn(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            [path] = codex.codex_files()
+            path.unlink()
+            reply = await ask(thread, "third question")
+            assert_fresh(codex, reply, "session_missing", "first question", "second question", "third question")
+            assert (await ask(thread, "fourth question")).session_resumed
+        assert len(codex.launches) == 4
+
+    async def test_session_that_the_cli_refuses_falls_back_once(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            [path] = codex.codex_files()
+            path.write_bytes(path.read_bytes().partition(b"\n")[2])  # without the line that says what it is
+            run = await thread.ask("third question")
+            fell_back = [event.reason async for event in run if isinstance(event, FellBack)]
+            reply = await run
+            assert fell_back == ["rejected"]
+            assert_fresh(codex, reply, "rejected", "first question", "second question", "third question")
+            assert reply.fallback
+            assert (await ask(thread, "fourth question")).session_id == reply.session_id
+        assert len(codex.launches) == 5
+
+    async def test_session_in_use_falls_back_and_is_not_written_to(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            [path] = codex.codex_files()
+            before = path.read_bytes()
+            lock = codex.home / ".codex" / "thread-writer-locks" / f"{path.stem[-36:]}.lock"
+            with lock.open("w") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
+                reply = await ask(thread, "third question")
+            refused, _ = await client.attempts(reply.run)
+        assert "already has an active writer" in refused.stderr_tail
+        assert_fresh(codex, reply, "rejected", "first question", "second question", "third question")
+        assert path.read_bytes() == before
+
+    async def test_id_that_is_no_uuid_is_never_resumed(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            store = client.engine.database
+            [pin] = await store.call(lambda store: store.pins(thread.record.id))
+            await store.call(lambda store: store.save_pin(replace(pin, session_id=SessionId("last"))))
+            reply = await ask(thread, "third question")
+        assert_fresh(codex, reply, "session_missing", "first question", "second question", "third question")
+        assert "last" not in [word for launch in codex.launches for word in launch.argv]
+
+    async def test_plain_cli_use_is_seen_as_diverged(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            [path] = codex.codex_files()
+            subprocess.run(
+                [str(codex.codex), "exec", "resume", "--skip-git-repo-check", path.stem[-36:], "-"],
+                input=b"from a terminal", env=codex.environ, cwd=codex.work, check=True, capture_output=True,
+            )  # fmt: skip
+            reply = await ask(thread, "third question")
+        assert_fresh(codex, reply, "session_diverged", "first question", "second question", "third question")
+        assert "from a terminal" not in codex.prompt
+
+
+class TestCompaction:
+    async def test_codexs_own_summary_is_neither_a_turn_nor_a_break(self, codex: Stage) -> None:
+        settings = codex.home / ".codex" / "config.toml"
+        settings.write_text("model_auto_compact_token_limit = 9200\n" + settings.read_text())
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            replies = [await ask(thread, f"question {number} {'and more ' * 50}") for number in range(4)]
+            turns = await thread.turns()
+        assert [reply.session_resumed for reply in replies] == [False, True, True, True]
+        assert len(codex.api.requests) > len(codex.api.main_requests) == 4, "it did ask for a summary"
+        assert [turn.role for turn in turns] == [Role.USER, Role.ASSISTANT] * 4
+        assert all("scripted summary" not in turn.text for turn in turns)
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("refusal", "outcome"),
+        [
+            (Fail(401, "invalid_api_key", "Incorrect API key"), "auth"),
+            (Fail(429, "usage_limit_reached", "The usage limit has been reached"), "usage_limit"),
+            (Fail(500, "server_error", "boom"), "overloaded"),
+            (Fail(400, "invalid_request_error", "Unknown parameter"), "failed"),
+        ],
+    )
+    async def test_failure_keeps_the_session_and_the_next_turn_resumes(
+        self, codex: Stage, refusal: Fail, outcome: str
+    ) -> None:
+        voice = Voice(codex.api)
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            await ask(thread, voice.prompt())
+            codex.api.script.append(refusal)
+            failed = await (await thread.ask(voice.prompt())).reply()
+            assert (failed.status, await outcome_of(client, failed), failed.session_resumed) == (
+                "failed",
+                outcome,
+                True,
+            )
+            history, prompt = await thread.turns(), voice.prompt()
+            reply = await ask(thread, prompt)
+        assert reply.session_resumed
+        assert voice.shown == expected(history, prompt, agent="codex")
+        assert len(codex.launches) == 3
+
+    async def test_poisoned_session_is_left_for_ever(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            codex.api.script.append(Fail(400, "invalid_request_error", "No tool output found for function call c1."))
+            reply = await ask(thread, "third question")
+            assert_fresh(codex, reply, "poisoned", "first question", "second question", "third question")
+            pins = await client.engine.database.call(lambda store: store.pins(thread.record.id))
+        assert [pin.state for pin in pins] == [PinState.POISONED, PinState.GOOD]
+
+    async def test_full_context_falls_back_with_a_transcript(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            codex.api.script.append(TooLong())
+            reply = await ask(thread, "third question")
+        assert_fresh(codex, reply, "overflow", "first question", "second question", "third question")
+
+    async def test_no_fallback_after_a_tool_that_only_the_file_tells_of(self, codex: Stage) -> None:
+        def full_after_the_tool(request: Request) -> ModelReply | None:
+            return TooLong() if newest_tool_result(request.messages) is not None else None
+
+        async with codex.open(agent="codex") as client:
+            thread = await two_turns(codex, client)
+            codex.api.reply = full_after_the_tool
+            run = await thread.ask("!tool get_goal {}")
+            assert not [event async for event in run if isinstance(event, ToolStarted)]
+            reply = await run.reply()
+            assert (await outcome_of(client, reply), reply.status, reply.fallback) == ("overflow", "failed", False)
+
+
+class TestKills:
+    @pytest.mark.parametrize(
+        "point", ["spawned", "prompt_sent", "session_started", "result_read", "process_ended", "outcome_known"]
+    )
+    async def test_clew_killed_at_any_point_of_a_later_turn(self, codex: Stage, point: str) -> None:
+        voice = Voice(codex.api)
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            await ask(thread, voice.prompt())
+        await self._die_and_go_on(codex, voice, point)
+
+    @pytest.mark.parametrize("point", ["spawned", "session_started", "result_read", "outcome_known"])
+    async def test_clew_killed_at_any_point_of_the_first_turn(self, codex: Stage, point: str) -> None:
+        await self._die_and_go_on(codex, Voice(codex.api), point)
+
+    async def _die_and_go_on(self, codex: Stage, voice: Voice, point: str) -> None:
+        killed = voice.prompt()
+        _ask_and_die(codex, killed, point)
+        async with codex.open(agent="codex") as client:
+            assert not codex.processes()
+            thread = await client.find("t")
+            history, prompt = await thread.turns(), voice.prompt()
+            assert [turn.text for turn in history if turn.role is Role.USER].count(killed) == 1
+            reply = await ask(thread, prompt)
+            assert voice.shown == expected(history, prompt, agent="codex")
+            if point in ("result_read", "outcome_known"):
+                assert reply.session_resumed, "the file has the whole turn"
+            assert (await ask(thread, voice.prompt())).session_resumed
+
+    @pytest.mark.parametrize("where", ["request", "start", "text"])
+    async def test_cancelled_turn_is_resumed_when_the_file_has_it(self, codex: Stage, where: str) -> None:
+        voice = Voice(codex.api)
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            for number in range(2):
+                run = await thread.ask(f"{voice.prompt()}\n!hang {where}")
+                await asyncio.to_thread(codex.api.wait_for_hanging, 1)
+                run.cancel()
+                stopped = await run.reply()
+                assert (stopped.status, stopped.text) == ("cancelled", "")
+                assert not codex.processes()
+                await asyncio.to_thread(codex.api.wait_for_hanging, 0)
+                history, prompt = await thread.turns(), voice.prompt()
+                reply = await ask(thread, prompt)
+                assert (reply.session_resumed, reply.usage.shown_tokens > 0) == (True, True), number
+                assert voice.shown == expected(history, prompt, agent="codex")
+
+    async def test_same_words_killed_before_they_arrived_are_not_taken_for_the_ones_before(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            await ask(thread, "begin")
+            await ask(thread, "continue")
+        _ask_and_die(codex, "continue", "spawned")  # the prompt has not been sent
+        async with codex.open(agent="codex") as client:
+            thread = await client.find("t")
+            reply = await ask(thread, "and now?")
+        assert reply.session_resumed
+        words = "\n".join(text for role, text in codex.shown if role == "user").splitlines()
+        assert (words.count("continue"), words.count("and now?")) == (2, 1)
+
+    async def test_same_words_killed_after_they_arrived_are_not_sent_again(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work)
+            await ask(thread, "continue")
+            codex.api.script.append(Fail(500))
+            await (await thread.ask("continue")).reply()
+            reply = await ask(thread, "and now?")
+        assert reply.session_resumed
+        users = [text for role, text in codex.shown if role == "user"]
+        assert users == ["continue", "continue", "and now?"]
+
+    async def test_usage_after_a_killed_tool_is_still_the_runs_own(self, codex: Stage) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work, permissions="all")
+            await ask(thread, "begin")
+            run = await thread.ask('!tool exec_command {"cmd": "sleep 60"}')
+            async for event in run:
+                if isinstance(event, ToolStarted):
+                    run.kill()
+            await run.reply()
+            reply = await ask(thread, "and now?")
+        last = codex.api.main_requests[-1].cache
+        assert reply.session_resumed
+        assert reply.usage.cache_read_input_tokens == last.read_tokens
+        assert reply.usage.shown_tokens == last.prompt_tokens
+
+    async def test_launcher_that_stays_does_not_leave_its_child_behind(self, codex: Stage) -> None:
+        """As npm's does: ended alone, it would leave the native binary and its lock."""
+        assert codex.codex is not None
+        launcher = codex.folder / "bin" / "npm-codex"
+        launcher.write_text(f'#!/bin/sh\nexec 3<&0\n{codex.codex} "$@" <&3 3<&- &\nwait $!\n')
+        launcher.chmod(0o755)
+        async with codex.open(agent="codex", **{"agents.codex.path": str(launcher)}) as client:
+            thread = await client.thread("t", cwd=codex.work)
+            first = await ask(thread, "begin")
+            run = await thread.ask("!hang start")
+            await asyncio.to_thread(codex.api.wait_for_hanging, 1)
+            run.kill()
+            await run.reply()
+            assert not codex.processes()
+            assert (await ask(thread, "and now?")).session_id == first.session_id
+
+
+class TestPermissions:
+    @pytest.mark.parametrize(("permissions", "made"), [("ask", False), ("read-only", False), ("all", True)])
+    async def test_permissions_hold_on_every_turn(self, codex: Stage, permissions: str, made: bool) -> None:
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work, permissions=permissions)
+            run = await thread.ask("begin")
+            warned = [event.code async for event in run if isinstance(event, Warned)]
+            assert warned == (["cannot_ask"] if permissions == "ask" else [])
+            reply = await ask(thread, TOUCH)
+        assert reply.session_resumed
+        assert (codex.work / "made").exists() is made
+
+    @pytest.mark.parametrize("permissions", ["read-only", "edits", "all"])
+    async def test_repositorys_own_settings_load_only_where_trusted(self, codex: Stage, permissions: str) -> None:
+        settings = codex.work / ".codex" / "config.toml"
+        settings.parent.mkdir()
+        subprocess.run(["git", "init", "-q"], cwd=codex.work, check=True)
+        started = codex.folder / "started"
+        settings.write_text(
+            'developer_instructions = "OF THE REPOSITORY"\n'
+            f'[mcp_servers.evil]\ncommand = "/bin/sh"\nargs = ["-c", "touch {started}"]\n'
+        )
+        own = (codex.home / ".codex" / "config.toml").read_text()
+        async with codex.open(agent="codex") as client:
+            thread = await client.thread("t", cwd=codex.work, permissions=permissions)
+            await ask(thread, "begin")
+            await ask(thread, "and now?")
+            assert "OF THE REPOSITORY" not in str(codex.api.main_requests[-1].body)
+            assert not started.exists()
+            assert (codex.home / ".codex" / "config.toml").read_text() == own, "it trusts nothing behind our back"
+            trusting = await client.thread("trusting", cwd=codex.work, permissions=permissions, trust="project")
+            await ask(trusting, "begin")
+        assert "OF THE REPOSITORY" in str(codex.api.main_requests[-1].body)
+        assert started.exists()
+
+
+async def test_probe_that_an_older_clew_stored_is_still_read(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        await ask(await client.thread("t", cwd=scripted.work), "first question")
+    with contextlib.closing(sqlite3.connect(scripted.clew_home / "clew.db")) as database, database:
+        database.execute("UPDATE probes SET body = json_remove(body, '$.asks', '$.streams')")
+    async with scripted.open() as client:
+        reply = await ask(await client.find("t"), "second question")
+    assert (reply.session_resumed, scripted.probes) == (True, 1)
+
+
+class TestSwitch:
+    """Both real binaries in one thread."""
+
+    @pytest.fixture
+    def both(self, tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+        with make_stage("real", tmp_path, api, codex=True) as stage:
+            yield stage
+
+    @pytest.mark.parametrize("visibility", [Visibility.SHARED, Visibility.OWN])
+    async def test_every_agent_is_shown_the_truth_at_every_switch(self, both: Stage, visibility: Visibility) -> None:
+        voice = Voice(both.api)
+        resumed: list[bool] = []
+        async with both.open() as client:
+            thread = await client.thread("t", cwd=both.work, visibility=visibility.value)
+            for agent in ("claude", "claude", "codex", "codex", "claude", "codex", "claude"):
+                history, prompt = await thread.turns(), voice.prompt()
+                reply = await ask(thread, prompt, agent=agent)
+                assert voice.shown == expected(history, prompt, agent=agent, visibility=visibility)
+                assert both.launches[-1].agent == agent
+                assert (both.launches[-1].resumes is not None) is reply.session_resumed
+                resumed.append(reply.session_resumed)
+        own = visibility is Visibility.OWN
+        assert resumed == [False, True, False, True, *([False] * 3 if own else [True] * 3)]
+
+    async def test_going_back_catches_up_on_the_others_turns(self, both: Stage) -> None:
+        async with both.open() as client:
+            thread = await client.thread("t", cwd=both.work)
+            first = await ask(thread, "asked of claude")
+            second = await ask(thread, "asked of codex", agent="codex")
+            assert (second.reason, both.launches[-1].resumes) == ("no_pin", None)
+            assert both.prompt.splitlines().count("asked of claude") == 1
+            third = await ask(thread, "asked of claude again")
+            assert (third.session_resumed, both.launches[-1].resumes) == (True, first.session_id)
+            assert both.prompt.splitlines().count("asked of codex") == 1
+            assert "asked of claude\n" not in both.prompt, "only what the session lacks"
+            fourth = await ask(thread, "asked of codex again", agent="codex")
+        assert (fourth.session_resumed, both.launches[-1].resumes) == (True, second.session_id)
+        assert both.prompt.splitlines().count("asked of claude again") == 1
+
+    async def test_edit_of_a_foreign_turn_keeps_the_own_session(self, both: Stage) -> None:
+        async with both.open() as client:
+            thread = await client.thread("t", cwd=both.work, visibility="own")
+            await ask(thread, "asked of claude")
+            first = await ask(thread, "asked of codex", agent="codex")
+            await thread.edit((await thread.turns())[0].id, "asked of claude, edited")
+            reply = await ask(thread, "asked of codex again", agent="codex")
+        assert (reply.session_resumed, both.launches[-1].resumes) == (True, first.session_id)
+        assert both.prompt == "asked of codex again"
+
+    async def test_edit_of_a_shared_foreign_turn_breaks_it(self, both: Stage) -> None:
+        async with both.open() as client:
+            thread = await client.thread("t", cwd=both.work)
+            await ask(thread, "asked of claude")
+            await ask(thread, "asked of codex", agent="codex")
+            await thread.edit((await thread.turns())[0].id, "asked of claude, edited")
+            reply = await ask(thread, "asked of codex again", agent="codex")
+        assert_fresh(both, reply, "history_changed", "asked of claude, edited", "asked of codex")
+
+    @pytest.mark.parametrize("how", ["truncate", "retry"])
+    async def test_boundary_taken_back_breaks_the_own_session(self, both: Stage, how: str) -> None:
+        async with both.open() as client:
+            thread = await client.thread("t", cwd=both.work, visibility="own")
+            await ask(thread, "asked of claude")
+            await ask(thread, "asked of codex", agent="codex")
+            question, answer, *_ = await thread.turns()
+            if how == "truncate":
+                await thread.truncate(answer.id)
+            else:
+                await (await thread.retry(question.id))
+            reply = await ask(thread, "asked of codex again", agent="codex")
+        assert_fresh(both, reply, "history_changed", "asked of codex again")
+        assert "asked of codex" not in both.prompt.splitlines()
+
+
+def _ask_and_die(stage: Stage, prompt: str, point: str) -> None:
+    environ = {**stage.environ, "CLEW_FAULT": point, "CLEW_AGENT": "codex", "CLEW_CODEX_MODEL": CODEX_MODEL}
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(stage.work), prompt, CODEX_MODEL],
+        env=environ,
+        timeout=60,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()

@@ -1,0 +1,283 @@
+"""What a daemon leans on: events that are heard only when they are stored, queued prompts that outlive the process,
+questions that wait for an answer from anywhere and survive a death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.events import QuestionAnswered, QuestionAsked, RunEnded, TextStreamed
+from clew.core.permissions import Answer
+from clew.core.question import Question, QuestionState, as_message
+from clew.core.run import RunStatus
+from clew.errors import Conflict, NotFound
+from clew.testing.stage import MODEL, Stage
+
+FORM = (
+    '!tool AskUserQuestion {"questions": [{"question": "Which one?", "header": "Q", "multiSelect": false,'
+    ' "options": [{"label": "Left", "description": "l"}, {"label": "Right", "description": "r"}]}]}'
+)
+DAEMON = Path(__file__).with_name("daemon.py")
+
+
+async def start_daemon(stage: Stage, *prompts: str) -> asyncio.subprocess.Process:
+    """A process that asks the prompts in thread "t", lasting, and stays; it says a line when they are stored."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(DAEMON), str(stage.work), MODEL, *prompts, env=stage.environ, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        assert await process.stdout.readline() == b"stored\n"
+    return process
+
+
+async def kill(process: asyncio.subprocess.Process, how: signal.Signals = signal.SIGKILL) -> None:
+    os.kill(process.pid, how)
+    async with asyncio.timeout(60):
+        await process.wait()
+
+
+async def the_question(client: Client) -> Question:
+    """The first that is open, when it is."""
+    async with asyncio.timeout(60):
+        while True:
+            for question in await client.engine.database.call(lambda store: store.open_questions()):
+                return question
+            await asyncio.sleep(0.05)
+
+
+async def ended(client: Client, run_id: str) -> RunStatus:
+    async with asyncio.timeout(60):
+        async with aclosing(client.follow(run_id)) as events:
+            async for _ in events:
+                pass
+    return (await client.run(run_id)).status
+
+
+async def test_a_follower_hears_each_event_once_and_only_when_it_is_stored(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        run = await thread.ask("!slow 20 0.02")
+        heard = []
+        async for event in client.follow(run.id):
+            stored = await client.engine.database.call(lambda store: store.last_seq(run.id))
+            assert event.seq <= stored
+            heard.append(event)
+        assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
+        assert heard[-1].kind == "run_ended"
+        assert heard == await client.engine.database.call(lambda store: store.events(run.id))
+        rest = [event.seq async for event in client.follow(run.id, after=3)]
+        assert rest == list(range(4, len(heard) + 1))
+
+
+async def test_a_follower_of_another_process_hears_the_same(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, "!slow 20 0.05")
+    try:
+        async with scripted.open() as client:
+            [run] = await client.runs()
+            heard = [event async for event in client.follow(run.id)]
+            assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
+            assert isinstance(heard[-1].event, RunEnded)
+            assert sum(isinstance(event.event, TextStreamed) for event in heard) > 5
+    finally:
+        await kill(daemon)
+
+
+async def test_a_question_is_answered_through_the_store_under_resume_too(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await (await thread.ask("first question"))
+        run = await thread.ask(FORM, lasting=True)
+        question = await the_question(client)
+        assert question.is_form
+        assert (await client.run(run.id)).status is RunStatus.WAITING
+        answered = await client.answer(run.id, question.id, Answer(allow=True, answers={"Which one?": "Right"}))
+        assert answered.follow_up is None
+        reply = await run
+        assert reply.session_resumed
+        assert "Right" in reply.text
+        with pytest.raises(Conflict):
+            await client.answer(run.id, question.id, Answer(allow=False))
+        with pytest.raises(NotFound):
+            await client.answer(run.id, "nothing", Answer(allow=False))
+
+
+async def test_a_person_at_hand_and_the_store_may_both_answer_and_the_first_counts(scripted: Stage) -> None:
+    gave_up = asyncio.Event()
+
+    async def slow_person(question: QuestionAsked) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gave_up.set()
+        raise AssertionError
+
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask('!tool Bash {"command": "touch made"}', person=slow_person)
+        question = await the_question(client)
+        await client.answer(run.id, question.id, Answer(allow=True))
+        await run
+        assert gave_up.is_set()
+        assert (scripted.work / "made").exists()
+
+
+async def test_a_question_that_is_open_at_a_death_is_asked_again_and_its_answer_reaches_the_session(
+    stage: Stage,
+) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await (await thread.ask("first question"))
+    daemon = await start_daemon(stage, FORM)
+    async with stage.open() as client:
+        await the_question(client)
+        await kill(daemon)
+        await client.engine.recover()
+        question = await the_question(client)
+        assert question.state is QuestionState.OPEN
+        assert (await client.run(question.run_id)).status is RunStatus.INTERRUPTED
+        view = await client.view("t")
+        assert [shown.id for shown in view.questions] == [question.id]
+        answer = Answer(allow=True, answers={"Which one?": "Right"})
+        answered = await client.answer(question.run_id, question.id, answer)
+        assert answered.follow_up is not None
+        reply = await answered.follow_up
+        assert reply.session_resumed
+        assert stage.prompt == as_message(question, answer)
+        assert "Which one?: Right" in stage.prompt
+        assert (await client.view("t")).questions == []
+        told = [text for role, text in stage.shown if role == "user"]
+        assert sum("first question" in text for text in told) == 1
+
+
+async def test_a_prompt_withdraws_what_an_interrupted_run_left_open(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, FORM)
+    async with scripted.open() as client:
+        question = await the_question(client)
+        await kill(daemon)
+        await client.engine.recover()
+        await (await (await client.find("t")).ask("never mind"))
+        assert (await client.view("t")).questions == []
+        with pytest.raises(Conflict):
+            await client.answer(question.run_id, question.id, Answer(allow=True))
+
+
+async def test_an_answer_that_the_run_did_not_live_to_hear_is_passed_on_once(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, FORM)
+    async with scripted.open() as client:
+        question = await the_question(client)
+        os.kill(daemon.pid, signal.SIGSTOP)  # it is alive and will not hear
+        await client.answer(question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}))
+        await kill(daemon)
+        await client.engine.recover()
+        [run] = await client.take_up()
+        assert await client.take_up() == []
+        assert await ended(client, run.id) is RunStatus.ANSWERED
+        assert "Which one?: Left" in scripted.prompt
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_queued_prompts_outlive_their_daemon_and_are_taken_up_in_order(
+    scripted: Stage, how: signal.Signals
+) -> None:
+    daemon = await start_daemon(scripted, "!slow 1000 0.05", "second", "third")
+    await kill(daemon, how)
+    async with scripted.open() as client:
+        runs = {run.prompt: run for run in await client.runs()}
+        assert runs["!slow 1000 0.05"].status is RunStatus.INTERRUPTED
+        assert [runs[text].status for text in ("second", "third")] == [RunStatus.QUEUED] * 2
+        thread = await client.find("t")
+        reply = await (await thread.ask("in between"))  # nobody carries the others out, so they are not in the way
+        assert reply.text == "ack: in between"
+        taken = await client.take_up()
+        assert [run.prompt for run in taken] == ["second", "third"]
+        assert await client.take_up() == []
+        assert [await ended(client, run.id) for run in taken] == [RunStatus.ANSWERED] * 2
+        said = [turn.text for turn in await thread.turns() if turn.text.startswith("ack")]
+        assert said == ["ack: in between", "ack: second", "ack: third"]
+
+
+async def test_a_queued_prompt_is_edited_or_taken_back_until_it_starts(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await thread.ask("!slow 1000 0.05")
+        async for event in first:
+            if isinstance(event, TextStreamed):
+                break
+        second = await thread.ask("second", lasting=True)
+        third = await thread.ask("third", lasting=True)
+        with pytest.raises(Conflict):
+            await client.edit_queued(first.id, "other words")
+        await client.edit_queued(second.id, "second, put better")
+        await client.remove_queued(third.id)
+        first.cancel()
+        await first.reply()
+        assert (await second).text == "ack: second, put better"
+        assert (await third.reply()).status == RunStatus.CANCELLED
+        assert "third" not in [turn.text for turn in await thread.turns()]
+        with pytest.raises(Conflict):
+            await client.remove_queued(second.id)
+
+
+async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(scripted: Stage) -> None:
+    """It held the thread's lease already, which must not be waited for."""
+    driver = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(DAEMON), str(scripted.work), MODEL, "first question"),
+        env={**scripted.environ, "CLEW_FAULT": "lease_taken"},
+    )
+    async with asyncio.timeout(60):
+        await driver.wait()
+    async with scripted.open() as client:
+        [run] = await client.take_up()
+        async with asyncio.timeout(client.engine.settings.lease_s / 2):
+            assert await ended(client, run.id) is RunStatus.ANSWERED
+
+
+async def test_a_queued_run_of_nobody_is_cancelled_at_once(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, "!slow 1000 0.05", "second")
+    await kill(daemon)
+    async with scripted.open() as client:
+        [queued] = [run for run in await client.runs() if run.prompt == "second"]
+        assert await client.cancel(queued.id)
+        assert await ended(client, queued.id) is RunStatus.CANCELLED
+        assert await client.take_up() == []
+
+
+async def test_a_question_is_withdrawn_when_its_run_is_cancelled(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask(FORM, lasting=True)
+        await the_question(client)
+        run.cancel()
+        assert (await run.reply()).status == RunStatus.CANCELLED
+        assert (await client.view("t")).questions == []
+        answered = [event for event in await client.steps(run.id) if isinstance(event.event, QuestionAnswered)]
+        assert not answered
+
+
+async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_would_do(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        assert (await thread.outlook()).reason == "first_turn"
+        await (await thread.ask("first question"))
+        first, answer = await thread.turns()
+        outlook = await thread.outlook(first.id)
+        assert outlook.resumes
+        assert outlook.after_change is not None
+        assert "fresh" in outlook.after_change["edit"]
+        assert "2 turns" in outlook.after_change["truncate"]
+        assert "1 turn after it is archived" in outlook.after_change["retry"]
+        assert "retry" not in ((await thread.outlook(answer.id)).after_change or {})
+        runs = len(await client.runs())
+        await thread.edit(first.id, "first question, put better")
+        assert (await thread.outlook()).reason == "history_changed"
+        reply = await (await thread.ask("second question"))
+        assert reply.reason == "history_changed", "the outlook was right"
+        assert len(await client.runs()) == runs + 1, "an outlook leaves nothing behind"
