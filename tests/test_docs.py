@@ -107,6 +107,11 @@ def _asks_three_times(stage: Stage) -> None:
     )
 
 
+def _asks_once(stage: Stage) -> None:
+    (stage.work / "Makefile").write_text("test:\n\t@echo all is well\n")
+    stage.api.script.extend([ToolUse("Bash", {"command": "make test"}), Text("The tests pass.")])
+
+
 PYTHON_EXAMPLES: dict[str, Example] = {
     "A first run": (_says(Text("It is the cookie.", chunks=3)), ["It is the cookie.", "fresh: first_turn True"]),
     "clew.open": (_says(Text("Nothing.")), ["review-state 600.0 flag", f"read-only {MODEL}"]),
@@ -136,6 +141,10 @@ PYTHON_EXAMPLES: dict[str, Example] = {
             "declined: Bash is not allowed here. Say what you would do.",
             "The tests pass.",
         ],
+    ),
+    "Questions of other processes": (
+        _asks_once,
+        ["Bash {'command': 'make test'}", "None", "The tests pass."],
     ),
     "Errors": (
         _refuses,

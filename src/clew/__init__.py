@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clew.client import Answered as Answered
     from clew.client import Client as Client
     from clew.client import Reply as Reply
     from clew.client import Run as Run
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from clew.core.events import Warned as Warned
     from clew.core.history import Turn as Turn
     from clew.core.permissions import Answer as Answer
+    from clew.core.question import Question as Question
     from clew.core.thread import Permissions as Permissions
     from clew.core.thread import Trust as Trust
     from clew.core.usage import Usage as Usage
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from clew.errors import Cancelled as Cancelled
     from clew.errors import ClewError as ClewError
     from clew.errors import ConfigError as ConfigError
+    from clew.errors import Conflict as Conflict
     from clew.errors import NotFound as NotFound
     from clew.errors import StoreError as StoreError
     from clew.errors import TimedOut as TimedOut
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "clew.client": ("Client", "Reply", "Run", "Thread", "open"),
+    "clew.client": ("Answered", "Client", "Reply", "Run", "Thread", "open"),
     "clew.core.events": (
         "AgentRetried",
         "AttemptStarted",
@@ -76,6 +79,7 @@ _HOME = {
     ),
     "clew.core.history": ("Turn",),
     "clew.core.permissions": ("Answer",),
+    "clew.core.question": ("Question",),
     "clew.core.thread": ("Permissions", "Trust"),
     "clew.engine.settings": ("Person",),
     "clew.core.usage": ("Usage",),
@@ -88,6 +92,7 @@ _HOME = {
         "Cancelled",
         "ClewError",
         "ConfigError",
+        "Conflict",
         "NotFound",
         "StoreError",
         "TimedOut",

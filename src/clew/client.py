@@ -12,279 +12,34 @@ async with clew.open() as client:
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from clew import config
 from clew.agents.adapter import Adapter
-from clew.core.events import Event
-from clew.core.history import Turn, Visibility
+from clew.core.history import Visibility
 from clew.core.permissions import Answer
-from clew.core.question import Question
-from clew.core.record import Record
 from clew.core.run import LIVE, Attempt, RunStatus
 from clew.core.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
-from clew.core.thread import Thread as ThreadRecord
-from clew.core.usage import Usage
 from clew.engine.engine import Engine
-from clew.engine.failures import error_of_run
 from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
-from clew.engine.turn import LiveTurn
-from clew.errors import ClewError, Conflict, NotFound, UsageError
+from clew.errors import Conflict, NotFound
 from clew.hosts.board import Board
-from clew.hosts.chat import Chat, Deleted, NewThread
-from clew.hosts.outlook import Outlook
+from clew.hosts.chat import Chat, NewThread
+from clew.reply import Reply as Reply
+from clew.reply import stored_reply
 from clew.store.records import StatRow
-from clew.store.store import Store
+from clew.thread import Answered as Answered
+from clew.thread import Run as Run
+from clew.thread import Thread as Thread
+from clew.thread import choice
 from clew.wiring import ARCHIVE_DIR, open_engine
 
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
-
-
-E = TypeVar("E", bound=StrEnum)
-
-
-class Reply(Record):
-    """How a run ended. `error` is None when it was answered."""
-
-    thread: str
-    run: str
-    agent: str
-    model: str | None
-    status: str
-    text: str
-    session_id: str | None
-    session_resumed: bool
-    reason: str | None  # why fresh; None when resumed
-    fallback: bool
-    usage: Usage
-    cost_usd: float
-    error: ClewError | None
-    warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `clew ask --json` prints."""
-        error = self.error
-        return {
-            "thread": self.thread,
-            "run": self.run,
-            "agent": self.agent,
-            "model": self.model,
-            "status": self.status,
-            "text": self.text,
-            "session_id": self.session_id,
-            "session_resumed": self.session_resumed,
-            "reason": self.reason,
-            "fallback": self.fallback,
-            "usage": self.usage.as_dict(),
-            "cost_usd": self.cost_usd,
-            "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
-            "warnings": list(self.warnings),
-        }
-
-
-class Answered(Record):
-    """A question that was answered."""
-
-    question: Question
-    follow_up: Run | None  # carries the answer to a session whose run died with the question open
-
-
-class Run:
-    """A run under way: iterate it for its events, await it for its reply."""
-
-    def __init__(self, thread: ThreadRecord, turn: LiveTurn) -> None:
-        self._thread = thread
-        self._turn = turn
-
-    @property
-    def id(self) -> str:
-        return self._turn.run.id
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        async for noted in self._turn.events():
-            yield noted.event
-
-    def __await__(self) -> Generator[Any, None, Reply]:
-        """The reply. Raises the AgentError that ended the run, if one did."""
-        return self._answered().__await__()
-
-    async def _answered(self) -> Reply:
-        reply = await self.reply()
-        if reply.error is not None:
-            raise reply.error
-        return reply
-
-    async def reply(self) -> Reply:
-        """The reply, also of a run that did not answer."""
-        finished = await self._turn.finish()
-        events = [noted.event async for noted in self._turn.events()]
-        return _reply(finished.run, self._thread.name, finished.text, finished.error, events)
-
-    def cancel(self) -> None:
-        """Stops the agent gently; what it said so far is kept."""
-        self._turn.cancel()
-
-    def kill(self) -> None:
-        """Stops the agent at once, with all that it started."""
-        self._turn.kill()
-
-
-def _stored_reply(store: Store, run: RunRecord) -> Reply:
-    turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
-    name = store.require_thread(run.thread_id).name
-    events = [each.event for each in store.steps(run.id)]
-    return _reply(run, name, turn.text if turn is not None else "", error_of_run(run), events)
-
-
-def _reply(run: RunRecord, thread: str, text: str, error: ClewError | None, events: Iterable[Event | None]) -> Reply:
-    from clew.core.events import Warned
-
-    return Reply(
-        thread=thread,
-        run=run.id,
-        agent=run.agent,
-        model=run.model,
-        status=run.status,
-        text=text,
-        session_id=run.session_id,
-        session_resumed=run.session_resumed,
-        reason=run.reason,
-        fallback=run.fallback,
-        usage=run.usage,
-        cost_usd=run.cost_usd,
-        error=error,
-        warnings=tuple(event.message for event in events if isinstance(event, Warned)),
-    )
-
-
-class Thread:
-    """A conversation. `record` holds its name, directory, agent and model."""
-
-    def __init__(self, chat: Chat, record: ThreadRecord) -> None:
-        self._chat = chat
-        self.record = record
-
-    @property
-    def name(self) -> str:
-        return self.record.name
-
-    async def ask(
-        self,
-        prompt: str,
-        *,
-        agent: str | None = None,
-        model: str | None = None,
-        instructions: str | None = None,
-        fresh_session: bool = False,
-        resume: bool | None = None,
-        timeout_s: float | None = None,
-        wait: bool = True,
-        person: Person | None = None,
-        lasting: bool = False,
-    ) -> Run:
-        """The prompt is stored when this returns. `person` answers the agent's questions; else they are declined.
-
-        `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and questions wait for an
-        answer from anywhere (`Client.answer`).
-        """
-        turn = await self._chat.ask(
-            self.record,
-            prompt,
-            agent=agent,
-            model=model,
-            standing=instructions,
-            force_fresh=fresh_session,
-            enable_resume=resume,
-            timeout_s=timeout_s,
-            wait=wait,
-            person=person,
-            lasting=lasting,
-        )
-        self.record = turn.ask.thread
-        return Run(self.record, turn)
-
-    async def turns(self) -> tuple[Turn, ...]:
-        return await self._chat.history(self.record)
-
-    async def edit(self, turn_id: str, text: str) -> Turn:
-        return await self._chat.edit(self.record, turn_id, text)
-
-    async def truncate(self, turn_id: str) -> int:
-        return await self._chat.truncate(self.record, turn_id)
-
-    async def retry(
-        self,
-        turn_id: str,
-        *,
-        agent: str | None = None,
-        model: str | None = None,
-        timeout_s: float | None = None,
-        wait: bool = True,
-        person: Person | None = None,
-        lasting: bool = False,
-    ) -> Run:
-        """Asks an earlier user turn again in a fresh session; what follows it is archived when the run starts."""
-        turn = await self._chat.retry(
-            self.record,
-            turn_id,
-            agent=agent,
-            model=model,
-            timeout_s=timeout_s,
-            wait=wait,
-            person=person,
-            lasting=lasting,
-        )
-        return Run(self.record, turn)
-
-    async def outlook(self, turn_id: str | None = None) -> Outlook:
-        """Will the next turn resume, or why not; and what a change of that turn would do to the session."""
-        return await self._chat.outlook(self.record, turn_id)
-
-    async def session_stands(self) -> bool | None:
-        """Does all that its session holds still stand in the thread? None: it has no session."""
-        return await self._chat.session_stands(self.record)
-
-    async def delete(self, *, dry_run: bool = False) -> Deleted:
-        return await self._chat.delete(self.record, dry_run=dry_run)
-
-    async def change(
-        self,
-        *,
-        name: str | None = None,
-        cwd: str | None = None,
-        agent: str | None = None,
-        model: str | None = None,
-        permissions: str | None = None,
-        trust: str | None = None,
-        visibility: str | None = None,
-        instructions: str | None = None,
-    ) -> None:
-        """Other settings from the next turn on. Another work directory starts a fresh session."""
-        self.record = await self._chat.change(
-            self.record,
-            name=name,
-            cwd=cwd,
-            agent=agent,
-            model=model,
-            permissions=_choice(Permissions, permissions) if permissions is not None else None,
-            trust=_choice(Trust, trust) if trust is not None else None,
-            visibility=_choice(Visibility, visibility) if visibility is not None else None,
-            standing=instructions,
-        )
-
-
-def _choice(kind: type[E], value: str) -> E:
-    try:
-        return kind(value)
-    except ValueError:
-        options = ", ".join(each.value for each in kind)
-        raise UsageError(f"{value!r} is not one of {options}.") from None
 
 
 class Client(Board):
@@ -347,9 +102,9 @@ class Client(Board):
             cwd=str(cwd),
             agent=agent or self.settings.of("agent"),
             model=model or (self.settings.of("model") if agent in (None, self.settings.of("agent")) else None),
-            permissions=_choice(Permissions, permissions or self.settings.of("permissions")),
-            trust=_choice(Trust, trust or self.settings.of("trust")),
-            visibility=_choice(Visibility, visibility or self.settings.of("visibility")),
+            permissions=choice(Permissions, permissions or self.settings.of("permissions")),
+            trust=choice(Trust, trust or self.settings.of("trust")),
+            visibility=choice(Visibility, visibility or self.settings.of("visibility")),
             standing=instructions or None,
         )
         return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt))
@@ -408,7 +163,7 @@ class Client(Board):
         run = await self.run(run_id)
         if run.status in LIVE:
             raise Conflict(f"The run is not over: it is {run.status}.", hint="clew runs watch shows it to its end.")
-        return await self.engine.database.call(lambda store: _stored_reply(store, run))
+        return await self.engine.database.call(lambda store: stored_reply(store, run))
 
     async def answer(
         self, run_id: str, question_id: str, answer: Answer, *, lasting: bool = False, person: Person | None = None

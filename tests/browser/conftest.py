@@ -28,9 +28,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A daemon that the module's tests share; each has threads of its own."""
+    """A daemon that tests share; each has threads of its own, by names that no other uses."""
     with a_house(tmp_path_factory) as made:
         yield made
 

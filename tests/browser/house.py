@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 import httpx
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 
+from clew.core.history import Role, Turn
+from clew.core.ids import TurnId
+from clew.store import open_store
 from clew.testing.stage import MODEL, Stage
 from server.house import Served
 
@@ -26,7 +29,7 @@ FLAGS = [
     "--disable-sync",
 ]
 WAIT_MS = 15_000  # of an expectation: the machine may be busy
-TO_NOBODY = "net::ERR_CONNECTION_REFUSED"  # what a browser logs about a daemon that is gone
+TO_NOBODY = "net::ERR_"  # what a browser logs about a daemon that is gone
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -66,6 +69,15 @@ class House:
         run = self.post(f"/api/threads/{thread}/runs", {"prompt": prompt})
         with self._http.stream("GET", f"/api/runs/{run['id']}/events") as events:
             assert any(line == "event: run_ended" for line in events.iter_lines())
+
+    def say(self, thread: str, *texts: str) -> None:
+        """Puts turns into the store as they are, the user's and the agent's in turn."""
+        with open_store(self.stage.clew_home / "clew.db") as store, store.transaction():
+            for n, text in enumerate(texts):
+                at = 1000.0 + n
+                store.add_turn(thread, Turn(TurnId(f"{thread}-{n:05}-u"), Role.USER, f"prompt {n}", created_at=at))
+                answer = Turn(TurnId(f"{thread}-{n:05}"), Role.ASSISTANT, text, agent="claude", created_at=at)
+                store.add_turn(thread, answer)
 
     def turns(self, thread: str) -> list[Any]:
         turns = self.get(f"/api/threads/{thread}/view")["turns"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from browser.house import House, Visitor, answers
-from clew.testing.scripts import Text
+from browser.house import House, Visitor, answers, send
+from clew.testing.scripts import Slow
 
 Visit = Callable[..., Visitor]
 
@@ -45,42 +45,57 @@ HOSTILE = {
     "table cell": "| a |\n| --- |\n| <img src=x onerror=hacked()> |",
     "dom clobbering": "<form id=page><input name=innerHTML></form><a id=document name=cookie>x</a>",
 }
-# Attributes that may be there at all; nothing that starts with "on", and no style.
+COUNT = "window.hits = 0; window.hacked = () => { window.hits += 1 };"
 FORBIDDEN = "script, iframe, object, embed, style, link, base, meta, form, svg, math, video, audio, template, noscript"
 
 
 def test_hostile_markdown_is_shown_as_text_and_nothing_runs(house: House, visit: Visit) -> None:
-    kinds, texts = list(HOSTILE), list(HOSTILE.values())
-    house.stage.api.script.extend(Text(text) for text in texts)
-    thread = house.thread("hostile", *(f"payload {n}" for n in range(len(texts))))
+    kinds = list(HOSTILE)
+    thread = house.thread("hostile")
+    house.say(thread, *HOSTILE.values())
     visitor = visit(house)
-    visitor.context.add_init_script("window.hits = 0; window.hacked = () => { window.hits += 1 };")
+    visitor.context.add_init_script(COUNT)
     page = visitor.open(thread)
-    for index in range(len(texts)):
-        answers(page).nth(index).scroll_into_view_if_needed()
-        expect(answers(page).nth(index).locator(".markdown:not(.plain)")).to_have_count(1)
-        answers(page).nth(index).hover()
-    for link in page.locator(".turn.assistant .markdown a").all():
+    for answer in answers(page).all():
+        answer.scroll_into_view_if_needed()
+        expect(answer.locator(".markdown:not(.plain)")).to_have_count(1)
+        answer.hover()
+    expect_harmless(page)
+    expect(answers(page)).to_have_count(len(HOSTILE))
+    expect(answers(page).nth(kinds.index("script"))).to_contain_text("<script>hacked()</script>")
+    expect(answers(page).nth(kinds.index("iframe"))).to_contain_text("<iframe src=")
+
+
+def test_hostile_markdown_that_streams_in_runs_nothing_at_any_point(house: House, visit: Visit) -> None:
+    house.stage.api.script.append(Slow("\n\n".join(HOSTILE.values()), 200))
+    visitor = visit(house)
+    visitor.context.add_init_script(COUNT)
+    page = visitor.open(house.thread("hostile-stream"))
+    send(page, "Say it.")
+    expect(page.get_by_test_id("badge")).to_be_visible()
+    expect_harmless(page)
+    expect(answers(page)).to_contain_text("<script>hacked()</script>")
+
+
+def expect_harmless(page: Page) -> None:
+    words = page.locator(".turn.assistant .markdown")
+    for link in words.locator("a").all():
         assert (link.get_attribute("href") or "").startswith(("http://", "https://", "mailto:")), link.inner_html()
         assert link.get_attribute("target") == "_blank"
         assert link.get_attribute("rel") == "noopener noreferrer"
-    for picture in page.locator(".turn.assistant .markdown img").all():
+    for picture in words.locator("img").all():
         assert (picture.get_attribute("src") or "").startswith("data:image/png")
-    words = page.locator(".turn.assistant .markdown")
     assert words.locator(FORBIDDEN).count() == 0
     names = words.locator("*").evaluate_all("all => all.flatMap(each => each.getAttributeNames())")
     assert not {name for name in names if name.startswith("on") or name == "style"}, "no handler, no style"
     assert page.evaluate("window.hits") == 0
-    script = answers(page).nth(kinds.index("script"))
-    expect(script).to_contain_text("<script>hacked()</script>")
-    expect(answers(page).nth(kinds.index("iframe"))).to_contain_text("<iframe src=")
 
 
 def test_hostile_words_of_a_user_a_tool_and_a_name_are_text(house: House, visit: Visit) -> None:
     bad = "<img src=x onerror=hacked()>"
     thread = house.thread("bad-words", f'{bad}\n!tool Bash {{"command": "echo \'{bad}\'"}}', permissions="all")
     visitor = visit(house)
-    visitor.context.add_init_script("window.hits = 0; window.hacked = () => { window.hits += 1 };")
+    visitor.context.add_init_script(COUNT)
     page = visitor.open(thread)
     page.get_by_test_id("tool").click()
     expect(page.get_by_label("Output")).to_contain_text(bad)

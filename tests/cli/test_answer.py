@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+
+import clew
 
 TOUCH = '!tool Bash {"command": "touch made"}'
 FORM = {
@@ -113,6 +116,20 @@ def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: An
         cli.run("runs", "cancel", run)
 
 
+def test_what_it_says_to_type_cannot_be_turned_against_the_shell(cli: Any) -> None:
+    tricky = [{"question": "Is $(touch oops) `it`?", "header": "x", "options": [{"label": "y'; touch oops"}, "no"]}]
+    daemon, _ = waiting(cli, f"!tool AskUserQuestion {json.dumps({'questions': tricky})}")
+
+    hint = cli.run("runs", "answer").err.splitlines()[1]
+    command = hint.partition("Say the answer: clew ")[2].partition(", or --deny")[0]
+    code, _ = cli.shell(f"clew {command}").end()
+
+    assert code == 0
+    assert daemon.wait(30) == 0
+    assert not (cli.stage.work / "oops").exists()
+    assert "y'; touch oops" in cli.api.main_requests[-1].body["messages"][-1]["content"][0]["content"]
+
+
 def test_without_a_terminal_it_says_what_is_asked_and_which_options_answer_it(cli: Any) -> None:
     _, form = waiting(cli, ASK_ONE)
 
@@ -120,7 +137,7 @@ def test_without_a_terminal_it_says_what_is_asked_and_which_options_answer_it(cl
 
     assert done.code == 2
     assert "Which database? 1. Postgres: big 2. SQLite: small" in done.err
-    assert f'clew runs answer {form[:8]} --answer "Which database?=Postgres", or --deny' in done.err
+    assert f"clew runs answer {form[:8]} --answer 'Which database?=Postgres', or --deny" in done.err
     assert len(done.err.splitlines()) == 2
     assert cli.run("runs", "answer", "--json").json["error"]["code"] == "usage"
     cli.run("runs", "cancel", form)
@@ -247,6 +264,24 @@ def test_the_follow_up_of_a_killed_process_is_one_object_in_json(cli: Any) -> No
     assert "It was declined. Leave it." in cli.stage.prompt
 
 
+async def test_an_answer_to_a_killed_process_is_passed_on_once(cli: Any) -> None:
+    """Whoever gave it and a daemon that finds it unheard may both try."""
+    daemon, run = waiting(cli, TOUCH)
+    daemon.kill()
+    daemon.wait()
+    async with cli.stage.open() as one, cli.stage.open() as other:
+        [asked] = await one.questions()
+        answer = clew.Answer(allow=False, message="Leave it.")
+        await one.engine.database.call(lambda store: store.reply(run, asked.id, answer, 0.0))
+
+        tried = await asyncio.gather(one.take_up(), other.take_up(), return_exceptions=True)
+
+        started = [each for each in tried if isinstance(each, list) and each]
+        assert len(started) == 1, tried
+        assert all(isinstance(each, clew.Conflict) for each in tried if isinstance(each, BaseException))
+        assert [each.prompt for each in await one.runs()].count(started[0][0].prompt) == 1
+
+
 def test_the_next_ask_withdraws_the_question_of_a_killed_process(cli: Any) -> None:
     daemon, run = waiting(cli, TOUCH)
     daemon.kill()
@@ -264,7 +299,7 @@ def test_what_is_asked_is_shown_wherever_the_run_is(cli: Any) -> None:
 
     text = cli.run("runs", "show", run).out
     assert "question   Which database?\n             1. Postgres: big\n             2. SQLite: small\n" in text
-    assert f'clew runs answer {run[:8]} --answer "Which database?=Postgres", or --deny' in text
+    assert f"clew runs answer {run[:8]} --answer 'Which database?=Postgres', or --deny" in text
     assert "status     waiting for you\n" in text
     [asked] = cli.run("runs", "show", run, "--json").json["questions"]
     assert set(asked) == {

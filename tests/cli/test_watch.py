@@ -155,7 +155,7 @@ def test_on_a_terminal_a_line_says_what_the_watched_run_does(cli: Any) -> None:
     code, shown = terminal.end()
 
     assert code == 7
-    assert f"\nno longer watched; run {run[:8]} goes on" in shown
+    assert f"no longer watched; run {run[:8]} goes on" in shown
     cli.api.release()
     assert daemon.wait(30) == 0
 

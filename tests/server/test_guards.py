@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from clew.server.doors import Doors
 from clew.server.problems import Refusal
 from clew.server.token import Secret
+from clew.server.wire import MOST_CONNECTIONS
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
@@ -383,6 +384,19 @@ class TestLimits:
         writer.close()
         assert 8 < asyncio.get_running_loop().time() - began < 25
         assert all(b"408" in answer.split(b"\r\n")[0] for answer in answers)
+
+    async def test_there_is_a_limit_to_connections(self, site: Served, known: httpx.AsyncClient) -> None:
+        held = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(MOST_CONNECTIONS)]
+        try:
+            assert problem_of(await raw(site))["status"] == 503
+        finally:
+            for _, writer in held:
+                writer.close()
+            for _, writer in held:
+                await writer.wait_closed()
+        async with asyncio.timeout(30):
+            while (await known.get("/healthz")).status_code == 503:
+                pass  # until the server has seen that they are gone
 
     async def test_a_kept_connection_is_used_again(self, known: httpx.AsyncClient) -> None:
         for _ in range(3):

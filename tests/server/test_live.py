@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 import websockets
+from starlette.types import Message
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from clew.server.access import MOST_LISTENERS
+from clew.server.app import App
+from clew.server.doors import Doors
+from clew.server.token import Secret
 from clew.testing.stage import Stage
-from server.house import Served
+from server.house import PORT, TOKEN, Served
 
 WAIT_S = 30
 
@@ -217,6 +222,32 @@ async def test_a_page_that_takes_nothing_holds_nobody_up(scripted: Stage, serve:
         told = await page.until_events("run_ended")
         assert told == [event async for event in house.events(run["id"])]
         slow.socket.transport.abort()
+
+
+async def test_one_page_too_many_is_told_to_come_back_later(scripted: Stage) -> None:
+    async with scripted.open() as client, AsyncExitStack() as others:
+        app = App(client, Doors(Secret(TOKEN), PORT), scripted.folder)
+        for _ in range(MOST_LISTENERS):
+            await others.enter_async_context(app.shared.listening())
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "websocket.connect"}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "websocket",
+            "path": "/api/live",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {TOKEN}".encode())],
+            "extensions": {"websocket.http.response": {}},
+        }
+        await app.asgi(scope, receive, send)
+        assert (sent[0]["type"], sent[0]["status"]) == ("websocket.http.response.start", 503)
+        assert (b"x-content-type-options", b"nosniff") in sent[0]["headers"]
+        assert json.loads(sent[1]["body"])["status"] == 503
 
 
 async def test_pages_are_let_go_when_the_daemon_stops(scripted: Stage, serve: Callable[..., Served]) -> None:

@@ -168,7 +168,7 @@ async def test_an_auth_failure_has_its_own_code(house: House) -> None:
 
 
 async def test_a_missing_agent_is_said_before_anything_is_stored(scripted: Stage) -> None:
-    async with house_of(scripted, flags={"agents.claude.path": "/nowhere/claude"}) as house:
+    async with house_of(scripted, flags={"agents.claude.path": str(scripted.folder / "missing")}) as house:
         await house.thread("t")
         answer = await house.http.post("/api/threads/t/runs", json={"prompt": "hello"})
         assert (answer.status_code, answer.json()["code"]) == (503, "agent_missing")

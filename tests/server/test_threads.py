@@ -60,7 +60,7 @@ async def test_a_name_that_is_taken_is_a_conflict(house: House) -> None:
     [
         {},
         {"cwd": "relative"},
-        {"cwd": "/nowhere/at/all"},
+        {"cwd": "/no/such/place"},
         {"cwd": "/", "name": "no spaces"},
         {"cwd": "/", "name": ""},
         {"cwd": "/", "agent": "nobody"},
@@ -146,7 +146,8 @@ async def test_a_change_to_a_taken_name_an_unknown_agent_or_nothing_is_refused(h
     await house.thread("u")
     assert (await house.http.patch("/api/threads/t", json={"name": "u"})).status_code in (409, 422)
     assert (await house.http.patch("/api/threads/t", json={"agent": "nobody"})).status_code == 422
-    assert (await house.http.patch("/api/threads/t", json={"cwd": "/nowhere"})).status_code == 422
+    missing = str(house.stage.folder / "missing")
+    assert (await house.http.patch("/api/threads/t", json={"cwd": missing})).status_code == 422
     assert (await house.http.patch("/api/threads/none", json={"name": "x"})).status_code == 404
 
 

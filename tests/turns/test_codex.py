@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import random
 import signal
 import sqlite3
 import subprocess
@@ -53,6 +54,19 @@ async def two_turns(stage: Stage, client: Client) -> Thread:
     await ask(thread, "first question")
     await ask(thread, "second question")
     return thread
+
+
+def use_plain_cli(stage: Stage, path: Path, prompt: str) -> None:
+    """Somebody goes on in the session, without Clew."""
+    subprocess.run(
+        [str(stage.codex), "exec", "resume", "--skip-git-repo-check", path.stem[-36:], "-"],
+        input=prompt.encode(),
+        env=stage.environ,
+        cwd=stage.work,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
 
 
 def assert_fresh(stage: Stage, reply: Reply, reason: str, *transcript: str) -> None:
@@ -151,10 +165,7 @@ class TestSession:
         async with codex.open(agent="codex") as client:
             thread = await two_turns(codex, client)
             [path] = codex.codex_files()
-            subprocess.run(
-                [str(codex.codex), "exec", "resume", "--skip-git-repo-check", path.stem[-36:], "-"],
-                input=b"from a terminal", env=codex.environ, cwd=codex.work, check=True, capture_output=True,
-            )  # fmt: skip
+            use_plain_cli(codex, path, "from a terminal")
             reply = await ask(thread, "third question")
         assert_fresh(codex, reply, "session_diverged", "first question", "second question", "third question")
         assert "from a terminal" not in codex.prompt
@@ -380,6 +391,44 @@ async def test_probe_that_an_older_clew_stored_is_still_read(scripted: Stage) ->
     async with scripted.open() as client:
         reply = await ask(await client.find("t"), "second question")
     assert (reply.session_resumed, scripted.probes) == (True, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_model_is_shown_the_truth_on_a_random_walk(codex: Stage, seed: int) -> None:
+    """Law 1 with two agents in one thread: whatever happened to turns, files and processes before."""
+    dice, voice = random.Random(seed), Voice(codex.api)
+    visibility = dice.choice(list(Visibility))
+    resumed = 0
+    async with codex.open() as client:
+        thread = await client.thread("t", cwd=codex.work, visibility=visibility.value)
+        for _ in range(12):
+            await happen(dice, codex, voice, thread)
+            history, prompt, agent = await thread.turns(), voice.prompt(), dice.choice(["codex", "codex", "claude"])
+            reply = await ask(thread, prompt, agent=agent)
+            resumed += reply.session_resumed
+            assert voice.shown == expected(history, prompt, agent=agent, visibility=visibility)
+    assert resumed, "some of it was resumed"
+
+
+async def happen(dice: random.Random, codex: Stage, voice: Voice, thread: Thread) -> None:
+    turns, files = await thread.turns(), codex.codex_files()
+    match dice.choice(["nothing"] * 5 + ["edit", "truncate", "delete", "plain", "cancel", "fail"]):
+        case "edit" if turns:
+            await thread.edit(dice.choice(turns).id, voice.prompt("edited"))
+        case "truncate" if turns:
+            await thread.truncate(dice.choice(turns).id)
+        case "delete" if files:
+            dice.choice(files).unlink()
+        case "plain" if files:
+            use_plain_cli(codex, dice.choice(files), voice.foreign())
+        case "cancel":
+            run = await thread.ask(f"{voice.prompt()}\n!hang start", agent="codex")
+            await asyncio.to_thread(codex.api.wait_for_hanging, 1)
+            run.cancel()
+            await run.reply()
+        case "fail":
+            codex.api.script.append(Fail(500))
+            await (await thread.ask(voice.prompt(), agent="codex")).reply()
 
 
 class TestSwitch:

@@ -10,8 +10,8 @@ from clew.cli.lazy import LazyGroup
 
 TABLE = {
     "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or in one that goes on."),
-    "threads": ("clew.cli.threads:threads", "List, show, edit, truncate, retry and delete threads."),
-    "runs": ("clew.cli.runs:runs", "List, show and cancel runs, also those of other processes."),
+    "threads": ("clew.cli.threads:threads", "List, show, set, rename, edit, truncate, retry and delete threads."),
+    "runs": ("clew.cli.runs:runs", "List, show, watch, answer and stop runs, also those of other processes."),
     "serve": ("clew.cli.serve:serve", "Serve the page and the HTTP API on this machine."),
     "stats": ("clew.cli.stats:stats", "How often sessions were resumed, what it cost, what it saved."),
     "doctor": ("clew.cli.doctor:doctor", "Check agents, store and settings, and say how to mend them."),

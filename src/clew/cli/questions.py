@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clew.core.question import Question
 
 TEXT_CHARS = 200  # of a question or an option
+NAME_CHARS = 60  # longer ones are named by number
 
 
 class Item(Record):
@@ -53,7 +54,7 @@ def lines(question: Question) -> list[str]:
     """What is asked, for a person: a form with its options, a permission with what it is for."""
     if question.is_form:
         return [line for item in items(question.input) for line in (one_line(item.text, TEXT_CHARS), *item.options())]
-    from clew.cli.tools import NAME_CHARS, told
+    from clew.cli.tools import told
 
     about = told(question.input)
     return [f"{one_line(question.tool, NAME_CHARS)} wants permission{f': {about}' if about else ''}"]
@@ -65,12 +66,17 @@ def how_to_answer(question: Question, *, several: bool = False) -> str:
     command = f"clew runs answer {question.run_id[:SHORT_ID]}{which}"
     if not question.is_form:
         return f"{command} --allow, or --deny"
-    given = (f'--answer "{one_line(item.text, TEXT_CHARS)}={_example(item)}"' for item in items(question.input))
+    given = (_option(number, item) for number, item in enumerate(items(question.input), 1))
     return f"{command} {' '.join(given)}, or --deny"
 
 
-def _example(item: Item) -> str:
-    return one_line(item.labels[0], TEXT_CHARS) if item.labels else "…"
+def _option(number: int, item: Item) -> str:
+    """An option that answers it, to be typed or pasted: quoted, since its words are an agent's."""
+    import shlex
+
+    name = item.text if one_line(item.text, NAME_CHARS) == item.text else str(number)
+    first = item.labels[0] if item.labels else "…"
+    return f"--answer {shlex.quote(f'{name}={first if one_line(first, NAME_CHARS) == first else 1}')}"
 
 
 def as_object(question: Question, *, live: bool) -> dict[str, Any]:
@@ -115,12 +121,12 @@ def _chosen(asked: list[Item], answers: Iterable[str]) -> dict[str, str]:
                 hint=f"Give one of its {len(item.labels)} options by label or number, or your own words.",
             )
         chosen[item.text] = picked
-    missing = [item for item in asked if item.text not in chosen]
-    if missing:
-        raise UsageError(
-            f"Not answered: {one_line(missing[0].text, TEXT_CHARS)}",
-            hint=f'Add --answer "{one_line(missing[0].text, TEXT_CHARS)}={_example(missing[0])}", or --deny the form.',
-        )
+    for number, item in enumerate(asked, 1):
+        if item.text not in chosen:
+            raise UsageError(
+                f"Not answered: {one_line(item.text, TEXT_CHARS)}",
+                hint=f"Add {_option(number, item)}, or --deny the form.",
+            )
     return chosen
 
 

@@ -26,7 +26,7 @@ ASKED_CHARS = 60
 @click.argument("run_id", metavar="[ID]", required=False)
 @click.option("--question", "question_id", metavar="QID", help="Which one, when the run asks several at once.")
 @click.option(
-    "--allow/--deny", "allow", default=None, help="Give the permission or decline; --deny leaves a form open."
+    "--allow/--deny", "allow", default=None, help="Give the permission or decline; --deny leaves a form unanswered."
 )
 @click.option("--message", metavar="TEXT", help="With --deny: what the agent is told.")
 @click.option(

@@ -6,14 +6,15 @@ from clew.core.question import QuestionState
 from clew.core.run import Run, RunStatus
 from clew.engine import leases
 from clew.engine.settings import Ask, EngineSettings, Surroundings
-from clew.errors import Busy
+from clew.errors import Busy, Conflict
 from clew.store.store import Store
 
 
 def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
     """The prompt on disk, with the thread's lease when it is free, else with one that says it is waiting.
 
-    `token` is of either. Raises Busy, and stores nothing, when it would have to wait and must not.
+    `token` is of either. Raises Busy, and stores nothing, when it would have to wait and must not; Conflict when the
+    answer that it brings has been passed on already.
     """
     with store.transaction():
         store.create_run(run)
@@ -27,6 +28,9 @@ def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings,
         if holder is not None:
             _wait(store, run, token, around, settings)
         if ask.answers is not None:
+            asked = store.question(ask.answers.run_id, ask.answers.id)
+            if asked.state is not QuestionState.OPEN:  # a daemon looks for answers that nobody has passed on
+                raise Conflict("The answer is on its way already.", hint="clew runs list shows the run that brings it.")
             allowed = ask.answers.reply.allow if ask.answers.reply is not None else None
             store.close_question(ask.answers, QuestionState.ANSWERED, around.clock(), allowed)
         return holder is None

@@ -11,7 +11,7 @@ from clew.client import Client
 from clew.core.permissions import Answer
 from clew.core.run import LIVE, RunStatus
 from clew.errors import Conflict
-from clew.server import bodies, schemas
+from clew.server import bodies, requests, schemas
 from clew.server.access import RunId, TheClient, TheShared
 from clew.server.documents import fails
 from clew.server.json_body import answer
@@ -44,7 +44,7 @@ async def show(run_id: RunId, client: TheClient) -> Response:
 
 
 @router.patch("/{run}", response_model=schemas.Run, responses=fails(404, 409))
-async def edit(run_id: RunId, wanted: schemas.RunChange, client: TheClient) -> Response:
+async def edit(run_id: RunId, wanted: requests.RunChange, client: TheClient) -> Response:
     """Another prompt for a queued run; 409 once it has started."""
     run = await client.edit_queued(run_id, wanted.prompt)
     return answer(bodies.run(await client.run_card(run.id)))
@@ -74,7 +74,7 @@ async def steps(run_id: RunId, client: TheClient) -> Response:
 
 
 @router.post("/{run}/tool-result", status_code=202, response_model=schemas.AnsweredQuestion, responses=fails(404, 409))
-async def tool_result(run_id: RunId, given: schemas.ToolResult, shared: TheShared) -> Response:
+async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShared) -> Response:
     """A person's answer. When the run that asked is over, a new one brings it to the resumed session."""
     client = shared.client
     run = await client.run(run_id)

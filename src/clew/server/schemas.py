@@ -1,7 +1,5 @@
-"""What goes in and out, for the OpenAPI document and for checking what comes in.
-
-What goes out is built by bodies.py as plain objects; these models describe it, and the tests hold every response
-against them.
+"""What goes out, for the OpenAPI document. bodies.py builds it as plain objects; these models describe it, and the
+tests hold every response against them.
 """
 
 from __future__ import annotations
@@ -10,90 +8,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from clew.server.requests import Permissions, Trust, Visibility
+
 Time = Annotated[str, Field(description="RFC 3339 in UTC with milliseconds", examples=["2026-01-31T12:00:00.000Z"])]
-Permissions = Literal["ask", "edits", "read-only", "all"]
-Trust = Literal["user", "project"]
-Visibility = Literal["shared", "own"]
 Status = Literal["queued", "running", "waiting", "answered", "cancelled", "timed_out", "failed", "interrupted"]
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$", description="Letters, digits, . - _")]
-Prompt = Annotated[str, Field(min_length=1, description="What is asked; not blank, at most 10,000,000 characters")]
-Instructions = Annotated[str, Field(description="Text that holds for the whole thread; empty: none from now on")]
-Agent = Annotated[str, Field(min_length=1, max_length=100, description="Who answers, as GET /api/agents names it")]
-Model = Annotated[str, Field(min_length=1, max_length=200, description="The agent's model")]
-Cwd = Annotated[
-    str,
-    Field(min_length=1, max_length=4096, description="The work directory: an existing one, absolute or from ~"),
-]
-Identity = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class Given(BaseModel):
-    """What comes in: nothing is guessed, and nothing is let through that has no meaning."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Made(BaseModel):
     """What goes out: every field is there."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
-
-
-class NewThread(Given):
-    cwd: Cwd
-    name: Name | None = Field(None, description="Left out: made from the prompt")
-    agent: Agent | None = None
-    model: Model | None = None
-    permissions: Permissions | None = Field(None, description="What the agent may do without asking")
-    trust: Trust | None = Field(None, description="Whose agent settings, hooks and MCP servers may load")
-    visibility: Visibility | None = Field(None, description="What agents see of each other's turns")
-    instructions: Instructions | None = None
-    prompt: Prompt | None = Field(None, description="Only names the thread; ask with POST …/runs")
-
-
-class ThreadChange(Given):
-    name: Name | None = None
-    cwd: Cwd | None = None
-    agent: Agent | None = None
-    model: Model | None = None
-    permissions: Permissions | None = None
-    trust: Trust | None = None
-    visibility: Visibility | None = None
-    instructions: Instructions | None = None
-
-
-class NewRun(Given):
-    prompt: Prompt
-    agent: Agent | None = Field(None, description="Another one than the thread's, for this turn")
-    model: Model | None = None
-    instructions: Instructions | None = None
-    force_fresh_session: bool | None = Field(None, description="Send the whole transcript to a new session")
-    timeout_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False, description="Wall clock of the run")
-
-
-class RunChange(Given):
-    prompt: Prompt
-
-
-class TurnChange(Given):
-    text: Prompt
-
-
-class TurnNamed(Given):
-    turn: Identity = Field(description="The id of a turn")
-
-
-class RetryAsked(TurnNamed):
-    agent: Agent | None = None
-    model: Model | None = None
-
-
-class ToolResult(Given):
-    question_id: Identity
-    allow: bool
-    message: str | None = Field(None, description="With a refusal: a sentence that the agent can act on")
-    answers: dict[str, str] | None = Field(None, description="Of a form: the answer to each question, by its text")
 
 
 class Live(Made):

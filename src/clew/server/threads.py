@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clew.client import Thread
-from clew.server import bodies, schemas
+from clew.server import bodies, requests, schemas
 from clew.server.access import Shared, TheClient, TheShared, ThreadName, TurnId
 from clew.server.documents import fails
 from clew.server.json_body import answer
@@ -30,7 +30,7 @@ MAX_POSITION = 2**53
     tags=["threads"],
     summary="A new thread",
 )
-async def create(new: schemas.NewThread, shared: TheShared) -> Response:
+async def create(new: requests.NewThread, shared: TheShared) -> Response:
     client = shared.client
     made = await client.new_thread(
         new.name,
@@ -66,7 +66,7 @@ async def show(name: ThreadName, client: TheClient) -> Response:
 
 
 @router.patch("/{thread}", response_model=schemas.Thread, responses=fails(404, 409), tags=["threads"])
-async def change(name: ThreadName, wanted: schemas.ThreadChange, shared: TheShared) -> Response:
+async def change(name: ThreadName, wanted: requests.ThreadChange, shared: TheShared) -> Response:
     """409 while a run is going on, but for the name."""
     client = shared.client
     thread = await client.find(name)
@@ -126,7 +126,7 @@ async def session(
 
 
 @router.patch("/{thread}/turns/{turn}", response_model=schemas.Turn, responses=fails(404, 409), tags=["turns"])
-async def edit(name: ThreadName, turn: TurnId, wanted: schemas.TurnChange, client: TheClient) -> Response:
+async def edit(name: ThreadName, turn: TurnId, wanted: requests.TurnChange, client: TheClient) -> Response:
     """The old text is kept, later turns stay."""
     thread = await client.find(name)
     edited = await thread.edit(turn, wanted.text)
@@ -134,7 +134,7 @@ async def edit(name: ThreadName, turn: TurnId, wanted: schemas.TurnChange, clien
 
 
 @router.post("/{thread}/truncate", response_model=schemas.Archived, responses=fails(404, 409), tags=["turns"])
-async def truncate(name: ThreadName, wanted: schemas.TurnNamed, client: TheClient) -> Response:
+async def truncate(name: ThreadName, wanted: requests.TurnNamed, client: TheClient) -> Response:
     """That turn and all after it are archived."""
     return answer({"archived": await (await client.find(name)).truncate(wanted.turn)})
 
@@ -142,7 +142,7 @@ async def truncate(name: ThreadName, wanted: schemas.TurnNamed, client: TheClien
 @router.post(
     "/{thread}/retry", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["turns", "runs"]
 )
-async def retry(name: ThreadName, wanted: schemas.RetryAsked, shared: TheShared) -> Response:
+async def retry(name: ThreadName, wanted: requests.RetryAsked, shared: TheShared) -> Response:
     """Asks that turn again in a fresh session; what follows it is archived when the run starts."""
     thread = await _ready(shared, name)
     run = await thread.retry(wanted.turn, agent=wanted.agent, model=wanted.model, lasting=True)
@@ -150,7 +150,7 @@ async def retry(name: ThreadName, wanted: schemas.RetryAsked, shared: TheShared)
 
 
 @router.post("/{thread}/runs", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["runs"])
-async def ask(name: ThreadName, wanted: schemas.NewRun, shared: TheShared) -> Response:
+async def ask(name: ThreadName, wanted: requests.NewRun, shared: TheShared) -> Response:
     """The prompt is on disk when this answers. One run a thread at a time: a later one is queued."""
     thread = await _ready(shared, name)
     run = await thread.ask(

@@ -19,7 +19,7 @@ from clew.server.guards import NO_STORE, SECURITY_HEADERS
 
 HEAD_S = 10.0
 BODY_S = 60.0
-MOST_CONNECTIONS = 1_024
+MOST_CONNECTIONS = 512  # half of the files that a process may usually have open; agents need some too
 
 
 class Connection(H11Protocol):

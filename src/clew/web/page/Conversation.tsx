@@ -2,17 +2,18 @@
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AnswerTurn } from "./AnswerTurn.tsx";
-import { daemon, loadEarlier, page } from "./sync.ts";
+import { arranged } from "./arrangement.ts";
 import { Composer } from "./Composer.tsx";
 import { Send } from "./icons.tsx";
 import { Queue } from "./Queue.tsx";
 import { QuestionCard } from "./Questions.tsx";
 import type { Conversation as Shown, State } from "./state.ts";
 import { useStore } from "./store.ts";
+import { daemon, loadEarlier, page } from "./sync.ts";
 import { ThreadHead } from "./ThreadHead.tsx";
 import { Timeline } from "./Timeline.tsx";
 import { UserTurn } from "./UserTurn.tsx";
-import { isActive, isGoing, type Question, type Run } from "./wire.ts";
+import { isActive, type Question, type Run } from "./wire.ts";
 
 export function Conversation() {
   const conversation = useStore(daemon, (now) => now.conversation);
@@ -86,22 +87,6 @@ function Opened({ conversation }: { conversation: Shown }) {
       <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} atBottom={scroll.toEnd} />
     </>
   );
-}
-
-/** Which run is going on, which starts next, which wait, and which ended without an answer. */
-export function arranged({ runs, turns }: Pick<Shown, "runs" | "turns">): {
-  going: Run | null;
-  pending: Run | null;
-  queued: readonly Run[];
-  unanswered: Run | null;
-} {
-  const answered = new Set(turns.flatMap((turn) => (turn.role === "assistant" && turn.run_id ? [turn.run_id] : [])));
-  const left = runs.filter((run) => !answered.has(run.id));
-  const going = left.find((run) => isGoing(run.status)) ?? null;
-  const waiting = left.filter((run) => run.status === "queued");
-  const pending = going ? null : (waiting[0] ?? null);
-  const unanswered = going || pending ? null : (left.find((run) => !isActive(run.status)) ?? null);
-  return { going, pending, queued: going ? waiting : waiting.slice(1), unanswered };
 }
 
 /** The open questions: the view's, and one just asked that the next view will have. */

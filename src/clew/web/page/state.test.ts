@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { arranged } from "./arrangement.ts";
 import { said } from "./progress.ts";
 import { cursors, EMPTY, reduce, type Heard, type State } from "./state.ts";
 import type { Run, RunEvent, Thread, Turn, View } from "./wire.ts";
@@ -272,4 +273,27 @@ test("a thread that is deleted elsewhere leaves the list and the screen", () => 
 test("another thread's view, come late, does not replace what is open", () => {
   const state = after({ type: "thread_opened", id: "u" }, { type: "view_came", view: view([turn(1)]) });
   assert.equal(state.conversation, null);
+});
+
+test("one run goes on, the others wait below it", () => {
+  const runs = [run("a"), run("b", { status: "queued" }), run("c", { status: "queued" })];
+  const { going, pending, queued } = arranged({ runs, turns: [] });
+  assert.deepEqual([going?.id, pending, queued.map((each) => each.id)], ["a", null, ["b", "c"]]);
+});
+
+test("with none going on, the first that waits is about to", () => {
+  const runs = [run("b", { status: "queued" }), run("c", { status: "queued" })];
+  const { going, pending, queued } = arranged({ runs, turns: [] });
+  assert.deepEqual([going, pending?.id, queued.map((each) => each.id)], [null, "b", ["c"]]);
+});
+
+test("a prompt that was taken back is not shown, neither waiting nor as stopped", () => {
+  const runs = [run("a", { status: "queued", cancel_requested: true }), run("b", { status: "cancelled" })];
+  assert.deepEqual(arranged({ runs, turns: [] }), { going: null, pending: null, queued: [], unanswered: null });
+});
+
+test("a run whose answer is a turn is shown as that turn alone", () => {
+  const runs = [run("r", { status: "failed", started_at: "2026" })];
+  assert.equal(arranged({ runs, turns: [] }).unanswered?.id, "r");
+  assert.equal(arranged({ runs, turns: [turn(2, { run_id: "r" })] }).unanswered, null);
 });

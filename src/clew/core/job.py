@@ -1,0 +1,185 @@
+"""A job: work that an agent is to finish, over as many runs as it takes; and what follows from the end of each.
+
+state        may become
+queued       running, blocked, conflict, failed (its deadline), cancelled
+running      queued (handed back), waiting, blocked, conflict, succeeded, failed, cancelled
+waiting      running, queued, conflict, failed, cancelled      (until a limit resets, or for a pause after trouble)
+blocked      queued (a retry), cancelled                       (a person must act: log in)
+conflict     queued (a retry), cancelled                       (the files are not as the job left them)
+failed       queued (a retry)
+cancelled    queued (a retry)
+succeeded    (nothing)
+
+`after_run` is the design's outcome table for jobs, as a pure function: it has no clock and no dice of its own. Every
+way round counts against a limit, so no job goes on for ever.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from clew.core.ids import RunId, ThreadId
+from clew.core.outcome import Outcome
+from clew.core.record import Record
+from clew.core.thread import Permissions
+
+
+class JobStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    BLOCKED = "blocked"
+    CONFLICT = "conflict"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+_STOPPED = frozenset({JobStatus.BLOCKED, JobStatus.CONFLICT, JobStatus.FAILED, JobStatus.CANCELLED})
+
+JOB_MOVES: dict[JobStatus, frozenset[JobStatus]] = {
+    JobStatus.QUEUED: _STOPPED | {JobStatus.RUNNING},
+    JobStatus.RUNNING: _STOPPED | {JobStatus.QUEUED, JobStatus.WAITING, JobStatus.SUCCEEDED},
+    JobStatus.WAITING: _STOPPED - {JobStatus.BLOCKED} | {JobStatus.RUNNING, JobStatus.QUEUED},
+    JobStatus.BLOCKED: frozenset({JobStatus.QUEUED, JobStatus.CANCELLED}),
+    JobStatus.CONFLICT: frozenset({JobStatus.QUEUED, JobStatus.CANCELLED}),
+    JobStatus.FAILED: frozenset({JobStatus.QUEUED}),
+    JobStatus.CANCELLED: frozenset({JobStatus.QUEUED}),
+    JobStatus.SUCCEEDED: frozenset(),
+}
+
+UNDER_WAY = frozenset({JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.WAITING})  # a worker has it, or will
+OVER = frozenset(JobStatus) - UNDER_WAY
+
+
+class IllegalJobMove(ValueError):
+    """A job was told to go where its status does not lead."""
+
+
+def advance_job(status: JobStatus, to: JobStatus) -> JobStatus:
+    if to is status:
+        return status
+    if to not in JOB_MOVES[status]:
+        raise IllegalJobMove(f"{status} job cannot become {to}")
+    return to
+
+
+class Wish(StrEnum):
+    """How the next run is to begin, when somebody says."""
+
+    RESUME = "resume"
+    FRESH = "fresh"
+
+
+class Limits(Record):
+    """How far a job may go. Every one of them ends it."""
+
+    timeout_s: float | None = 1800.0  # of one run; then it is resumed
+    retries: int = 3  # after trouble that may pass: overloaded, network
+    max_resumes: int = 10  # of one session; then it starts afresh with the original prompt
+    max_runs: int = 50  # all in all
+    max_age_s: float | None = 3600.0  # of a session, from its last event; waiting for a usage limit does not count
+    deadline_at: float | None = None  # epoch seconds
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Job(Record):
+    """One job, as the store keeps it."""
+
+    id: str
+    thread_id: ThreadId
+    prompt: str
+    cwd: str
+    agent: str
+    model: str | None
+    permissions: Permissions
+    status: JobStatus
+    key: str  # jobs of one key run one at a time and in order; its own id when none was given
+    limits: Limits = DEFAULT_LIMITS
+    checkpoint: bool = False
+    not_before: float | None = None
+    wish: Wish | None = None
+    keep_files: bool = False  # go on with the files as they are, whatever the last checkpoint says
+    runs: int = 0
+    resume_count: int = 0  # of the session that it has now
+    troubles: int = 0  # in a row
+    session_id: str | None = None
+    session_saved_at: float | None = None
+    run_id: RunId | None = None  # the newest
+    reason: str | None = None  # why its last run was fresh
+    outcome: str | None = None  # of the last run
+    result: str | None = None
+    error: str | None = None
+    hint: str | None = None
+    conflicts: tuple[str, ...] = ()  # the files that are not as the job left them
+    worker: str | None = None
+    cancel_requested: bool = False
+    created_at: float = 0.0
+    started_at: float | None = None
+    wake_at: float | None = None  # while it waits
+    ended_at: float | None = None
+
+
+class Next(Record):
+    """What becomes of a job after a run."""
+
+    status: JobStatus  # QUEUED: at once; WAITING: at `wake_at`
+    wake_at: float | None = None
+    afresh: bool = False  # the session is of no use any more
+    counts_as_trouble: bool = False
+    excused_s: float = 0.0  # of the session's age: it was the account's fault
+
+
+BACKOFF_S = 5.0
+BACKOFF_MOST_S = 600.0
+LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets
+
+_CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.KILLED, Outcome.OUR_LIMIT})
+_PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED})
+_SPOILED = frozenset({Outcome.OVERFLOW, Outcome.POISONED})
+
+
+def after_run(job: Job, outcome: Outcome, *, resets_at: float | None, now: float, dice: float) -> Next:
+    """`job` counts the run that ended already; `dice` is between 0 and 1."""
+    if outcome is Outcome.SUCCESS:
+        return Next(JobStatus.SUCCEEDED)
+    if outcome is Outcome.CANCELLED:
+        return Next(JobStatus.CANCELLED if job.cancel_requested else JobStatus.QUEUED)
+    if outcome is Outcome.AUTH:
+        return Next(JobStatus.BLOCKED)
+    if outcome is Outcome.FAILED or job.runs >= job.limits.max_runs:
+        return Next(JobStatus.FAILED)
+    if outcome is Outcome.USAGE_LIMIT:
+        wake_at = max(now, resets_at) if resets_at is not None else now + LIMIT_UNKNOWN_S
+        return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now))
+    if outcome in _PASSING:
+        if job.troubles >= job.limits.retries:
+            return Next(JobStatus.FAILED, counts_as_trouble=True)
+        wake_at = now + backoff_s(job.troubles, dice)
+        return _in_time(job, Next(JobStatus.WAITING, wake_at, counts_as_trouble=True))
+    return _in_time(job, Next(JobStatus.QUEUED, afresh=outcome in _SPOILED), now)
+
+
+def backoff_s(troubles: int, dice: float) -> float:
+    """Twice as long each time, up to a limit, and never the same for two jobs."""
+    return min(BACKOFF_MOST_S, BACKOFF_S * 2.0**troubles) * (0.5 + dice / 2)
+
+
+def _in_time(job: Job, next_: Next, now: float = 0.0) -> Next:
+    deadline = job.limits.deadline_at
+    if deadline is not None and (next_.wake_at or now) >= deadline:
+        return Next(JobStatus.FAILED)
+    return next_
+
+
+def is_too_old(job: Job, now: float) -> bool:
+    age = job.limits.max_age_s
+    return age is not None and job.session_saved_at is not None and now - job.session_saved_at > age
+
+
+CONTINUE = (
+    "You were cut off while you worked on the task that this conversation began with. Go on where you stopped: look at "
+    "what is done already, do not do it again, and finish the rest. Then answer as the task asks."
+)

@@ -1,0 +1,79 @@
+"""How a run ended, for whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from clew.core.events import Event, Warned
+from clew.core.record import Record
+from clew.core.run import Run
+from clew.core.usage import Usage
+from clew.engine.failures import error_of_run
+from clew.errors import ClewError
+from clew.store.store import Store
+
+
+class Reply(Record):
+    """How a run ended. `error` is None when it was answered."""
+
+    thread: str
+    run: str
+    agent: str
+    model: str | None
+    status: str
+    text: str
+    session_id: str | None
+    session_resumed: bool
+    reason: str | None  # why fresh; None when resumed
+    fallback: bool
+    usage: Usage
+    cost_usd: float
+    error: ClewError | None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `clew ask --json` prints."""
+        error = self.error
+        return {
+            "thread": self.thread,
+            "run": self.run,
+            "agent": self.agent,
+            "model": self.model,
+            "status": self.status,
+            "text": self.text,
+            "session_id": self.session_id,
+            "session_resumed": self.session_resumed,
+            "reason": self.reason,
+            "fallback": self.fallback,
+            "usage": self.usage.as_dict(),
+            "cost_usd": self.cost_usd,
+            "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
+            "warnings": list(self.warnings),
+        }
+
+
+def stored_reply(store: Store, run: Run) -> Reply:
+    turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+    name = store.require_thread(run.thread_id).name
+    events = [each.event for each in store.steps(run.id)]
+    return reply_of(run, name, turn.text if turn is not None else "", error_of_run(run), events)
+
+
+def reply_of(run: Run, thread: str, text: str, error: ClewError | None, events: Iterable[Event | None]) -> Reply:
+    return Reply(
+        thread=thread,
+        run=run.id,
+        agent=run.agent,
+        model=run.model,
+        status=run.status,
+        text=text,
+        session_id=run.session_id,
+        session_resumed=run.session_resumed,
+        reason=run.reason,
+        fallback=run.fallback,
+        usage=run.usage,
+        cost_usd=run.cost_usd,
+        error=error,
+        warnings=tuple(event.message for event in events if isinstance(event, Warned)),
+    )
