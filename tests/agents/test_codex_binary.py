@@ -45,10 +45,10 @@ class TestFind:
 
 
 class TestAbilities:
-    def test_real_binary(self) -> None:
+    def test_real_binary(self, tmp_path: Path) -> None:
         binary = codex.find(str(real_codex()), {})
         help_text, version_text = (
-            subprocess.run(argv, capture_output=True, text=True, check=True, env={"HOME": "/nowhere"}).stdout
+            subprocess.run(argv, capture_output=True, text=True, check=True, env={"HOME": str(tmp_path)}).stdout
             for argv in codex.probes(binary)
         )
         can = codex.abilities(help_text, version_text)

@@ -156,6 +156,29 @@ def test_a_to_do_list_is_shown_while_the_run_goes_on(house: House, visit: Visit)
     expect(card).to_have_count(0)
 
 
+def test_a_fallback_is_told_by_the_badge(own_house: House, visit: Visit) -> None:
+    page = visit(own_house).open(own_house.thread("fallback", "one"))
+    own_house.stage.fault({"do": "reject", "on": "resume"})
+    send(page, "two")
+    badge = page.get_by_test_id("badge").nth(1)
+    expect(badge).to_contain_text("fresh: the agent did not know the session")
+    expect(badge).to_contain_text("fell back")
+    assert "ack: one" in own_house.stage.prompt, "the transcript was sent"
+
+
+def test_another_model_is_picked_in_the_composer(house: House, visit: Visit) -> None:
+    thread = house.thread("model", "one")
+    page = visit(house).open(thread)
+    model = page.get_by_test_id("model-picker")
+    model.fill("claude-opus-4-5")
+    model.press("Enter")
+    expect(page.get_by_test_id("session-line")).to_contain_text("fresh session")
+    send(page, "two")
+    expect(page.get_by_test_id("badge").nth(1)).to_contain_text("claude-opus-4-5")
+    assert house.get(f"/api/threads/{thread}")["model"] == "claude-opus-4-5"
+    assert house.stage.launches[-1].value("--model") == "claude-opus-4-5"
+
+
 def test_a_failed_run_says_why_and_offers_the_way_out(own_house: House, visit: Visit) -> None:
     stage = own_house.stage
     thread = own_house.thread("crash", "one")

@@ -161,6 +161,19 @@ def test_everything_is_reached_by_keys(own_house: House, visit: Visit) -> None:
     expect(page.get_by_test_id("first-message")).to_be_focused()
 
 
+def test_the_theme_is_switched_and_kept(house: House, visit: Visit) -> None:
+    page = visit(house, color_scheme="light").open()
+    body = page.locator("body")
+    light = body.evaluate("body => getComputedStyle(body).backgroundColor")
+    for expected in ("light", "dark"):
+        page.get_by_test_id("theme").click()
+        expect(page.locator("html")).to_have_attribute("data-theme", expected)
+    expect(body).not_to_have_css("background-color", light)
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(body).not_to_have_css("background-color", light)
+
+
 def test_a_phone_has_the_list_in_a_drawer_and_nothing_is_cut_off(house: House, visit: Visit) -> None:
     thread = house.thread("phone", "!say " + "word " * 60, "!say `" + "unbroken" * 30 + "`")
     page = visit(house, **PHONE).open(thread)

@@ -37,6 +37,7 @@ class Launch(Record):
     permissions: Permissions
     trust: Trust
     work_dir: str = "."
+    fork_of: str | None = None  # a resume that goes on in a copy: of this session, under `session_id` if we may choose
 
 
 class Entry(Record):

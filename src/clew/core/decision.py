@@ -85,6 +85,7 @@ class Abilities(Record):
     session_files: bool = True  # its sessions are files that we can read; without them, after a cut-off: fresh
     asks: bool = True  # it puts questions to its host while it runs; if not, its stdin ends with the prompt
     streams: bool = True  # its text comes in pieces
+    fork: bool = False  # it can resume a session into a copy of it
 
 
 class Policy(Record):

@@ -102,12 +102,14 @@ class Job(Record):
     not_before: float | None = None
     wish: Wish | None = None
     keep_files: bool = False  # go on with the files as they are, whatever the last checkpoint says
+    tries: int = 1  # how often it was queued by a person; each is a piece of work of its own
     runs: int = 0
     resume_count: int = 0  # of the session that it has now
     troubles: int = 0  # in a row
     session_id: str | None = None
     session_saved_at: float | None = None
     run_id: RunId | None = None  # the newest
+    saved_run_id: RunId | None = None  # the newest after which the files were saved
     reason: str | None = None  # why its last run was fresh
     outcome: str | None = None  # of the last run
     result: str | None = None

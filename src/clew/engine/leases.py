@@ -43,9 +43,14 @@ def is_dead(lease: Lease, surroundings: Surroundings) -> bool:
     """The holder is gone: surely (same machine), or as far as its silence tells."""
     if lease.owner == surroundings.owner:
         return lease.run_id is not None and lease.run_id not in ours
-    if lease.owner.host == surroundings.owner.host:
-        return not processes.is_alive(lease.owner.pid, lease.owner.started)
-    return lease.expires_at < surroundings.clock()
+    return is_gone(lease.owner, lease.expires_at, surroundings)
+
+
+def is_gone(owner: Owner, heard_until: float, surroundings: Surroundings) -> bool:
+    """A process on this machine that is not there; one elsewhere that has not been heard of for too long."""
+    if owner.host == surroundings.owner.host:
+        return not processes.is_alive(owner.pid, owner.started)
+    return heard_until < surroundings.clock()
 
 
 class Leases:

@@ -85,6 +85,8 @@ class Planner(Record):
             settled = settle(pin, observed, history)
             pins = tuple(settled if known.id == pin.id else known for known in pins)
         decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
+        if self.ask.fresh_because is not None and isinstance(decision, Fresh) and self.ask.force_fresh:
+            decision = replace(decision, reason=self.ask.fresh_because)
         return request, history, decision
 
     def fallback(self, store: Store, before: Plan, reason: Reason, policy: Policy) -> Plan:
@@ -111,6 +113,7 @@ class Planner(Record):
         user_uuid = self.around.new_uuid()
         pending = Pending(self.adapter.prompt_id(decision.prompt, user_uuid), decision.shown, decision.standing)
         pin = self._pin(request, decision, pending, now)
+        fork_of = decision.session_id if isinstance(decision, Resume) and pin.id != decision.pin.id else None
         attempt = Attempt(
             id=AttemptId(self.around.new_id()),
             run_id=self.run.id,
@@ -139,6 +142,7 @@ class Planner(Record):
             permissions=self.ask.thread.permissions,
             trust=self.ask.thread.trust,
             work_dir=request.work_dir,
+            fork_of=fork_of,
         )
         readable = attempt.resumed and self.abilities.session_files
         before = (used(self.adapter, pin) if readable else None) or NO_USAGE
@@ -159,8 +163,17 @@ class Planner(Record):
                 created_at=now,
                 used_at=now,
             )
-        pin = decision.pin
-        return replace(pin, pending=pending, resume_count=pin.resume_count + 1, used_at=now)
+        pin = replace(decision.pin, pending=pending, resume_count=decision.pin.resume_count + 1, used_at=now)
+        if not (self.ask.fork and self.abilities.fork):
+            return pin
+        return replace(
+            pin,
+            id=PinId(self.around.new_id()),
+            session_id=SessionId(self.around.new_uuid()),
+            state=PinState.PROVISIONAL,
+            mark=None,
+            created_at=now,
+        )
 
 
 def policy_of(ask: Ask, settings: EngineSettings) -> Policy:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from clew.core.decision import Policy
+from clew.core.decision import Policy, Reason
 from clew.core.events import QuestionAsked
 from clew.core.ids import TurnId
 from clew.core.permissions import Answer
@@ -70,6 +70,8 @@ class Ask(Record):
     model: str | None = None
     standing: str | None = None
     force_fresh: bool = False
+    fresh_because: Reason | None = None  # of a forced one: what to say instead
+    fork: bool = False  # a resumed session is copied first: whoever else may still hold it can spoil nothing
     retry_of: TurnId | None = None  # an earlier user turn, asked again; what follows it is archived
     enable_resume: bool | None = None  # over the policy's
     timeout_s: float | None = None  # over the settings'

@@ -174,7 +174,7 @@ def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
     return row
 
 
-def _flat_from(cls: Callable[..., Record], row: Row, **converted: Any) -> Record:
+def from_columns(cls: Callable[..., Record], row: Row, **converted: Any) -> Record:
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
     return cls(**{name: row[name] for name in names if name not in converted}, **converted)
 
@@ -185,7 +185,7 @@ def dumps(value: Any) -> str:
 
 
 def thread_from(row: Row) -> Thread:
-    return _flat_from(
+    return from_columns(
         Thread,
         row,
         permissions=Permissions(row["permissions"]),
@@ -218,7 +218,7 @@ def stored_turn_from(row: Row) -> StoredTurn:
 
 
 def revision_from(row: Row) -> Revision:
-    return _flat_from(Revision, row)
+    return from_columns(Revision, row)
 
 
 def run_row(run: Run) -> Row:
@@ -235,7 +235,7 @@ def run_row(run: Run) -> Row:
 
 def run_from(row: Row) -> Run:
     has_owner = row["owner_host"] is not None
-    return _flat_from(
+    return from_columns(
         Run,
         row,
         status=RunStatus(row["status"]),
@@ -243,7 +243,7 @@ def run_from(row: Row) -> Run:
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
-        usage=_flat_from(Usage, row),
+        usage=from_columns(Usage, row),
         asked=_asked_from(row["asked"]),
     )
 
@@ -261,7 +261,7 @@ def _asked_from(body: str) -> Asked:
 
 
 def attempt_from(row: Row) -> Attempt:
-    return _flat_from(Attempt, row, resumed=bool(row["resumed"]))
+    return from_columns(Attempt, row, resumed=bool(row["resumed"]))
 
 
 def event_from(row: Row) -> StoredEvent:
@@ -275,7 +275,7 @@ def event_from(row: Row) -> StoredEvent:
 
 def question_from(row: Row) -> Question:
     reply = None if row["reply"] is None else Answer(**json.loads(row["reply"]))
-    return _flat_from(
+    return from_columns(
         Question,
         row,
         input=json.loads(row["input"]),
@@ -287,11 +287,11 @@ def question_from(row: Row) -> Question:
 
 
 def lease_from(row: Row) -> Lease:
-    return _flat_from(Lease, row, owner=Owner(row["host"], row["pid"], row["pid_started"]))
+    return from_columns(Lease, row, owner=Owner(row["host"], row["pid"], row["pid_started"]))
 
 
 def stat_from(row: Row) -> StatRow:
-    return _flat_from(StatRow, row, session_resumed=bool(row["session_resumed"]), usage=_flat_from(Usage, row))
+    return from_columns(StatRow, row, session_resumed=bool(row["session_resumed"]), usage=from_columns(Usage, row))
 
 
 def pin_row(pin: Pin) -> Row:
@@ -324,11 +324,11 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
     shown = tuple(Absorbed(turn_id, digest) for turn_id, digest in pending["shown"]) if pending else ()
     has_mark = row["mark_size_bytes"] is not None
     has_held_back = row["held_back_turn_id"] is not None
-    return _flat_from(
+    return from_columns(
         Pin,
         row,
         state=PinState(row["state"]),
-        runtime=_flat_from(Runtime, runtime, can_resume=bool(runtime["can_resume"])),
+        runtime=from_columns(Runtime, runtime, can_resume=bool(runtime["can_resume"])),
         absorbed=absorbed,
         pending=Pending(pending["user_uuid"], shown, pending["standing"]) if pending else None,
         held_back=HeldBack(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])

@@ -14,6 +14,7 @@ from clew.errors import StoreError
 from clew.store.cards import Cards
 from clew.store.dialect import Dialect
 from clew.store.facts import Facts
+from clew.store.jobs import Jobs
 from clew.store.leases import Leases
 from clew.store.pins import Pins
 from clew.store.turns import Turns
@@ -21,7 +22,7 @@ from clew.store.turns import Turns
 CHECK_LIMIT = 20  # problems of one kind that are worth listing
 
 
-class Store(Cards, Turns, Pins, Leases, Facts):
+class Store(Cards, Turns, Pins, Leases, Jobs, Facts):
     """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
 
     def check(self) -> list[str]:

@@ -113,4 +113,15 @@ class Threads(Versions):
         return {"schema": len(sql.migrations()), "thread": thread, **rows}
 
 
-_DUMPED = ("turns", "turn_revisions", "runs", "attempts", "events", "questions", "pins", "pin_absorbed")
+_DUMPED = (
+    "turns",
+    "turn_revisions",
+    "runs",
+    "attempts",
+    "events",
+    "questions",
+    "pins",
+    "pin_absorbed",
+    "jobs",
+    "job_markers",
+)

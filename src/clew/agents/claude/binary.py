@@ -38,6 +38,7 @@ def abilities(help_text: str, version_text: str) -> Abilities:
     return Abilities(
         resume="--resume" in flags,
         choose_id="--session-id" in flags,
+        fork={"--fork-session", "--session-id"} <= flags,
         is_agent={"--print", "--output-format", "--input-format"} <= flags,
         flags=flags,
         version=match.group(1) if match else "",

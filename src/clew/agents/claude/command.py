@@ -45,7 +45,9 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     argv += _permissions(launch.permissions)
     argv += _trust(launch.trust, abilities)
     if launch.resume:
-        argv.append(f"--resume={launch.session_id}")  # the = form: an id can never be taken for a flag
+        argv.append(f"--resume={launch.fork_of or launch.session_id}")  # the = form: an id is never taken for a flag
+        if launch.fork_of:
+            argv += ["--fork-session", "--session-id", launch.session_id]
     elif abilities.choose_id:
         argv += ["--session-id", launch.session_id]  # a UUID of our own making
     return argv

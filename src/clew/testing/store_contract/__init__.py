@@ -17,6 +17,7 @@ from __future__ import annotations
 from clew.testing.store_contract.cards import CardContract
 from clew.testing.store_contract.events import EventContract
 from clew.testing.store_contract.facts import FactContract
+from clew.testing.store_contract.jobs import JobContract
 from clew.testing.store_contract.leases import LeaseContract
 from clew.testing.store_contract.pins import PinContract
 from clew.testing.store_contract.questions import QuestionContract
@@ -45,6 +46,7 @@ __all__ = [
     "CardContract",
     "EventContract",
     "FactContract",
+    "JobContract",
     "LeaseContract",
     "PinContract",
     "QuestionContract",
@@ -71,6 +73,7 @@ class StoreContract(
     CardContract,
     PinContract,
     LeaseContract,
+    JobContract,
     FactContract,
     TransactionContract,
 ):

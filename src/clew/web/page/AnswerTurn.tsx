@@ -1,6 +1,7 @@
 // An agent's answer: while it grows, and as the turn that it became. One component for both, so that the end of a run
 // moves nothing on the screen.
 
+import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ask, askAgain, refillComposer, retry } from "./actions.ts";
 import { page } from "./sync.ts";
@@ -15,7 +16,7 @@ import { useStore } from "./store.ts";
 import { TodoCard } from "./TodoCard.tsx";
 import { TurnEditor } from "./UserTurn.tsx";
 import { isActive, type Run, type RunNote, type Turn } from "./wire.ts";
-import { STATUS_WORDS } from "./words.ts";
+import { duration, STATUS_WORDS } from "./words.ts";
 
 interface Shown {
   thread: string;
@@ -25,7 +26,7 @@ interface Shown {
   last: boolean;
 }
 
-export function AnswerTurn({ thread, turn, run, progress, last }: Shown) {
+export const AnswerTurn = memo(({ thread, turn, run, progress, last }: Shown) => {
   const ref = useRef<HTMLElement>(null);
   const near = useNear(ref);
   const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
@@ -63,7 +64,7 @@ export function AnswerTurn({ thread, turn, run, progress, last }: Shown) {
       {note && !turn && !live && note.session_resumed !== null && <Badge run={note} agent={agent} model={run?.model ?? null} />}
     </article>
   );
-}
+});
 
 /** The steps of the run between its words: from the events of a live one, else fetched when the turn comes near. */
 function useParts(turn: Turn | null, progress: Progress | null, near: boolean): readonly Part[] | null {
@@ -114,11 +115,24 @@ function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
     <p class="doing" data-testid="doing" role="status">
       <span class="pulse" aria-hidden="true" />
       {words}
+      {progress?.startedAt && <Elapsed since={progress.startedAt} />}
       {progress && progress.resumed !== null && (
         <SessionChip resumed={progress.resumed} reason={progress.reason} fallback={progress.fellBack !== null} />
       )}
     </p>
   );
+}
+
+const PATIENCE_S = 5; // shorter waits need no clock
+
+function Elapsed({ since }: { since: string }) {
+  const [now, tick] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => tick(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  const ms = now - Date.parse(since);
+  return ms < PATIENCE_S * 1000 ? null : <span aria-hidden="true">{duration(ms)}</span>;
 }
 
 interface Ended {

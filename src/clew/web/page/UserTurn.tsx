@@ -1,6 +1,7 @@
 // What the user said. It can be edited, asked again, or taken back; before any of it one line says what that does to the
 // agent's session.
 
+import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { editTurn, retry, truncate } from "./actions.ts";
 import { page } from "./sync.ts";
@@ -18,7 +19,8 @@ interface Shown {
   busy: boolean; // a run is going on
 }
 
-export function UserTurn({ thread, turn, after, busy }: Shown) {
+/** Drawn again only when it is another one: a long thread has thousands, and its end changes many times a second. */
+export const UserTurn = memo(({ thread, turn, after, busy }: Shown) => {
   const editing = useStore(page, (now) => now.editing === turn.id);
   const [change, setChange] = useState<"retry" | "truncate" | null>(null);
   return (
@@ -57,7 +59,7 @@ export function UserTurn({ thread, turn, after, busy }: Shown) {
       {change && <Change thread={thread} turn={turn} after={after} what={change} close={() => setChange(null)} />}
     </article>
   );
-}
+});
 
 /** What a change of this turn would do to the session, in the daemon's words. */
 function useConsequence(thread: string, turn: string): SessionSays["after_change"] {

@@ -1,0 +1,154 @@
+"""Running git: found on the PATH, with nothing of the caller's own git state, and never for ever.
+
+A repository's settings may name commands (hooks, a file-system monitor, filters). What is run here in somebody's
+repository is plumbing that needs none of them, and they are switched off all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from clew.core.record import Record
+from clew.errors import ClewError, StoreError, UsageError
+
+QUICK_S = 60.0  # for what takes milliseconds
+WHOLE_S = 900.0  # for what reads or writes the whole tree
+
+INSTEAD = "Or do without: --no-checkpoint."
+
+# On every call. The protocols allowed are none: nothing here has a reason to reach a remote.
+_FIXED = {
+    "LC_ALL": "C",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+_SWITCHED_OFF = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.logAllRefUpdates=false",
+    "commit.gpgSign=false",
+)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Done(Record):
+    status: int  # below 0: ended by that signal
+    out: bytes
+    err: str
+
+
+class Git:
+    """Calls git in an environment without any `GIT_*` but ours."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = {key: value for key, value in environ.items() if not key.startswith("GIT_")} | _FIXED
+
+    async def call(
+        self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
+    ) -> bytes:
+        """What it says on stdout; an error, in git's own last words, when it fails."""
+        done = await self.attempt(*args, cwd=cwd, extra=extra, stdin=stdin, limit_s=limit_s)
+        if done.status != 0:
+            raise failure(args, done)
+        return done.out
+
+    async def attempt(
+        self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
+    ) -> Done:
+        """Cancelled or out of time, git and all it started are ended."""
+        process = await self._spawn(args, cwd, extra)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(stdin), limit_s)
+        except TimeoutError as error:
+            raise UsageError(f"git {_verb(args)} took longer than {limit_s:.0f} s.", hint=INSTEAD) from error
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        return Done(process.returncode or 0, out, err.decode("utf-8", "replace"))
+
+    async def finish(self, *args: str, cwd: str, extra: Mapping[str, str]) -> Done:
+        """As `attempt`, but also when cancelled: killed while it moves a ref, git leaves the ref's lock behind."""
+        work = asyncio.ensure_future(self.attempt(*args, cwd=cwd, extra=extra))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            with contextlib.suppress(ClewError):
+                await work
+            raise
+
+    async def _spawn(self, args: tuple[str, ...], cwd: str, extra: Mapping[str, str]) -> asyncio.subprocess.Process:
+        binary = shutil.which("git", path=self._environ.get("PATH", os.defpath))
+        if binary is None:
+            raise UsageError("Checkpoints need git, and there is none on the PATH.", hint=f"Install git. {INSTEAD}")
+        switches = [word for setting in _SWITCHED_OFF for word in ("-c", setting)]
+        try:
+            return await asyncio.create_subprocess_exec(
+                binary,
+                *switches,
+                *args,
+                cwd=cwd,
+                env={**self._environ, **extra},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # a Ctrl-C or a kill of our group lets it come to its end
+            )
+        except OSError as error:
+            if not Path(cwd).is_dir():
+                raise UsageError(f"The work directory {cwd} is gone.", hint="Name another with --cwd.") from error
+            raise UsageError(f"{binary} cannot be started: {error.strerror}.") from error
+
+
+async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """File work of our own, off the event loop's thread, with its errors in our words."""
+    try:
+        return await asyncio.to_thread(work, *args, **named)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _full() from error
+        raise UsageError(f"{error.filename}: {error.strerror}.", hint=INSTEAD) from error
+
+
+def failure(args: tuple[str, ...], done: Done) -> ClewError:
+    if any(words in done.err for words in ("No space left on device", "Disk quota exceeded")):
+        return _full()
+    said = last_words(done.err) or (f"signal {-done.status}" if done.status < 0 else f"exit status {done.status}")
+    return UsageError(f"git {_verb(args)} failed: {said}", hint=INSTEAD)
+
+
+def last_words(err: str) -> str:
+    """The lines that say what is wrong, without git's advice."""
+    lines = [line.strip() for line in err.splitlines()]
+    named = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    return " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
+
+
+def _full() -> StoreError:
+    return StoreError("The disk is full.", kind="full", hint=f"Free some space. {INSTEAD}")
+
+
+def _verb(args: tuple[str, ...]) -> str:
+    """Which command it was: the first word that is no option."""
+    words = iter(args)
+    for word in words:
+        if word == "-c":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return "?"

@@ -1,0 +1,250 @@
+"""Durable work on any number of machines: each piece of it by one worker at a time, those of one key in order.
+
+Theory of operation
+1. Our own rows are the truth. A handler carries one subject (a job) to its end by looking at its row first, so work
+   that is handed out twice, late or again does no harm.
+2. DBOS is the queue: it keeps which worker has what, in which order by key, over crashes. We ask it for nothing else:
+   no counts, no deadlines, no sleeping. Each try of a subject is one workflow with one step, named after both.
+3. A worker has an id of its own and a heartbeat in our store. Whatever DBOS has down for a worker that is not alive is
+   put back in its queue by any of the others. A worker that was only asleep finds its leases gone, and writes nothing.
+4. What is waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from clew.core.record import Record
+from clew.engine.database import Database
+from clew.engine.leases import is_gone
+from clew.engine.settings import Surroundings
+from clew.errors import StoreError
+from clew.store.jobs import Worker as WorkerRow
+from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from dbos import DBOSConfig
+
+log = logging.getLogger("clew.engine.work")
+
+QUEUE = "clew"
+WORKFLOW = "clew_work"
+APPLICATION = "clew"
+APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
+MOST_AT_ONCE = 1000  # that a worker holds: nearly all of them wait; how many agents run is decided elsewhere
+
+
+class Work(Record):
+    """A piece of work that waits in our rows."""
+
+    kind: str  # which handler
+    subject: str  # what of: a job's id
+    number: int  # which try of it
+    key: str  # those of one key are done one at a time and in order
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.subject}/{self.number}"
+
+
+Handler = Callable[[str], Awaitable[None]]
+
+
+class WorkerSettings(Record):
+    id: str  # unique among those that are alive, and the same after a restart
+    queue: DBOSConfig  # where the queue is: `queue_config`
+    concurrency: int = 4
+    poll_s: float = 0.5
+    heartbeat_s: float = 5.0
+    silence_s: float = 30.0  # of a worker on another machine, before it counts as dead
+
+
+class Worker:
+    """Runs in one process; `run` returns when `stop` is set and everything has been handed back."""
+
+    def __init__(
+        self,
+        database: Database,
+        around: Surroundings,
+        settings: WorkerSettings,
+        handlers: Mapping[str, Handler],
+        waiting: Callable[[Store], Sequence[Work]],
+    ) -> None:
+        self._database = database
+        self._around = around
+        self._settings = settings
+        self._handlers = handlers
+        self._waiting = waiting
+        self._queued: set[str] = set()  # by name: what is known to be in the queue
+        self._loop = asyncio.get_running_loop()
+        self._busy: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        now = self._around.clock()
+        row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
+        await self._database.call(lambda store: store.save_worker(row))
+        await asyncio.to_thread(_launch, self, self._settings)
+        tasks = [
+            asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)),
+            asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)),
+        ]
+        try:
+            await stop.wait()
+        finally:
+            self._stopping = True
+            for task in [*tasks, *self._busy]:
+                task.cancel()
+            await asyncio.gather(*tasks, *self._busy, return_exceptions=True)
+            await asyncio.to_thread(_end)
+            with contextlib.suppress(StoreError):
+                await self._database.call(lambda store: store.forget_worker(self._settings.id))
+
+    async def handle(self, kind: str, subject: str) -> None:
+        """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy.add(task)
+        try:
+            await self._handlers[kind](subject)
+        finally:
+            self._busy.discard(task)
+            if self._stopping:
+                await asyncio.Event().wait()
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except StoreError as error:
+                log.warning("the store: %s", error.message)
+            except Exception:  # the queue's own database may be away for a while, as ours may
+                log.warning("the queue could not be reached", exc_info=True)
+            await asyncio.sleep(seconds)
+
+    async def _hand_in(self) -> None:
+        from dbos import DBOS
+
+        waiting = await self._database.call(self._waiting)
+        for work in waiting:
+            if work.name not in self._queued:
+                await DBOS.enqueue_workflow_with_options_async(
+                    {
+                        "workflow_name": WORKFLOW,
+                        "queue_name": QUEUE,
+                        "workflow_id": work.name,
+                        "queue_partition_key": work.key,
+                    },
+                    work.kind,
+                    work.subject,
+                )
+        self._queued = {work.name for work in waiting}
+
+    async def _beat(self) -> None:
+        now = self._around.clock()
+        if not await self._database.call(lambda store: store.beat_worker(self._settings.id, now)):
+            row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
+            await self._database.call(lambda store: store.save_worker(row))
+        await self._take_over()
+
+    async def _take_over(self) -> None:
+        """What the queue has down for a worker that is not alive goes back into it."""
+        from dbos import DBOS
+
+        alive = await self._database.call(self._bury)
+        held = await DBOS.list_workflows_async(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
+        for workflow in held:
+            if workflow.executor_id not in alive:
+                await DBOS.resume_workflow_async(workflow.workflow_id, queue_name=QUEUE)
+
+    def _bury(self, store: Store) -> set[str]:
+        """The workers that are alive; the others are forgotten."""
+        alive = set()
+        with store.transaction():
+            for worker in store.workers():
+                heard = worker.heartbeat_at + self._settings.silence_s
+                if is_gone(worker.owner, heard, self._around):
+                    store.forget_worker(worker.id)
+                else:
+                    alive.add(worker.id)
+        return alive
+
+
+def queue_config(worker_id: str, *, file: str | None = None, url: str | None = None) -> DBOSConfig:
+    """Where the queue is: in a file of its own beside the store, or in the PostgreSQL database that holds the store."""
+    from dbos import DBOSPortableJSONSerializer
+
+    config: DBOSConfig = {
+        "name": APPLICATION,
+        "executor_id": worker_id,
+        "application_version": APPLICATION_VERSION,
+        "serializer": DBOSPortableJSONSerializer(),
+        "log_level": "ERROR",
+        "system_database_url": url or f"sqlite:///{file}",
+    }
+    if url is None:
+        config["system_database_engine"] = _sqlite(f"sqlite:///{file}")
+    return config
+
+
+def _sqlite(url: str) -> Any:
+    """With a write-ahead log, so that workers do not shut each other out, and for the owner's eyes alone."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url, connect_args={"timeout": 30})
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    return engine
+
+
+_running: Worker | None = None  # the queue engine has one instance a process, and so have we
+
+
+@cache
+def _register() -> None:
+    from dbos import DBOS
+
+    @DBOS.step(name="clew_handle")
+    async def handle(kind: str, subject: str) -> None:
+        worker = _running
+        assert worker is not None
+        there = asyncio.run_coroutine_threadsafe(worker.handle(kind, subject), worker._loop)
+        await asyncio.wrap_future(there)
+
+    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)
+    async def work(kind: str, subject: str) -> None:
+        await handle(kind, subject)
+
+
+def _launch(worker: Worker, settings: WorkerSettings) -> None:
+    global _running
+    from dbos import DBOS
+
+    _register()
+    _running = worker
+    DBOS(config=settings.queue)
+    DBOS.launch()
+    DBOS.register_queue(
+        QUEUE,
+        partition_concurrency=1,
+        worker_concurrency=MOST_AT_ONCE,
+        polling_interval_sec=settings.poll_s,
+        on_conflict="always_update",
+    )
+
+
+def _end() -> None:
+    global _running
+    from dbos import DBOS
+
+    DBOS.destroy(workflow_completion_timeout_sec=0)
+    _running = None

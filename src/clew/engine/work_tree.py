@@ -1,0 +1,120 @@
+"""A work tree on the disk: what stands in the way of what, and names in the forms that git reads.
+
+Paths are bytes, relative to the top of the tree, with slashes: any other form loses some file's name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from clew.core.record import Record
+
+
+class Change(Record):
+    kind: str  # as git has it: A added, M modified, D deleted, T another type
+    path: bytes
+
+
+def reachable(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
+    """Those that are files or links, and not beyond a link."""
+    return [path for path in paths if path and _kind(top, path) not in (None, "folder") and not _barred(top, path)]
+
+
+def in_the_way(top: bytes, changes: Iterable[Change]) -> list[bytes]:
+    """What is in no picture (it is ignored, or within a repository's own folder) and would be lost by the changes."""
+    listed = list(changes)
+    going = {change.path for change in listed if change.kind == "D"}
+    found: set[bytes] = set()
+    for change in listed:
+        if change.kind == "D":
+            continue
+        bar = _barred(top, change.path)
+        if bar is not None:
+            found |= {bar} - going
+        elif _kind(top, change.path) == "folder":
+            found |= set(_files(top, change.path)) - going
+        elif change.kind == "A" and _kind(top, change.path) is not None:
+            found.add(change.path)
+    return sorted(found)
+
+
+def permissions(top: bytes, changes: Iterable[Change]) -> dict[bytes, int]:
+    """Who may read and write the files that are to be written anew: git itself keeps only whether they are programs."""
+    found = {}
+    for change in changes:
+        if change.kind == "M" and _kind(top, change.path) == "file":
+            found[change.path] = os.lstat(os.path.join(top, change.path)).st_mode & 0o666  # noqa: PTH118
+    return found
+
+
+def give_back(top: bytes, found: dict[bytes, int]) -> None:
+    for path, mode in found.items():
+        if _kind(top, path) == "file":
+            full = os.path.join(top, path)  # noqa: PTH118
+            program = os.lstat(full).st_mode & stat.S_IXUSR
+            os.chmod(full, mode | ((mode & 0o444) >> 2 if program else 0))  # noqa: PTH101
+
+
+def excluded(top: str, git_dir: str, common_dir: str) -> bytes:
+    """What to leave out beside the tree's own ignore files, as patterns.
+
+    The repository's own list; its other work trees, which may lie within this one and are someone else's work; and
+    its folder under another name than `.git`. No index holds a path with `.git` in it, however it is written.
+    """
+    try:
+        listed = Path(common_dir, "info", "exclude").read_bytes()
+    except OSError:
+        listed = b""
+    others = [Path(git_dir), Path(common_dir)]
+    for pointer in Path(common_dir, "worktrees").glob("*/gitdir"):
+        try:
+            others.append(Path(os.fsdecode(pointer.read_bytes().removesuffix(b"\n"))).parent)
+        except OSError:
+            continue  # just removed
+    lines = [b"", b".[gG][iI][tT]"]
+    for other in sorted(set(others)):
+        if other != Path(top) and other.is_relative_to(top):
+            lines.append(b"/" + _escaped(os.fsencode(other.relative_to(top))) + b"/")
+    return listed + b"\n".join([*lines, b""])
+
+
+def quoted(path: bytes) -> bytes:
+    """As a C string, which git takes where a line holds a path."""
+    return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
+
+
+def _escaped(path: bytes) -> bytes:
+    """As a pattern that matches itself; a newline has no form of its own in such a list."""
+    return re.sub(rb"([\\*?\[])", rb"\\\1", path).replace(b"\n", b"?")
+
+
+def _barred(top: bytes, path: bytes) -> bytes | None:
+    """The first folder on the way to the path that is none."""
+    parts = path.split(b"/")
+    for depth in range(1, len(parts)):
+        folder = b"/".join(parts[:depth])
+        kind = _kind(top, folder)
+        if kind is None:
+            return None
+        if kind != "folder":
+            return folder
+    return None
+
+
+def _files(top: bytes, folder: bytes) -> Iterator[bytes]:
+    for here, folders, files in os.walk(os.path.join(top, folder)):  # noqa: PTH118
+        links = [name for name in folders if os.path.islink(os.path.join(here, name))]  # noqa: PTH114, PTH118
+        for name in (*files, *links):
+            yield os.path.relpath(os.path.join(here, name), top)  # noqa: PTH118
+
+
+def _kind(top: bytes, path: bytes) -> str | None:
+    try:
+        mode = os.lstat(os.path.join(top, path)).st_mode  # noqa: PTH118
+    except OSError:
+        return None
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"

@@ -1,0 +1,63 @@
+-- name: insert_job
+INSERT INTO jobs (id, thread_id, number, prompt, cwd, agent, model, permissions, status, key, limits, checkpoint,
+    not_before, wish, keep_files, tries, runs, resume_count, troubles, session_id, session_saved_at, run_id, saved_run_id, reason, outcome,
+    result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at)
+VALUES (:id, :thread_id, (SELECT COALESCE(MAX(number), 0) + 1 FROM jobs), :prompt, :cwd, :agent, :model, :permissions,
+    :status, :key, :limits, :checkpoint, :not_before, :wish, :keep_files, :tries, :runs, :resume_count, :troubles,
+    :session_id, :session_saved_at, :run_id, :saved_run_id, :reason, :outcome, :result, :error, :hint, :conflicts, :worker,
+    :cancel_requested, :created_at, :started_at, :wake_at, :ended_at);
+
+-- name: write_job
+-- All but what it was asked, and where it stands in its queue: that is fixed.
+UPDATE jobs SET status = :status, limits = :limits, checkpoint = :checkpoint, not_before = :not_before, wish = :wish,
+    keep_files = :keep_files, tries = :tries, runs = :runs, resume_count = :resume_count, troubles = :troubles,
+    session_id = :session_id, session_saved_at = :session_saved_at, run_id = :run_id, saved_run_id = :saved_run_id, reason = :reason,
+    outcome = :outcome, result = :result, error = :error, hint = :hint, conflicts = :conflicts, worker = :worker,
+    cancel_requested = :cancel_requested, started_at = :started_at, wake_at = :wake_at, ended_at = :ended_at
+WHERE id = :id;
+
+-- name: job_by_id
+SELECT * FROM jobs WHERE id = :id;
+
+-- name: jobs_newest
+SELECT * FROM jobs WHERE (CAST(:key AS TEXT) IS NULL OR key = :key) ORDER BY number DESC LIMIT :limit;
+
+-- name: jobs_with_status
+SELECT * FROM jobs WHERE status = :status AND (CAST(:key AS TEXT) IS NULL OR key = :key)
+ORDER BY number DESC LIMIT :limit;
+
+-- name: job_before
+-- The oldest job of the same key that must end first.
+SELECT jobs.* FROM jobs, jobs AS mine
+WHERE mine.id = :id AND jobs.key = mine.key AND jobs.number < mine.number AND jobs.status IN ('queued', 'running', 'waiting')
+ORDER BY jobs.number LIMIT 1;
+
+-- name: add_marker
+INSERT INTO job_markers (job_id, n, message_id, at)
+VALUES (:job_id, (SELECT COALESCE(MAX(n), 0) + 1 FROM job_markers WHERE job_id = :job_id), :message_id, :at);
+
+-- name: markers
+SELECT message_id FROM job_markers WHERE job_id = :job_id ORDER BY n;
+
+-- name: dump_jobs
+SELECT * FROM jobs WHERE thread_id = :id ORDER BY number;
+
+-- name: dump_job_markers
+SELECT job_markers.* FROM job_markers JOIN jobs ON jobs.id = job_markers.job_id
+WHERE jobs.thread_id = :id ORDER BY jobs.number, job_markers.n;
+
+-- name: save_worker
+INSERT INTO workers (id, host, pid, pid_started, concurrency, started_at, heartbeat_at, stopped_at)
+VALUES (:id, :host, :pid, :pid_started, :concurrency, :started_at, :heartbeat_at, :stopped_at)
+ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, pid_started = excluded.pid_started,
+    concurrency = excluded.concurrency, started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
+    stopped_at = excluded.stopped_at;
+
+-- name: beat_worker
+UPDATE workers SET heartbeat_at = :at WHERE id = :id;
+
+-- name: workers
+SELECT * FROM workers ORDER BY started_at;
+
+-- name: forget_worker
+DELETE FROM workers WHERE id = :id;
