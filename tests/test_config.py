@@ -123,6 +123,7 @@ UNSAFE = {
     "permissions": '"all"',
     "trust": '"project"',
     "max_agents": "400",
+    "store": '"postgresql://evil.example/x"',
     "agents.claude.path": '"./evil"',
     "agents.codex.path": '"./evil"',
     "serve.host": '"0.0.0.0"',

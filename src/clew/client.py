@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clew import config
 from clew.agents.adapter import Adapter
@@ -38,6 +39,11 @@ from clew.thread import Run as Run
 from clew.thread import Thread as Thread
 from clew.thread import choice
 from clew.wiring import ARCHIVE_DIR, open_engine
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from clew.hosts.jobs import Jobs
 
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
 
@@ -189,6 +195,30 @@ class Client(Board):
         """For daemons: carries on what a dead one left queued, and passes on the answers that its runs never heard."""
         taken = [turn.run for turn in await self.engine.take_up()]
         return [*taken, *[turn.run for turn in await self._chat.pass_on_all()]]
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Work that goes on over time-outs and crashes: submit, list, find, retry, cancel."""
+        from clew.hosts.jobs import Jobs
+
+        return Jobs(self.engine)
+
+    async def work(
+        self, concurrency: int, stop: asyncio.Event, *, name: str | None = None, until_idle: bool = False
+    ) -> None:
+        """Carries jobs out, so many at once, until `stop` is set; then what is under way is handed back."""
+        from clew.worker_wiring import open_worker, worker_name
+
+        with worker_name(self.home, self.engine.around.owner.host) as made_up:
+            worker = open_worker(self.engine, self.jobs, self.settings, self.home, name or made_up, concurrency)
+            await worker.run(stop, until_idle=until_idle)
+
+    async def carry_out(self, job_id: str) -> None:
+        """One job in this very process, without a worker; in its turn, to its end."""
+        import asyncio
+
+        owner = self.engine.around.owner
+        await self.jobs.carry_out(job_id, f"{owner.host}/pid-{owner.pid}", asyncio.Semaphore(1))
 
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""

@@ -23,11 +23,16 @@ class Setting(Record):
     default: Any
     help: str
     in_project: bool = False  # may a work directory's clew.toml set it?
+    secret: bool = False  # may hold a password: shown without it
 
     @property
     def variable(self) -> str:
         """`agents.claude.path` is CLEW_CLAUDE_PATH."""
         return "CLEW_" + self.name.removeprefix("agents.").replace(".", "_").upper()
+
+    def shown(self, value: Any) -> Any:
+        """For eyes: an address without its password."""
+        return re.sub(r"(://[^/@:]*):[^@]*@", r"\1:…@", value) if self.secret and isinstance(value, str) else value
 
 
 class Value(Record):
@@ -137,6 +142,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("max_resumes", count, None, "a session resumed so often is not resumed again", in_project=True),
     Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
     Setting("idle_timeout", duration, 900.0, "nothing came from the agent for so long", in_project=True),
+    Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
     Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for"),

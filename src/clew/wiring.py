@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
+SECRETS = ("CLEW_STORE",)  # of ours, and none of an agent's business
 
 
 def adapters() -> dict[str, Adapter]:
@@ -58,11 +59,12 @@ def open_engine(
         timeout_s=settings.of("timeout"),
         idle_s=settings.of("idle_timeout"),
     )
-    return Engine(open_store(home / STORE_FILE), known, engine_settings, surroundings(environ))
+    return Engine(open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, surroundings(environ))
 
 
 def surroundings(environ: Mapping[str, str]) -> Surroundings:
     pid = os.getpid()
+    environ = {key: value for key, value in environ.items() if key not in SECRETS}
     return Surroundings(environ=environ, owner=Owner(_machine(), pid, processes.started_at(pid) or 0.0))
 
 

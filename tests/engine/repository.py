@@ -55,22 +55,17 @@ class Repository:
         return path
 
     def checkpoints(
-        self, name: str = "job-1", *, cwd: Path | None = None, environ: Mapping[str, str] = {}
+        self, name: str = "job-1", *, cwd: Path | None = None, environ: Mapping[str, str] | None = None
     ) -> Checkpoints:
-        return Checkpoints(str(cwd or self.work), name, {**self.environ, **environ})
+        return Checkpoints(str(cwd or self.work), name, {**self.environ, **(environ or {})})
 
     def files(self, top: Path | None = None) -> Tree:
         """Every file that is there, but for those of git itself."""
-        found: Tree = {}
-        root = os.fsencode(top or self.work)
-        for here, folders, names in os.walk(root):
-            folders[:] = [name for name in folders if name != b".git"]
-            links = [name for name in folders if os.path.islink(os.path.join(here, name))]
-            for name in (*names, *links):
-                full = os.path.join(here, name)
-                if name != b".git":
-                    found[os.path.relpath(full, root)] = _file(full)
-        return found
+        top = top or self.work
+        inside = [path for path in top.rglob("*") if ".git" not in path.relative_to(top).parts]
+        return {
+            os.fsencode(path.relative_to(top)): _file(path) for path in inside if path.is_symlink() or path.is_file()
+        }
 
     def kept(self, commit: str) -> Tree:
         """What the commit holds."""
@@ -102,11 +97,12 @@ class Repository:
 
     def is_sound(self) -> bool:
         """Nothing missing or broken, and nobody's lock left."""
-        locks = [path for path in (self.work / ".git").rglob("*.lock") if "clew/jobs" not in str(path.parent)]
+        ours = self.work / ".git" / "clew"
+        locks = [path for path in (self.work / ".git").rglob("*.lock") if not path.is_relative_to(ours)]
         return b"missing" not in self.git("fsck", "--strict", "--no-dangling") and not locks
 
     def wrapped(self, script: str) -> dict[str, str]:
-        """An environment with a git of its own: `script` sees the command in $verb, and runs the true one as $git."""
+        """An environment with a git of its own: `script` sees the command in $verb (reading files in is "add")."""
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         real = shutil.which("git", path=PATH)
@@ -116,15 +112,13 @@ class Repository:
             f'#!/bin/sh\ngit={real}\nverb=""; skip=""\n'
             'for word in "$@"; do\n'
             '  if [ -n "$skip" ]; then skip=""; elif [ "$word" = -c ]; then skip=1; else verb="$word"; break; fi\n'
-            f'done\n{script}\nexec "$git" "$@"\n'
+            f'done\ncase " $* " in *" --add "*) verb=add;; esac\n{script}\nexec "$git" "$@"\n'
         )
         program.chmod(0o755)
         return {"PATH": f"{folder}:{PATH}"}
 
 
-def _file(full: bytes) -> File:
-    mode = os.lstat(full).st_mode
-    if stat.S_ISLNK(mode):
-        return "link", os.fsencode(os.readlink(full))
-    with open(full, "rb") as opened:
-        return ("program" if mode & stat.S_IXUSR else "file"), opened.read()
+def _file(path: Path) -> File:
+    if path.is_symlink():
+        return "link", os.fsencode(path.readlink())
+    return ("program" if path.stat().st_mode & stat.S_IXUSR else "file"), path.read_bytes()

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.store import open_store, sql
+from clew.store.records import flat, run_row
 from clew.store.text import pack, unpack
-from clew.testing.store_contract import a_thread
+from clew.testing.store_contract import a_run, a_thread, a_turn
 
 STORE = Path(sql.__file__).parent
 
@@ -81,23 +82,53 @@ def test_an_empty_file_is_migrated_and_a_second_open_changes_nothing(tmp_path: P
     raw.close()
 
 
-def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands for every later migration: version 1 as it was shipped, then one more file."""
+def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) -> None:
+    """The first schema as it was shipped, with a thread, a turn and a run in it."""
     path = tmp_path / "clew.db"
+    path.touch(0o600)
+    raw = sqlite3.connect(path)
+    for statement in sql.statements(next(STORE.glob("migrations/0001_*.sql"))):
+        raw.execute(statement)
+    raw.execute("INSERT INTO schema_version VALUES (1, '0001_first')")
+    raw.execute("PRAGMA journal_mode = WAL")
+    _insert(raw, "threads", flat(a_thread()))
+    _insert(raw, "turns", {**flat(a_turn("turn-1")), "thread_id": "thread-1", "position": 1})
+    row = {name: value for name, value in run_row(a_run(reason="first_turn")).items() if name != "asked"}
+    _insert(raw, "runs", {**row, "position": 1})
+    raw.commit()
+    raw.close()
+    for _ in range(2):
+        with open_store(path) as store:
+            assert store.thread("maze") == a_thread()
+            assert store.history("thread-1") == (a_turn("turn-1"),)
+            assert store.run("run-1") == a_run(reason="first_turn")
+            assert [card.turns for card in store.cards().items] == [1]
+            assert store._all("schema_version") == [{"version": len(sql.migrations())}]
+
+
+def _insert(raw: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
+    marks = ", ".join(f":{name}" for name in row)
+    raw.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", row)
+
+
+def test_a_later_migration_is_made_once_and_one_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, known = tmp_path / "clew.db", sql.migrations()
     with open_store(path) as store:
         store.create_thread(a_thread())
     later = tmp_path / "9999_more.sql"
     later.write_text("-- more\nCREATE TABLE more (id TEXT);\n\nALTER TABLE threads ADD COLUMN colour TEXT;\n")
-    monkeypatch.setattr(sql, "migrations", lambda: [*STORE.glob("migrations/0001_*.sql"), later])
+    monkeypatch.setattr(sql, "migrations", lambda: [*known, later])
     for _ in range(2):
         with open_store(path) as store:
             assert store.thread("maze") == a_thread()
-            assert store._all("schema_version") == [{"version": 2}]
+            assert store._all("schema_version") == [{"version": len(known) + 1}]
     later.write_text("CREATE TABLE half (id TEXT);\nNONSENSE;\n")
-    monkeypatch.setattr(sql, "migrations", lambda: [*STORE.glob("migrations/0001_*.sql"), later, later])
+    monkeypatch.setattr(sql, "migrations", lambda: [*known, later, later])
     with pytest.raises(Exception, match="NONSENSE"):
         open_store(path)
-    assert "half" not in dict(schema(path))  # a migration that fails leaves nothing behind
+    assert "half" not in dict(schema(path))
 
 
 def test_a_database_restored_without_its_log_gets_one_again(tmp_path: Path) -> None:

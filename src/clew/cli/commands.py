@@ -12,6 +12,8 @@ TABLE = {
     "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or in one that goes on."),
     "threads": ("clew.cli.threads:threads", "List, show, set, rename, edit, truncate, retry and delete threads."),
     "runs": ("clew.cli.runs:runs", "List, show, watch, answer and stop runs, also those of other processes."),
+    "jobs": ("clew.cli.jobs:jobs", "Submit, list, show, watch, retry and cancel jobs: work that outlives a cut."),
+    "work": ("clew.cli.work:work", "Carry out jobs until Ctrl-C."),
     "serve": ("clew.cli.serve:serve", "Serve the page and the HTTP API on this machine."),
     "stats": ("clew.cli.stats:stats", "How often sessions were resumed, what it cost, what it saved."),
     "doctor": ("clew.cli.doctor:doctor", "Check agents, store and settings, and say how to mend them."),

@@ -29,7 +29,7 @@ def show(as_json: bool) -> None:
         print_json(
             {
                 setting.name: {
-                    "value": values[setting.name].value,
+                    "value": setting.shown(values[setting.name].value),
                     "source": values[setting.name].source,
                     "variable": setting.variable,
                     "help": setting.help,
@@ -38,7 +38,10 @@ def show(as_json: bool) -> None:
             }
         )
         return
-    rows = [[name, _shown(value.value), harmless(value.source)] for name, value in values.items()]
+    rows = [
+        [name, _shown(settings.BY_NAME[name].shown(value.value)), harmless(value.source)]
+        for name, value in values.items()
+    ]
     say(columns(["SETTING", "VALUE", "FROM"], rows))
 
 

@@ -60,9 +60,16 @@ for command in (delete, rename, set_):
 @click.option("--cwd", metavar="DIR", help="Only those of this work directory.")
 @click.option("--here", is_flag=True, help="Only those of the directory you are in.")
 @click.option("--search", metavar="TEXT", help="Only those with this in their name, directory or turns.")
+@click.option(
+    "--kind",
+    type=click.Choice(["chat", "job", "all"]),
+    default="chat",
+    show_default=True,
+    help="Conversations, those of jobs, or both.",
+)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @AS_JSON
-def list_(cwd: str | None, here: bool, search: str | None, limit: int, as_json: bool) -> None:
+def list_(cwd: str | None, here: bool, search: str | None, kind: str, limit: int, as_json: bool) -> None:
     """List threads, the last used first, with what is going on in them and what they cost."""
     if cwd is not None and here:
         raise UsageError("--cwd and --here name two directories.", hint="Give one of them.")
@@ -72,7 +79,8 @@ def list_(cwd: str | None, here: bool, search: str | None, limit: int, as_json: 
 
         folder = "." if here else cwd
         where = os.path.realpath(folder) if folder is not None else None
-        found = (await client.cards(q=search, cwd=where, limit=limit)).items
+        of_kind = None if kind == "all" else kind
+        found = (await client.cards(q=search, cwd=where, kind=of_kind, limit=limit)).items
         queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT))
         if as_json:
             print_json([_card_object(card, queued[card.thread.id]) for card in found])

@@ -31,7 +31,7 @@ from clew.engine.work_tree import give_back, in_the_way, permissions
 from clew.errors import Conflict, NotFound, UsageError
 
 BEFORE_RESTORE = "before_restore"
-TRIES = 5  # others may move the ref in between
+TRIES = 20  # others may move the ref in between
 ROUNDS = 3  # a restored ignore file may uncover more that was not there
 
 _BUSY = "End what is at work there, and restore again. What was there is saved."

@@ -9,7 +9,7 @@ from functools import partial
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities, Decision
 from clew.core.events import RunEnded, to_body
-from clew.core.ids import RunId
+from clew.core.ids import RunId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.run import LIVE, Run, RunStatus
 from clew.engine import leases, probe, queue, recovery
@@ -94,6 +94,11 @@ class Engine:
     def _ended(self, turn: LiveTurn) -> None:
         self._live.pop(turn.run.id, None)
         leases.ours.discard(turn.run.id)
+
+    def is_held(self, store: Store, thread_id: ThreadId) -> bool:
+        """A run that is alive has the thread."""
+        held = store.lease(leases.thread_key(thread_id))
+        return held is not None and not leases.is_dead(held, self.around)
 
     async def take_up(self) -> list[LiveTurn]:
         """Carries on the queued runs that a dead daemon left behind. Called by daemons only."""

@@ -29,6 +29,8 @@ _CONFIG = """\
 \tprotectHFS = false
 \tfsync = committed
 \tfsyncMethod = batch
+\tcompression = 1
+\tbigFileThreshold = 32m
 [extensions]{extensions}
 """
 

@@ -25,14 +25,15 @@ from clew.engine.git_desk import Place, clear_desk, keep_index, lay_out, open_de
 from clew.engine.work_tree import Change, reachable
 from clew.errors import UsageError
 
-TRIES = 3  # a tree that is being worked in may lose a file while git reads it
+TRIES = 5  # a tree that is being worked in may lose a file while git reads it
 NESTED_MAX = 50  # repositories within repositories
 
 # What the repository says about its file system, and whose files they are, holds for us too.
 _TAKEN_OVER = (
     "^core[.](filemode|symlinks|ignorecase|precomposeunicode|trustctime|checkstat|sharedrepository|excludesfile)$"
 )
-_PASSING = ("-c", "core.fsync=none", "-c", "core.looseCompression=0")
+_LEFT_OUT = "Ignoring path "  # a name that no index takes; git goes on without it, a checkpoint must not
+_PASSING = ("-c", "core.fsync=none", "-c", "core.compression=0")
 _AUTHOR = {
     "GIT_AUTHOR_NAME": "Clew",
     "GIT_AUTHOR_EMAIL": "clew@localhost",
@@ -110,12 +111,8 @@ class GitTree:
 
     async def log(self, commit: str, count: int) -> list[Entry]:
         """The newest first, along the first parents."""
-        place = await self.place()
-        said = await self._git.call(
-            "log", "-z", "--first-parent", "--no-show-signature", f"--max-count={count}", "--format=%H%n%T%n%B", commit,
-            cwd=place.top, extra=self._at_desk(place),
-        )  # fmt: skip
-        return [Entry(*entry.decode("utf-8", "replace").split("\n", 2)) for entry in said.split(b"\0") if entry]
+        said = await self._theirs("rev-list", "--first-parent", f"--max-count={count}", "--header", commit)
+        return [_entry(entry) for entry in said.split(b"\0") if entry.strip()]
 
     async def changes(self, picture: Picture, old: str, new: str) -> list[Change]:
         said = await self._ours(picture, "diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new)
@@ -176,31 +173,46 @@ class GitTree:
     async def _fill(self, picture: Picture, place: Place) -> str:
         """All that is there goes into the index, and the index becomes a tree.
 
-        Git would take a repository within the tree for a link to one of its commits, and its files would be in no
-        checkpoint. An entry below it in the index makes git walk in as in any other folder; there is no such file, so
-        the entry is gone at the end.
+        Path by path and not with `git add`, which gives up when a file that it has listed is gone a moment later.
         """
-        number = "1" * (40 if place.hash_name == "sha1" else 64)  # of no object: nobody looks it up
-        for _ in range(NESTED_MAX):
-            listed = await self._ours(picture, "ls-files", "-z", "-o", "--exclude-standard")
-            nested = [path for path in listed.split(b"\0") if path.endswith(b"/")]
-            if not nested:
-                break
-            lines = [b"100644 %s 0\t%s.clew-%s" % (number.encode(), path, uuid.uuid4().hex.encode()) for path in nested]
-            await self._ours(picture, "update-index", "-z", "--index-info", stdin=b"\0".join([*lines, b""]))
-        forced = (await self._theirs("ls-files", "-z", "-i", "-c", "--exclude-standard")).split(b"\0")
-        there = await on_disk(reachable, os.fsencode(place.top), forced)
-        if there:  # tracked although ignored
-            stdin = b"\0".join([*there, b""])
-            await self._ours(picture, "update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=stdin)
-        await self._ours(picture, "add", "-A")
+        await self._ours(picture, "update-index", "-q", "--refresh", fine=(0, 1))  # 1: some files differ
+        known, others = await self._listed(picture, place)
+        forced = await self._theirs("ls-files", "-z", "-i", "-c", "--exclude-standard")  # tracked although ignored
+        there = await on_disk(reachable, os.fsencode(place.top), {*known, *forced.split(b"\0")})
+        gone = known - set(there)
+        for words, paths in ((("--force-remove",), gone), (("--add", "--remove", "--replace"), [*there, *others])):
+            if paths:
+                stdin = b"\0".join([*paths, b""])
+                await self._ours(picture, "update-index", *words, "-z", "--stdin", stdin=stdin)
         return (await self._ours(picture, "write-tree")).decode().strip()
 
-    async def _ours(self, picture: Picture, *args: str, stdin: bytes = b"") -> bytes:
+    async def _listed(self, picture: Picture, place: Place) -> tuple[set[bytes], list[bytes]]:
+        """The paths in the index that have changed or are gone, and those that are not in it.
+
+        Git would take a repository within the tree for a link to one of its commits, and its files would be in no
+        checkpoint. An entry below it in the index makes git walk in as in any other folder. There is no such file, so
+        the entry is listed as gone, and goes.
+        """
+        number = b"1" * (40 if place.hash_name == "sha1" else 64)  # of no object: nobody looks it up
+        for _ in range(NESTED_MAX):
+            said = await self._ours(picture, "ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard")
+            lines = [line for line in said.split(b"\0") if line]
+            others = [line[2:] for line in lines if line.startswith(b"?")]
+            nested = [path for path in others if path.endswith(b"/")]
+            if not nested:
+                return {line[2:] for line in lines if not line.startswith(b"?")}, others
+            entries = [b"100644 %s 0\t%s.clew-%s" % (number, path, uuid.uuid4().hex.encode()) for path in nested]
+            await self._ours(picture, "update-index", "-z", "--index-info", stdin=b"\0".join([*entries, b""]))
+        raise UsageError(f"{place.top} holds too many repositories within repositories.", hint=INSTEAD)
+
+    async def _ours(self, picture: Picture, *args: str, stdin: bytes = b"", fine: tuple[int, ...] = (0,)) -> bytes:
         place = await self.place()
-        return await self._git.call(
+        done = await self._git.attempt(
             *picture.settings, *args, cwd=place.top, extra=picture.environ, stdin=stdin, limit_s=WHOLE_S
         )
+        if done.status not in fine or _LEFT_OUT in done.err:
+            raise failure(args, done)
+        return done.out
 
     async def _theirs(self, *args: str) -> bytes:
         place = await self.place()
@@ -264,3 +276,11 @@ class GitTree:
 
 def _repository(place: Place) -> dict[str, str]:
     return {"GIT_DIR": place.git_dir, "GIT_WORK_TREE": place.top}
+
+
+def _entry(raw: bytes) -> Entry:
+    """The id, the header with the tree first, an empty line, and the message, each line of it behind four blanks."""
+    header, _, message = raw.decode("utf-8", "replace").partition("\n\n")
+    commit, tree = header.split("\n")[:2]
+    lines = [line.removeprefix("    ") for line in message.splitlines()]
+    return Entry(commit, tree.removeprefix("tree "), "\n".join(lines))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ QUEUE = "clew"
 WORKFLOW = "clew_work"
 APPLICATION = "clew"
 APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
+AFTER_TROUBLE_S = 2.0
 MOST_AT_ONCE = 1000  # that a worker holds: nearly all of them wait; how many agents run is decided elsewhere
 
 
@@ -85,7 +87,8 @@ class Worker:
         self._busy: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    async def run(self, stop: asyncio.Event) -> None:
+    async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
+        """`until_idle`: also ends when nothing waits in our rows any more."""
         now = self._around.clock()
         row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
         await self._database.call(lambda store: store.save_worker(row))
@@ -94,6 +97,8 @@ class Worker:
             asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)),
             asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)),
         ]
+        if until_idle:
+            tasks.append(asyncio.create_task(self._stop_when_idle(stop)))
         try:
             await stop.wait()
         finally:
@@ -105,17 +110,32 @@ class Worker:
             with contextlib.suppress(StoreError):
                 await self._database.call(lambda store: store.forget_worker(self._settings.id))
 
+    async def _stop_when_idle(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await asyncio.sleep(self._settings.poll_s)
+            if not await self._database.call(self._waiting):
+                stop.set()
+
     async def handle(self, kind: str, subject: str) -> None:
         """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
         task = asyncio.current_task()
         assert task is not None
         self._busy.add(task)
         try:
-            await self._handlers[kind](subject)
+            await self._persist(self._handlers[kind], subject)
         finally:
             self._busy.discard(task)
             if self._stopping:
                 await asyncio.Event().wait()
+
+    async def _persist(self, handler: Handler, subject: str) -> None:
+        """A store that is away for a while is no end: what was done is in it, and the handler looks."""
+        while True:
+            try:
+                return await handler(subject)
+            except StoreError as error:
+                log.warning("the store: %s", error.message)
+                await asyncio.sleep(AFTER_TROUBLE_S)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -195,6 +215,8 @@ def queue_config(worker_id: str, *, file: str | None = None, url: str | None = N
 def _sqlite(url: str) -> Any:
     """With a write-ahead log, so that workers do not shut each other out, and for the owner's eyes alone."""
     import sqlalchemy
+
+    os.close(os.open(url.removeprefix("sqlite:///"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     engine = sqlalchemy.create_engine(url, connect_args={"timeout": 30})
 

@@ -21,7 +21,7 @@ class Change(Record):
 
 def reachable(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Those that are files or links, and not beyond a link."""
-    return [path for path in paths if path and _kind(top, path) not in (None, "folder") and not _barred(top, path)]
+    return [path for path in paths if path and _kind(top, path) in ("file", "link") and _barred(top, path) is None]
 
 
 def in_the_way(top: bytes, changes: Iterable[Change]) -> list[bytes]:
@@ -117,4 +117,5 @@ def _kind(top: bytes, path: bytes) -> str | None:
         mode = os.lstat(os.path.join(top, path)).st_mode  # noqa: PTH118
     except OSError:
         return None
-    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
+    return kinds.get(stat.S_IFMT(mode), "other")

@@ -55,9 +55,18 @@ class Board:
         return await self.engine.database.call(lambda store: store.version())
 
     async def cards(
-        self, *, q: str | None = None, cwd: str | None = None, limit: int = 50, offset: int = 0
+        self,
+        *,
+        q: str | None = None,
+        cwd: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
     ) -> ThreadPage:
-        return await self.engine.database.call(lambda store: store.cards(q=q, cwd=cwd, limit=limit, offset=offset))
+        """`kind`: "chat", or that of another host; None: all."""
+        return await self.engine.database.call(
+            lambda store: store.cards(q=q, cwd=cwd, kind=kind, limit=limit, offset=offset)
+        )
 
     async def card(self, name_or_id: str) -> ThreadCard:
         return await self.engine.database.call(lambda store: store.card(name_or_id))

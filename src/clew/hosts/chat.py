@@ -97,7 +97,8 @@ class Chat:
     async def change(self, thread: Thread, **changes: Any) -> Thread:
         """Other fields of its record, None for those that stay. All but the name wait until no run is going on.
 
-        Another directory starts a fresh session; another agent takes its own default model unless one is named.
+        Another directory starts a fresh session; another agent takes its own default model unless one is named. An
+        empty model or standing text takes it back.
         """
         wanted = {key: value for key, value in changes.items() if value is not None}
         if "cwd" in wanted:
@@ -108,8 +109,9 @@ class Chat:
             self._engine.adapter(wanted["agent"])
             if wanted["agent"] != thread.agent:
                 wanted.setdefault("model", None)
-        if "standing" in wanted:
-            wanted["standing"] = wanted["standing"] or None
+        for key in ("standing", "model"):
+            if key in wanted:
+                wanted[key] = wanted[key] or None
         wanted = {key: value for key, value in wanted.items() if value != getattr(thread, key)}
         if not wanted:
             return thread

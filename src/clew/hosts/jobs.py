@@ -26,7 +26,7 @@ from clew.engine.engine import Engine
 from clew.engine.settings import Ask
 from clew.engine.turn import LiveTurn
 from clew.engine.work import Work
-from clew.errors import ClewError, Conflict, NotFound, StoreError, UsageError, UsageLimit
+from clew.errors import AgentFailed, Busy, ClewError, Conflict, NotFound, StoreError, UsageError, UsageLimit
 from clew.store.store import Store
 
 T = TypeVar("T")
@@ -175,7 +175,18 @@ class Jobs:
         return [Work(KIND, job.id, job.tries, job.key) for job in reversed(found)]
 
     async def carry_out(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
-        """To the job's end, or until somebody must act. Cancelled: the job is handed back."""
+        """To the job's end, or until somebody must act. Cancelled: what was under way is handed back.
+
+        Those of its key that stand before it come first, whoever was to carry them out: a queue that hands a key's turn
+        to a later one (the earlier one's worker died) must not lead to two that wait for each other.
+        """
+        while True:
+            first = await self._call(lambda store: store.job_before(job_id))
+            await self._carry_to_end(first.id if first is not None else job_id, worker, slots)
+            if first is None:
+                return
+
+    async def _carry_to_end(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
         while True:
             job = await self._ready(job_id)
             if job is None:
@@ -184,9 +195,16 @@ class Jobs:
                 try:
                     if not await self._run_once(job, worker):
                         return
+                except Busy:
+                    await asyncio.sleep(LOOK_S)  # another worker has it after all
                 except asyncio.CancelledError:
                     await self._hand_back(job_id, worker)
                     raise
+                except StoreError:
+                    raise  # whoever called waits until it is well again
+                except Exception as error:  # noqa: BLE001 - a job must end, and say why
+                    await self._stop(job_id, AgentFailed(f"A fault in Clew itself: {error!r}"))
+                    return
 
     async def _ready(self, job_id: str) -> Job | None:
         """The job when it may run; None: it is over."""
@@ -201,14 +219,14 @@ class Jobs:
         if job is None or job.status in OVER:
             return None, 0.0
         now = self._engine.around.clock()
+        if self._engine.is_held(store, job.thread_id):
+            return job, LOOK_S  # by a run of a worker that is alive
         if job.cancel_requested:
             self._end(store, job, JobStatus.CANCELLED, "The job was cancelled.")
             return None, 0.0
         if job.limits.deadline_at is not None and now >= job.limits.deadline_at:
             self._end(store, job, JobStatus.FAILED, "The job's deadline has passed.")
             return None, 0.0
-        if store.job_before(job.id) is not None:
-            return job, LOOK_S
         return job, max(job.not_before or 0.0, job.wake_at or 0.0) - now
 
     async def _run_once(self, job: Job, worker: str) -> bool:
@@ -218,7 +236,7 @@ class Jobs:
         try:
             await self._check_files(job)
             turn = await self._begin(job, worker, taken_over=taken_over)
-        except StoreError:
+        except (StoreError, Busy):
             raise
         except ClewError as error:
             await self._stop(job.id, error)
@@ -235,18 +253,19 @@ class Jobs:
         thread, turns, last_at = await self._call(lambda store: _state(store, job))
         saved_at = max(job.session_saved_at or 0.0, last_at or 0.0) or None
         ask = self._ask(replace(job, session_saved_at=saved_at), thread, turns, now, taken_over=taken_over)
-        job = await self._call(
+        turn = await self._engine.start(ask)
+        await self._call(
             lambda store: store.update_job(
                 job.id,
                 status=JobStatus.RUNNING,
                 worker=worker,
                 wish=None,
                 wake_at=None,
+                run_id=turn.run.id,
+                runs=job.runs + 1,
                 started_at=job.started_at or now,
             )
         )
-        turn = await self._engine.start(ask)
-        await self._call(lambda store: store.update_job(job.id, run_id=turn.run.id, runs=job.runs + 1))
         return turn
 
     def _ask(self, job: Job, thread: Thread, turns: Sequence[Turn], now: float, *, taken_over: bool) -> Ask:
@@ -259,6 +278,7 @@ class Jobs:
             "agent": job.agent,
             "model": job.model,
             "timeout_s": min(times) if times else None,
+            "wait": False,
         }
         first = next((turn for turn in turns if turn.role is Role.USER), None)
         if first is None:

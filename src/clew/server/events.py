@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
@@ -17,6 +17,7 @@ from clew.store.records import StoredEvent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
+T = TypeVar("T")
 HEARTBEAT_S = 15.0
 HEARTBEAT = ": still here\n\n"
 MAX_SEQ = 2**53
@@ -57,7 +58,14 @@ async def or_heartbeat(
     shared: Shared, run_id: str, after: int, every_s: float = HEARTBEAT_S
 ) -> AsyncGenerator[StoredEvent | None, None]:
     """The run's events; None when nothing came for a while. Ends with the run, or with the daemon."""
-    followed = shared.client.follow(run_id, after)
+    async for stored in beating(shared, shared.client.follow(run_id, after), every_s):
+        yield stored
+
+
+async def beating(
+    shared: Shared, followed: AsyncGenerator[T, None], every_s: float = HEARTBEAT_S
+) -> AsyncGenerator[T | None, None]:
+    """All that comes; None when nothing came for a while. Ends with what is followed, or with the daemon."""
     closing = asyncio.create_task(shared.closing.wait())
     coming = asyncio.create_task(_next(followed))
     try:
@@ -66,17 +74,17 @@ async def or_heartbeat(
             if not coming.done():
                 yield None
                 continue
-            stored = coming.result()
-            if stored is None:
+            told = coming.result()
+            if told is None:
                 return
-            yield stored
+            yield told
             coming = asyncio.create_task(_next(followed))
     finally:
         await _end(coming, closing)
         await followed.aclose()
 
 
-async def _next(followed: AsyncGenerator[StoredEvent, None]) -> StoredEvent | None:
+async def _next(followed: AsyncGenerator[T, None]) -> T | None:
     """None: the stream is over."""
     return await anext(followed, None)
 

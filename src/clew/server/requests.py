@@ -26,6 +26,7 @@ Prompt = Annotated[str, Field(min_length=1, description="What is asked; not blan
 Instructions = Annotated[Text, Field(description="Text that holds for the whole thread; empty: none from now on")]
 Agent = Annotated[str, Field(min_length=1, max_length=100, description="Who answers, as GET /api/agents names it")]
 Model = Annotated[str, Field(min_length=1, max_length=200, description="The agent's model")]
+ModelOrDefault = Annotated[str, Field(max_length=200, description='The agent\'s model; "": its own default')]
 Cwd = Annotated[
     str,
     Field(min_length=1, max_length=4096, description="The work directory: an existing one, absolute or from ~"),
@@ -55,7 +56,7 @@ class ThreadChange(Given):
     name: Name | None = None
     cwd: Cwd | None = None
     agent: Agent | None = None
-    model: Model | None = None
+    model: ModelOrDefault | None = None
     permissions: Permissions | None = None
     trust: Trust | None = None
     visibility: Visibility | None = None

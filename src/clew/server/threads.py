@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -52,10 +52,12 @@ async def list_(
     client: TheClient,
     q: Annotated[str, Query(max_length=1_000, description="Looked for in names, directories and what was said")] = "",
     cwd: Annotated[str, Query(max_length=4_096, description="Only those of this directory")] = "",
+    kind: Annotated[Literal["chat", "job", "all"], Query(description="Conversations, those of jobs, or both")] = "chat",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> Response:
-    page = await client.cards(q=q or None, cwd=cwd or None, limit=limit, offset=offset)
+    of_kind = None if kind == "all" else kind
+    page = await client.cards(q=q or None, cwd=cwd or None, kind=of_kind, limit=limit, offset=offset)
     items = [bodies.thread(card) for card in page.items]
     return answer({"items": items, "total": page.total, "version": page.version})
 

@@ -22,25 +22,35 @@ from clew.store.threads import Threads
 
 LIVE_RUNS = 10_000  # more than can wait in any queue that makes sense
 MOST_CHANGED = 100_000
+ENDED_LOOKED_AT = 50  # that may have been taken back one after the other
 
 
 class Cards(Threads, Runs, Events):
-    def cards(self, *, q: str | None = None, cwd: str | None = None, limit: int = 50, offset: int = 0) -> ThreadPage:
+    def cards(
+        self,
+        *,
+        q: str | None = None,
+        cwd: str | None = None,
+        kind: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> ThreadPage:
         """Those last used come first; `q` looks in names, directories and what was said."""
         like = None if q is None else _like(q)
         with self.reading():
-            rows = self._all("cards", id=None, after=-1, q=like, cwd=cwd, limit=limit, offset=offset)
-            count = self._one("count_cards", q=like, cwd=cwd)
+            rows = self._all("cards", id=None, after=-1, q=like, cwd=cwd, kind=kind, limit=limit, offset=offset)
+            count = self._one("count_cards", q=like, cwd=cwd, kind=kind)
             return ThreadPage(self._cards(rows), int(count["n"]) if count else 0, self.version())
 
     def card(self, name_or_id: str) -> ThreadCard:
         with self.reading():
             thread = self.require_thread(name_or_id)
-            return self._cards(self._all("cards", id=thread.id, after=-1, q=None, cwd=None, limit=1, offset=0))[0]
+            rows = self._all("cards", id=thread.id, after=-1, q=None, cwd=None, kind=None, limit=1, offset=0)
+            return self._cards(rows)[0]
 
     def changes(self, after: int) -> Changes:
         with self.reading():
-            rows = self._all("cards", id=None, after=after, q=None, cwd=None, limit=MOST_CHANGED, offset=0)
+            rows = self._all("cards", id=None, after=after, q=None, cwd=None, kind=None, limit=MOST_CHANGED, offset=0)
             deleted = [str(row["id"]) for row in self._all("deleted_after", after=after)]
             return Changes(self.version(), self._cards(rows), deleted)
 
@@ -98,10 +108,13 @@ class Cards(Threads, Runs, Events):
         return found
 
     def _shown_runs(self, thread_id: str) -> list[Run]:
-        """Those that are going on or wait; and the newest that ended, when no answer turn shows how."""
+        """Those that are going on or wait; and the newest that ended, when no answer turn shows how.
+
+        One that was taken back before it began is not worth a word.
+        """
         live = sorted(self.runs(thread_id=thread_id, statuses=LIVE, limit=LIVE_RUNS), key=_order)
-        newest = [run for run in self.runs(thread_id=thread_id, limit=len(live) + 1) if run.status not in LIVE]
-        return [*(run for run in newest[:1] if run.answer_turn_id is None), *live]
+        ended = [run for run in self.runs(thread_id=thread_id, limit=len(live) + ENDED_LOOKED_AT) if _is_shown(run)]
+        return [*(run for run in ended[:1] if run.answer_turn_id is None), *live]
 
     def _turn_cards(self, rows: list[Row]) -> list[TurnCard]:
         """Oldest first."""
@@ -112,6 +125,10 @@ class Cards(Threads, Runs, Events):
             return TurnCard(turn_from(row), row["position"], run, row["tools"] if answers else 0)
 
         return each(card, reversed(rows))
+
+
+def _is_shown(run: Run) -> bool:
+    return run.status not in LIVE and not (run.status is RunStatus.CANCELLED and run.started_at is None)
 
 
 def _order(run: Run) -> tuple[bool, float, str]:

@@ -1,5 +1,5 @@
 -- name: cards
--- Threads with what a list shows of them. An absent q or cwd is NULL.
+-- Threads with what a list shows of them. An absent q, cwd or kind is NULL.
 SELECT threads.*,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COALESCE(SUM(runs.cost_usd), 0.0) FROM runs WHERE runs.thread_id = threads.id) AS total_usd,
@@ -10,6 +10,7 @@ SELECT threads.*,
 FROM threads
 WHERE (CAST(:id AS TEXT) IS NULL OR threads.id = :id)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
+    AND (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND threads.version > :after
     AND (CAST(:q AS TEXT) IS NULL OR lower(threads.name) LIKE :q ESCAPE '!' OR lower(threads.cwd) LIKE :q ESCAPE '!'
         OR EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
@@ -19,6 +20,7 @@ ORDER BY threads.updated_at DESC, threads.created_at DESC, threads.id DESC LIMIT
 -- name: count_cards
 SELECT COUNT(*) AS n FROM threads
 WHERE (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
+    AND (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:q AS TEXT) IS NULL OR lower(threads.name) LIKE :q ESCAPE '!' OR lower(threads.cwd) LIKE :q ESCAPE '!'
         OR EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
             AND lower(turns.text) LIKE :q ESCAPE '!'));

@@ -24,9 +24,10 @@ interface Shown {
   run: Run | null; // when it is one of the view's
   progress: Progress | null;
   last: boolean;
+  fixed: boolean; // to be read, not to be changed or gone on from
 }
 
-export const AnswerTurn = memo(({ thread, turn, run, progress, last }: Shown) => {
+export const AnswerTurn = memo(({ thread, turn, run, progress, last, fixed }: Shown) => {
   const ref = useRef<HTMLElement>(null);
   const near = useNear(ref);
   const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
@@ -53,12 +54,12 @@ export const AnswerTurn = memo(({ thread, turn, run, progress, last }: Shown) =>
       {live && run && <Doing run={run} progress={progress} />}
       {live && progress && progress.todos.length > 0 && <TodoCard todos={progress.todos} />}
       {note && !live && !isActive(note.status) && note.status !== "answered" && (
-        <Ending thread={thread} note={note} run={run} turn={turn} last={last} near={near} />
+        <Ending thread={thread} note={note} run={run} turn={turn} last={last && !fixed} near={near} />
       )}
       {note && turn && !editing && (
         <footer>
           <Badge run={note} agent={turn.agent} model={turn.model} />
-          <Actions turn={turn} />
+          <Actions turn={turn} fixed={fixed} />
         </footer>
       )}
       {note && !turn && !live && note.session_resumed !== null && <Badge run={note} agent={agent} model={run?.model ?? null} />}
@@ -226,7 +227,7 @@ function WayOut({ thread, run, goOn }: { thread: string; run: Run | null; goOn: 
   );
 }
 
-function Actions({ turn }: { turn: Turn }) {
+function Actions({ turn, fixed }: { turn: Turn; fixed: boolean }) {
   const [copied, setCopied] = useState(false);
   const copy = async (): Promise<void> => {
     await navigator.clipboard?.writeText(turn.text);
@@ -239,9 +240,11 @@ function Actions({ turn }: { turn: Turn }) {
       <button class="quiet" type="button" data-testid="copy-turn" onClick={() => void copy()}>
         {copied ? <Check size={13} /> : <Copy size={13} />} {copied ? "Copied" : "Copy"}
       </button>
-      <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
-        <Pencil size={13} /> Edit
-      </button>
+      {!fixed && (
+        <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
+          <Pencil size={13} /> Edit
+        </button>
+      )}
     </div>
   );
 }

@@ -13,6 +13,9 @@
 //   composer      composer, send, stop, fresh-toggle, agent-picker, model-picker, session-line, context-pill, permission-pill
 //   dialogs       new-thread-dialog, settings-dialog, rename-dialog, delete-dialog, help-dialog, thread-form, folder,
 //                 thread-name-field, first-message, form-agent, make-thread, save-settings, rename-field, confirm-delete
+//   jobs          jobs-open, jobs-view, jobs, job-item (data-state), workers, no-worker, new-job, job-view, job-status, job-cancel,
+//                 job-error, job-conflicts, job-waits, job-resume, job-fresh, job-restore, job-keep, job-result, new-job-dialog,
+//                 job-form, job-prompt, job-checkpoint, job-key, submit-job
 //   views         savings-view, agents-view, agent, changes-view, home
 //   the page      connection (data-state), notice
 
@@ -24,6 +27,8 @@ import { Changes } from "./Changes.tsx";
 import { Conversation } from "./Conversation.tsx";
 import { Dialogs } from "./Dialogs.tsx";
 import { Close, Mark, Plus } from "./icons.tsx";
+import { Jobs } from "./Jobs.tsx";
+import { JobView } from "./JobView.tsx";
 import { Savings } from "./Savings.tsx";
 import { Sidebar } from "./Sidebar.tsx";
 import { useStore } from "./store.ts";
@@ -48,6 +53,8 @@ export function App() {
         {at === "home" && <Home />}
         {at === "thread" && <Conversation />}
         {at === "changes" && <Changes />}
+        {at === "jobs" && <Jobs />}
+        {at === "job" && <JobView />}
         {at === "savings" && <Savings />}
         {at === "agents" && <Agents />}
       </main>
@@ -195,6 +202,7 @@ const KEYS: Record<string, () => void> = {
   },
   f: () => document.querySelector<HTMLElement>("[data-testid=fresh-toggle]")?.click(),
   d: () => document.querySelector<HTMLElement>("[data-testid=changes-open]")?.click(),
+  b: () => go({ at: "jobs" }),
   s: () => go({ at: "savings" }),
   a: () => go({ at: "agents" }),
   "?": () => page.patch({ dialog: { is: "help" } }),

@@ -34,48 +34,15 @@ function Opened({ conversation }: { conversation: Shown }) {
   const { thread, turns, runs, more } = conversation;
   const progress = useStore(daemon, (now) => now.progress);
   const scroll = useScroll(conversation, progress);
-  const { going, pending, queued, unanswered } = arranged(conversation);
-  const shown = going ?? pending ?? unanswered;
-  const questions = open(conversation, progress, going);
+  const { going, queued } = arranged(conversation);
   const lastAnswer = turns.findLast((turn) => turn.role === "assistant") ?? null;
-  const busy = runs.some((run) => isActive(run.status));
   return (
     <>
       <ThreadHead thread={thread} />
       <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={-1}>
         <div class="column" ref={scroll.inside}>
           {more ? <Earlier box={scroll.box} /> : <Beginning conversation={conversation} />}
-          <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">
-            {turns.map((turn, index) =>
-              turn.role === "user" ? (
-                <UserTurn key={turn.id} thread={thread.id} turn={turn} after={turns.length - 1 - index} busy={busy} />
-              ) : (
-                <AnswerTurn
-                  key={`answer-${turn.run_id ?? turn.id}`}
-                  thread={thread.id}
-                  turn={turn}
-                  run={runs.find((run) => run.id === turn.run_id) ?? null}
-                  progress={(turn.run_id && progress[turn.run_id]) || null}
-                  last={index === turns.length - 1 && !busy}
-                />
-              ),
-            )}
-            {pending && !pending.prompt_turn_id && <PendingPrompt run={pending} />}
-            {shown && (
-              <AnswerTurn
-                key={`answer-${shown.id}`}
-                thread={thread.id}
-                turn={null}
-                run={shown}
-                progress={progress[shown.id] ?? null}
-                last
-              />
-            )}
-          </div>
-          {questions.map((question) => (
-            <QuestionCard key={question.id} question={question} />
-          ))}
-          <Queue runs={queued} current={going} />
+          <Turns conversation={conversation} />
         </div>
       </div>
       {scroll.away && (
@@ -84,7 +51,54 @@ function Opened({ conversation }: { conversation: Shown }) {
         </button>
       )}
       <Timeline turns={turns} box={scroll.box} />
+      <Queue runs={queued} current={going} />
       <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} atBottom={scroll.toEnd} />
+    </>
+  );
+}
+
+/** What was said, and what is being said. `fixed`: to be read, not to be changed or gone on from. */
+export function Turns({ conversation, fixed = false }: { conversation: Shown; fixed?: boolean }) {
+  const { thread, turns, runs } = conversation;
+  const progress = useStore(daemon, (now) => now.progress);
+  const { going, pending, unanswered } = arranged(conversation);
+  const shown = going ?? pending ?? unanswered;
+  const questions = open(conversation, progress, going);
+  const busy = runs.some((run) => isActive(run.status));
+  return (
+    <>
+      <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">
+        {turns.map((turn, index) =>
+          turn.role === "user" ? (
+            <UserTurn key={turn.id} thread={thread.id} turn={turn} after={turns.length - 1 - index} busy={busy} fixed={fixed} />
+          ) : (
+            <AnswerTurn
+              key={`answer-${turn.run_id ?? turn.id}`}
+              thread={thread.id}
+              turn={turn}
+              run={runs.find((run) => run.id === turn.run_id) ?? null}
+              progress={(turn.run_id && progress[turn.run_id]) || null}
+              last={index === turns.length - 1 && !busy}
+              fixed={fixed}
+            />
+          ),
+        )}
+        {pending && !pending.prompt_turn_id && <PendingPrompt run={pending} />}
+        {shown && (
+          <AnswerTurn
+            key={`answer-${shown.id}`}
+            thread={thread.id}
+            turn={null}
+            run={shown}
+            progress={progress[shown.id] ?? null}
+            last
+            fixed={fixed}
+          />
+        )}
+      </div>
+      {questions.map((question) => (
+        <QuestionCard key={question.id} question={question} />
+      ))}
     </>
   );
 }
@@ -161,10 +175,10 @@ function Earlier({ box }: { box: { current: HTMLDivElement | null } }) {
 const NEAR_END_PX = 60;
 
 /** Stays at the end while the reader is there; stays where it is when the reader has scrolled up. */
-function useScroll(conversation: Shown, progress: State["progress"]) {
+export function useScroll(conversation: Shown | null, progress: State["progress"], atEnd = true) {
   const box = useRef<HTMLDivElement>(null);
   const inside = useRef<HTMLDivElement>(null);
-  const stuck = useRef(true);
+  const stuck = useRef(atEnd);
   const [away, setAway] = useState(false);
   const toEnd = (): void => {
     stuck.current = true;

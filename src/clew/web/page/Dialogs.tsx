@@ -5,6 +5,7 @@ import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { changeThread, deleteThread } from "./actions.ts";
 import { daemon, page } from "./sync.ts";
 import { Close } from "./icons.tsx";
+import { NewJob } from "./JobForm.tsx";
 import { useStore } from "./store.ts";
 import { NewThread, ThreadSettings } from "./ThreadForm.tsx";
 import type { Thread } from "./wire.ts";
@@ -21,6 +22,13 @@ export function Dialogs() {
     return (
       <Modal title="New thread" testid="new-thread-dialog">
         <NewThread close={close} />
+      </Modal>
+    );
+  }
+  if (dialog.is === "job") {
+    return (
+      <Modal title="New job" testid="new-job-dialog">
+        <NewJob close={close} />
       </Modal>
     );
   }
@@ -159,7 +167,7 @@ const KEYS: [string, string][] = [
   ["e", "edit what you said last"],
   ["f", "fresh session for the next turn"],
   ["d", "file changes of the thread"],
-  ["s  a", "savings, agents"],
+  ["b  s  a", "jobs, savings, agents"],
   ["?", "this list"],
 ];
 

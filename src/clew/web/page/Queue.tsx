@@ -1,4 +1,5 @@
-// Prompts that wait while a run goes on: edited, removed, or sent now.
+// Prompts that wait while a run goes on: edited, removed, or sent now. They stand above the composer, where the growing
+// answer does not push them away under the pointer.
 
 import { useState } from "preact/hooks";
 import { changePrompt, stop, takeBack } from "./actions.ts";

@@ -3,7 +3,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { attempt, daemon, go, hear, page } from "./sync.ts";
 import { http } from "./http.ts";
-import { Chart, Close, Half, Mark, Moon, Plus, Pulse, Question, Search, Sun } from "./icons.tsx";
+import { Chart, Close, Half, Mark, Moon, Plus, Pulse, Question, Search, Sun, Work } from "./icons.tsx";
+import { jobs, needsYou } from "./jobs.ts";
 import { seen, theme, type Theme } from "./keep.ts";
 import { useStore } from "./store.ts";
 import type { Thread } from "./wire.ts";
@@ -197,6 +198,7 @@ const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" 
 export function Views() {
   const at = useStore(page, (now) => now.route.at);
   const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
+  const yours = useStore(jobs, (now) => now.items.filter(needsYou).length);
   const [look, setLook] = useState(theme.get());
   const change = (): void => {
     theme.set(NEXT[look]);
@@ -205,6 +207,16 @@ export function Views() {
   const Icon = look === "auto" ? Half : look === "light" ? Sun : Moon;
   return (
     <div class="views">
+      <button
+        class="quiet"
+        type="button"
+        data-testid="jobs-open"
+        aria-current={at === "jobs" || at === "job" ? "page" : undefined}
+        title="Jobs (b)"
+        onClick={() => go({ at: "jobs" })}
+      >
+        <Work /> Jobs {yours > 0 && <span class="ill">{yours}</span>}
+      </button>
       <button
         class="quiet"
         type="button"

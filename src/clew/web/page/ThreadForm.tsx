@@ -8,7 +8,7 @@ import { Caret } from "./icons.tsx";
 import { lastFolder } from "./keep.ts";
 import { focused } from "./near.ts";
 import { useStore } from "./store.ts";
-import type { Agent, Permissions, Settings, Thread, Visibility } from "./wire.ts";
+import type { Permissions, Settings, Thread, Visibility } from "./wire.ts";
 import { asName, PERMISSIONS, VISIBILITIES } from "./words.ts";
 
 interface Fields {
@@ -33,7 +33,6 @@ const defaults = (settings: Settings): Fields => ({
 
 export function NewThread({ close }: { close: () => void }) {
   const settings = useStore(page, (now) => now.settings);
-  const agents = useStore(page, (now) => now.agents);
   const [name, setName] = useState("");
   const [first, setFirst] = useState("");
   const [fields, setFields] = useState<Fields | null>(settings && defaults(settings));
@@ -77,7 +76,7 @@ export function NewThread({ close }: { close: () => void }) {
           onInput={(event) => setName(event.currentTarget.value)}
         />
       </label>
-      <Choices fields={fields} change={setFields} agents={agents} />
+      <Choices fields={fields} change={setFields} />
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -105,7 +104,6 @@ function body(fields: Fields, name: string, first: string): Record<string, unkno
 }
 
 export function ThreadSettings({ thread, close }: { thread: Thread; close: () => void }) {
-  const agents = useStore(page, (now) => now.agents);
   const [fields, setFields] = useState<Fields>({
     cwd: thread.cwd,
     agent: thread.agent,
@@ -126,7 +124,7 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
   return (
     <form data-testid="thread-form" onSubmit={(event) => void save(event)}>
       {thread.live && <p class="note warning">A run is going on: these can be changed when it is over.</p>}
-      <Choices fields={fields} change={setFields} agents={agents} />
+      <Choices fields={fields} change={setFields} />
       <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
       {fields.cwd !== thread.cwd && <p class="hint">Another directory starts a fresh session.</p>}
       <div class="row end">
@@ -151,10 +149,16 @@ function changes(thread: Thread, fields: Fields): Record<string, unknown> {
 interface Choosing {
   fields: Fields;
   change: (fields: Fields) => void;
-  agents: readonly Agent[] | null;
 }
 
-function Choices({ fields, change, agents }: Choosing) {
+interface AgentChoice {
+  fields: { agent: string; model: string };
+  change: (part: { agent?: string; model?: string }) => void;
+}
+
+/** Who works, and with which model; with what is wrong with that agent. */
+export function AgentFields({ fields, change }: AgentChoice) {
+  const agents = useStore(page, (now) => now.agents);
   const id = useId();
   const names = [...new Set([fields.agent, ...(agents ?? []).map((agent) => agent.name)])];
   const agent = agents?.find((each) => each.name === fields.agent);
@@ -166,7 +170,7 @@ function Choices({ fields, change, agents }: Choosing) {
           <select
             data-testid="form-agent"
             value={fields.agent}
-            onChange={(event) => change({ ...fields, agent: event.currentTarget.value, model: "" })}
+            onChange={(event) => change({ agent: event.currentTarget.value, model: "" })}
           >
             {names.map((name) => (
               <option key={name}>{name}</option>
@@ -182,7 +186,7 @@ function Choices({ fields, change, agents }: Choosing) {
             autocomplete="off"
             placeholder={agent?.default_model ?? "the agent's default"}
             value={fields.model}
-            onInput={(event) => change({ ...fields, model: event.currentTarget.value })}
+            onInput={(event) => change({ model: event.currentTarget.value })}
           />
         </label>
         <datalist id={id}>
@@ -196,6 +200,14 @@ function Choices({ fields, change, agents }: Choosing) {
           {agent.problem} {agent.hint}
         </p>
       )}
+    </>
+  );
+}
+
+function Choices({ fields, change }: Choosing) {
+  return (
+    <>
+      <AgentFields fields={fields} change={(part) => change({ ...fields, ...part })} />
       <Radios
         legend="Permissions"
         options={PERMISSIONS}
@@ -244,7 +256,7 @@ interface RadioSet<V extends string> {
   change: (value: V) => void;
 }
 
-function Radios<V extends string>({ legend, options, value, change }: RadioSet<V>) {
+export function Radios<V extends string>({ legend, options, value, change }: RadioSet<V>) {
   const name = useId();
   return (
     <fieldset>

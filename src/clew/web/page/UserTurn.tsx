@@ -17,10 +17,11 @@ interface Shown {
   turn: Turn;
   after: number; // turns that follow
   busy: boolean; // a run is going on
+  fixed: boolean; // to be read, not to be changed
 }
 
 /** Drawn again only when it is another one: a long thread has thousands, and its end changes many times a second. */
-export const UserTurn = memo(({ thread, turn, after, busy }: Shown) => {
+export const UserTurn = memo(({ thread, turn, after, busy, fixed }: Shown) => {
   const editing = useStore(page, (now) => now.editing === turn.id);
   const [change, setChange] = useState<"retry" | "truncate" | null>(null);
   return (
@@ -36,22 +37,7 @@ export const UserTurn = memo(({ thread, turn, after, busy }: Shown) => {
                 {new Date(turn.created_at).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })}
               </time>
               {turn.revision > 0 && <span title={plural(turn.revision, "edit")}>edited</span>}
-              <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
-                <Pencil size={13} /> Edit
-              </button>
-              <button class="quiet" type="button" data-testid="retry-turn" onClick={() => setChange("retry")}>
-                <Again size={13} /> Ask again
-              </button>
-              <button
-                class="quiet"
-                type="button"
-                data-testid="truncate-turn"
-                disabled={busy}
-                title={busy ? "Not while a run is going on" : "Takes back this turn and all after it"}
-                onClick={() => setChange("truncate")}
-              >
-                <Back size={13} /> Take back
-              </button>
+              {!fixed && <Changing turn={turn} busy={busy} change={setChange} />}
             </div>
           </>
         )}
@@ -60,6 +46,33 @@ export const UserTurn = memo(({ thread, turn, after, busy }: Shown) => {
     </article>
   );
 });
+
+interface Choosing {
+  turn: Turn;
+  busy: boolean;
+  change: (what: "retry" | "truncate") => void;
+}
+
+const Changing = ({ turn, busy, change }: Choosing) => (
+  <>
+    <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
+      <Pencil size={13} /> Edit
+    </button>
+    <button class="quiet" type="button" data-testid="retry-turn" onClick={() => change("retry")}>
+      <Again size={13} /> Ask again
+    </button>
+    <button
+      class="quiet"
+      type="button"
+      data-testid="truncate-turn"
+      disabled={busy}
+      title={busy ? "Not while a run is going on" : "Takes back this turn and all after it"}
+      onClick={() => change("truncate")}
+    >
+      <Back size={13} /> Take back
+    </button>
+  </>
+);
 
 /** What a change of this turn would do to the session, in the daemon's words. */
 function useConsequence(thread: string, turn: string): SessionSays["after_change"] {
@@ -77,7 +90,7 @@ function useConsequence(thread: string, turn: string): SessionSays["after_change
   return says;
 }
 
-interface Changing {
+interface Consequences {
   thread: string;
   turn: Turn;
   after: number;
@@ -85,7 +98,7 @@ interface Changing {
   close: () => void;
 }
 
-function Change({ thread, turn, after, what, close }: Changing) {
+function Change({ thread, turn, after, what, close }: Consequences) {
   const says = useConsequence(thread, turn.id);
   const button = useRef<HTMLButtonElement>(null);
   const [busy, setBusy] = useState(false);

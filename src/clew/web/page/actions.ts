@@ -3,8 +3,9 @@
 
 import { attempt, daemon, go, hear, hearDone, notify, page, refreshSession, refreshView } from "./sync.ts";
 import { http } from "./http.ts";
+import { heardOf } from "./jobs.ts";
 import { draft, forget } from "./keep.ts";
-import { isGoing, type Question, type Run, type Thread, type Turn } from "./wire.ts";
+import { isGoing, type Job, type Question, type Run, type Thread, type Turn } from "./wire.ts";
 
 export interface Asking {
   fresh?: boolean;
@@ -129,4 +130,30 @@ export async function deleteThread(id: string): Promise<boolean> {
   forget(id);
   notify(`“${done.name}” is deleted.`, `Its archive: ${done.archive}`);
   return true;
+}
+
+export async function submitJob(body: Record<string, unknown>): Promise<Job | null> {
+  const made = await attempt(http.submitJob(body));
+  if (made) {
+    heardOf(made);
+    go({ at: "job", job: made.id });
+  }
+  return made;
+}
+
+export interface Retry {
+  resume?: boolean;
+  restore?: boolean;
+  keep?: boolean;
+}
+
+/** Queues a job again that stopped: in its session or afresh, with its own files or with those that are there. */
+export async function retryJob(job: Job, { resume, ...files }: Retry): Promise<void> {
+  const queued = await attempt(http.retryJob(job.id, resume, files));
+  if (queued) heardOf(queued);
+}
+
+export async function cancelJob(job: Job): Promise<void> {
+  const told = await attempt(http.cancelJob(job.id));
+  if (told) heardOf(told);
 }

@@ -2,6 +2,8 @@
 
 import type {
   Agent,
+  Job,
+  JobList,
   Question,
   Run,
   RunEvent,
@@ -50,6 +52,7 @@ function query(values: Record<string, string | number | null | undefined>): stri
 
 const thread = (id: string): string => `/api/threads/${part(id)}`;
 const run = (id: string): string => `/api/runs/${part(id)}`;
+const job = (id: string): string => `/api/jobs/${part(id)}`;
 
 export const http = {
   threads: (q = "", offset = 0, limit = 50) =>
@@ -73,6 +76,13 @@ export const http = {
   steps: (id: string) => call<{ items: RunEvent[] }>("GET", `${run(id)}/steps`),
   answer: (id: string, body: Body) =>
     call<Question & { follow_up_run_id?: string }>("POST", `${run(id)}/tool-result`, body),
+
+  jobs: (limit = 50) => call<JobList>("GET", `/api/jobs${query({ limit })}`),
+  job: (id: string) => call<Job>("GET", job(id)),
+  submitJob: (body: Body) => call<Job>("POST", "/api/jobs", body),
+  retryJob: (id: string, resume: boolean | undefined, body: Body) =>
+    call<Job>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
+  cancelJob: (id: string) => call<Job>("POST", `${job(id)}/cancel`),
 
   agents: () => call<{ items: Agent[] }>("GET", "/api/agents"),
   stats: (threadId?: string, days?: number) => call<Stats>("GET", `/api/stats${query({ thread: threadId, days })}`),

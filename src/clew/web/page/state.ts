@@ -124,7 +124,7 @@ function viewed(state: State, view: View): State {
   return {
     ...state,
     missing: false,
-    threads: upserted(state.threads, [view.thread]),
+    threads: upserted(state.threads, listed([view.thread])),
     conversation: {
       thread: view.thread,
       turns: [...kept, ...view.turns],
@@ -155,7 +155,7 @@ function earlier(state: State, thread: string, view: View): State {
 
 function changed(state: State, heard: { version: number; threads: Thread[]; deleted: string[] }): State {
   const gone = new Set(heard.deleted);
-  const threads = upserted(state.threads, heard.threads).filter((thread) => !gone.has(thread.id));
+  const threads = upserted(state.threads, listed(heard.threads)).filter((thread) => !gone.has(thread.id));
   const next: State = {
     ...state,
     version: Math.max(state.version, heard.version),
@@ -177,6 +177,9 @@ function withRun(now: Conversation, run: Run): readonly Run[] {
   if (now.runs.some((each) => each.id === run.id)) return now.runs.map((each) => (each.id === run.id ? run : each));
   return isActive(run.status) ? [...now.runs, run] : now.runs;
 }
+
+/** The list is of conversations: a job has a place of its own. */
+const listed = (threads: readonly Thread[]): readonly Thread[] => threads.filter((thread) => thread.kind === "chat");
 
 function replaced(threads: readonly Thread[], newer: readonly Thread[]): readonly Thread[] {
   const byId = new Map(newer.map((thread) => [thread.id, thread]));

@@ -2,6 +2,7 @@
 // of the open thread, then its events. After a break the same again, from where the page stood.
 
 import { http, Problem } from "./http.ts";
+import { openJob, refreshJobs } from "./jobs.ts";
 import { seen } from "./keep.ts";
 import { Live } from "./live.ts";
 import { cursors, EMPTY, reduce, type Heard, type State } from "./state.ts";
@@ -12,10 +13,15 @@ export type Route =
   | { at: "home" }
   | { at: "thread"; thread: string }
   | { at: "changes"; thread: string }
+  | { at: "jobs" }
+  | { at: "job"; job: string }
   | { at: "savings" }
   | { at: "agents" };
 
-export type Dialog = { is: "new" } | { is: "settings" | "rename" | "delete"; thread: string } | { is: "help" } | null;
+export type Dialog =
+  | { is: "new" }
+  | { is: "job" }
+  | { is: "settings" | "rename" | "delete"; thread: string } | { is: "help" } | null;
 
 export interface Notice {
   id: number;
@@ -72,6 +78,7 @@ const live = new Live({
     if (message.type === "changed") {
       hear(message);
       if (message.threads.some((thread) => thread.id === daemon.now.open)) refreshView();
+      if (message.threads.some((thread) => thread.kind === "job")) void quietly(refreshJobs());
     } else if (message.type === "events") {
       hear({ type: "events_came", thread: message.thread, run: message.run, events: message.events });
     }
@@ -90,12 +97,13 @@ export async function start(): Promise<void> {
   }
   live.connect();
   void refreshSurroundings();
+  void quietly(refreshJobs());
 }
 
 async function greeted(again: boolean): Promise<void> {
   page.patch({ connection: "open" });
   if (again || !daemon.now.listed) {
-    await quietly(Promise.all([refreshList(), refreshView()]));
+    await quietly(Promise.all([refreshList(), refreshView(), refreshJobs()]));
     void refreshSurroundings();
   }
   watch();
@@ -183,12 +191,18 @@ function route(): void {
   const next: Route =
     first === "t" && id
       ? { at: third === "changes" ? "changes" : "thread", thread: id }
-      : first === "savings" || first === "agents"
-        ? { at: first }
-        : { at: "home" };
+      : first === "jobs" && id
+        ? { at: "job", job: id }
+        : first === "jobs" || first === "savings" || first === "agents"
+          ? { at: first }
+          : { at: "home" };
   page.patch({ route: next, drawer: false, editing: null });
-  const thread = "thread" in next ? next.thread : null;
-  if (thread === null || thread === daemon.now.open) return;
+  if (next.at === "job") void quietly(openJob(next.job).then((job) => job && show(job.thread_id)));
+  else if ("thread" in next) show(next.thread);
+}
+
+function show(thread: string): void {
+  if (thread === daemon.now.open) return;
   hear({ type: "thread_opened", id: thread });
   page.patch({ session: null });
   void refreshView().then(() => {
@@ -200,9 +214,11 @@ export function go(to: Route): void {
   const hash =
     to.at === "thread" || to.at === "changes"
       ? `#/t/${encodeURIComponent(to.thread)}${to.at === "changes" ? "/changes" : ""}`
-      : to.at === "home"
-        ? "#/"
-        : `#/${to.at}`;
+      : to.at === "job"
+        ? `#/jobs/${encodeURIComponent(to.job)}`
+        : to.at === "home"
+          ? "#/"
+          : `#/${to.at}`;
   if (location.hash === hash) page.patch({ drawer: false });
   else location.hash = hash;
 }

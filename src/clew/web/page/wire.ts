@@ -146,6 +146,55 @@ export interface Agent {
   models: string[];
 }
 
+export type JobStatus = "queued" | "running" | "waiting" | "blocked" | "conflict" | "succeeded" | "failed" | "cancelled";
+
+export interface Job {
+  id: string;
+  status: JobStatus;
+  runs: number;
+  resume_count: number;
+  session_id: string | null;
+  reason: string | null;
+  outcome: string | null;
+  result: string | null;
+  error: { code: string | null; message: string; hint: string | null } | null;
+  stderr_tail: string;
+  conflicts: string[];
+  prompt: string;
+  cwd: string;
+  agent: string;
+  model: string | null;
+  permissions: Permissions;
+  key: string | null;
+  checkpoint: boolean;
+  limits: {
+    timeout_s: number | null;
+    retries: number;
+    max_resumes: number;
+    max_runs: number;
+    max_age_s: number | null;
+    deadline_at: string | null;
+  };
+  tries: number;
+  thread_id: string;
+  thread: string;
+  run_id: string | null;
+  worker: string | null;
+  cancel_requested: boolean;
+  usage: Usage;
+  cost_usd: number;
+  created_at: string;
+  not_before: string | null;
+  started_at: string | null;
+  wake_at: string | null;
+  ended_at: string | null;
+}
+
+export interface JobList {
+  items: Job[];
+  workers: number;
+}
+
 export interface Settings {
   agent: string;
   model: string | null;

@@ -1,6 +1,6 @@
 // Numbers, times and reasons as a person says them.
 
-import type { Permissions, RunNote, RunStatus, Usage, Visibility } from "./wire.ts";
+import type { JobStatus, Permissions, RunNote, RunStatus, Usage, Visibility } from "./wire.ts";
 
 /** Why a turn started fresh, after "fresh: ". The list is that of docs/decision.md. */
 const REASONS: Record<string, string> = {
@@ -34,6 +34,17 @@ export const STATUS_WORDS: Record<RunStatus, string> = {
   timed_out: "timed out",
   failed: "failed",
   interrupted: "interrupted",
+};
+
+export const JOB_WORDS: Record<JobStatus, string> = {
+  queued: "queued",
+  running: "running",
+  waiting: "waiting",
+  blocked: "blocked: log in",
+  conflict: "conflict",
+  succeeded: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
 };
 
 export const PERMISSIONS: { value: Permissions; label: string; short: string; means: string }[] = [

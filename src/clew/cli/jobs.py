@@ -1,0 +1,180 @@
+"""`clew jobs`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.jobs_change import cancel, retry
+from clew.cli.jobs_logs import logs
+from clew.cli.jobs_submit import submit
+from clew.cli.jobs_watch import watch
+from clew.cli.lazy import SuggestingGroup
+from clew.cli.options import AS_JSON
+from clew.cli.output import ago, columns, dollars, harmless, lasted, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.session import with_client
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from clew.client import Client
+    from clew.core.run import Run
+    from clew.job import JobCard
+
+STATUSES = ("queued", "running", "waiting", "blocked", "conflict", "succeeded", "failed", "cancelled")
+HEADINGS = ["JOB", "STATUS", "RUNS", "CREATED", "COST", "KEY", "PROMPT"]
+SHOWN_CHARS = 200  # of a prompt, an error or a result
+KEY_CHARS = 24
+STDERR_LINES = 20
+
+
+@click.group(cls=SuggestingGroup)
+def jobs() -> None:
+    """Submit, list, show, watch, retry and cancel jobs: work that goes on where it was cut off.
+
+    ID is a job's id as `jobs list` shows it, or any unambiguous beginning of it. `clew work` carries jobs out.
+    """
+
+
+for command in (submit, watch, logs, retry, cancel):
+    jobs.add_command(command)
+
+
+@jobs.command("list")
+@click.option(
+    "--status", type=click.Choice(STATUSES), multiple=True, help="Only those in this state; may be given again."
+)
+@click.option("--key", metavar="KEY", help="Only those of this key.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@AS_JSON
+def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -> None:
+    """List jobs, the newest first."""
+
+    async def work(client: Client) -> None:
+        from clew.core.job import JobStatus
+        from clew.job import cards
+
+        statuses = [JobStatus(each) for each in status] or None
+        found = await cards(client, await client.jobs.list(statuses=statuses, key=key, limit=limit))
+        if as_json:
+            print_json([card.to_json(stamp) for card in found])
+        elif not found:
+            note("No jobs yet." if not status and key is None else "No such jobs.")
+        else:
+            short = short_ids(card.job.id for card in found)
+            say(columns(HEADINGS, [[short[card.job.id], *_row(card)] for card in found]))
+            await _tell_nobody(client, found)
+
+    with_client(work)
+
+
+@jobs.command()
+@click.argument("job_id", metavar="ID")
+@AS_JSON
+def show(job_id: str, as_json: bool) -> None:
+    """Show a job: its state, its runs, its result, or what is wrong and what to do."""
+
+    async def work(client: Client) -> None:
+        from clew.job import card
+
+        found = await card(client, job_id)
+        if as_json:
+            runs = [_run_object(number, run) for number, run in enumerate(found.runs, 1)]
+            print_json({**found.to_json(stamp), "run_list": runs})
+            return
+        for label, words in (*_facts(found), *(_run_words(n, run) for n, run in enumerate(found.runs, 1))):
+            say(f"{label:<11}{words}")
+        for place, line in enumerate(found.stderr_tail.splitlines()[-STDERR_LINES:]):
+            say(f"{'' if place else 'stderr':<11}{one_line(line, SHOWN_CHARS)}")
+        if found.job.result is not None:
+            say(f"{'result':<11}{one_line(found.job.result, SHOWN_CHARS)}")
+        await _tell_nobody(client, [found])
+
+    with_client(work)
+
+
+async def _tell_nobody(client: Client, found: list[JobCard]) -> None:
+    """What waits for a worker, when there is none."""
+    from clew.core.job import UNDER_WAY
+    from clew.job import workers
+
+    if any(card.job.status in UNDER_WAY for card in found) and not await workers(client):
+        note("no worker is alive: start one with clew work")
+
+
+def _row(card: JobCard) -> list[str]:
+    job = card.job
+    key = "-" if job.key == job.id else one_line(job.key, KEY_CHARS)
+    return [state(card), str(job.runs), ago(job.created_at), dollars(card.cost_usd), key, one_line(job.prompt, 40)]
+
+
+def state(card: JobCard) -> str:
+    """In a word or two."""
+    from clew.cli.jobs_display import at_clock
+    from clew.core.job import OVER
+
+    job = card.job
+    if job.cancel_requested and job.status not in OVER:
+        return f"{job.status}, stopping"
+    return f"waiting until {at_clock(job.wake_at)}" if job.status == "waiting" and job.wake_at else job.status.value
+
+
+def _facts(card: JobCard) -> list[tuple[str, str]]:
+    """The job for a person: what is not known is left out."""
+    from clew.cli.display import meaning
+    from clew.cli.jobs_display import at_clock
+    from clew.job import error_of
+
+    job, limits, usage = card.job, card.job.limits, card.usage
+    error = error_of(job)
+    session = [f"resumed {job.resume_count}×" if job.resume_count else "", job.session_id or ""]
+    session += [f"last fresh: {meaning(job.reason)}"] if job.reason else []
+    tokens = f"{usage.shown_tokens:,} read ({usage.cache_read_input_tokens:,} cached), {usage.output_tokens:,} written"
+    bounds = [f"{limits.timeout_s:g} s a run" if limits.timeout_s else "", f"{limits.max_resumes} resumes"]
+    bounds += [f"until {at_clock(limits.deadline_at)}"] if limits.deadline_at else []
+    pairs = [
+        ("job", job.id),
+        ("prompt", one_line(job.prompt, SHOWN_CHARS)),
+        ("status", f"{state(card)}{lasted(job.started_at, job.ended_at)}"),
+        ("error", one_line(error.message, SHOWN_CHARS) if error else ""),
+        ("do", one_line(error.hint or "", SHOWN_CHARS) if error else ""),
+        ("conflicts", harmless(", ".join(job.conflicts[:10]))),
+        ("agent", " ".join(part for part in (job.agent, job.model, f"({job.permissions})") if part)),
+        ("in", harmless(job.cwd)),
+        ("key", "" if job.key == job.id else one_line(job.key, SHOWN_CHARS)),
+        ("thread", card.thread),
+        ("session", " · ".join(part for part in session if part)),
+        ("limits", ", ".join(part for part in bounds if part)),
+        ("files", "checkpoints in refs/clew/jobs/" + job.id if job.checkpoint else ""),
+        ("not before", at_clock(job.not_before) if job.not_before and not job.runs else ""),
+        ("worker", job.worker or ""),
+        ("tokens", tokens if usage.shown_tokens or usage.output_tokens else ""),
+        ("cost", dollars(card.cost_usd) if card.cost_usd else ""),
+    ]
+    return [(label, words) for label, words in pairs if words]
+
+
+def _run_words(number: int, run: Run) -> tuple[str, str]:
+    from clew.cli.display import session_words
+
+    status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
+    parts = (session_words(run), status, dollars(run.cost_usd) if run.cost_usd else "", one_line(run.error or "", 80))
+    return f"run {number}", " · ".join(part for part in parts if part)
+
+
+def _run_object(number: int, run: Run) -> dict[str, Any]:
+    return {
+        "number": number,
+        "id": run.id,
+        "status": run.status,
+        "session_id": run.session_id,
+        "session_resumed": run.session_resumed,
+        "reason": run.reason,
+        "fallback": run.fallback,
+        "outcome": run.outcome,
+        "error": run.error,
+        "cost_usd": run.cost_usd,
+        "started_at": stamp(run.started_at),
+        "ended_at": stamp(run.ended_at),
+    }

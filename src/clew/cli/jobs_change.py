@@ -1,0 +1,95 @@
+"""`clew jobs retry` and `cancel`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import SHORT_ID, note, print_json, stamp
+from clew.cli.session import with_client
+from clew.errors import ClewError, UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.core.job import Job
+
+CANCEL_S = 20.0  # a gentle stop, then TERM, then KILL
+POLL_S = 0.1
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.option(
+    "--resume/--fresh",
+    "resume",
+    default=None,
+    help="Go on in its session, however old it is; or begin again with its prompt.  [default: resume if it is young]",
+)
+@click.option(
+    "--restore", is_flag=True, help="Put the files of its last checkpoint back first; what is there is saved."
+)
+@click.option("--keep", is_flag=True, help="Go on with the files as they are now.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result. Without a worker, run it here.")
+@AS_JSON
+def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: bool, as_json: bool) -> int:
+    """Queue a job again that failed, was cancelled, is blocked, or whose files are in conflict."""
+    if restore and keep:
+        raise UsageError("Files are put back or kept, not both.")
+
+    async def work(client: Client) -> int:
+        from clew.core.job import Wish
+        from clew.job import card, workers
+
+        wish = None if resume is None else Wish.RESUME if resume else Wish.FRESH
+        job = await client.jobs.retry((await client.jobs.find(job_id)).id, wish, restore=restore, keep=keep)
+        alive = await workers(client)
+        if wait:
+            from clew.cli.jobs_watch import wait_for
+
+            return await wait_for(client, job, as_json=as_json, in_place=not alive)
+        if as_json:
+            print_json((await card(client, job.id)).to_json(stamp))
+        short = job.id[:SHORT_ID]
+        note(f"job {short} is queued again; clew jobs watch {short} shows how it goes")
+        if not alive:
+            note("no worker is alive to take it up: start one with clew work, or retry with --wait to run it here")
+        return 0
+
+    return with_client(work)
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@AS_JSON
+def cancel(job_id: str, as_json: bool) -> None:
+    """Stop a job with all that it started, and wait until it has ended. What the agent said and did is kept."""
+
+    async def work(client: Client) -> None:
+        from clew.job import card
+
+        asked = await client.jobs.cancel((await client.jobs.find(job_id)).id)
+        ended = await _ended(client, asked)
+        if as_json:
+            print_json((await card(client, ended.id)).to_json(stamp))
+        note(f"job {ended.id[:SHORT_ID]}: {ended.status}")
+
+    with_client(work)
+
+
+async def _ended(client: Client, job: Job) -> Job:
+    import asyncio
+
+    from clew.core.job import OVER
+
+    deadline = time.monotonic() + CANCEL_S
+    while (now := await client.jobs.find(job.id)).status not in OVER:
+        if time.monotonic() > deadline:
+            raise ClewError(
+                f"Job {job.id[:SHORT_ID]} has been told to stop, but has not ended within {CANCEL_S:.0f} s.",
+                hint="Its worker may be dead: the next one that runs ends it. See clew jobs show.",
+            )
+        await asyncio.sleep(POLL_S)
+    return now

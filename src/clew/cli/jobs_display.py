@@ -1,0 +1,159 @@
+"""A job as a person sees it while it goes on: a line for what stays, and one that says how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from clew.cli.display import Display, meaning
+from clew.cli.output import SHORT_ID, dim, dollars, note, one_line, plural
+from clew.cli.status import StatusLine, clock
+from clew.core import events
+from clew.core.job import OVER, Job, JobStatus
+
+if TYPE_CHECKING:
+    from clew.job import JobCard, JobEvent
+
+WORDS_CHARS = 48  # of the agent's last words
+WORDS_KEPT = 400
+WHY_CHARS = 120
+PROGRESS_S = 10.0  # where no line can be drawn: how often one is printed
+
+
+class JobDisplay(Display):
+    """Nothing on stdout. On a terminal the last line is drawn anew; elsewhere it is printed now and then."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.agent, as_json=True)
+        self._began = time.monotonic() - (time.time() - job.started_at if job.started_at else 0.0)
+        if self._status is not None:
+            self._status = _Line(self._began)
+        self._phase = "queued"
+        self._number = 0
+        self._attempted_at = 0.0
+        self._tools_run = 0
+        self._tokens = 0
+        self._words = ""  # the last ones, on one line
+        self._words_so_far = ""  # of the message that is being said
+        self._printed = ""
+        self._ticking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        super().start()
+        if self._status is None:
+            self._ticking = asyncio.create_task(self._tick())
+
+    async def close(self) -> None:
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        await super().close()
+
+    def line(self) -> str:
+        """`run 2 · running Bash: make test · 5 tools · 22,135 tokens · “… and the tests pass”`"""
+        parts = [f"run {self._number}" if self._number else "", self._phase]
+        parts += [plural(self._tools_run, "tool")] if self._tools_run else []
+        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
+        parts += [f"“{self._words}”"] if self._words else []
+        return " · ".join(part for part in parts if part)
+
+    def job_changed(self, job: Job) -> None:
+        words = _phase(job)
+        if job.status not in OVER and (words != self._phase or self._number == 0) and words != "starting":
+            self.note(f"job {job.id[:SHORT_ID]}: {words}")
+        self._doing(words)
+
+    def hear(self, told: JobEvent) -> None:
+        self._number = told.number
+        event = told.stored.event
+        match event:
+            case None:
+                return
+            case events.AttemptStarted():
+                self._attempted_at = told.stored.at
+                how = "resumed" if event.resumed else f"fresh: {meaning(event.reason)}"
+                self.note(f"run {told.number}: {how}")
+            case events.TextStreamed():
+                self._say(self._words_so_far + event.text)
+            case events.MessageSaid():
+                self._say(event.text)
+                self._words_so_far = ""
+            case events.ToolStarted():
+                self._tools_run += 1
+            case events.RunEnded():
+                self._ended(event, told.stored.at)
+        self.show(event)
+
+    def _say(self, text: str) -> None:
+        self._words_so_far = text[-WORDS_KEPT:]
+        flat = " ".join(self._words_so_far.split())
+        cut = flat if len(flat) <= WORDS_CHARS else f"…{flat[1 - WORDS_CHARS :]}"
+        self._words = one_line(cut, WORDS_CHARS)
+        self._draw()
+
+    def _ended(self, event: events.RunEnded, at: float) -> None:
+        tokens = event.usage.shown_tokens + event.usage.output_tokens
+        self._tokens += tokens
+        took = f" after {clock(max(0.0, at - self._attempted_at))}" if self._attempted_at else ""
+        parts = [f"{event.status.replace('_', ' ')}{took}"]
+        parts += [f"{tokens:,} tokens", dollars(event.cost_usd)] if tokens else []
+        self.note(dim(f"run {self._number}: {' · '.join(parts)}"))
+
+    def _doing(self, what: str) -> None:
+        self._phase = what
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._status is not None:
+            self._status.show(self.line())
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            line = self.line()
+            if line != self._printed:
+                self._printed = line
+                note(f"{clock(time.monotonic() - self._began)} {line}")
+
+
+class _Line(StatusLine):
+    """Its clock is the job's."""
+
+    def __init__(self, began: float) -> None:
+        super().__init__()
+        self._began = began
+
+
+def _phase(job: Job) -> str:
+    if job.cancel_requested and job.status not in OVER:
+        return "stopping"
+    if job.status is JobStatus.WAITING:
+        why = f": {one_line(job.error, WHY_CHARS)}" if job.error else ""
+        return f"waiting until {at_clock(job.wake_at)}{why}" if job.wake_at else f"waiting{why}"
+    if job.status is JobStatus.QUEUED:
+        late = job.not_before is not None and job.not_before > time.time()
+        return f"queued until {at_clock(job.not_before)}" if late else "queued"
+    return "starting" if job.status is JobStatus.RUNNING else job.status.value
+
+
+def at_clock(at: float | None) -> str:
+    """A time of this machine's clock; the day too when it is another one."""
+    if at is None:
+        return "-"
+    then = time.localtime(at)
+    today = time.strftime("%Y-%m-%d", then) == time.strftime("%Y-%m-%d")
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", then)
+
+
+def closing_line(card: JobCard) -> str:
+    """`job 1f3a9c02: succeeded after 12s · 2 runs, 1 resumed · 44,270 tokens · $0.0131`"""
+    job = card.job
+    began, ended = job.started_at, job.ended_at
+    took = f" after {clock(max(0.0, ended - began))}" if began is not None and ended is not None else ""
+    resumed = sum(run.session_resumed for run in card.runs)
+    parts = [f"job {job.id[:SHORT_ID]}: {job.status}{took}"]
+    parts.append(plural(len(card.runs), "run") + (f", {resumed} resumed" if resumed else ""))
+    tokens = card.usage.shown_tokens + card.usage.output_tokens
+    parts += [f"{tokens:,} tokens", dollars(card.cost_usd)] if tokens or card.cost_usd else []
+    return " · ".join(parts)

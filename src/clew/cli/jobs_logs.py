@@ -1,0 +1,101 @@
+"""`clew jobs logs`: what the agent said and did, run by run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import harmless, lasted, note, print_json, say
+from clew.cli.session import with_client
+from clew.errors import NotFound
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.core.run import Run
+    from clew.store.records import StoredEvent
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--run", "number", type=click.IntRange(1), metavar="N", help="Only the job's Nth run.")
+@AS_JSON
+def logs(job_id: str, number: int | None, as_json: bool) -> None:
+    """Print what the agent said and did in a job, over all its runs, as far as it has come."""
+
+    async def work(client: Client) -> None:
+        from clew.job import card
+
+        job = await card(client, job_id)
+        if number is not None and number > len(job.runs):
+            raise NotFound(f"The job has no run {number}.", hint=f"It has {len(job.runs)} so far.")
+        meant = [(n, run) for n, run in enumerate(job.runs, 1) if number in (None, n)]
+        if as_json:
+            print_json([each for n, run in meant for each in await _objects(client, n, run)])
+            return
+        if not meant:
+            note(f"Nothing yet: the job is {job.job.status}.")
+        for place, (n, run) in enumerate(meant):
+            if place:
+                say()
+            say(_heading(n, run))
+            for line in lines(await _events(client, run)):
+                say(harmless(line) if sys.stdout.isatty() else line)
+
+    with_client(work)
+
+
+async def _events(client: Client, run: Run) -> list[StoredEvent]:
+    return await client.engine.database.call(lambda store: store.events(run.id))
+
+
+async def _objects(client: Client, number: int, run: Run) -> list[dict[str, object]]:
+    from clew.cli.jobs_watch import event_object
+    from clew.job import JobEvent
+
+    return [event_object(JobEvent(number, run, stored)) for stored in await _events(client, run)]
+
+
+def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
+    """Messages as they were said, a line for each use of a tool, what went wrong; a message that was cut off, too."""
+    from clew.cli.display import meaning
+    from clew.cli.tools import ToolLog
+    from clew.core import events
+
+    tools, pieces = ToolLog(), list[str]()
+    for each in stored:
+        used = tools.feed(each.event)
+        if used is not None:
+            yield str(used)
+        match each.event:
+            case events.TextStreamed(text=text):
+                pieces.append(text)
+            case events.TextWithdrawn():
+                pieces.clear()
+            case events.MessageSaid(text=text):
+                pieces.clear()
+                yield text
+            case events.FellBack(reason=reason):
+                yield f"{meaning(reason)}: went on with a fresh session"
+            case events.Warned(message=message):
+                yield f"warning: {message}"
+            case events.RunEnded(message=message):
+                if pieces:
+                    yield "".join(pieces) + " …"
+                if message:
+                    yield f"({message})"
+                return
+    if pieces:
+        yield "".join(pieces) + " …"
+
+
+def _heading(number: int, run: Run) -> str:
+    from clew.cli.display import session_words
+    from clew.cli.jobs_display import at_clock
+
+    status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
+    parts = (f"run {number}", at_clock(run.started_at or run.created_at), session_words(run), status)
+    return f"── {' · '.join(part for part in parts if part)}"

@@ -1,0 +1,173 @@
+"""`clew jobs submit`"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.output import SHORT_ID, harmless, note, print_json, say, stamp
+from clew.cli.session import with_client
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.core.job import Limits
+
+DAY_S = 86_400.0
+
+
+@click.command()
+@click.argument("prompt", required=False)
+@click.option("--cwd", metavar="DIR", help="The work directory.  [default: this one]")
+@click.option("--agent", metavar="AGENT", help="Who works.  [default: the setting agent]")
+@click.option("--model", metavar="MODEL", help="The model.  [default: the setting model]")
+@click.option(
+    "--permissions",
+    type=click.Choice(["ask", "edits", "read-only", "all"]),
+    default="edits",
+    show_default=True,
+    help="What the agent may do; nobody is there to be asked, so what is not allowed is declined.",
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["user", "project"]),
+    help="Whose agent settings, hooks and MCP servers load. A project's run code.  [default: the setting trust]",
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    default="30m",
+    show_default=True,
+    help="Of one run; then it is resumed. 90s, 30m, 2h, none; a bare number is seconds.",
+)
+@click.option("--key", metavar="KEY", help="Jobs of one key run one at a time, in the order they were submitted.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 1000),
+    default=3,
+    show_default=True,
+    help="After trouble that may pass, in a row.",
+)
+@click.option(
+    "--max-resumes",
+    type=click.IntRange(0, 1000),
+    default=10,
+    show_default=True,
+    help="Of one session; then the job starts over in a fresh one.",
+)
+@click.option("--delay", metavar="DURATION", help="Do not begin before so long from now.")
+@click.option(
+    "--deadline",
+    metavar="WHEN",
+    help="Give up then: a duration from now (2h), a time (18:30), or a date and time (2026-01-31T18:30).",
+)
+@click.option(
+    "--checkpoint/--no-checkpoint",
+    default=False,
+    show_default=True,
+    help="Keep the work tree in refs/clew/jobs/ID as the job goes on; wants a git repository.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the end and print the result. Without a worker, run it here.")
+@click.option("--json", "as_json", is_flag=True, help="Print the job as an object.")
+def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int:
+    """Submit a job, and print its id. A worker (`clew work`) takes it up.
+
+    PROMPT is the argument, or stdin when it is - or left out. The job is on disk when this returns, and outlives
+    time-outs, crashes and lost workers. With --wait stdout gets the result instead, and the exit code is 0 when the
+    job succeeded; 4 when it is blocked until somebody logs in, 2 when its files are in conflict, 7 when it was
+    cancelled, else that of its last run (docs/errors.md).
+    """
+    from clew.cli.ask import read_stdin
+
+    text = read_stdin("prompt") if prompt is None or prompt == "-" else prompt
+    limits, delay_s = _limits(options), _duration("--delay", options.pop("delay"))
+
+    async def work(client: Client) -> int:
+        from clew import job as jobs
+
+        wanted = jobs.Wanted(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
+        job = await jobs.submit(client, wanted)
+        alive = await jobs.workers(client)
+        _tell_circumstances(wanted)
+        if wait:
+            from clew.cli.jobs_watch import wait_for
+
+            here = "" if alive else " here: no worker is alive"
+            note(f"job {job.id[:SHORT_ID]} runs{here}")
+            return await wait_for(client, job, as_json=as_json, in_place=not alive)
+        if as_json:
+            print_json((await jobs.card(client, job.id)).to_json(stamp))
+        else:
+            say(job.id)
+            note(f"queued; clew jobs watch {job.id[:SHORT_ID]} shows how it goes")
+        if not alive:
+            note("no worker is alive to take it up: start one with clew work, or submit with --wait to run it here")
+        return 0
+
+    return with_client(work, work_dir=options["cwd"])
+
+
+def _limits(options: dict[str, Any]) -> Limits:
+    from clew.core.job import Limits
+
+    return Limits(
+        timeout_s=_duration("--timeout", options.pop("timeout")),
+        retries=options.pop("retries"),
+        max_resumes=options.pop("max_resumes"),
+        deadline_at=_deadline(options.pop("deadline"), time.time()),
+    )
+
+
+def _duration(option: str, given: str | None) -> float | None:
+    from clew.config import duration
+
+    if given is None:
+        return None
+    try:
+        return duration(given)
+    except ValueError as error:
+        raise UsageError(f"{option} {given} {error}.") from None
+
+
+def _deadline(given: str | None, now: float) -> float | None:
+    """A duration, a time of the day (the next that comes), or a date and time; without a zone, this machine's."""
+    from datetime import datetime
+
+    from clew.config import duration
+
+    if given is None:
+        return None
+    try:
+        lasts = duration(given)
+        return None if lasts is None else now + lasts
+    except ValueError:
+        pass
+    try:
+        if "T" not in given and "-" not in given:
+            today = datetime.fromtimestamp(now).strftime("%Y-%m-%d")
+            at = datetime.fromisoformat(f"{today}T{given}").timestamp()
+            return at if at > now else at + DAY_S
+        at = datetime.fromisoformat(given).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"--deadline {given} is neither a duration nor a time.", hint="Write 2h, 18:30, or 2026-01-31T18:30."
+        ) from None
+    if at <= now:
+        raise UsageError(f"--deadline {given} is over already.")
+    return at
+
+
+def _tell_circumstances(wanted: Any) -> None:
+    """What holds for this job and may not be what one thinks."""
+    import os
+
+    if os.path.realpath(wanted.cwd) != os.path.realpath("."):
+        note(f"in {harmless(os.path.realpath(wanted.cwd))}")
+    if wanted.permissions == "all":
+        note("warning: --permissions all: the agent may do anything there without asking")
+    if wanted.trust == "project":
+        note(
+            "warning: --trust project: the directory's own agent settings, hooks and MCP servers load and may run code"
+        )

@@ -1,0 +1,173 @@
+"""`clew work`"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.output import SHORT_ID, harmless, lasted, note, one_line, plural
+from clew.cli.session import with_client
+from clew.errors import Cancelled
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from clew.client import Client
+    from clew.core.job import Job
+
+LOOK_S = 0.3  # at most so often, and only when this process wrote something
+RECENT = 100
+PROMPT_CHARS = 60
+WHY_CHARS = 120
+
+
+@click.command()
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="At most so many agents at once.  [default: the setting max_agents]",
+)
+@click.option("--id", "name", metavar="NAME", help="This worker's own name, the same after a restart.")
+@click.option("--until-idle", is_flag=True, help="End when there is nothing left to do.")
+def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
+    """Carry out jobs until Ctrl-C. Any number of workers may run, on this machine or on others (docs/operations.md).
+
+    Ctrl-C and SIGTERM hand back what is going on: another worker, or the next one, goes on where it stopped. A second
+    one does not wait. The exit code is 0 after a gentle end, 7 after the second signal.
+    """
+    import asyncio  # noqa: F401 - whole, with TLS: with_client would load it without, and a database's driver wants it
+
+    async def inside(client: Client) -> None:
+        most = concurrency or client.settings.of("max_agents")
+        set_up_logs()
+        await _work(client, most, name, until_idle=until_idle)
+
+    with_client(inside)
+
+
+async def _work(client: Client, most: int, name: str | None, *, until_idle: bool) -> None:
+    import asyncio
+
+    stop = asyncio.Event()
+    _heed_signals(stop)
+    log = WorkLog(client)
+    working = asyncio.create_task(client.work(most, stop, name=name, until_idle=until_idle))
+    telling = asyncio.create_task(log.run(most))
+    try:
+        await asyncio.wait({working, telling}, return_when=asyncio.FIRST_COMPLETED)
+        if telling.done():
+            telling.result()
+        await working
+    finally:
+        telling.cancel()
+        stop.set()
+        await asyncio.gather(working, telling, return_exceptions=True)
+    await log.look()
+    note(f"worker ended; {plural(log.ended, 'job')} done here")
+
+
+def _heed_signals(stop: asyncio.Event) -> None:
+    import asyncio
+    import signal
+
+    def told() -> None:
+        if stop.is_set():
+            os._exit(Cancelled.exit_code)
+        note("ending: what goes on is handed back (once more: at once)")
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, told)
+
+
+class WorkLog:
+    """Says what this worker takes up and what comes of it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._since = time.time()
+        self._worker: str | None = None
+        self._seen: dict[str, Job] = {}
+        self.ended = 0
+
+    async def run(self, most: int) -> None:
+        import asyncio
+
+        while self._worker is None:
+            await asyncio.sleep(LOOK_S / 3)
+            await self._find_worker(most)
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_S)
+            await self._client.written()
+
+    async def _find_worker(self, most: int) -> None:
+        owner = self._client.engine.around.owner
+        found = await self._client.engine.database.call(lambda store: store.workers())
+        self._worker = next((each.id for each in found if each.owner == owner), None)
+        if self._worker is not None:
+            note(f"worker {harmless(self._worker)}: up to {plural(most, 'job')} at once; Ctrl-C ends it")
+
+    async def look(self) -> None:
+        """Tells what changed since the last look."""
+        if self._worker is None:
+            return
+        for job in await self._client.engine.database.call(self._mine):
+            before = self._seen.get(job.id)
+            self._tell(job, before)
+            self._seen[job.id] = job
+
+    def _mine(self, store: Any) -> list[Job]:
+        """What it has, what it had, and what came and went between two looks; the oldest first."""
+        from clew.core.job import JobStatus
+
+        found = {job.id: job for job in store.jobs(limit=RECENT)}
+        found |= {job.id: job for job in store.jobs(statuses=[JobStatus.RUNNING], limit=10 * RECENT)}
+        found |= {job_id: store.job(job_id) for job_id, job in self._seen.items() if not _is_over(job)}
+        mine = [job for job in found.values() if job is not None and self._is_mine(job)]
+        return sorted(mine, key=lambda job: job.created_at)
+
+    def _is_mine(self, job: Job) -> bool:
+        if job.id in self._seen:
+            return True
+        began = job.ended_at or time.time()
+        return job.worker == self._worker and began >= self._since
+
+    def _tell(self, job: Job, before: Job | None) -> None:
+        short = job.id[:SHORT_ID]
+        runs = before.runs if before is not None else 0
+        if before is None or job.runs > max(1, runs) or (job.status == "running" and before.status != "running"):
+            again = f", run {job.runs}" if job.runs > 1 else ""
+            note(f"job {short} begun{again}: {one_line(job.prompt, PROMPT_CHARS)}")
+        if before is not None and (job.status, job.wake_at) == (before.status, before.wake_at):
+            return
+        why = f": {one_line(job.error, WHY_CHARS)}" if job.error else ""
+        if _is_over(job):
+            self.ended += 1
+            note(f"job {short} {job.status}{lasted(job.started_at, job.ended_at)}{why}")
+        elif job.status == "waiting":
+            from clew.cli.jobs_display import at_clock
+
+            note(f"job {short} waits until {at_clock(job.wake_at)}{why}")
+        elif before is not None and job.worker is None:
+            note(f"job {short} handed back")
+
+
+def _is_over(job: Job) -> bool:
+    from clew.core.job import OVER
+
+    return job.status in OVER
+
+
+def set_up_logs() -> None:
+    """Warnings on stderr, a line each."""
+    import logging
+    import sys
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )

@@ -1,0 +1,231 @@
+"""A job as surfaces have it: asked for, shown with what its runs came to, and followed over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from clew.core.job import OVER, UNDER_WAY, Job, JobStatus, Limits
+from clew.core.outcome import Outcome
+from clew.core.record import Record
+from clew.core.run import Run
+from clew.core.thread import Permissions, Trust
+from clew.core.usage import NO_USAGE, Usage
+from clew.engine.leases import is_gone
+from clew.errors import AgentFailed, AuthFailed, Cancelled, ClewError, Conflict, TimedOut, UsageLimit
+from clew.hosts.chat import check_prompt, existing_dir
+from clew.hosts.jobs import NewJob
+from clew.store.records import StoredEvent
+from clew.thread import choice
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.store.jobs import Worker
+    from clew.store.store import Store
+
+RUNS_SHOWN = 10_000  # more than any job may have
+LOOK_S = 0.25  # how soon something that another process did is seen
+SILENCE_S = 30.0  # of a worker on another machine, before it counts as dead
+
+
+class Wanted(Record):
+    """What somebody asks for when a job is submitted; None is the default."""
+
+    prompt: str
+    cwd: str
+    agent: str | None = None
+    model: str | None = None
+    permissions: str | None = None
+    trust: str | None = None
+    key: str | None = None
+    limits: Limits = Limits()
+    checkpoint: bool = False
+    delay_s: float | None = None
+
+
+class JobCard(Record):
+    """A job with what its runs came to."""
+
+    job: Job
+    thread: str  # its name
+    usage: Usage
+    cost_usd: float
+    runs: tuple[Run, ...]  # the oldest first
+    stderr_tail: str = ""  # of the last run, when the job failed
+
+    def to_json(self, stamp: Callable[[float | None], str | None]) -> dict[str, Any]:
+        """The object that the command line and the HTTP API give; `stamp` writes times."""
+        job, limits = self.job, self.job.limits
+        return {
+            "id": job.id,
+            "status": job.status.value,
+            "runs": job.runs,
+            "resume_count": job.resume_count,
+            "session_id": job.session_id,
+            "session_saved_at": stamp(job.session_saved_at),
+            "reason": job.reason,
+            "outcome": job.outcome,
+            "result": job.result,
+            "error": _error_object(job),
+            "stderr_tail": self.stderr_tail,
+            "conflicts": list(job.conflicts),
+            "prompt": job.prompt,
+            "cwd": job.cwd,
+            "agent": job.agent,
+            "model": job.model,
+            "permissions": job.permissions.value,
+            "key": None if job.key == job.id else job.key,
+            "checkpoint": job.checkpoint,
+            "limits": {**limits.as_dict(), "deadline_at": stamp(limits.deadline_at)},
+            "tries": job.tries,
+            "thread_id": job.thread_id,
+            "thread": self.thread,
+            "run_id": job.run_id,
+            "worker": job.worker,
+            "cancel_requested": job.cancel_requested,
+            "usage": self.usage.as_dict(),
+            "cost_usd": round(self.cost_usd, 6),
+            "created_at": stamp(job.created_at),
+            "not_before": stamp(job.not_before),
+            "started_at": stamp(job.started_at),
+            "wake_at": stamp(job.wake_at),
+            "ended_at": stamp(job.ended_at),
+        }
+
+
+class JobEvent(Record):
+    """An event of one of a job's runs."""
+
+    number: int  # of the run within the job, from 1
+    run: Run  # as it was when its first event was read
+    stored: StoredEvent
+
+
+class JobChanged(Record):
+    """The job is in another state than it was last seen in."""
+
+    job: Job
+
+
+async def submit(client: Client, wanted: Wanted) -> Job:
+    """The job is on disk when this returns. What was not said comes from the settings."""
+    check_prompt(wanted.prompt)
+    settings = client.settings
+    agent = wanted.agent or settings.of("agent")
+    now = client.engine.around.clock()
+    return await client.jobs.submit(
+        NewJob(
+            prompt=wanted.prompt,
+            cwd=existing_dir(wanted.cwd),
+            agent=agent,
+            model=wanted.model or (settings.of("model") if agent == settings.of("agent") else None),
+            permissions=choice(Permissions, wanted.permissions or Permissions.EDITS),
+            trust=choice(Trust, wanted.trust or settings.of("trust")),
+            key=wanted.key,
+            limits=wanted.limits,
+            checkpoint=wanted.checkpoint,
+            not_before=None if wanted.delay_s is None else now + wanted.delay_s,
+        )
+    )
+
+
+async def cards(client: Client, jobs: Sequence[Job]) -> list[JobCard]:
+    return await client.engine.database.call(lambda store: [_card(store, job) for job in jobs])
+
+
+async def card(client: Client, job_id: str) -> JobCard:
+    """By id, or by an unambiguous beginning of one. Raises NotFound."""
+    job = await client.jobs.find(job_id)
+    return (await cards(client, [job]))[0]
+
+
+def _card(store: Store, job: Job) -> JobCard:
+    runs = _runs(store, job)
+    usage = sum((run.usage for run in runs), NO_USAGE)
+    name = store.require_thread(job.thread_id).name
+    tail = store.run_card(runs[-1]).stderr_tail if runs and job.status is JobStatus.FAILED else ""
+    return JobCard(job, name, usage, sum(run.cost_usd for run in runs), runs, tail)
+
+
+def _runs(store: Store, job: Job) -> tuple[Run, ...]:
+    return tuple(reversed(store.runs(thread_id=job.thread_id, limit=RUNS_SHOWN)))
+
+
+async def follow(
+    client: Client, job_id: str, after: tuple[int, int] = (1, 0)
+) -> AsyncGenerator[JobEvent | JobChanged, None]:
+    """Every event of every run after that one, as they become durable, and the job whenever its state is another one.
+
+    The last is the job that is over. `after` is the number of a run and of an event in it.
+    """
+    number, seq = max(1, after[0]), after[1]
+    seen: Job | None = None
+    while True:
+        job, runs = await client.engine.database.call(lambda store: _look(store, job_id))
+        left = len(runs) >= number
+        if (seen is None or _state(job) != _state(seen)) and not (left and job.status in OVER):
+            seen = job
+            yield JobChanged(job)
+        if left:
+            run = runs[number - 1]
+            async with aclosing(client.follow(run.id, seq)) as events:
+                async for stored in events:
+                    yield JobEvent(number, run, stored)
+            number, seq = number + 1, 0
+        elif job.status in OVER:
+            return
+        else:
+            await asyncio.sleep(LOOK_S)
+
+
+def _look(store: Store, job_id: str) -> tuple[Job, tuple[Run, ...]]:
+    with store.reading():
+        job = store.require_job(job_id)
+        return job, _runs(store, job)
+
+
+def _state(job: Job) -> tuple[object, ...]:
+    return job.status, job.wake_at, job.cancel_requested, job.tries
+
+
+async def workers(client: Client) -> list[Worker]:
+    """Those that are alive, as far as can be seen from here."""
+    around = client.engine.around
+    found = await client.engine.database.call(lambda store: store.workers())
+    return [each for each in found if not is_gone(each.owner, each.heartbeat_at + SILENCE_S, around)]
+
+
+_BY_STATUS: dict[JobStatus, type[ClewError]] = {
+    JobStatus.BLOCKED: AuthFailed,
+    JobStatus.CONFLICT: Conflict,
+    JobStatus.CANCELLED: Cancelled,
+}
+_BY_OUTCOME: dict[str, type[ClewError]] = {
+    Outcome.AUTH: AuthFailed,
+    Outcome.USAGE_LIMIT: UsageLimit,
+    Outcome.TIMED_OUT: TimedOut,
+}
+
+
+def error_of(job: Job) -> ClewError | None:
+    """What the job's last run, or the job itself, came to grief over; None: nothing is wrong."""
+    if job.status is JobStatus.SUCCEEDED or (job.error is None and job.status not in OVER):
+        return None
+    kind = _BY_STATUS.get(job.status) or _BY_OUTCOME.get(job.outcome or "", AgentFailed)
+    return kind(job.error or f"The job is {job.status}.", hint=_hint(job))
+
+
+def _hint(job: Job) -> str | None:
+    """A run's own hint is for whoever asks in a chat, unless somebody must act before anything goes on."""
+    if job.status in UNDER_WAY:
+        return "It goes on by itself."
+    if job.status in (JobStatus.BLOCKED, JobStatus.CONFLICT) or job.outcome is None:
+        return job.hint
+    return "A retry goes on where it stopped."
+
+
+def _error_object(job: Job) -> dict[str, Any] | None:
+    error = error_of(job)
+    return None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}

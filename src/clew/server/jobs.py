@@ -1,0 +1,160 @@
+"""Jobs: submitted, looked at, retried, cancelled, and followed over all their runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query
+from starlette.responses import Response, StreamingResponse
+
+from clew import job as jobs
+from clew.client import Client
+from clew.core.job import JobStatus, Limits, Wish
+from clew.core.record import replace
+from clew.errors import UsageError
+from clew.server import bodies, job_shapes
+from clew.server.access import Shared, TheClient, TheShared
+from clew.server.documents import fails
+from clew.server.events import HEARTBEAT, beating
+from clew.server.json_body import answer, json_text, stamp
+
+router = APIRouter(prefix="/api/jobs", tags=["jobs"])
+
+JobId = Annotated[str, Path(alias="job", max_length=200, description="A job's id")]
+PLACE = r"^\d{1,9}-\d{1,15}$"
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=job_shapes.Job,
+    responses={
+        **fails(409),
+        201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The job's address"}}},
+    },
+    summary="A new job",
+)
+async def create(new: job_shapes.NewJob, shared: TheShared) -> Response:
+    """It is on disk when this answers; a worker (`clew work`) takes it up."""
+    wanted = jobs.Wanted(
+        prompt=new.prompt,
+        cwd=shared.roots.resolved(new.cwd),
+        agent=new.agent,
+        model=new.model,
+        permissions=new.permissions,
+        trust=new.trust,
+        key=new.key,
+        limits=_limits(new),
+        checkpoint=bool(new.checkpoint),
+        delay_s=new.delay_s,
+    )
+    made = await jobs.submit(shared.client, wanted)
+    return await _answered(shared.client, made.id, 201, {"Location": f"/api/jobs/{made.id}"})
+
+
+def _limits(new: job_shapes.NewJob) -> Limits:
+    given = {"timeout_s": new.timeout_s, "retries": new.retries, "max_resumes": new.max_resumes}
+    limits = replace(Limits(), **{name: value for name, value in given.items() if value is not None})
+    if new.deadline_at is None:
+        return limits
+    deadline = job_shapes.seconds_of(new.deadline_at)
+    if deadline <= time.time():
+        raise UsageError("The deadline is over already.")
+    return replace(limits, deadline_at=deadline)
+
+
+@router.get("", response_model=job_shapes.JobList, responses=fails(body=False))
+async def list_(
+    client: TheClient,
+    status: Annotated[job_shapes.Status | None, Query(description="Only those in this state")] = None,
+    key: Annotated[str, Query(max_length=200, description="Only those of this key")] = "",
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+) -> Response:
+    """The newest first."""
+    statuses = None if status is None else (JobStatus(status),)
+    found = await client.jobs.list(statuses=statuses, key=key or None, limit=limit)
+    items = [card.to_json(stamp) for card in await jobs.cards(client, found)]
+    return answer({"items": items, "workers": len(await jobs.workers(client))})
+
+
+@router.get("/{job}", response_model=job_shapes.Job, responses=fails(404, body=False))
+async def show(job_id: JobId, client: TheClient) -> Response:
+    return await _answered(client, job_id)
+
+
+@router.post("/{job}/retry", status_code=202, response_model=job_shapes.Job, responses=fails(404, 409))
+async def retry(
+    job_id: JobId,
+    shared: TheShared,
+    wanted: job_shapes.JobRetry | None = None,
+    resume: Annotated[
+        bool | None,
+        Query(description="true: in its session, however old; false: from the beginning. Left out: as a worker would"),
+    ] = None,
+) -> Response:
+    """Queues it again; 409 when it succeeded or is under way, or nobody says what to do about its files."""
+    client = shared.client
+    job = await client.jobs.find(job_id)
+    shared.roots.check(job.cwd)
+    wish = None if resume is None else Wish.RESUME if resume else Wish.FRESH
+    files = wanted or job_shapes.JobRetry(restore=None, keep=None)
+    await client.jobs.retry(job.id, wish, restore=bool(files.restore), keep=bool(files.keep))
+    return await _answered(client, job.id, 202)
+
+
+@router.post("/{job}/cancel", status_code=202, response_model=job_shapes.Job, responses=fails(404, 409))
+async def cancel(job_id: JobId, client: TheClient) -> Response:
+    """One that runs is told to stop, with all that it started; any other is over at once. 409 when it is over."""
+    job = await client.jobs.find(job_id)
+    await client.jobs.cancel(job.id)
+    return await _answered(client, job.id, 202)
+
+
+async def _answered(client: Client, job_id: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer((await jobs.card(client, job_id)).to_json(stamp), status, headers)
+
+
+@router.get(
+    "/{job}/events",
+    response_class=StreamingResponse,
+    responses={
+        **fails(404, body=False),
+        200: {
+            "description": "`id: RUN-SEQ`, `event: KIND`, `data: JobEvent`; and `event: job_changed`, `data: Job`",
+            "content": {"text/event-stream": {}},
+        },
+    },
+)
+async def events(
+    job_id: JobId,
+    shared: TheShared,
+    after: Annotated[str | None, Query(pattern=PLACE, description="Only events after this one, as RUN-SEQ")] = None,
+    last_event_id: Annotated[
+        str | None, Header(pattern=PLACE, description="The same, as browsers say it when they reconnect")
+    ] = None,
+) -> StreamingResponse:
+    """The events of all its runs. The stream ends with the job: its last event is the `job_changed` that says how."""
+    job = await shared.client.jobs.find(job_id)
+    shared.check_room()
+    number, _, seq = (last_event_id or after or "1-0").partition("-")
+    stream = _stream(shared, job.id, (int(number), int(seq)))
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _stream(shared: Shared, job_id: str, after: tuple[int, int]) -> AsyncGenerator[str, None]:
+    async with shared.listening():
+        yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
+        async for told in beating(shared, jobs.follow(shared.client, job_id, after)):
+            yield HEARTBEAT if told is None else await _sse(shared.client, told)
+
+
+async def _sse(client: Client, told: jobs.JobEvent | jobs.JobChanged) -> str:
+    """A change of the job has no id: a client that comes back is told how the job is anyway."""
+    if isinstance(told, jobs.JobChanged):
+        [card] = await jobs.cards(client, [told.job])
+        return f"event: job_changed\ndata: {json_text(card.to_json(stamp))}\n\n"
+    stored = told.stored
+    body = {"run": told.number, "run_id": told.run.id, **bodies.event(stored)}
+    return f"id: {told.number}-{stored.seq}\nevent: {stored.kind}\ndata: {json_text(body)}\n\n"

@@ -1,0 +1,76 @@
+// The jobs as the page knows them: the newest, how many workers are alive, and the one that is open.
+
+import { http, Problem } from "./http.ts";
+import { Store } from "./store.ts";
+import type { Job, JobStatus } from "./wire.ts";
+
+export interface Jobs {
+  items: readonly Job[]; // the newest first
+  workers: number;
+  listed: boolean;
+  open: Job | null;
+  missing: boolean; // the one that was to be opened is not there
+}
+
+export const jobs = new Store<Jobs>({ items: [], workers: 0, listed: false, open: null, missing: false });
+
+export const UNDER_WAY: readonly JobStatus[] = ["queued", "running", "waiting"];
+export const isUnderWay = (job: Job): boolean => UNDER_WAY.includes(job.status);
+
+/** Somebody must act before it goes on. */
+export const needsYou = (job: Job): boolean => job.status === "blocked" || job.status === "conflict";
+
+const SHOWN = 200;
+const EVERY_MS = 250; // at most: a job that works says a lot
+
+let asking: Promise<void> | null = null;
+let again = false;
+
+/** The list, and the open one. One request is under way at a time; whoever asks meanwhile gets one more after it. */
+export function refreshJobs(): Promise<void> {
+  if (asking) {
+    again = true;
+    return asking;
+  }
+  asking = (async () => {
+    do {
+      again = false;
+      await load();
+      if (again) await new Promise((done) => setTimeout(done, EVERY_MS));
+    } while (again);
+  })().finally(() => {
+    asking = null;
+  });
+  return asking;
+}
+
+async function load(): Promise<void> {
+  const { items, workers } = await http.jobs(SHOWN);
+  jobs.patch({ items, workers, listed: true });
+  const open = jobs.now.open;
+  if (open) heardOf(items.find((job) => job.id === open.id) ?? (await http.job(open.id)));
+}
+
+/** The daemon's newest word on a job. */
+export function heardOf(job: Job): void {
+  const { items, open } = jobs.now;
+  const known = items.some((each) => each.id === job.id);
+  jobs.patch({
+    items: known ? items.map((each) => (each.id === job.id ? job : each)) : [job, ...items],
+    open: open?.id === job.id ? job : open,
+  });
+}
+
+/** Opens a job by its id; null: it is not there. */
+export async function openJob(id: string): Promise<Job | null> {
+  if (jobs.now.open?.id !== id) jobs.patch({ open: null, missing: false });
+  try {
+    const job = await http.job(id);
+    jobs.patch({ open: job, missing: false });
+    return job;
+  } catch (problem) {
+    if (!(problem instanceof Problem && problem.status === 404)) throw problem;
+    jobs.patch({ open: null, missing: true });
+    return null;
+  }
+}

@@ -1,0 +1,55 @@
+"""The composition root of workers: apart from `wiring.py`, because it brings the queue engine along."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from clew import config
+from clew.engine.engine import Engine
+from clew.engine.work import Worker, WorkerSettings, queue_config
+from clew.hosts.jobs import KIND, Jobs
+
+QUEUE_FILE = "queue.db"
+WORKERS_DIR = "workers"
+
+
+def open_worker(
+    engine: Engine, jobs: Jobs, settings: config.Settings, home: Path, worker_id: str, concurrency: int
+) -> Worker:
+    """A worker on the engine's store. Its queue is in the same database, or in a file beside the store's."""
+    slots = asyncio.Semaphore(concurrency)
+    url = settings.of("store")
+    queue = queue_config(worker_id, url=url) if url else queue_config(worker_id, file=str(home / QUEUE_FILE))
+    return Worker(
+        engine.database,
+        engine.around,
+        WorkerSettings(worker_id, queue, concurrency),
+        {KIND: lambda job_id: jobs.carry_out(job_id, worker_id, slots)},
+        Jobs.waiting,
+    )
+
+
+@contextmanager
+def worker_name(home: Path, machine: str) -> Iterator[str]:
+    """A name that no other worker of this machine has while it is held, and that comes again after a restart."""
+    import fcntl
+
+    folder = home / WORKERS_DIR
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for number in itertools.count(1):
+        handle = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            continue
+        try:
+            yield f"{machine}/{number}"
+        finally:
+            os.close(handle)
+        return

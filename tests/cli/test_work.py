@@ -1,0 +1,133 @@
+"""`clew work`: a worker in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+START_S = 60
+
+
+def read_until(process: Any, words: str) -> list[str]:
+    """Lines of its stderr up to the one with these words."""
+    lines = []
+    while True:
+        line = process.stderr.readline().decode()
+        assert line, f"{words!r} never came: {lines}"
+        lines.append(line.rstrip("\n"))
+        if words in line:
+            return lines
+
+
+@pytest.fixture
+def worker(cli: Any) -> Callable[..., Any]:
+    """Starts one, and waits until it says so."""
+
+    def start(*args: str, **environ: str) -> Any:
+        process = cli.start("work", *args, **environ)
+        [*_, said] = read_until(process, "worker ")
+        assert "at once; Ctrl-C ends it" in said
+        return process
+
+    return start
+
+
+def submitted(cli: Any, *args: str) -> str:
+    done = cli.run("jobs", "submit", *args)
+    assert done.code == 0, done.err
+    assert "no worker is alive" not in done.err
+    return str(done.out.strip())
+
+
+def job_of(cli: Any, job: str) -> dict[str, Any]:
+    shown = cli.run("jobs", "show", job, "--json").json
+    assert isinstance(shown, dict)
+    return shown
+
+
+def test_a_worker_tells_what_it_takes_up_and_what_comes_of_it(cli: Any, worker: Callable[..., Any]) -> None:
+    process = worker("--id", "one", "--concurrency", "2")
+    job = submitted(cli, "!say done")
+
+    told = read_until(process, "succeeded")
+
+    assert told[0] == f"job {job[:8]} begun: !say done"
+    assert told[-1].startswith(f"job {job[:8]} succeeded after ")
+    shown = job_of(cli, job)
+    assert (shown["status"], shown["result"], shown["worker"]) == ("succeeded", "done", "one")
+
+
+def test_with_a_worker_alive_wait_only_watches(cli: Any, worker: Callable[..., Any]) -> None:
+    worker("--id", "one")
+
+    done = cli.run("jobs", "submit", "--wait", "--json", "!say done")
+
+    assert (done.code, done.json["result"], done.json["worker"]) == (0, "done", "one")
+    assert "no worker" not in done.err
+
+
+def test_until_idle_ends_when_all_is_done(cli: Any) -> None:
+    for number in range(3):
+        cli.run("jobs", "submit", f"!say {number}")
+
+    process = cli.start("work", "--until-idle")
+    _, err = process.communicate(timeout=START_S)
+
+    assert process.returncode == 0, err.decode()
+    assert b"worker ended; 3 jobs done here" in err
+    assert [job["result"] for job in cli.run("jobs", "list", "--json").json] == ["2", "1", "0"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_hands_the_job_back_and_the_next_worker_goes_on(
+    cli: Any, worker: Callable[..., Any], number: signal.Signals
+) -> None:
+    first = worker("--id", "one")
+    job = submitted(cli, "!hang text so far")
+    cli.api.wait_for_hanging(1)
+
+    first.send_signal(number)
+    _, err = first.communicate(timeout=START_S)
+
+    assert first.returncode == 0, err.decode()
+    assert f"job {job[:8]} handed back" in err.decode()
+    assert job_of(cli, job)["status"] == "queued"
+    assert not cli.stage.processes()
+    cli.api.release()
+    worker("--id", "two")
+    watched = cli.run("jobs", "watch", job)
+    assert watched.code == 0, watched.err
+    shown = job_of(cli, job)
+    assert (shown["worker"], shown["runs"], shown["resume_count"]) == ("two", 2, 1)
+
+
+def test_a_second_signal_does_not_wait(cli: Any, worker: Callable[..., Any]) -> None:
+    process = worker("--id", "one")
+    cli.stage.fault({"do": "hang_after_init", "ignore_term": True})
+    submitted(cli, "x")
+    read_until(process, "begun")
+
+    process.send_signal(signal.SIGTERM)
+    read_until(process, "handed back (once more: at once)")
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(START_S) in (0, 7)
+    assert time.monotonic() - began < 5
+
+
+def test_a_dead_worker_is_not_counted_as_alive(cli: Any, worker: Callable[..., Any]) -> None:
+    process = worker("--id", "one")
+    process.kill()
+    process.wait(START_S)
+
+    assert "no worker is alive" in cli.run("jobs", "submit", "x").err
+
+
+@pytest.mark.parametrize("args", [["--concurrency", "0"], ["--concurrency", "many"]])
+def test_nonsense_is_refused(cli: Any, args: list[str]) -> None:
+    assert cli.run("work", *args).code == 2

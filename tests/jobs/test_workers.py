@@ -1,0 +1,144 @@
+"""Workers that are killed, stopped and started: every job ends once, in order, and nothing is shown twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
+from clew.core.thread import Permissions
+from clew.hosts.jobs import NewJob
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import MODEL, Stage
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+@asynccontextmanager
+async def workers(
+    stage: Stage, environ: dict[str, str], count: int = 1
+) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+    """So many of them; whoever is killed is put in place again by `revive`."""
+    alive = [await start(stage, environ) for _ in range(count)]
+    try:
+        yield alive
+    finally:
+        for process in alive:
+            if process.returncode is None:
+                os.kill(process.pid, signal.SIGCONT)
+                process.terminate()
+        async with asyncio.timeout(60):
+            for process in alive:
+                await process.wait()
+
+
+async def start(stage: Stage, environ: dict[str, str]) -> asyncio.subprocess.Process:
+    log = (stage.folder / "worker.log").open("ab")
+    with log:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, str(WORKER), "3", env={**stage.environ, **environ}, stderr=log
+        )
+
+
+def a_job(stage: Stage, prompt: str, **more: object) -> NewJob:
+    return NewJob(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, **more)  # type: ignore[arg-type]
+
+
+async def until(client: Client, job_id: str, test: Callable[[Job], bool], limit_s: float = 90) -> Job:
+    async with asyncio.timeout(limit_s):
+        while True:
+            job = await client.jobs.find(job_id)
+            if test(job):
+                return job
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("at", ["text", "tool"])
+async def test_a_killed_workers_job_is_taken_over_in_a_copy_of_the_session(stage: Stage, at: str) -> None:
+    prompt = "!slow 400 0.05" if at == "text" else '!tool Bash {"command": "touch made; sleep 60"}'
+    async with stage.open() as client:
+        async with workers(stage, {}) as alive:
+            job = await client.jobs.submit(a_job(stage, prompt))
+            job = await until(client, job.id, lambda now: now.run_id is not None)
+            kind = "text_streamed" if at == "text" else "tool_started"
+            async for event in client.follow(job.run_id or ""):
+                if event.kind == kind:
+                    break
+            alive[0].kill()
+            alive[0] = await start(stage, {})
+            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+        assert done.status is JobStatus.SUCCEEDED, done
+        assert done.runs == 2
+        assert sum(prompt in text for role, text in stage.shown if role == "user") == 1
+        launch = stage.launches[-1]
+        assert launch.resumes and "--fork-session" in launch.argv
+        assert done.session_id != launch.resumes
+
+
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+@pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.timeout(900)
+async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
+    scripted: Stage, request: pytest.FixtureRequest, where: str, count: int
+) -> None:
+    environ: dict[str, str] = {}
+    if where == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        environ["CLEW_STORE"] = server.new_database()
+    dice = random.Random(count)
+    async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
+        limits = Limits(max_resumes=100, max_runs=100)
+        jobs = [
+            await client.jobs.submit(
+                a_job(scripted, f"!slow 10 {dice.choice([0.01, 0.1])}", key=f"k{number % 6}", limits=limits)
+            )
+            for number in range(count)
+        ]
+        unrest = asyncio.create_task(_unrest(scripted, environ, alive, dice, count // 3))
+        try:
+            done = [await until(client, job.id, lambda now: now.status not in UNDER_WAY, 600) for job in jobs]
+        finally:
+            unrest.cancel()
+            await asyncio.gather(unrest, return_exceptions=True)
+        assert [job.status for job in done] == [JobStatus.SUCCEEDED] * count
+        said = "w0 w1 w2 w3 w4 w5 w6 w7 w8 w9"
+        assert {job.result for job in done if job.runs == 1} <= {said}
+        for key in {job.key for job in done}:
+            line = [job for job in done if job.key == key]
+            for before, after in pairwise(line):
+                assert (before.ended_at or 0) <= (after.started_at or 0), "order by key"
+        for job in done:
+            runs = [
+                run for run in await client.runs(thread=await client.find(job.thread_id)) if run.status == "answered"
+            ]
+            assert len(runs) == 1, "every job ends exactly once"
+
+
+async def _unrest(
+    stage: Stage,
+    environ: dict[str, str],
+    alive: list[asyncio.subprocess.Process],
+    dice: random.Random,
+    disturbances: int,
+) -> None:
+    for _ in range(disturbances):
+        await asyncio.sleep(dice.uniform(1.0, 3.0))
+        place = dice.randrange(len(alive))
+        if dice.random() < 0.5:
+            alive[place].kill()
+            await alive[place].wait()
+            alive[place] = await start(stage, environ)
+        else:
+            os.kill(alive[place].pid, signal.SIGSTOP)
+            await asyncio.sleep(dice.uniform(0.2, 1.0))
+            os.kill(alive[place].pid, signal.SIGCONT)

@@ -1,0 +1,231 @@
+"""Jobs over HTTP: the calls, the events of all runs, the roots. The client beside the server carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from clew.testing.stage import MODEL, Stage
+from server.house import House, house_of
+
+
+async def submitted(house: House, prompt: str, **more: Any) -> Any:
+    body = {"prompt": prompt, "cwd": str(house.stage.work), "model": MODEL, **more}
+    return await house.post("/api/jobs", body, 201)
+
+
+async def carried_out(house: House, job: Any) -> Any:
+    """By this process, as `submit --wait` does."""
+    assert house.shared is not None
+    await house.shared.client.carry_out(job["id"])
+    return await house.get(f"/api/jobs/{job['id']}")
+
+
+@asynccontextmanager
+async def carrying_out(house: House, job: Any) -> AsyncIterator[None]:
+    assert house.shared is not None
+    task = asyncio.create_task(house.shared.client.carry_out(job["id"]))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def told(house: House, job: Any, *, after: str | None = None, by: str = "header") -> list[dict[str, str]]:
+    """Every server-sent event to the end of the stream, as its fields."""
+    headers = {"Last-Event-ID": after} if after and by == "header" else {}
+    query = f"?after={after}" if after and by == "query" else ""
+    found: list[dict[str, str]] = []
+    async with house.http.stream("GET", f"/api/jobs/{job['id']}/events{query}", headers=headers) as response:
+        assert response.status_code == 200
+        fields: dict[str, str] = {}
+        async for line in response.aiter_lines():
+            if line and not line.startswith(":"):
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif not line and fields:
+                found.append(fields)
+                fields = {}
+    return found
+
+
+async def test_a_job_is_submitted_carried_out_and_looked_at(house: House) -> None:
+    made = await submitted(house, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2)
+
+    assert (made["status"], made["permissions"], made["key"]) == ("queued", "edits", "k")
+    assert (made["limits"]["timeout_s"], made["limits"]["retries"], made["limits"]["max_resumes"]) == (60, 1, 2)
+    done = await carried_out(house, made)
+    assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
+    assert done["cost_usd"] > 0
+    assert (await house.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
+
+
+async def test_the_address_of_a_new_job_is_told(house: House) -> None:
+    response = await house.http.post("/api/jobs", json={"prompt": "x", "cwd": str(house.stage.work)})
+    assert response.status_code == 201
+    assert response.headers["Location"] == f"/api/jobs/{response.json()['id']}"
+
+
+async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive(house: House) -> None:
+    first = await submitted(house, "!say one", key="k")
+    second = await submitted(house, "!say two")
+    await carried_out(house, second)
+
+    listed = await house.get("/api/jobs")
+
+    assert [job["id"] for job in listed["items"]] == [second["id"], first["id"]]
+    assert listed["workers"] == 0
+    assert [job["id"] for job in (await house.get("/api/jobs?status=succeeded"))["items"]] == [second["id"]]
+    assert [job["id"] for job in (await house.get("/api/jobs?key=k"))["items"]] == [first["id"]]
+    assert len((await house.get("/api/jobs?limit=1"))["items"]) == 1
+
+
+async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(house: House) -> None:
+    job = await submitted(house, "!slow 1000 0.05", timeout_s=3)
+    async with carrying_out(house, job):
+        live = await told(house, job)
+
+    changed = [json.loads(event["data"]) for event in live if event["event"] == "job_changed"]
+    events = [event for event in live if event["event"] != "job_changed"]
+    assert changed[0]["status"] in ("queued", "running")
+    assert (changed[-1]["status"], changed[-1]["runs"]) == ("succeeded", 2)
+    assert live[-1]["event"] == "job_changed"
+    assert next(event["id"] for event in events if event["event"] == "run_ended").startswith("1-")
+    for event in events:
+        body = json.loads(event["data"])
+        assert event["id"] == f"{body['run']}-{body['seq']}"
+        assert event["event"] == body["kind"]
+    assert len({event["id"] for event in events}) == len(events)
+
+    again = [event for event in await told(house, job) if event["event"] != "job_changed"]
+    assert again == events, "the same from the store"
+    middle = len(events) // 2
+    for by in ("header", "query"):
+        rest = await told(house, job, after=events[middle]["id"], by=by)
+        assert [event for event in rest if event["event"] != "job_changed"] == events[middle + 1 :]
+        assert json.loads(rest[-1]["data"])["status"] == "succeeded"
+
+
+async def test_a_blocked_job_says_what_to_do_and_is_retried_in_its_session(house: House) -> None:
+    job = await submitted(house, "!fail 401 authentication_error invalid x-api-key")
+    blocked = await carried_out(house, job)
+    assert (blocked["status"], blocked["error"]["code"]) == ("blocked", "auth")
+    assert "Log in" in blocked["error"]["hint"]
+
+    queued = await house.post(f"/api/jobs/{job['id']}/retry?resume=true")
+    done = await carried_out(house, job)
+
+    assert (queued["status"], queued["tries"], queued["error"]) == ("queued", 2, None)
+    assert (done["status"], done["resume_count"]) == ("succeeded", 1)
+    assert house.stage.launches[-1].resumes == done["session_id"]
+    refused = await house.http.post(f"/api/jobs/{job['id']}/retry")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+
+
+async def test_a_retry_without_resume_begins_with_the_prompt(house: House) -> None:
+    job = await submitted(house, "!fail 401 authentication_error invalid x-api-key")
+    await carried_out(house, job)
+
+    await house.post(f"/api/jobs/{job['id']}/retry?resume=false")
+    again = await carried_out(house, job)
+
+    assert (again["status"], again["reason"]) == ("blocked", "forced_fresh")
+    assert not house.stage.launches[-1].resumes
+
+
+async def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(house: House) -> None:
+    waiting = await submitted(house, "x")
+    assert (await house.post(f"/api/jobs/{waiting['id']}/cancel"))["status"] == "cancelled"
+    over = await house.http.post(f"/api/jobs/{waiting['id']}/cancel")
+    assert over.status_code == 409
+
+    running = await submitted(house, "!hang text so far")
+    async with carrying_out(house, running):
+        await asyncio.to_thread(house.stage.api.wait_for_hanging, 1)
+        asked = await house.post(f"/api/jobs/{running['id']}/cancel")
+        events = await told(house, running)
+    assert (asked["status"], asked["cancel_requested"]) == ("running", True)
+    assert json.loads(events[-1]["data"])["status"] == "cancelled"
+
+
+async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(house: House) -> None:
+    await house.thread("chat")
+    job = await submitted(house, "!say done")
+    await carried_out(house, job)
+
+    assert [thread["name"] for thread in (await house.get("/api/threads"))["items"]] == ["chat"]
+    listed = await house.get("/api/threads?kind=job")
+    assert [thread["id"] for thread in listed["items"]] == [job["thread_id"]]
+    assert listed["total"] == 1
+    view = await house.get(f"/api/threads/{job['thread_id']}/view")
+    assert [turn["text"] for turn in view["turns"]] == ["!say done", "done"]
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({"prompt": "x"}, "cwd"),
+        ({"cwd": "/tmp"}, "prompt"),
+        ({"prompt": "x", "cwd": "/tmp", "timeout_s": 0}, "timeout_s"),
+        ({"prompt": "x", "cwd": "/tmp", "retries": -1}, "retries"),
+        ({"prompt": "x", "cwd": "/tmp", "deadline_at": "tomorrow"}, "deadline_at"),
+        ({"prompt": "x", "cwd": "/tmp", "deadline_at": "2026-99-01T00:00:00Z"}, "deadline_at"),
+        ({"prompt": "x", "cwd": "/tmp", "permissions": "anything"}, "permissions"),
+        ({"prompt": "x", "cwd": "/tmp", "colour": "red"}, "colour"),
+    ],
+)
+async def test_what_has_no_meaning_is_refused_by_its_place(house: House, body: dict[str, Any], where: str) -> None:
+    response = await house.http.post("/api/jobs", json=body)
+    assert response.status_code == 422
+    assert where in [fault["where"] for fault in response.json()["errors"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"prompt": "  "}, "The prompt is empty."),
+        ({"prompt": "x", "agent": "nobody"}, "nobody"),
+        ({"prompt": "x", "deadline_at": "2001-01-01T00:00:00Z"}, "The deadline is over already."),
+        ({"prompt": "x", "checkpoint": True}, "git"),
+        ({"prompt": "x", "cwd": "/nowhere-at-all"}, "is not a directory"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_in_words(house: House, body: dict[str, Any], words: str) -> None:
+    response = await house.http.post("/api/jobs", json={"cwd": str(house.stage.work), **body})
+    assert response.status_code == 422
+    assert words in response.json()["detail"]
+    assert (await house.get("/api/jobs"))["items"] == []
+
+
+@pytest.mark.parametrize("path", ["", "/retry", "/cancel", "/events"])
+async def test_an_unknown_job_is_not_found(house: House, path: str) -> None:
+    how = house.http.get if path in ("", "/events") else house.http.post
+    response: httpx.Response = await how(f"/api/jobs/nonsense{path}")
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("place", ["x", "1", "1-", "-1", "1-x"])
+async def test_a_place_that_is_none_is_refused(house: House, place: str) -> None:
+    job = await submitted(house, "x")
+    response = await house.http.get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": place})
+    assert response.status_code == 422
+
+
+async def test_jobs_stay_below_the_roots(scripted: Stage) -> None:
+    (scripted.work / "inside").mkdir()
+    async with house_of(scripted) as anywhere:
+        outside = await submitted(anywhere, "!fail 401 authentication_error invalid x-api-key")
+        await carried_out(anywhere, outside)
+    async with house_of(scripted, roots=[scripted.work / "inside"]) as house:
+        refused = await house.http.post("/api/jobs", json={"prompt": "x", "cwd": str(scripted.work)})
+        again = await house.http.post(f"/api/jobs/{outside['id']}/retry")
+        made = await submitted(house, "x", cwd=str(scripted.work / "inside"))
+    assert (refused.status_code, again.status_code) == (403, 403)
+    assert made["cwd"] == str(scripted.work / "inside")
