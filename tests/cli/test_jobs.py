@@ -130,19 +130,17 @@ def test_a_fresh_retry_begins_with_the_prompt(cli: Any) -> None:
     assert (retried["status"], retried["tries"]) == ("queued", 2)
 
 
-def test_jobs_of_one_key_wait_for_each_other(cli: Any) -> None:
+def test_jobs_of_one_key_run_one_after_the_other_also_in_place(cli: Any) -> None:
     first = submitted(cli, "--key", "k", "!say one")
-    process = cli.start("jobs", "submit", "--key", "k", "--wait", "!say two")
-    told = process.stderr.readline().decode() + process.stderr.readline().decode()
-    assert f"waits for job {first[:8]}" in told
 
-    cli.run("jobs", "cancel", first)
-    out, _ = process.communicate(timeout=60)
+    done = cli.run("jobs", "submit", "--key", "k", "--wait", "!say two")
 
-    assert (process.returncode, out) == (0, b"two\n")
-    listed = cli.run("jobs", "list", "--key", "k", "--json").json
-    assert [job["status"] for job in listed] == ["succeeded", "cancelled"]
-    assert len(cli.run("jobs", "list", "--status", "cancelled", "--json").json) == 1
+    assert (done.code, done.out) == (0, "two\n")
+    assert f"waits for job {first[:8]}" in done.err
+    later, earlier = cli.run("jobs", "list", "--key", "k", "--json").json
+    assert (earlier["id"], earlier["result"]) == (first, "one")
+    assert earlier["ended_at"] <= later["started_at"]
+    assert len(cli.run("jobs", "list", "--status", "succeeded", "--json").json) == 2
     assert cli.run("jobs", "list", "--key", "other", "--json").json == []
 
 

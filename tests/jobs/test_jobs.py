@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -12,9 +13,11 @@ import pytest
 from clew.client import Client
 from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish
 from clew.core.thread import Permissions
+from clew.engine.checkpoints import Checkpoints
 from clew.engine.work import Worker, WorkerSettings, queue_config
 from clew.errors import Conflict
 from clew.hosts.jobs import Jobs, NewJob
+from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
 from clew.testing.stage import MODEL, Stage
 
 
@@ -129,3 +132,124 @@ async def test_a_job_is_cancelled_in_every_state(scripted: Stage, when: str) -> 
         assert over.status is JobStatus.CANCELLED
         with pytest.raises(Conflict):
             await jobs.cancel(job.id)
+
+
+def a_repository(stage: Stage) -> None:
+    run = ["git", "-C", str(stage.work), "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    subprocess.run([*run, "init", "-q"], check=True)
+    (stage.work / "kept.txt").write_text("as it was\n")
+    subprocess.run([*run, "add", "."], check=True)
+    subprocess.run([*run, "commit", "-qm", "first"], check=True)
+
+
+async def stopped_in_mid_work(stage: Stage, jobs: Jobs) -> Job:
+    """Blocked after its first run, with its files saved."""
+    a_repository(stage)
+    job = await jobs.submit(a_job(stage, "!fail 401 authentication_error invalid x-api-key", checkpoint=True))
+    return await ended(jobs, job)
+
+
+@pytest.mark.parametrize("how", ["restore", "keep"])
+async def test_files_that_somebody_changed_are_a_conflict_until_a_person_says(scripted: Stage, how: str) -> None:
+    async with scripted.open() as client:
+        jobs = Jobs(client.engine)
+        async with working(scripted, client, jobs):
+            job = await stopped_in_mid_work(scripted, jobs)
+            (scripted.work / "kept.txt").write_text("somebody else was here\n")
+            (scripted.work / "new.txt").write_text("new\n")
+            await jobs.retry(job.id)
+            conflict = await ended(jobs, job)
+            assert conflict.status is JobStatus.CONFLICT
+            assert set(conflict.conflicts) == {"kept.txt", "new.txt"}
+            assert conflict.runs == 1, "no agent was started"
+            with pytest.raises(Conflict):
+                await jobs.retry(job.id)
+            await jobs.retry(job.id, restore=how == "restore", keep=how == "keep")
+            done = await ended(jobs, job)
+        assert done.status is JobStatus.SUCCEEDED
+        there = (scripted.work / "kept.txt").read_text()
+        assert there == ("as it was\n" if how == "restore" else "somebody else was here\n")
+        assert (scripted.work / "new.txt").exists() == (how == "keep")
+
+
+async def test_the_agents_own_changes_are_no_conflict(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        jobs = Jobs(client.engine)
+        a_repository(scripted)
+        made = scripted.work / "made.txt"
+        async with working(scripted, client, jobs):
+            prompt = f'!tool Bash {{"command": "echo x > {made}; sleep 30"}}'
+            job = await jobs.submit(a_job(scripted, prompt, checkpoint=True, limits=Limits(timeout_s=3)))
+            done = await ended(jobs, job)
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2)
+        saved = await Checkpoints(str(scripted.work), job.id, scripted.environ).list()
+        assert {"start", "cut_off"} <= {checkpoint.why for checkpoint in saved}
+        status = subprocess.run(
+            ["git", "-C", str(scripted.work), "status", "--porcelain"], capture_output=True, text=True, check=True
+        )
+        assert status.stdout == "?? made.txt\n", "the user's index and branch are as they were"
+
+
+async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        jobs = Jobs(client.engine)
+        soon = int(client.engine.around.clock()) + 4
+        asked: list[str] = []
+
+        def reply(request: Request) -> Reply | None:
+            if not request.is_main:
+                return None
+            asked.append(request.shown_texts()[-1][1])
+            return Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{soon}") if len(asked) == 1 else None
+
+        scripted.api.reply = reply
+        async with working(scripted, client, jobs):
+            job = await jobs.submit(a_job(scripted, "!say done"))
+            waiting = await ended(jobs, job, status=JobStatus.WAITING)
+            assert waiting.status is JobStatus.WAITING and waiting.wake_at
+            done = await ended(jobs, job)
+        assert (done.status, done.runs, done.troubles) == (JobStatus.SUCCEEDED, 2, 0)
+        assert (done.ended_at or 0) >= waiting.wake_at
+
+
+async def test_a_deadline_ends_a_job_that_waits_and_one_that_runs(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        jobs = Jobs(client.engine)
+        now = client.engine.around.clock()
+        async with working(scripted, client, jobs):
+            late = await jobs.submit(a_job(scripted, "!say x", not_before=now + 60, limits=Limits(deadline_at=now + 1)))
+            runs = await jobs.submit(a_job(scripted, "!slow 1000 0.05", limits=Limits(deadline_at=now + 3)))
+            over = [await ended(jobs, job) for job in (late, runs)]
+        assert [job.status for job in over] == [JobStatus.FAILED] * 2
+        assert [job.runs for job in over] == [0, 1]
+        assert "deadline" in (over[0].error or "")
+
+
+@pytest.mark.parametrize(
+    ("directive", "status", "runs"),
+    [
+        ("!fail 529 overloaded_error Overloaded", JobStatus.FAILED, 2),  # one retry, after a pause
+        ("!toolong", JobStatus.SUCCEEDED, 2),  # fresh, and the scripted model takes it then
+        ("!fail 418 teapot I am one", JobStatus.FAILED, 1),
+    ],
+)
+async def test_each_class_of_failure_has_its_end(
+    scripted: Stage, directive: str, status: JobStatus, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clew.core.job.BACKOFF_S", 0.1)
+    told: list[str] = []
+
+    def once(request: Request) -> Reply | None:
+        if directive == "!toolong" and request.is_main:
+            told.append("x")
+            return TooLong() if len(told) <= 2 else Text("done")
+        return None
+
+    scripted.api.reply = once
+    async with scripted.open() as client:
+        jobs = Jobs(client.engine)
+        async with working(scripted, client, jobs):
+            job = await jobs.submit(a_job(scripted, directive, limits=Limits(retries=1)))
+            over = await ended(jobs, job)
+        assert (over.status, over.runs) == (status, runs), over
+        assert over.error or over.result

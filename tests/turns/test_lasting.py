@@ -129,8 +129,9 @@ async def test_a_person_at_hand_and_the_store_may_both_answer_and_the_first_coun
         assert (scripted.work / "made").exists()
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_a_question_that_is_open_at_a_death_is_asked_again_and_its_answer_reaches_the_session(
-    stage: Stage,
+    stage: Stage, how: signal.Signals
 ) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
@@ -138,7 +139,7 @@ async def test_a_question_that_is_open_at_a_death_is_asked_again_and_its_answer_
     daemon = await start_daemon(stage, FORM)
     async with stage.open() as client:
         await the_question(client)
-        await kill(daemon)
+        await kill(daemon, how)
         await client.engine.recover()
         question = await the_question(client)
         assert question.state is QuestionState.OPEN

@@ -20,10 +20,11 @@ from clew.engine.failures import error_of
 from clew.engine.plan import Plan, default_model_fact
 from clew.engine.sessions import file_of, took, tool_called, used
 from clew.engine.settings import Surroundings
-from clew.errors import ClewError
+from clew.errors import AgentFailed, ClewError
 from clew.store.store import Store
 
 TAKEN_AT_ITS_WORD = Observed(exists=True, holds_pending=True)
+CLEW_ENDED = "Clew was ended while the run was going on."
 FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before
 
 
@@ -86,6 +87,8 @@ class Closing:
             store.add_turn(self.run.thread_id, answer)
         pin, warning = self.leave(store, plan, end, answer)
         error = error_of(end, self.adapter.name)
+        if status is RunStatus.INTERRUPTED:
+            error = AgentFailed(CLEW_ENDED, hint="What was said so far is kept; ask to go on.")
         run = store.update_run(
             self.run.id,
             status=status,

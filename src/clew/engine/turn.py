@@ -18,6 +18,7 @@ from clew.core.events import (
     Event,
     FellBack,
     QuestionAsked,
+    QuestionWithdrawn,
     RunEnded,
     RunQueued,
     SessionStarted,
@@ -124,7 +125,7 @@ class LiveTurn:
             await self._wait_for_thread()
         passed("lease_taken")
         await self._leases.take_slot(lambda: self._journal.note(RunQueued("slot")), self._is_cancelled)
-        if self._abandoned and self.ask.lasting and not await self._is_cancelled_by_someone():
+        if self._is_left_to_the_next and not await self._is_cancelled_by_someone():
             return await self._leave_queued()
         if await self._is_cancelled():
             error = Cancelled("The run was cancelled while it waited.", hint="Nothing was sent to the agent.")
@@ -217,9 +218,14 @@ class LiveTurn:
         store.append_events(run.id, [(each.seq, each.at, each.event) for each in noted])
         return finished, noted
 
+    @property
+    def _is_left_to_the_next(self) -> bool:
+        """This process ends, and the run was to outlive it: nobody cancelled it."""
+        return self._abandoned and self.ask.lasting
+
     def _status(self, end: AttemptEnd) -> RunStatus:
-        if self._abandoned and self.ask.lasting and end.outcome is Outcome.CANCELLED:
-            return RunStatus.INTERRUPTED  # nobody cancelled it: its open questions stay open for the next daemon
+        if self._is_left_to_the_next and end.outcome is Outcome.CANCELLED:
+            return RunStatus.INTERRUPTED  # its open questions stay open for the next daemon
         return status_after(end.outcome)
 
     def _watched(self) -> Watched:
@@ -238,6 +244,8 @@ class LiveTurn:
         )
 
     async def _note(self, event: Event) -> None:
+        if isinstance(event, QuestionWithdrawn) and self._is_left_to_the_next:
+            return  # the agent takes it back because we stop it: it is still open for the person
         self._answer.feed(event)
         if isinstance(event, SessionStarted) and self._closing.hear(event):
             await self._database.atomically(self._adopt)

@@ -8,6 +8,7 @@ original prompt again), when to try again and when to stop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -28,6 +29,8 @@ from clew.engine.turn import LiveTurn
 from clew.engine.work import Work
 from clew.errors import AgentFailed, Busy, ClewError, Conflict, NotFound, StoreError, UsageError, UsageLimit
 from clew.store.store import Store
+
+log = logging.getLogger("clew.hosts.jobs")
 
 T = TypeVar("T")
 KIND = "job"
@@ -308,7 +311,7 @@ class Jobs:
 
     async def _conclude(self, job: Job, finished: Finished) -> bool:
         if job.checkpoint:
-            await self._checkpoints(job.cwd, job.id).save("end" if finished.error is None else "cut_off")
+            await self._save_if_possible(job, "end" if finished.error is None else "cut_off")
         run, now = finished.run, self._engine.around.clock()
         resets_at = finished.error.resets_at if isinstance(finished.error, UsageLimit) else None
         outcome = Outcome(run.outcome or Outcome.FAILED)
@@ -369,7 +372,14 @@ class Jobs:
     async def _save_now_and_then(self, job: Job) -> None:
         while True:
             await asyncio.sleep(CHECKPOINT_S)
-            await self._checkpoints(job.cwd, job.id).save("interval")
+            await self._save_if_possible(job, "interval")
+
+    async def _save_if_possible(self, job: Job, why: str) -> None:
+        """A checkpoint that cannot be made (a full disk) is no reason to end the job."""
+        try:
+            await self._checkpoints(job.cwd, job.id).save(why)
+        except ClewError as error:
+            log.warning("no checkpoint of job %s: %s", job.id[:8], error.message)
 
     def _checkpoints(self, cwd: str, job_id: str) -> Checkpoints:
         return Checkpoints(cwd, job_id, self._engine.around.environ)

@@ -14,6 +14,8 @@ from clew.store.records import (
     ThreadView,
     TurnCard,
     each,
+    first,
+    run_from,
     thread_from,
     turn_from,
 )
@@ -116,13 +118,19 @@ class Cards(Threads, Runs, Events):
         ended = [run for run in self.runs(thread_id=thread_id, limit=len(live) + ENDED_LOOKED_AT) if _is_shown(run)]
         return [*(run for run in ended[:1] if run.answer_turn_id is None), *live]
 
+    def _unanswered(self, turn_id: str) -> Run | None:
+        """The last run that asked this turn, when it ended without an answer."""
+        run = first(run_from, self._one("last_run_of_prompt", prompt_turn_id=turn_id))
+        return run if run is not None and run.status not in LIVE and run.answer_turn_id is None else None
+
     def _turn_cards(self, rows: list[Row]) -> list[TurnCard]:
         """Oldest first."""
 
         def card(row: Row) -> TurnCard:
-            answers = row["role"] == "assistant" and row["run_id"] is not None
-            run = self.run(row["run_id"]) if answers else None
-            return TurnCard(turn_from(row), row["position"], run, row["tools"] if answers else 0)
+            if row["role"] == "user":
+                return TurnCard(turn_from(row), row["position"], self._unanswered(row["id"]), 0)
+            run = self.run(row["run_id"]) if row["run_id"] is not None else None
+            return TurnCard(turn_from(row), row["position"], run, row["tools"] if run is not None else 0)
 
         return each(card, reversed(rows))
 

@@ -86,7 +86,7 @@ class Changes(NamedTuple):
 
 
 class TurnCard(NamedTuple):
-    """A turn with its place, and the run that it is the answer of."""
+    """A turn with its place, and the run that it is the answer of; of a prompt, the run that ended without one."""
 
     turn: Turn
     position: int

@@ -20,6 +20,8 @@ CREATE INDEX deleted_threads_by_version ON deleted_threads (version);
 ALTER TABLE runs ADD COLUMN asked TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE runs ADD COLUMN tools BIGINT NOT NULL DEFAULT 0;
 
+CREATE INDEX runs_by_prompt ON runs (prompt_turn_id, created_at);
+
 -- reply is an answer on its way to the agent (JSON); the question is answered when the agent has been told.
 CREATE TABLE questions (
     run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,

@@ -24,6 +24,9 @@ WHERE id = :id;
 -- name: run_by_id
 SELECT * FROM runs WHERE id = :id;
 
+-- name: last_run_of_prompt
+SELECT * FROM runs WHERE prompt_turn_id = :prompt_turn_id ORDER BY created_at DESC, position DESC LIMIT 1;
+
 -- name: runs_newest
 SELECT * FROM runs ORDER BY created_at DESC, position DESC LIMIT :limit;
 

@@ -80,9 +80,14 @@ class CardContract:
         assert said.run == store.run("done") and said.steps == 2
         assert [event.kind for event in store.steps("done")] == ["tool_started", "tool_started", "message_said"]
         assert store.turn_card("thread-1", "a") == said
+        store.add_turn("thread-1", a_turn("v", "again", run_id="failed"))
+        store.create_run(a_run("failed", prompt_turn_id="v", created_at=6.0))
+        assert store.turn_card("thread-1", "v").run is None, "it has not ended"
+        store.update_run("failed", status=RunStatus.FAILED, error="no")
+        assert store.turn_card("thread-1", "v").run == store.run("failed")
         store.create_run(a_run("later", created_at=8.0))
         store.create_run(a_run("sooner", created_at=7.0))
-        assert [card.run.id for card in store.view("maze").runs] == ["sooner", "later"]
+        assert [card.run.id for card in store.view("maze").runs] == ["failed", "sooner", "later"]
         store.update_run("sooner", status=RunStatus.RUNNING)
         store.update_run("sooner", status=RunStatus.FAILED, error="no")
         store.update_run("later", status=RunStatus.CANCELLED)

@@ -3,31 +3,32 @@
 
 import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ask, askAgain, refillComposer, retry } from "./actions.ts";
 import { page } from "./sync.ts";
 import { Badge, SessionChip } from "./Badge.tsx";
+import { Ending } from "./Ending.tsx";
 import { http } from "./http.ts";
-import { Caret, Check, Copy, Pencil, Warning } from "./icons.tsx";
+import { Check, Copy, Pencil } from "./icons.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { useNear } from "./near.ts";
 import { fromSteps, said, type Part, type Progress } from "./progress.ts";
-import { Output, Parts } from "./Steps.tsx";
+import { Parts } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { TodoCard } from "./TodoCard.tsx";
 import { TurnEditor } from "./UserTurn.tsx";
 import { isActive, type Run, type RunNote, type Turn } from "./wire.ts";
-import { duration, STATUS_WORDS } from "./words.ts";
+import { duration } from "./words.ts";
 
 interface Shown {
   thread: string;
   turn: Turn | null; // null: the run is going on, or ended without an answer
   run: Run | null; // when it is one of the view's
+  prompt: Turn | null; // what it answers
   progress: Progress | null;
   last: boolean;
   fixed: boolean; // to be read, not to be changed or gone on from
 }
 
-export const AnswerTurn = memo(({ thread, turn, run, progress, last, fixed }: Shown) => {
+export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, fixed }: Shown) => {
   const ref = useRef<HTMLElement>(null);
   const near = useNear(ref);
   const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
@@ -54,7 +55,14 @@ export const AnswerTurn = memo(({ thread, turn, run, progress, last, fixed }: Sh
       {live && run && <Doing run={run} progress={progress} />}
       {live && progress && progress.todos.length > 0 && <TodoCard todos={progress.todos} />}
       {note && !live && !isActive(note.status) && note.status !== "answered" && (
-        <Ending thread={thread} note={note} run={run} turn={turn} last={last && !fixed} near={near} />
+        <Ending
+          thread={thread}
+          run={note}
+          kept={turn !== null}
+          prompt={prompt?.id ?? null}
+          text={prompt?.text ?? run?.prompt ?? ""}
+          place={last && !fixed ? "last" : "fixed"}
+        />
       )}
       {note && turn && !editing && (
         <footer>
@@ -71,7 +79,9 @@ export const AnswerTurn = memo(({ thread, turn, run, progress, last, fixed }: Sh
 function useParts(turn: Turn | null, progress: Progress | null, near: boolean): readonly Part[] | null {
   const [stored, store] = useState<Progress | null>(null);
   const known = progress !== null && progress.parts.length > 0;
-  const wanted = near && turn !== null && turn.steps > 0 && turn.run_id !== null && !known && !stored;
+  // A run that began afresh may have been warned, or may have left turns out, without a single tool.
+  const told = turn !== null && (turn.steps > 0 || turn.run?.session_resumed === false);
+  const wanted = near && told && turn.run_id !== null && !known && !stored;
   useEffect(() => {
     if (!wanted || !turn?.run_id) return;
     http.steps(turn.run_id).then(
@@ -134,97 +144,6 @@ function Elapsed({ since }: { since: string }) {
   }, []);
   const ms = now - Date.parse(since);
   return ms < PATIENCE_S * 1000 ? null : <span aria-hidden="true">{duration(ms)}</span>;
-}
-
-interface Ended {
-  thread: string;
-  note: RunNote;
-  run: Run | null;
-  turn: Turn | null;
-  last: boolean;
-  near: boolean;
-}
-
-const KEPT = "What was said so far is kept.";
-
-/** What to do, where the daemon does not say it. */
-const HINTS: Record<string, string> = {
-  usage_limit: "The session is kept: ask again when the limit is over, and it is resumed.",
-  auth: "Log in with the agent's own command, then ask again. The session is kept.",
-  agent_missing: "See Agents, at the lower left, for what is missing.",
-  failed: "Your prompt is kept. Ask again, or start afresh.",
-};
-
-/** How a run ended that gave no whole answer, and the way out. */
-function Ending({ thread, note, run: known, turn, last, near }: Ended) {
-  const [fetched, fetch] = useState<Run | null>(null);
-  const run = known ?? fetched;
-  const wanted = near && !run && note.status !== "cancelled";
-  useEffect(() => {
-    if (wanted) http.run(note.id).then(fetch, () => undefined);
-  }, [wanted]);
-  if (note.status === "cancelled" || note.status === "interrupted") {
-    const why = note.status === "cancelled" ? "Stopped." : "Clew itself was ended during this run.";
-    return (
-      <div class="ending" data-testid="ending">
-        <p>
-          {why} {turn && KEPT}
-        </p>
-        {last && <WayOut thread={thread} run={run} goOn={turn !== null} />}
-      </div>
-    );
-  }
-  return (
-    <div class="ending problem" data-testid="run-error" role="group" aria-label="The run failed">
-      <p>
-        <Warning /> <strong>{run?.error?.message ?? `The run ${STATUS_WORDS[note.status]}.`}</strong>
-      </p>
-      {run?.error && <p>{run.error.hint ?? HINTS[run.error.code ?? ""] ?? ""}</p>}
-      {turn && <p>{KEPT}</p>}
-      {run?.stderr_tail && (
-        <details class="fold">
-          <summary>
-            <Caret size={12} /> What the agent's program said
-          </summary>
-          <Output label="Standard error" text={run.stderr_tail} failed />
-        </details>
-      )}
-      {last && <WayOut thread={thread} run={run} goOn={turn !== null || note.status === "timed_out"} />}
-    </div>
-  );
-}
-
-function WayOut({ thread, run, goOn }: { thread: string; run: Run | null; goOn: boolean }) {
-  const prompt = run?.prompt_turn_id;
-  return (
-    <div class="row">
-      {goOn && (
-        <button type="button" data-testid="go-on" onClick={() => void ask(thread, "Go on.")}>
-          Go on
-        </button>
-      )}
-      {prompt && !goOn && (
-        <button
-          type="button"
-          data-testid="ask-again"
-          title="Takes the prompt back and asks it once more; resumes the session when that is possible"
-          onClick={() => void askAgain(thread, prompt)}
-        >
-          Ask again
-        </button>
-      )}
-      {prompt && (
-        <button type="button" data-testid="retry-run" onClick={() => void retry(thread, prompt)}>
-          Ask again in a fresh session
-        </button>
-      )}
-      {run && !prompt && (
-        <button type="button" onClick={() => refillComposer(thread, run.prompt)}>
-          Put the prompt back into the composer
-        </button>
-      )}
-    </div>
-  );
 }
 
 function Actions({ turn, fixed }: { turn: Turn; fixed: boolean }) {

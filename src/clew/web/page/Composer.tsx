@@ -8,7 +8,7 @@ import { Send, Stop } from "./icons.tsx";
 import { draft } from "./keep.ts";
 import { useStore } from "./store.ts";
 import { isGoing, type Agent, type Run, type Thread, type Turn } from "./wire.ts";
-import { count, PERMISSIONS, shown } from "./words.ts";
+import { cannotAsk, count, permissionWords, shown } from "./words.ts";
 
 interface Composing {
   thread: Thread;
@@ -81,6 +81,7 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
   return (
     <form class="composer" aria-label="Write to the agent" onSubmit={(event) => (event.preventDefault(), void send())}>
       <SessionLine thread={thread} fresh={fresh} going={going !== null} own={own} />
+      {cannotAsk(chosen) && thread.permissions === "ask" && <CannotAsk thread={thread} agent={agent} />}
       <div class={fresh ? "box fresh" : "box"}>
         <textarea
           ref={area}
@@ -111,7 +112,7 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
             Fresh<span class="wide"> session</span>
           </button>
           <span class="grow" />
-          <PermissionPill thread={thread} />
+          <PermissionPill thread={thread} agent={chosen} />
           <ContextPill turn={lastAnswer} />
           {going && (
             <button
@@ -158,6 +159,16 @@ function SessionLine({ thread, fresh, going, own }: { thread: Thread; fresh: boo
     </p>
   );
 }
+
+/** Said before the prompt is sent: a thread that asks promises what this agent cannot keep. */
+const CannotAsk = ({ thread, agent }: { thread: Thread; agent: string }) => (
+  <p class="session-line caution" data-testid="cannot-ask">
+    {agent} cannot ask you: it can read, and change nothing.{" "}
+    <button class="link" type="button" onClick={() => page.patch({ dialog: { is: "settings", thread: thread.id } })}>
+      Change permissions
+    </button>
+  </p>
+);
 
 interface AgentPicking {
   agents: readonly Agent[] | null;
@@ -223,8 +234,8 @@ function ModelPicker({ agent, model, choose }: { agent: Agent | null; model: str
   );
 }
 
-function PermissionPill({ thread }: { thread: Thread }) {
-  const permission = PERMISSIONS.find((each) => each.value === thread.permissions);
+function PermissionPill({ thread, agent }: { thread: Thread; agent: Agent | null }) {
+  const permission = permissionWords(agent).find((each) => each.value === thread.permissions);
   return (
     <button
       type="button"

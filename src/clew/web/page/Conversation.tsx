@@ -13,7 +13,7 @@ import { daemon, loadEarlier, page } from "./sync.ts";
 import { ThreadHead } from "./ThreadHead.tsx";
 import { Timeline } from "./Timeline.tsx";
 import { UserTurn } from "./UserTurn.tsx";
-import { isActive, type Question, type Run } from "./wire.ts";
+import { isActive, type Question, type Run, type RunNote, type Turn } from "./wire.ts";
 
 export function Conversation() {
   const conversation = useStore(daemon, (now) => now.conversation);
@@ -70,13 +70,22 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
       <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">
         {turns.map((turn, index) =>
           turn.role === "user" ? (
-            <UserTurn key={turn.id} thread={thread.id} turn={turn} after={turns.length - 1 - index} busy={busy} fixed={fixed} />
+            <UserTurn
+              key={turn.id}
+              thread={thread.id}
+              turn={turn}
+              ended={endedOf(turn, shown)}
+              after={turns.length - 1 - index}
+              busy={busy}
+              fixed={fixed}
+            />
           ) : (
             <AnswerTurn
               key={`answer-${turn.run_id ?? turn.id}`}
               thread={thread.id}
               turn={turn}
               run={runs.find((run) => run.id === turn.run_id) ?? null}
+              prompt={promptBefore(turns, index)}
               progress={(turn.run_id && progress[turn.run_id]) || null}
               last={index === turns.length - 1 && !busy}
               fixed={fixed}
@@ -90,6 +99,7 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
             thread={thread.id}
             turn={null}
             run={shown}
+            prompt={turns.find((turn) => turn.id === shown.prompt_turn_id) ?? null}
             progress={progress[shown.id] ?? null}
             last
             fixed={fixed}
@@ -101,6 +111,17 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
       ))}
     </>
   );
+}
+
+function promptBefore(turns: readonly Turn[], index: number): Turn | null {
+  for (let at = index - 1; at >= 0; at--) if (turns[at]?.role === "user") return turns[at] ?? null;
+  return null;
+}
+
+/** The run that gave no answer to this prompt; not when it stands at the end anyway, or when the prompt is asked again. */
+function endedOf(turn: Turn, shown: Run | null): RunNote | null {
+  const told = shown && (shown.id === turn.run?.id || shown.prompt_turn_id === turn.id);
+  return told ? null : turn.run;
 }
 
 /** The open questions: the view's, and one just asked that the next view will have. */

@@ -10,7 +10,7 @@ import { useStore } from "./store.ts";
 import { page } from "./sync.ts";
 import { AgentFields, Radios } from "./ThreadForm.tsx";
 import type { Permissions, Settings } from "./wire.ts";
-import { PERMISSIONS } from "./words.ts";
+import { cannotAsk, permissionWords } from "./words.ts";
 
 interface Fields {
   prompt: string;

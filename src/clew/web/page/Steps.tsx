@@ -27,7 +27,17 @@ function grouped(parts: readonly Part[]): Group[] {
 const refusal = (part: Part): string =>
   part.kind === "asked" && part.answer?.by === "user" && !part.answer.allowed ? part.answer.message : "";
 
+/** The calls that wait for a person. A question does not say which call it is about, but with what. */
+function waitingIn(parts: readonly Part[]): ReadonlySet<string> {
+  const asked = parts.filter((part) => part.kind === "asked" && !part.answer);
+  const open = parts.filter((part): part is ToolPart => part.kind === "tool" && part.output === null);
+  const same = (tool: ToolPart, part: Part): boolean =>
+    part.kind === "asked" && part.tool === tool.name && JSON.stringify(part.input) === JSON.stringify(tool.input);
+  return new Set(open.filter((tool) => asked.some((part) => same(tool, part))).map((tool) => tool.id));
+}
+
 export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }) {
+  const waiting = waitingIn(parts);
   return (
     <>
       {grouped(parts).map((group, index) => {
@@ -39,7 +49,7 @@ export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }
               <Markdown key={index} text={group.text} />
             );
           case "tools":
-            return <Tools key={index} tools={group.tools} live={live} />;
+            return <Tools key={index} tools={group.tools} waiting={waiting} live={live} />;
           case "note":
             return (
               <p key={index} class={`note ${group.tone}`}>
@@ -58,16 +68,16 @@ export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }
   );
 }
 
-function Tools({ tools, live }: { tools: ToolPart[]; live: boolean }) {
+function Tools({ tools, waiting, live }: Listed & { live: boolean }) {
   const folded = tools.length > SHOWN_ALONE;
-  if (!folded) return <ToolList tools={tools} />;
+  if (!folded) return <ToolList tools={tools} waiting={waiting} />;
   const hidden = live ? tools.slice(0, -2) : tools; // the newest stay in sight while the run goes on
   return (
     <>
       <Fold summary={<StepCount tools={hidden} />} class="steps">
-        {() => <ToolList tools={hidden} />}
+        {() => <ToolList tools={hidden} waiting={waiting} />}
       </Fold>
-      {live && <ToolList tools={tools.slice(-2)} />}
+      {live && <ToolList tools={tools.slice(-2)} waiting={waiting} />}
     </>
   );
 }
@@ -83,18 +93,28 @@ function StepCount({ tools }: { tools: ToolPart[] }) {
   );
 }
 
-const ToolList = ({ tools }: { tools: ToolPart[] }) => (
+interface Listed {
+  tools: ToolPart[];
+  waiting: ReadonlySet<string>;
+}
+
+const ToolList = ({ tools, waiting }: Listed) => (
   <div class="tools">
     {tools.map((tool) => (
-      <Tool key={tool.id} tool={tool} />
+      <Tool key={tool.id} tool={tool} waits={waiting.has(tool.id)} />
     ))}
   </div>
 );
 
-function Tool({ tool }: { tool: ToolPart }) {
+function stateOf(tool: ToolPart, waits: boolean): "waiting" | "running" | "declined" | "failed" | "done" {
+  if (tool.output === null) return waits ? "waiting" : "running";
+  return tool.declined ? "declined" : tool.failed ? "failed" : "done";
+}
+
+function Tool({ tool, waits }: { tool: ToolPart; waits: boolean }) {
   const edits = editsOf(tool);
   const { added, removed } = size(edits);
-  const state = tool.output === null ? "running" : tool.declined ? "declined" : tool.failed ? "failed" : "done";
+  const state = stateOf(tool, waits);
   const argument = edits.length === 1 && edits[0] ? shortName(edits[0].path) : mainArgument(tool.input);
   return (
     <Fold
@@ -110,7 +130,7 @@ function Tool({ tool }: { tool: ToolPart }) {
               <ins>+{added}</ins> <del>−{removed}</del>
             </span>
           )}
-          {state !== "done" && <span class="tool-state">{state}</span>}
+          {state !== "done" && <span class="tool-state">{state === "waiting" ? "waiting for you" : state}</span>}
         </>
       }
     >

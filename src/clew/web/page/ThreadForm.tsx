@@ -9,7 +9,7 @@ import { lastFolder } from "./keep.ts";
 import { focused } from "./near.ts";
 import { useStore } from "./store.ts";
 import type { Permissions, Settings, Thread, Visibility } from "./wire.ts";
-import { asName, PERMISSIONS, VISIBILITIES } from "./words.ts";
+import { asName, permissionWords, VISIBILITIES } from "./words.ts";
 
 interface Fields {
   cwd: string;
@@ -65,7 +65,11 @@ export function NewThread({ close }: { close: () => void }) {
           onInput={(event) => setFirst(event.currentTarget.value)}
         />
       </label>
-      <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
+      <FolderField
+        value={fields.cwd}
+        change={(cwd) => setFields({ ...fields, cwd })}
+        problem={problem && isOfFolder(problem) ? problem : null}
+      />
       <label class="field">
         Name
         <input
@@ -77,6 +81,8 @@ export function NewThread({ close }: { close: () => void }) {
         />
       </label>
       <Choices fields={fields} change={setFields} />
+      <Further fields={fields} change={setFields} />
+      {problem && !isOfFolder(problem) && <FormProblem problem={problem} />}
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -125,8 +131,14 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
     <form data-testid="thread-form" onSubmit={(event) => void save(event)}>
       {thread.live && <p class="note warning">A run is going on: these can be changed when it is over.</p>}
       <Choices fields={fields} change={setFields} />
-      <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
+      <FolderField
+        value={fields.cwd}
+        change={(cwd) => setFields({ ...fields, cwd })}
+        problem={problem && isOfFolder(problem) ? problem : null}
+      />
       {fields.cwd !== thread.cwd && <p class="hint">Another directory starts a fresh session.</p>}
+      <Further fields={fields} change={setFields} />
+      {problem && !isOfFolder(problem) && <FormProblem problem={problem} />}
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -205,49 +217,53 @@ export function AgentFields({ fields, change }: AgentChoice) {
 }
 
 function Choices({ fields, change }: Choosing) {
+  const agent = useStore(page, (now) => now.agents?.find((each) => each.name === fields.agent));
   return (
     <>
       <AgentFields fields={fields} change={(part) => change({ ...fields, ...part })} />
       <Radios
         legend="Permissions"
-        options={PERMISSIONS}
+        options={permissionWords(agent)}
         value={fields.permissions}
         change={(permissions) => change({ ...fields, permissions })}
       />
-      <details class="fold further">
-        <summary>
-          <Caret size={12} /> Further settings
-        </summary>
-        <Radios
-          legend="Visibility"
-          options={VISIBILITIES}
-          value={fields.visibility}
-          change={(visibility) => change({ ...fields, visibility })}
-        />
-        <label class="option">
-          <input
-            type="checkbox"
-            checked={fields.trust === "project"}
-            onChange={(event) => change({ ...fields, trust: event.currentTarget.checked ? "project" : "user" })}
-          />
-          <span>
-            Trust the directory
-            <small>Its own agent settings, hooks and MCP servers load. They can run code.</small>
-          </span>
-        </label>
-        <label class="field">
-          Instructions
-          <textarea
-            rows={3}
-            placeholder="text that holds for the whole thread: a role, a rubric, a memory"
-            value={fields.instructions}
-            onInput={(event) => change({ ...fields, instructions: event.currentTarget.value })}
-          />
-        </label>
-      </details>
     </>
   );
 }
+
+const Further = ({ fields, change }: Choosing) => (
+  <details class="fold further">
+    <summary>
+      <Caret size={12} /> Further settings
+    </summary>
+    <Radios
+      legend="Visibility"
+      options={VISIBILITIES}
+      value={fields.visibility}
+      change={(visibility) => change({ ...fields, visibility })}
+    />
+    <label class="option">
+      <input
+        type="checkbox"
+        checked={fields.trust === "project"}
+        onChange={(event) => change({ ...fields, trust: event.currentTarget.checked ? "project" : "user" })}
+      />
+      <span>
+        Trust the directory
+        <small>Its own agent settings, hooks and MCP servers load. They can run code.</small>
+      </span>
+    </label>
+    <label class="field">
+      Instructions
+      <textarea
+        rows={3}
+        placeholder="text that holds for the whole thread: a role, a rubric, a memory"
+        value={fields.instructions}
+        onInput={(event) => change({ ...fields, instructions: event.currentTarget.value })}
+      />
+    </label>
+  </details>
+);
 
 interface RadioSet<V extends string> {
   legend: string;

@@ -5,23 +5,25 @@ import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { editTurn, retry, truncate } from "./actions.ts";
 import { page } from "./sync.ts";
+import { Ending } from "./Ending.tsx";
 import { http } from "./http.ts";
 import { Again, Back, Pencil } from "./icons.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { useStore } from "./store.ts";
-import type { SessionSays, Turn } from "./wire.ts";
+import type { RunNote, SessionSays, Turn } from "./wire.ts";
 import { moment, plural } from "./words.ts";
 
 interface Shown {
   thread: string;
   turn: Turn;
+  ended: RunNote | null; // the run that gave no answer to it, unless that is shown elsewhere
   after: number; // turns that follow
   busy: boolean; // a run is going on
   fixed: boolean; // to be read, not to be changed
 }
 
 /** Drawn again only when it is another one: a long thread has thousands, and its end changes many times a second. */
-export const UserTurn = memo(({ thread, turn, after, busy, fixed }: Shown) => {
+export const UserTurn = memo(({ thread, turn, ended, after, busy, fixed }: Shown) => {
   const editing = useStore(page, (now) => now.editing === turn.id);
   const [change, setChange] = useState<"retry" | "truncate" | null>(null);
   return (
@@ -42,6 +44,17 @@ export const UserTurn = memo(({ thread, turn, after, busy, fixed }: Shown) => {
           </>
         )}
       </div>
+      {ended && (
+        <Ending
+          thread={thread}
+          run={ended}
+          kept={false}
+          prompt={turn.id}
+          text={turn.text}
+          place={fixed ? "fixed" : after > 0 || busy ? "amid" : "last"}
+          again={() => setChange("retry")}
+        />
+      )}
       {change && <Change thread={thread} turn={turn} after={after} what={change} close={() => setChange(null)} />}
     </article>
   );

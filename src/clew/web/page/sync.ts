@@ -21,7 +21,9 @@ export type Route =
 export type Dialog =
   | { is: "new" }
   | { is: "job" }
-  | { is: "settings" | "rename" | "delete"; thread: string } | { is: "help" } | null;
+  | { is: "settings" | "rename" | "delete"; thread: string }
+  | { is: "help" }
+  | null;
 
 export interface Notice {
   id: number;

@@ -55,6 +55,8 @@ export interface RunNote {
   transcript_chars: number | null;
   started_at: string | null;
   ended_at: string | null;
+  error: { code?: string | null; message: string; hint?: string | null } | null;
+  stderr_tail: string;
 }
 
 export interface Turn {
@@ -68,7 +70,7 @@ export interface Turn {
   revision: number;
   created_at: string;
   run_id: string | null;
-  run: RunNote | null;
+  run: RunNote | null; // of a prompt: the run that ended without an answer to it
   steps: number;
 }
 
@@ -81,8 +83,6 @@ export interface Run extends RunNote {
   answer_turn_id: string | null;
   session_id: string | null;
   outcome: string | null;
-  error: { code?: string | null; message: string; hint?: string | null } | null;
-  stderr_tail: string;
   question: Question | null;
   cancel_requested: boolean;
   last_seq: number;

@@ -1,6 +1,6 @@
 // Numbers, times and reasons as a person says them.
 
-import type { JobStatus, Permissions, RunNote, RunStatus, Usage, Visibility } from "./wire.ts";
+import type { Agent, JobStatus, Permissions, RunNote, RunStatus, Usage, Visibility } from "./wire.ts";
 
 /** Why a turn started fresh, after "fresh: ". The list is that of docs/decision.md. */
 const REASONS: Record<string, string> = {
@@ -47,12 +47,34 @@ export const JOB_WORDS: Record<JobStatus, string> = {
   cancelled: "cancelled",
 };
 
-export const PERMISSIONS: { value: Permissions; label: string; short: string; means: string }[] = [
+interface PermissionWords {
+  value: Permissions;
+  label: string;
+  short: string;
+  means: string;
+}
+
+const OF_ONE_THAT_ASKS: PermissionWords[] = [
   { value: "ask", label: "Ask", short: "asks first", means: "You are asked before the agent changes a file or runs a command." },
   { value: "edits", label: "Edits", short: "edits freely", means: "Files may be changed without asking; commands are asked for." },
   { value: "read-only", label: "Read-only", short: "read-only", means: "The agent may read. Everything else is declined." },
   { value: "all", label: "All", short: "allows all", means: "Nothing is asked: the agent may change files and run any command." },
 ];
+
+/** Nobody can be asked, so what is not allowed beforehand does not happen. */
+const OF_ONE_THAT_CANNOT: PermissionWords[] = [
+  { value: "ask", label: "Ask", short: "reads only", means: "This agent cannot ask you: it can read, and change nothing." },
+  { value: "edits", label: "Edits", short: "edits, sandboxed", means: "Files in the directory may be changed; commands run in a sandbox." },
+  { value: "read-only", label: "Read-only", short: "read-only", means: "The agent can read, and change nothing." },
+  { value: "all", label: "All", short: "allows all", means: "No sandbox: the agent may change any file and run any command." },
+];
+
+/** Of an agent that is not there nobody knows whether it asks. */
+export const cannotAsk = (agent: Agent | null | undefined): boolean => agent?.asks === false && !agent.problem;
+
+/** What the permissions come to with this agent. */
+export const permissionWords = (agent: Agent | null | undefined): readonly PermissionWords[] =>
+  cannotAsk(agent) ? OF_ONE_THAT_CANNOT : OF_ONE_THAT_ASKS;
 
 export const VISIBILITIES: { value: Visibility; label: string; means: string }[] = [
   { value: "shared", label: "Shared", means: "Agents see each other's turns." },

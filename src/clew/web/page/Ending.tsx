@@ -1,0 +1,110 @@
+// How a run ended that gave no whole answer, and the way out of it.
+
+import { ask, askAgain, refillComposer, retry } from "./actions.ts";
+import { Caret, Warning } from "./icons.tsx";
+import { Output } from "./Steps.tsx";
+import type { RunNote } from "./wire.ts";
+import { STATUS_WORDS } from "./words.ts";
+
+interface Ended {
+  thread: string;
+  run: RunNote;
+  kept: boolean; // something was said: it is a turn
+  prompt: string | null; // the turn that was asked, if it stands
+  text: string; // what was asked
+  place: "last" | "amid" | "fixed"; // turns that follow would be archived; or it is only to be read
+  again?: () => void; // asks first what may be archived
+}
+
+const KEPT = "What was said so far is kept.";
+
+/** What to do, where the daemon does not say it. */
+const HINTS: Record<string, string> = {
+  usage_limit: "The session is kept: ask again when the limit is over, and it is resumed.",
+  auth: "Log in with the agent's own command, then ask again. The session is kept.",
+  agent_missing: "See Agents, at the lower left, for what is missing.",
+  failed: "Your prompt is kept. Ask again, or start afresh.",
+};
+
+const QUIET: Partial<Record<RunNote["status"], string>> = {
+  cancelled: "Stopped",
+  interrupted: "Clew itself was ended during this run",
+};
+
+export function Ending(ended: Ended) {
+  const { run, kept } = ended;
+  const quiet = QUIET[run.status];
+  if (quiet) {
+    return (
+      <div class="ending" data-testid="ending">
+        <p>
+          {quiet}
+          {kept ? `. ${KEPT}` : ", before it had answered."}
+        </p>
+        <ProgramSaid text={run.stderr_tail} />
+        <WayOut {...ended} />
+      </div>
+    );
+  }
+  const hint = run.error ? (run.error.hint ?? HINTS[run.error.code ?? ""] ?? "") : "";
+  return (
+    <div class="ending problem" data-testid="run-error" role="group" aria-label="The run failed">
+      <p>
+        <Warning /> <strong>{run.error?.message ?? `The run ${STATUS_WORDS[run.status]}.`}</strong>
+      </p>
+      {hint && <p>{hint}</p>}
+      {kept && <p>{KEPT}</p>}
+      <ProgramSaid text={run.stderr_tail} />
+      <WayOut {...ended} />
+    </div>
+  );
+}
+
+const ProgramSaid = ({ text }: { text: string }) =>
+  text ? (
+    <details class="fold">
+      <summary>
+        <Caret size={12} /> What the agent's program said
+      </summary>
+      <Output label="Standard error" text={text} failed />
+    </details>
+  ) : null;
+
+function WayOut({ thread, run, kept, prompt, text, place, again }: Ended) {
+  if (place === "fixed") return null;
+  const goOn = place === "last" && (kept || run.status === "timed_out");
+  return (
+    <div class="row">
+      {goOn && (
+        <button type="button" data-testid="go-on" onClick={() => void ask(thread, "Go on.")}>
+          Go on
+        </button>
+      )}
+      {place === "last" && prompt && !goOn && (
+        <button
+          type="button"
+          data-testid="ask-again"
+          title="Takes the prompt back and asks it once more; resumes the session when that is possible"
+          onClick={() => void askAgain(thread, prompt)}
+        >
+          Ask again
+        </button>
+      )}
+      {place === "last" && prompt && (
+        <button type="button" data-testid="retry-run" onClick={() => void retry(thread, prompt)}>
+          Ask again in a fresh session
+        </button>
+      )}
+      {place === "amid" && again && (
+        <button type="button" data-testid="ask-again-here" title="What follows is archived" onClick={again}>
+          Ask again here…
+        </button>
+      )}
+      {(place === "amid" || !prompt) && text && (
+        <button type="button" data-testid="prompt-back" onClick={() => refillComposer(thread, text)}>
+          Put the prompt into the composer
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,170 @@
+"""The jobs view: submitted on the page, carried out by a real `clew work`, watched, stopped, and got out of trouble."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from browser.house import House, Visitor, answers
+from browser.test_use import PHONE, violations
+from clew.testing.stage import MODEL
+
+Visit = Callable[..., Visitor]
+LOGIN = "!fail 401 authentication_error invalid x-api-key"
+END_S = 30
+
+
+@contextmanager
+def working(house: House) -> Iterator[None]:
+    """A worker on the house's store."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clew", "work", "--id", "w"],
+        env={**house.stage.environ, "CLEW_MODEL": MODEL},
+        cwd=house.stage.work,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("worker w: "), "it says when it is there"
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(END_S)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def submitted(house: House, prompt: str, **more: Any) -> Any:
+    return house.post("/api/jobs", {"prompt": prompt, "cwd": str(house.stage.work), "model": MODEL, **more})
+
+
+def status(page: Page, words: str) -> None:
+    expect(page.get_by_test_id("job-view").get_by_test_id("job-status")).to_have_text(words)
+
+
+def test_a_job_is_submitted_on_the_page_and_its_result_comes(own_house: House, visit: Visit) -> None:
+    page = visit(own_house).open(view="jobs")
+    expect(page.get_by_test_id("jobs-view")).to_contain_text("No jobs yet")
+    page.get_by_test_id("new-job").click()
+    form = page.get_by_test_id("job-form")
+    form.get_by_test_id("job-prompt").fill("!say It is **done**.")
+    form.get_by_label("Directory").fill(str(own_house.stage.work))
+    form.get_by_text("Further settings").click()
+    form.get_by_test_id("job-key").fill("nightly")
+    form.get_by_test_id("submit-job").click()
+
+    expect(page.get_by_test_id("new-job-dialog")).to_have_count(0)
+    status(page, "queued")
+    expect(page.get_by_test_id("no-worker")).to_contain_text("clew work")
+    with working(own_house):
+        status(page, "succeeded")
+        expect(page.get_by_test_id("job-result").locator("strong")).to_have_text("done")
+        expect(page.get_by_test_id("no-worker")).to_have_count(0)
+        expect(answers(page)).to_have_count(1)
+        expect(page.get_by_test_id("composer")).to_have_count(0)
+        expect(page.get_by_test_id("edit-turn")).to_have_count(0)
+        page.get_by_test_id("jobs-open").click()
+        expect(page.get_by_test_id("workers")).to_have_text("1 worker at work")
+        row = page.get_by_test_id("job-item")
+        expect(row).to_have_attribute("data-state", "succeeded")
+        expect(row).to_contain_text("nightly")
+        expect(page.get_by_test_id("thread-item")).to_have_count(0)
+    [job] = own_house.get("/api/jobs")["items"]
+    assert (job["key"], job["permissions"], job["result"]) == ("nightly", "edits", "It is **done**.")
+
+
+def test_a_running_job_is_watched_live_cancelled_and_goes_on(own_house: House, visit: Visit) -> None:
+    with working(own_house):
+        page = visit(own_house).open(view="jobs")
+        job = submitted(own_house, "!hang text so far")
+        page.get_by_test_id("job-item").click()
+        expect(answers(page)).to_contain_text("so far")
+        status(page, "running")
+        page.get_by_test_id("job-cancel").click()
+        status(page, "cancelled")
+        own_house.stage.api.release()
+        expect(page.get_by_test_id("job-error")).to_contain_text("cancelled")
+
+        page.get_by_test_id("job-resume").click()
+
+        status(page, "succeeded")
+        expect(page.get_by_test_id("job-error")).to_have_count(0)
+        expect(page.get_by_test_id("badge").last).to_contain_text("resumed")
+    done = own_house.get(f"/api/jobs/{job['id']}")
+    assert (done["runs"], done["resume_count"], done["tries"]) == (2, 1, 2)
+
+
+def test_a_blocked_job_says_what_to_do_and_may_start_over(own_house: House, visit: Visit) -> None:
+    with working(own_house):
+        job = submitted(own_house, LOGIN)
+        page = visit(own_house).open(view=f"jobs/{job['id']}")
+        status(page, "blocked: log in")
+        expect(page.get_by_test_id("job-error")).to_contain_text("Log in")
+        expect(page.get_by_test_id("jobs-open")).to_contain_text("1")
+
+        page.get_by_test_id("job-fresh").click()
+
+        expect(page.get_by_test_id("job-view")).to_contain_text("2 runs")
+        status(page, "blocked: log in")
+    assert own_house.get(f"/api/jobs/{job['id']}")["reason"] == "forced_fresh"
+
+
+def test_files_in_conflict_are_named_and_kept_or_put_back(own_house: House, visit: Visit) -> None:
+    work = own_house.stage.work
+    quiet = {**own_house.stage.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "x")):
+        subprocess.run(["git", *command], cwd=work, check=True, env=quiet)
+    with working(own_house):
+        page = visit(own_house).open(view="jobs")
+        for action, left in (("job-keep", "theirs"), ("job-restore", "mine")):
+            (work / "file.txt").write_text("mine")
+            job = submitted(own_house, LOGIN, checkpoint=True)
+            page.goto(page.url.split("#")[0] + f"#/jobs/{job['id']}")
+            status(page, "blocked: log in")
+            (work / "file.txt").write_text("theirs")
+            page.get_by_test_id("job-resume").click()
+            status(page, "conflict")
+            expect(page.get_by_test_id("job-conflicts")).to_have_text("file.txt")
+            page.get_by_test_id(action).click()
+            status(page, "succeeded")
+            assert (work / "file.txt").read_text() == left
+
+
+def test_jobs_are_filtered_and_axe_finds_nothing(own_house: House, visit: Visit) -> None:
+    with working(own_house):
+        for prompt in ("!say done", LOGIN):
+            submitted(own_house, prompt)
+        visitor = visit(own_house, bypass_csp=True)  # only so that axe itself may run
+        page = visitor.open(view="jobs")
+        expect(page.locator("[data-testid=job-item][data-state=succeeded]")).to_have_count(1)
+        expect(page.locator("[data-testid=job-item][data-state=blocked]")).to_have_count(1)
+        assert violations(page) == []
+        page.get_by_label("Which jobs").select_option("need you")
+        expect(page.get_by_test_id("job-item")).to_have_count(1)
+        page.get_by_test_id("job-item").click()
+        status(page, "blocked: log in")
+        assert violations(page) == []
+        page.keyboard.press("b")
+        page.get_by_test_id("new-job").click()
+        expect(page.get_by_test_id("new-job-dialog")).to_be_visible()
+        assert violations(page) == []
+
+
+def test_the_jobs_fit_a_phone(own_house: House, visit: Visit) -> None:
+    submitted(
+        own_house, "Bring all the tests of this repository to pass, one after the other, and say which were broken."
+    )
+    page = visit(own_house, **PHONE).open(view="jobs")
+    expect(page.get_by_test_id("job-item")).to_be_visible()
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= PHONE["viewport"]["width"]  # type: ignore[index]
