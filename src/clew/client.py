@@ -12,7 +12,7 @@ async with clew.open() as client:
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from clew.core.permissions import Answer
 from clew.core.run import LIVE, Attempt, RunStatus
 from clew.core.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
+from clew.core.thread import Thread as ThreadRecord
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
@@ -191,10 +192,13 @@ class Client(Board):
         """Takes a run back that has not started. Raises Conflict once it has."""
         await self._chat.remove_queued(run_id)
 
-    async def take_up(self) -> list[RunRecord]:
-        """For daemons: carries on what a dead one left queued, and passes on the answers that its runs never heard."""
-        taken = [turn.run for turn in await self.engine.take_up()]
-        return [*taken, *[turn.run for turn in await self._chat.pass_on_all()]]
+    async def take_up(self, may_run: Callable[[ThreadRecord], bool] | None = None) -> list[RunRecord]:
+        """For daemons: carries on what a dead one left queued, and passes on the answers that its runs never heard.
+
+        `may_run` says no to threads that this daemon is not to work in.
+        """
+        taken = [turn.run for turn in await self.engine.take_up(may_run)]
+        return [*taken, *[turn.run for turn in await self._chat.pass_on_all(may_run)]]
 
     @cached_property
     def jobs(self) -> Jobs:

@@ -9,7 +9,7 @@ from clew.core.events import Event, Warned
 from clew.core.record import Record
 from clew.core.run import Run
 from clew.core.usage import Usage
-from clew.engine.failures import error_of_run
+from clew.engine.failures import error_of_run as error_of_run
 from clew.errors import ClewError
 from clew.store.store import Store
 

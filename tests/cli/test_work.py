@@ -55,10 +55,11 @@ def test_a_worker_tells_what_it_takes_up_and_what_comes_of_it(cli: Any, worker: 
 
     told = read_until(process, "succeeded")
 
-    assert told[0] == f"job {job[:8]} begun: !say done"
+    assert told[0] == f"job {job[:8]} begun in {cli.stage.work}"
     assert told[-1].startswith(f"job {job[:8]} succeeded after ")
     shown = job_of(cli, job)
     assert (shown["status"], shown["result"], shown["worker"]) == ("succeeded", "done", "one")
+    assert not any("!say" in line or shown["session_id"] in line for line in told), "a log holds no prompts"
 
 
 def test_with_a_worker_alive_wait_only_watches(cli: Any, worker: Callable[..., Any]) -> None:

@@ -17,7 +17,7 @@ from clew.core.events import QuestionAnswered, QuestionAsked, RunEnded, TextStre
 from clew.core.permissions import Answer
 from clew.core.question import Question, QuestionState, as_message
 from clew.core.run import RunStatus
-from clew.errors import Conflict, NotFound
+from clew.errors import AgentMissing, Conflict, NotFound, UsageError
 from clew.testing.stage import MODEL, Stage
 
 FORM = (
@@ -282,3 +282,93 @@ async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_wou
         reply = await (await thread.ask("second question"))
         assert reply.reason == "history_changed", "the outlook was right"
         assert len(await client.runs()) == runs + 1, "an outlook leaves nothing behind"
+
+
+async def test_a_run_that_is_taken_up_goes_on_with_its_numbers_and_its_question_is_asked(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, "!slow 1000 0.05", FORM)
+    async with scripted.open() as client:
+        [queued] = [run for run in await client.runs() if run.prompt == FORM]
+        async with asyncio.timeout(60):
+            while not await client.engine.database.call(lambda store: store.last_seq(queued.id)):
+                await asyncio.sleep(0.05)
+        await kill(daemon)
+        await client.engine.recover()
+        before = await client.engine.database.call(lambda store: store.events(queued.id))
+        await client.take_up()
+        question = await the_question(client)
+        heard = client.follow(queued.id)
+        first = [await anext(heard) for _ in before]
+        assert first == before, "what was stored before is part of the run"
+        await client.answer(queued.id, question.id, Answer(allow=True, answers={"Which one?": "Right"}))
+        rest = [event async for event in heard]
+        assert [event.seq for event in (*first, *rest)] == list(range(1, len(first) + len(rest) + 1))
+        assert [*first, *rest] == await client.engine.database.call(lambda store: store.events(queued.id))
+        assert "question_asked" in [event.kind for event in rest]
+
+
+async def test_an_answer_that_the_agent_may_not_have_read_is_passed_on(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, FORM)
+    async with scripted.open() as client:
+        question = await the_question(client)
+        agents = [pid for pid in scripted.processes() if pid != daemon.pid]
+        for pid in agents:
+            os.kill(pid, signal.SIGSTOP)  # it will not read what it is sent
+        await client.answer(question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}))
+        async with asyncio.timeout(60):
+            while await client.engine.database.call(lambda store: store.open_questions()):
+                await asyncio.sleep(0.05)
+        await kill(daemon)
+        await client.engine.recover()
+        [run] = await client.take_up()
+        assert await ended(client, run.id) is RunStatus.ANSWERED
+        assert "Which one?: Left" in scripted.prompt
+
+
+async def test_what_waits_for_an_agent_that_is_not_there_goes_on_waiting(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, FORM, "second")
+    async with scripted.open(environ={"CLEW_CLAUDE_PATH": str(scripted.binary)}) as client:
+        question = await the_question(client)
+        await kill(daemon)
+        await client.engine.recover()
+        away = scripted.binary.rename(scripted.binary.with_name("away"))
+        answer = Answer(allow=True, answers={"Which one?": "Left"})
+        with pytest.raises(AgentMissing):
+            await client.answer(question.run_id, question.id, answer)
+        assert await client.take_up() == []
+        [queued] = [run for run in await client.runs() if run.prompt == "second"]
+        assert queued.status is RunStatus.QUEUED
+        away.rename(scripted.binary)
+        assert [shown.id for shown in (await client.view("t")).questions] == [question.id]
+        answered = await client.answer(question.run_id, question.id, answer)
+        assert answered.follow_up is not None
+        await answered.follow_up
+        [run] = await client.take_up()
+        assert await ended(client, run.id) is RunStatus.ANSWERED
+
+
+async def test_a_queued_run_does_not_follow_a_link_that_was_put_in_the_place_of_its_directory(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await thread.ask("!slow 1000 0.05")
+        async for event in first:
+            if isinstance(event, TextStreamed):
+                break
+        second = await thread.ask('!tool Bash {"command": "touch made"}', lasting=True)
+        outside = scripted.folder / "outside"
+        outside.mkdir()
+        scripted.work.rename(scripted.folder / "moved")
+        scripted.work.symlink_to(outside)
+        first.cancel()
+        await first.reply()
+        assert (await second.reply()).status == RunStatus.FAILED
+        with pytest.raises(UsageError):
+            await thread.retry((await thread.turns())[0].id)
+        assert not list(outside.iterdir())
+
+
+async def test_a_daemon_takes_up_only_what_it_may_run(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, "!slow 1000 0.05", "second")
+    await kill(daemon)
+    async with scripted.open() as client:
+        assert await client.take_up(lambda thread: False) == []
+        assert [run.prompt for run in await client.take_up(lambda thread: thread.name == "t")] == ["second"]

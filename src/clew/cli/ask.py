@@ -95,6 +95,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **opt
 
         assert text is not None
         thread = await _thread(client, wish, text)
+        await _tell_left_behind(client, thread)
 
         async def start(person: Person | None) -> Run:
             return await thread.ask(
@@ -125,6 +126,8 @@ async def _thread(client: Client, wish: Wish, text: str) -> Thread:
         found = await _found(client, wish.thread)
     if found is None:
         return await _new(client, wish, text)
+    if wish.continue_:
+        note(f"going on in {found.name}")
     client.engine.find(wish.agent or found.record.agent)
     if wish.visibility is not None and wish.visibility != found.record.visibility:
         raise UsageError(
@@ -137,6 +140,21 @@ async def _thread(client: Client, wish: Wish, text: str) -> Thread:
         trust=wish.trust,
     )
     return found
+
+
+async def _tell_left_behind(client: Client, thread: Thread) -> None:
+    """Prompts that a daemon left queued when it ended, while no other one is there to take them up."""
+    from clew.core.run import RunStatus
+
+    queued = await client.runs(thread=thread, statuses=[RunStatus.QUEUED], limit=1000)
+    left = sum(run.owner is None for run in queued)
+    if not left:
+        return
+    from clew.server.presence import serving
+
+    if not serving(client.home):
+        were = "prompt was" if left == 1 else "prompts were"
+        note(f"{left} {were} queued before this one; what is queued goes on with the next clew serve")
 
 
 async def _found(client: Client, name: str) -> Thread | None:

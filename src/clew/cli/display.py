@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.cli.answer import StreamedAnswer
-from clew.cli.output import SHORT_ID, dim, dollars, note, one_line
+from clew.cli.output import SHORT_ID, dim, note, one_line, price
 from clew.cli.status import StatusLine
 from clew.cli.tools import NAME_CHARS, ToolLog, told
 from clew.core import events
@@ -190,7 +190,7 @@ def closing_line(reply: Reply) -> str | None:
     if usage != NO_USAGE:
         parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
     if usage != NO_USAGE or reply.cost_usd:
-        parts.append(dollars(reply.cost_usd))
+        parts.append(price(reply.cost_usd, used=True))
     return " · ".join(parts)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 SHORT_ID = 8
 MONEY_DIGITS = 6  # of every amount in JSON
+NO_PRICE = "no price"  # tokens were used, and the agent did not say what they cost
 
 # Everything that moves a cursor or rings a bell, but for tab and newline.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -130,6 +131,13 @@ def _in_common(one: str, other: str) -> int:
 def dollars(amount: float) -> str:
     sign = "-" if amount <= -0.00005 else ""
     return f"{sign}${abs(amount):,.4f}" if abs(amount) < 100 else f"{sign}${abs(amount):,.2f}"
+
+
+def price(cost_usd: float, *, used: bool) -> str:
+    """What a run cost. `used`: it took tokens, so that a cost of nothing is one that nobody knows."""
+    if cost_usd:
+        return dollars(cost_usd)
+    return NO_PRICE if used else "-"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:

@@ -108,6 +108,17 @@ def answer_from(question: Question, *, allow: bool | None, message: str | None, 
     return Answer(allow=True, answers=_chosen(items(question.input), answers))
 
 
+def sent(question: Question, answer: Answer) -> list[str]:
+    """What an answer says, a line each."""
+    if not answer.allow:
+        return [f"sent: declined: {one_line(answer.message, TEXT_CHARS)}" if answer.message else "sent: declined"]
+    if answer.answers is None:
+        return [f"sent: {one_line(question.tool, NAME_CHARS)} is allowed"]
+    return [
+        f"sent: {one_line(asked, TEXT_CHARS)} {one_line(words, TEXT_CHARS)}" for asked, words in answer.answers.items()
+    ]
+
+
 def _chosen(asked: list[Item], answers: Iterable[str]) -> dict[str, str]:
     from clew.cli.person import choose
 
@@ -136,9 +147,23 @@ def _matched(asked: list[Item], given: str) -> tuple[Item, str]:
         for name in (item.text, item.header, str(number)):
             if name and given.startswith(f"{name}="):
                 return item, given[len(name) + 1 :].strip()
-    if len(asked) == 1:
+    if len(asked) == 1 and not _seems_to_name(asked[0], given):
         return asked[0], given.strip()
+    listed = "; ".join(f"{number}. {one_line(item.text, TEXT_CHARS)}" for number, item in enumerate(asked, 1))
     raise UsageError(
         f"{one_line(given, TEXT_CHARS)!r} names none of the questions.",
-        hint='--answer "QUESTION=ANSWER" takes a question by its text or its number.',
+        hint=f'Asked is: {listed}. --answer "QUESTION=ANSWER" takes a question by its text or its number.',
     )
+
+
+def _seems_to_name(item: Item, given: str) -> bool:
+    """QUESTION=ANSWER with a slip in QUESTION, rather than words that happen to hold a `=`."""
+    import difflib
+
+    name, equals, words = given.partition("=")
+    if not equals:
+        return False
+    if words.strip().lower() in (label.lower() for label in item.labels):
+        return True
+    names = [each.lower() for each in (item.text, item.header) if each]
+    return bool(difflib.get_close_matches(name.strip().lower(), names))

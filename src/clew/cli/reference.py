@@ -23,8 +23,8 @@ Written by `python -m clew.cli.reference` (`make docs`): change the code, not th
 
 Answers and tables go to stdout, everything else to stderr. With `--json` stdout gets exactly one JSON value, also after
 an error: `clew ask` and `clew threads retry` then print the object of a reply with its `error`, the other commands
-`{"error": {"code", "message", "hint"}}`. Only `clew runs watch --json` prints more: one event a line. An error is one
-line, and a second one that says what to do.
+`{"error": {"code", "message", "hint"}}`. Only `clew runs watch --json` and `clew jobs watch --json` print more: one
+event a line, and the job's object last. An error is one line, and a second one that says what to do.
 """
 
 REPLY = """\

@@ -9,11 +9,12 @@ import click
 from clew.cli import questions, states
 from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, dollars, lasted, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.output import ago, columns, dollars, lasted, note, one_line, price, print_json, say, short_ids, stamp
 from clew.cli.runs_answer import answer
 from clew.cli.runs_queue import cancel, edit, remove
 from clew.cli.runs_watch import watch
 from clew.cli.session import complete_thread, with_client
+from clew.core.usage import NO_USAGE
 
 if TYPE_CHECKING:
     from clew.cli.tools import ToolCall
@@ -110,7 +111,13 @@ async def _questions(client: Client) -> dict[str, list[Question]]:
 def _row(run: Run, asks: bool) -> list[str]:
     session = "resumed" if run.session_resumed else f"fresh: {run.reason}" if run.reason else "-"
     status = states.of_run(run, asks=asks)
-    return [status, ago(run.started_at or run.created_at), session, dollars(run.cost_usd), one_line(run.prompt, 40)]
+    cost = price(run.cost_usd, used=run.usage != NO_USAGE)
+    return [status, _began(run), session, cost, one_line(run.prompt, 40)]
+
+
+def _began(run: Run) -> str:
+    """Of a run that never started: since when it has waited."""
+    return ago(run.started_at) if run.started_at is not None else f"queued {ago(run.created_at)}"
 
 
 def _run_object(run: Run, thread: str, asked: list[Question]) -> dict[str, Any]:
@@ -180,16 +187,16 @@ def _facts(run: Run, thread: str, asks: bool) -> list[tuple[str, str]]:
         ("agent", " ".join(part for part in (run.agent, run.model) if part)),
         ("status", f"{states.of_run(run, asks=asks)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),
-        ("started", ago(run.started_at) if run.started_at is not None else ""),
+        ("started" if run.started_at is not None else "queued", ago(run.started_at or run.created_at)),
         ("session", " · ".join(part for part in (session_words(run), run.session_id) if part)),
         ("tokens", tokens),
-        ("cost", f"{dollars(run.cost_usd)}{_compared(run)}" if tokens or run.cost_usd else ""),
+        ("cost", f"{price(run.cost_usd, used=True)}{_compared(run)}" if tokens or run.cost_usd else ""),
     ]
     return [(label, words) for label, words in pairs if words]
 
 
 def _compared(run: Run) -> str:
-    if not run.session_resumed or run.estimate_usd is None:
+    if not run.session_resumed or run.estimate_usd is None or not run.cost_usd:
         return ""
     return f" ({dollars(run.estimate_usd)} with the whole transcript, an estimate)"
 

@@ -34,7 +34,8 @@ ASKED_CHARS = 60
     "answers",
     metavar="QUESTION=ANSWER",
     multiple=True,
-    help="Answer a form's question, named by its text or number; ANSWER is an option's label or number, or your words.",
+    help="Answer a form's question, named by its text or number; ANSWER is an option's label or number, or your words. "
+    "When only one is asked, its name and the = may be left out.",
 )
 @AS_JSON
 def answer(
@@ -135,10 +136,12 @@ async def _give(client: Client, question: Question, given: Answer, *, as_json: b
         done = await client.answer(question.run_id, question.id, given)
         answered, carries_on = done.question, done.follow_up
         if carries_on is None:
+            _tell_sent(question, given)
             note(f"answered; run {short} goes on (clew runs watch {short})")
             if as_json:
                 print_json({"question": questions.as_object(answered, live=True), "follow_up": None})
             return 0
+    _tell_sent(question, given)
     note(f"run {short} is over: the answer goes to its session as a message")
 
     async def start(person: Person | None) -> Run:
@@ -154,3 +157,8 @@ async def _give(client: Client, question: Question, given: Answer, *, as_json: b
     if as_json:
         print_json({"question": questions.as_object(answered, live=False), "follow_up": reply.to_json()})
     return conclude(reply, as_json=False)
+
+
+def _tell_sent(question: Question, given: Answer) -> None:
+    for line in questions.sent(question, given):
+        note(line)

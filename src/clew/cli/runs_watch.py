@@ -13,6 +13,7 @@ from clew.errors import Cancelled, UsageError
 if TYPE_CHECKING:
     from clew.cli.display import Display
     from clew.client import Client
+    from clew.core.events import Event
     from clew.core.run import Run
     from clew.store.records import StoredEvent
 
@@ -61,7 +62,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
     if not as_json:
         name = (await client.find(run.thread_id)).name
         note(f"run {short} of {name}: {one_line(run.prompt, PROMPT_CHARS)}")
-    if run.status in LIVE and run.owner is None:
+    if run.status in LIVE and run.owner is None and not _is_served(client):
         note("nobody carries it out: it goes on with the next clew serve")
     if run.status in LIVE and not as_json:
         display.start()
@@ -71,7 +72,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
             async for stored in client.follow(run.id):
                 if as_json:
                     _print(stored)
-                elif stored.event is not None:
+                elif stored.event is not None and await _still_holds(client, run, stored.event):
                     display.show(stored.event)
                     await _tell_question(client, run, stored, display)
     except asyncio.CancelledError:
@@ -90,6 +91,32 @@ async def _tidy(client: Client) -> None:
     while True:
         await asyncio.sleep(TIDY_S)
         await client.engine.recover()
+
+
+def _is_served(client: Client) -> bool:
+    """A daemon is there; it takes up what another one left in a few seconds."""
+    from clew.server.presence import serving
+
+    return bool(serving(client.home))
+
+
+async def _still_holds(client: Client, run: Run, event: Event) -> bool:
+    """What a run waited for is told only while it does: it may have started since, or its daemon may have died."""
+    from clew.core.events import RunQueued
+    from clew.core.run import LIVE, RunStatus
+    from clew.errors import NotFound
+
+    if not isinstance(event, RunQueued):
+        return True
+    now = await client.run(run.id)
+    if now.status is not RunStatus.QUEUED or now.owner is None:
+        return False
+    if event.held_by is None:
+        return True
+    try:
+        return (await client.run(event.held_by)).status in LIVE
+    except NotFound:
+        return False
 
 
 def _print(stored: StoredEvent) -> None:

@@ -46,22 +46,41 @@ def serve(
 
     async def work(client: Client) -> None:
         from clew.server import daemon, token
+        from clew.server.page import is_built
+        from clew.server.roots import Roots
+        from clew.web import STATIC
 
+        has_page = is_built(STATIC)
+        if not has_page:
+            rest = ", and no browser is opened" if open_page else ""
+            note(f"clew: the page is not built: run make web in the source tree; until then only the API answers{rest}")
         held = client.settings
+        roots = Roots(held.of("serve.roots") or ()).paths
         address = daemon.Address(held.of("serve.host"), held.of("serve.port"), allow_remote, allow_hosts)
         daemon.set_up_logs(verbose=verbose)
-        listening = daemon.bound(address)
+        listening = daemon.bound(address, new_token=new_token)
+        _tell_others(client, new_token)
         secret = token.new_token(client.home) if new_token else token.load_token(client.home)
 
         def tell(url: str, invitation: str) -> None:
             say(url)
             sys.stdout.flush()
-            if open_page and not _opened(invitation):
+            if open_page and has_page and not _opened(invitation):
                 note("clew: no browser could be started; open the address yourself")
 
-        await daemon.serve(client, address, listening, secret, roots=held.of("serve.roots") or (), tell=tell)
+        await daemon.serve(client, address, listening, secret, roots=roots, tell=tell)
 
     with_client(work, **flags)
+
+
+def _tell_others(client: Client, new_token: bool) -> None:
+    """Other daemons of this home. They do no harm, but one of them may have been forgotten."""
+    from clew.server.presence import serving
+
+    for other in serving(client.home):
+        where = f"process {other.pid}" + (f", port {other.port}" if other.port else "")
+        token = "; it keeps the old token until it is started again" if new_token else ""
+        note(f"clew: another clew serve ({where}) serves the same threads, which does no harm{token}")
 
 
 def _opened(url: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import dollars, note, plural, print_json, say
+from clew.cli.output import NO_PRICE, dollars, note, plural, print_json, say
 from clew.cli.session import complete_thread, with_client
 from clew.errors import UsageError
 
@@ -72,7 +72,11 @@ def _show(savings: Savings) -> None:
     say(f"  {usage.shown_tokens:>14,}  read, {usage.cache_read_input_tokens:,} of them cached")
     say(f"  {usage.output_tokens:>14,}  written")
     say("cost")
-    say(f"  {dollars(savings.cost_usd):>14}  as the agents report it")
+    if savings.cost_usd or not savings.unpriced_runs:
+        say(f"  {dollars(savings.cost_usd):>14}  as the agents report it")
+    if savings.unpriced_runs:
+        runs = plural(savings.unpriced_runs, "run")
+        say(f"  {NO_PRICE:>14}  of {runs}: the agent reports none, so what they cost is not known")
     for amount, words in estimate(savings):
         say(f"  {dollars(amount):>14}  {words}")
 
@@ -104,6 +108,7 @@ def _object(savings: Savings) -> dict[str, Any]:
         "outcomes": savings.outcomes,
         "usage": savings.usage.as_dict(),
         "cost_usd": savings.cost_usd,
+        "unpriced_runs": savings.unpriced_runs,
         "estimate": {
             "runs": savings.estimated_runs,
             "cost_usd": savings.estimated_cost_usd,

@@ -16,11 +16,11 @@ from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT
 from clew.cli.output import (
     ago,
     columns,
-    dollars,
     harmless,
     note,
     one_line,
     plural,
+    price,
     print_json,
     say,
     short_ids,
@@ -223,7 +223,7 @@ async def _tell_session(thread: Thread) -> None:
 
 def _row(card: ThreadCard, queued: int) -> list[str]:
     record = card.thread
-    state, cost = states.of_thread(card, queued), dollars(card.cost_usd)
+    state, cost = states.of_thread(card, queued), price(card.cost_usd, used=False)
     return [record.name, ago(record.updated_at), state, cost, _who(record), harmless(record.cwd)]
 
 

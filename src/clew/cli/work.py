@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import SHORT_ID, harmless, lasted, note, one_line, plural
+from clew.cli.output import SHORT_ID, harmless, lasted, note, plural
 from clew.cli.session import with_client
 from clew.errors import Cancelled
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.3  # at most so often, and only when this process wrote something
 RECENT = 100
-PROMPT_CHARS = 60
-WHY_CHARS = 120
 
 
 @click.command()
@@ -85,7 +83,7 @@ def _heed_signals(stop: asyncio.Event) -> None:
 
 
 class WorkLog:
-    """Says what this worker takes up and what comes of it."""
+    """Says what this worker takes up and what comes of it; as every log, without prompts and session ids."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -116,36 +114,37 @@ class WorkLog:
         """Tells what changed since the last look."""
         if self._worker is None:
             return
-        for job in await self._client.engine.database.call(self._mine):
-            before = self._seen.get(job.id)
-            self._tell(job, before)
-            self._seen[job.id] = job
+        seen, self._seen = self._seen, {}
+        for job in await self._client.engine.database.call(lambda store: self._mine(store, seen)):
+            self._tell(job, seen.get(job.id))
+            if job.worker is not None:
+                self._seen[job.id] = job
 
-    def _mine(self, store: Any) -> list[Job]:
+    def _mine(self, store: Any, seen: dict[str, Job]) -> list[Job]:
         """What it has, what it had, and what came and went between two looks; the oldest first."""
         from clew.core.job import JobStatus
 
         found = {job.id: job for job in store.jobs(limit=RECENT)}
         found |= {job.id: job for job in store.jobs(statuses=[JobStatus.RUNNING], limit=10 * RECENT)}
-        found |= {job_id: store.job(job_id) for job_id, job in self._seen.items() if not _is_over(job)}
-        mine = [job for job in found.values() if job is not None and self._is_mine(job)]
+        found |= {job_id: store.job(job_id) for job_id, job in seen.items() if not _is_over(job)}
+        mine = [job for job in found.values() if job is not None and self._is_mine(job, seen)]
         return sorted(mine, key=lambda job: job.created_at)
 
-    def _is_mine(self, job: Job) -> bool:
-        if job.id in self._seen:
-            return True
-        began = job.ended_at or time.time()
-        return job.worker == self._worker and began >= self._since
+    def _is_mine(self, job: Job, seen: dict[str, Job]) -> bool:
+        """Not one that it ended before it was last started; one that it handed back, once more."""
+        if job.worker is None:
+            return job.id in seen
+        return job.worker == self._worker and (job.ended_at or time.time()) >= self._since
 
     def _tell(self, job: Job, before: Job | None) -> None:
         short = job.id[:SHORT_ID]
         runs = before.runs if before is not None else 0
         if before is None or job.runs > max(1, runs) or (job.status == "running" and before.status != "running"):
             again = f", run {job.runs}" if job.runs > 1 else ""
-            note(f"job {short} begun{again}: {one_line(job.prompt, PROMPT_CHARS)}")
+            note(f"job {short} begun{again} in {harmless(job.cwd)}")
         if before is not None and (job.status, job.wake_at) == (before.status, before.wake_at):
             return
-        why = f": {one_line(job.error, WHY_CHARS)}" if job.error else ""
+        why = f": {job.outcome.replace('_', ' ')}" if job.error and job.outcome else ""
         if _is_over(job):
             self.ended += 1
             note(f"job {short} {job.status}{lasted(job.started_at, job.ended_at)}{why}")

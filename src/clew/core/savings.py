@@ -40,6 +40,8 @@ class Tally(Protocol):
     def estimated_cost_usd(self) -> float: ...
     @property
     def estimate_usd(self) -> float: ...
+    @property
+    def unpriced_runs(self) -> int: ...
 
 
 class Savings(Record):
@@ -55,6 +57,7 @@ class Savings(Record):
     estimated_runs: int = 0  # those that have an estimate …
     estimated_cost_usd: float = 0.0  # … what they cost …
     transcript_usd: float = 0.0  # … and what they would have cost with the transcript: an estimate
+    unpriced_runs: int = 0  # used tokens, and the agent reported no price: what they cost is not known
 
     @property
     def decided(self) -> int:
@@ -94,6 +97,7 @@ def summed(tallies: Iterable[Tally]) -> Savings:
         estimated_runs=sum(row.estimated_runs for row in rows),
         estimated_cost_usd=sum(row.estimated_cost_usd for row in rows),
         transcript_usd=sum(row.estimate_usd for row in rows),
+        unpriced_runs=sum(row.unpriced_runs for row in rows),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from clew.engine import processes
 from clew.engine.framing import LineFramer
-from clew.errors import AgentFailed, AgentMissing
+from clew.errors import AgentFailed, AgentMissing, UsageError
 
 CHUNK = 256 * 1024
 STDERR_CHARS = 8_000
@@ -114,3 +114,9 @@ class AgentProcess:
             self._stderr_bytes += len(self._stderr[-1])
             while self._stderr_bytes - len(self._stderr[0]) > STDERR_CHARS * 4:
                 self._stderr_bytes -= len(self._stderr.popleft())
+
+
+def check_work_dir(path: str) -> None:
+    """It is still the directory that it was when it was chosen: a link put in its place may lead anywhere."""
+    if os.path.realpath(path) != path or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for odd names
+        raise UsageError(f"{path} is not the directory any more that it was.", hint="Say where the thread is to go on.")

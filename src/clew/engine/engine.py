@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 
 from clew.agents.adapter import Adapter, Binary
@@ -12,18 +13,28 @@ from clew.core.events import RunEnded, to_body
 from clew.core.ids import RunId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.run import LIVE, Run, RunStatus
+from clew.core.thread import Thread
 from clew.engine import leases, probe, queue, recovery
 from clew.engine.database import Database
+from clew.engine.journal import Noted
 from clew.engine.plan import Planner, default_model_fact, model_for, new_run, policy_of, runtime_of
 from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
 from clew.engine.turn import LiveTurn
-from clew.errors import ClewError, UsageError
+from clew.errors import AgentMissing, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
 from clew.store.store import Store
+
+log = logging.getLogger("clew.engine")
 
 
 def _events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
     return store.events(run_id, after)
+
+
+def check_word(what: str, value: str | None) -> None:
+    """It goes on a command line, so it may hold nothing that ends a word there."""
+    if value is not None and not value.isprintable():
+        raise UsageError(f"The {what} holds characters that cannot be printed.")
 
 
 class Engine:
@@ -70,6 +81,7 @@ class Engine:
     async def start(self, ask: Ask) -> LiveTurn:
         """The prompt is on disk when this returns; the run goes on by itself."""
         binary = self.find(ask.agent)
+        check_word("model", ask.model)
         token = self.around.new_id()
         model = await self.database.call(lambda store: self._model(ask, store))
         run = new_run(ask, model, self.around)
@@ -83,9 +95,19 @@ class Engine:
             raise
         return self._carry_out(ask, run, binary, token, leased=leased)
 
-    def _carry_out(self, ask: Ask, run: Run, binary: Binary, token: str, *, leased: bool) -> LiveTurn:
+    def _carry_out(
+        self, ask: Ask, run: Run, binary: Binary, token: str, *, leased: bool, earlier: Sequence[Noted] = ()
+    ) -> LiveTurn:
         turn = LiveTurn(
-            ask, run, self.adapter(ask.agent), binary, self.database, self.settings, self.around, self._adapters.get
+            ask,
+            run,
+            self.adapter(ask.agent),
+            binary,
+            self.database,
+            self.settings,
+            self.around,
+            self._adapters.get,
+            earlier,
         )
         self._live[run.id] = turn
         turn.start(token, self._ended, leased=leased)
@@ -100,27 +122,44 @@ class Engine:
         held = store.lease(leases.thread_key(thread_id))
         return held is not None and not leases.is_dead(held, self.around)
 
-    async def take_up(self) -> list[LiveTurn]:
-        """Carries on the queued runs that a dead daemon left behind. Called by daemons only."""
+    async def take_up(self, may_run: Callable[[Thread], bool] | None = None) -> list[LiveTurn]:
+        """Carries on the queued runs that a dead daemon left behind. Called by daemons only.
+
+        One whose agent is not to be found just now, or that this daemon may not run, goes on waiting.
+        """
         taken = []
         for run in await self.database.call(queue.left_behind):
             try:
-                turn = await self._take_up(run)
+                turn = await self._take_up(run, may_run)
+            except (AgentMissing, StoreError) as error:
+                log.warning("a queued run waits: %s", error.message)
             except ClewError as error:
                 await self.database.atomically(partial(self._end_unstarted, run, RunStatus.FAILED, error.message))
             else:
                 taken += [turn] if turn is not None else []
         return taken
 
-    async def _take_up(self, run: Run) -> LiveTurn | None:
+    async def _take_up(self, run: Run, may_run: Callable[[Thread], bool] | None) -> LiveTurn | None:
         binary = self.find(run.agent)
         thread = await self.database.call(lambda store: store.require_thread(run.thread_id))
+        if may_run is not None and not may_run(thread):
+            return None
         token = self.around.new_id()
         leases.ours.add(run.id)
-        leased = await self.database.call(lambda store: queue.take_up(store, run, token, self.around, self.settings))
+        leased: bool | None = None
+        try:
+            leased, stored = await self.database.call(
+                lambda store: (
+                    queue.take_up(store, run, token, self.around, self.settings),
+                    store.events(run.id),
+                )
+            )
+        finally:
+            if leased is None:
+                leases.ours.discard(run.id)
         if leased is None:
-            leases.ours.discard(run.id)
             return None
+        earlier = [Noted(each.seq, each.at, each.event) for each in stored if each.event is not None]
         asked = run.asked
         ask = Ask(
             thread=thread,
@@ -134,7 +173,7 @@ class Engine:
             timeout_s=asked.timeout_s,
             lasting=True,
         )
-        return self._carry_out(ask, run, binary, token, leased=leased)
+        return self._carry_out(ask, run, binary, token, leased=leased, earlier=earlier)
 
     async def outlook(self, ask: Ask) -> Decision:
         """What the next turn would be: decided as it will be, and nothing stored."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from clew.core.events import Event
@@ -32,13 +32,16 @@ class Noted(Record):
 
 
 class Journal:
-    def __init__(self, database: Database, run_id: RunId, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, database: Database, run_id: RunId, clock: Callable[[], float], earlier: Sequence[Noted] = ()
+    ) -> None:
+        """`earlier`: what is stored of the run already, by a process that could not begin it."""
         self._database = database
         self._run_id = run_id
         self._clock = clock
-        self._seq = 0
-        self._stored = 0  # the last that is on disk
-        self._all: list[Noted] = []
+        self._all: list[Noted] = list(earlier)
+        self._seq = earlier[-1].seq if earlier else 0
+        self._stored = self._seq  # the last that is on disk
         self._unstored: list[Noted] = []
         self._news = asyncio.Condition()
         self._flusher: asyncio.Task[None] | None = None

@@ -9,6 +9,8 @@ from clew.engine.settings import Ask, EngineSettings, Surroundings
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
 
+RUNS_LOOKED_AT = 100_000
+
 
 def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
     """The prompt on disk, with the thread's lease when it is free, else with one that says it is waiting.
@@ -38,7 +40,7 @@ def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings,
 
 def left_behind(store: Store) -> list[Run]:
     """Queued runs that nobody carries out, the oldest first."""
-    queued = store.runs(statuses=[RunStatus.QUEUED], limit=1000)
+    queued = store.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT)
     return sorted((run for run in queued if run.owner is None), key=_age)
 
 
@@ -73,11 +75,21 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         held = store.lease(key)
         if held is not None and not (held.expires_at < around.clock() and leases.is_dead(held, around)):
             return held.run_id or "?"
-        queued = store.runs(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=1000)
-        first = min((other for other in queued if other.owner is not None), key=_age, default=run)
+        first = _first(store, run)
         if first.id != run.id:
             return first.id
         store.acquire_lease(
             key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s
         )
         return None
+
+
+def is_next(store: Store, run: Run) -> bool:
+    """No other waits before it."""
+    return _first(store, run).id == run.id
+
+
+def _first(store: Store, run: Run) -> Run:
+    """Of those that wait for the thread and have somebody to carry them out."""
+    queued = store.runs(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT)
+    return min((other for other in queued if other.owner is not None), key=_age, default=run)

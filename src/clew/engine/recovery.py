@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
-from clew.core.events import RunEnded
+from clew.core.events import MessageSaid, QuestionAnswered, RunEnded, TextStreamed, ToolFinished, ToolStarted
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 from clew.core.outcome import Outcome
@@ -24,6 +24,8 @@ from clew.engine.plan import prompt_turn
 from clew.engine.sessions import observe
 from clew.engine.settings import EngineSettings, Surroundings, new_id
 from clew.store.store import Store
+
+RUNS_LOOKED_AT = 100_000
 
 AdapterOf = Callable[[str], Adapter | None]
 
@@ -79,7 +81,7 @@ def _free_leases(store: Store, around: Surroundings) -> None:
 
 
 def _dead_runs(store: Store, around: Surroundings) -> list[Run]:
-    return [run for run in store.runs(statuses=list(LIVE), limit=1000) if _is_dead(store, run, around)]
+    return [run for run in store.runs(statuses=list(LIVE), limit=RUNS_LOOKED_AT) if _is_dead(store, run, around)]
 
 
 def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
@@ -128,6 +130,8 @@ def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf
     for attempt in attempts:
         if attempt.ended_at is None:
             store.update_attempt(attempt.id, outcome=Outcome.KILLED, ended_at=now)
+    for question_id in _unheard(store, run):
+        store.reopen_question(run.id, question_id)
     store.update_run(
         run.id,
         status=RunStatus.INTERRUPTED,
@@ -184,3 +188,14 @@ def _said_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: A
 
 def _pin_of(store: Store, run: Run, attempt: Attempt) -> Pin | None:
     return next((pin for pin in store.pins(run.thread_id) if pin.session_id == attempt.session_id), None)
+
+
+def _unheard(store: Store, run: Run) -> list[str]:
+    """Questions whose answer was sent, and nothing came from the agent since: it may never have read it."""
+    unheard: list[str] = []
+    for stored in store.events(run.id):
+        if isinstance(stored.event, QuestionAnswered):
+            unheard.append(stored.event.question_id)
+        elif isinstance(stored.event, TextStreamed | MessageSaid | ToolStarted | ToolFinished):
+            unheard.clear()
+    return unheard

@@ -8,7 +8,7 @@ between any two steps leaves a state that recovery and the next decision can rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.answer import GrowingAnswer
@@ -30,7 +30,7 @@ from clew.core.record import replace
 from clew.core.run import IllegalStatus, Run, RunStatus, status_after
 from clew.core.thread import Permissions
 from clew.engine import queue, recovery
-from clew.engine.agent_process import AgentProcess
+from clew.engine.agent_process import AgentProcess, check_work_dir
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
 from clew.engine.closing import Closing, Finished
 from clew.engine.database import Database
@@ -42,6 +42,8 @@ from clew.engine.probe import abilities
 from clew.engine.settings import Ask, EngineSettings, Surroundings
 from clew.errors import AgentFailed, Cancelled, ClewError
 from clew.store.store import Store
+
+FURTHER_BACK = 10  # times as long between two looks: in a long line only the first need be quick
 
 
 class LiveTurn:
@@ -57,6 +59,7 @@ class LiveTurn:
         settings: EngineSettings,
         around: Surroundings,
         adapter_of: Callable[[str], Adapter | None],
+        earlier: Sequence[Noted] = (),
     ) -> None:
         self.ask = ask
         self.run = run
@@ -66,7 +69,7 @@ class LiveTurn:
         self._settings = settings
         self._around = around
         self._adapter_of = adapter_of
-        self._journal = Journal(database, run.id, around.clock)
+        self._journal = Journal(database, run.id, around.clock, earlier)
         self._leases = Leases(database, settings, around, run.id)
         self._answer = GrowingAnswer()
         self._closing = Closing(run, adapter, around, self._answer)
@@ -137,8 +140,11 @@ class LiveTurn:
         token = self._around.new_id()
         told: str | None = None
         while not await self._is_cancelled():
-            holder = await self._database.call(
-                lambda store: queue.take_turn(store, self.run, token, self._around, self._settings)
+            holder, is_next = await self._database.call(
+                lambda store: (
+                    queue.take_turn(store, self.run, token, self._around, self._settings),
+                    queue.is_next(store, self.run),
+                )
             )
             if holder is None:
                 self._leases.holds_thread(self.run.thread_id, token)
@@ -147,9 +153,10 @@ class LiveTurn:
                 told = holder
                 await self._journal.note(RunQueued("thread", held_by=holder))
             await recovery.recover_dead(self._database, self._adapter_of, self._around, self._settings)
-            await asyncio.sleep(self._settings.poll_s)
+            await asyncio.sleep(self._settings.poll_s * (1 if is_next else FURTHER_BACK))
 
     async def _run_attempts(self) -> Finished:
+        check_work_dir(self.ask.thread.cwd)
         can = await abilities(self._adapter, self._binary, self._database, self._around.environ, self._around.clock())
         policy = policy_of(self.ask, self._settings)
         runtime = runtime_of(self._adapter, self._binary, can, self._around)

@@ -17,8 +17,9 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.record import Record
 from clew.engine.database import Database
@@ -29,8 +30,9 @@ from clew.store.jobs import Worker as WorkerRow
 from clew.store.store import Store
 
 if TYPE_CHECKING:
-    from dbos import DBOSConfig
+    from dbos import DBOSConfig, EnqueueOptions
 
+T = TypeVar("T")
 log = logging.getLogger("clew.engine.work")
 
 QUEUE = "clew"
@@ -85,14 +87,20 @@ class Worker:
         self._queued: set[str] = set()  # by name: what is known to be in the queue
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
+        self._called: set[asyncio.Task[Any]] = set()  # by the queue, which waits for them
         self._stopping = False
+        # The queue engine's own async calls would make its pool the loop's default, and shut that down with itself.
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="clew-queue")
+
+    async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
+        return await self._loop.run_in_executor(self._threads, partial(work, *given))
 
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
         now = self._around.clock()
         row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
         await self._database.call(lambda store: store.save_worker(row))
-        await asyncio.to_thread(_launch, self, self._settings)
+        await self._in_thread(_launch, self, self._settings)
         tasks = [
             asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)),
             asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)),
@@ -106,7 +114,10 @@ class Worker:
             for task in [*tasks, *self._busy]:
                 task.cancel()
             await asyncio.gather(*tasks, *self._busy, return_exceptions=True)
-            await asyncio.to_thread(_end)
+            await self._in_thread(_end)
+            for called in list(self._called):
+                called.cancel()
+            self._threads.shutdown(wait=False)
             with contextlib.suppress(StoreError):
                 await self._database.call(lambda store: store.forget_worker(self._settings.id))
 
@@ -118,15 +129,20 @@ class Worker:
 
     async def handle(self, kind: str, subject: str) -> None:
         """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
-        task = asyncio.current_task()
-        assert task is not None
+        called = asyncio.current_task()
+        assert called is not None
+        self._called.add(called)
+        task = asyncio.create_task(self._persist(self._handlers[kind], subject))
         self._busy.add(task)
         try:
-            await self._persist(self._handlers[kind], subject)
+            await task
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+            await asyncio.Event().wait()
         finally:
             self._busy.discard(task)
-            if self._stopping:
-                await asyncio.Event().wait()
+            self._called.discard(called)
 
     async def _persist(self, handler: Handler, subject: str) -> None:
         """A store that is away for a while is no end: what was done is in it, and the handler looks."""
@@ -153,16 +169,13 @@ class Worker:
         waiting = await self._database.call(self._waiting)
         for work in waiting:
             if work.name not in self._queued:
-                await DBOS.enqueue_workflow_with_options_async(
-                    {
-                        "workflow_name": WORKFLOW,
-                        "queue_name": QUEUE,
-                        "workflow_id": work.name,
-                        "queue_partition_key": work.key,
-                    },
-                    work.kind,
-                    work.subject,
-                )
+                options: EnqueueOptions = {
+                    "workflow_name": WORKFLOW,
+                    "queue_name": QUEUE,
+                    "workflow_id": work.name,
+                    "queue_partition_key": work.key,
+                }
+                await self._in_thread(DBOS.enqueue_workflow_with_options, options, work.kind, work.subject)
         self._queued = {work.name for work in waiting}
 
     async def _beat(self) -> None:
@@ -177,10 +190,10 @@ class Worker:
         from dbos import DBOS
 
         alive = await self._database.call(self._bury)
-        held = await DBOS.list_workflows_async(status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
-        for workflow in held:
+        pending = partial(DBOS.list_workflows, status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
+        for workflow in await self._in_thread(pending):
             if workflow.executor_id not in alive:
-                await DBOS.resume_workflow_async(workflow.workflow_id, queue_name=QUEUE)
+                await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=QUEUE))
 
     def _bury(self, store: Store) -> set[str]:
         """The workers that are alive; the others are forgotten."""

@@ -6,6 +6,7 @@ It words nothing of its own: `standing` and `text` are what the person gave, and
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,9 +25,11 @@ from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, Conflict, NotFound, UsageError
+from clew.errors import Busy, ClewError, Conflict, NotFound, StoreError, UsageError
 from clew.hosts.outlook import Outlook, after_change, worded
 from clew.store.store import Store
+
+log = logging.getLogger("clew.hosts.chat")
 
 T = TypeVar("T")
 MAX_PROMPT_CHARS = 10_000_000
@@ -137,11 +140,7 @@ class Chat:
     ) -> LiveTurn:
         """Asks the thread's agent, or another one for this turn. `standing` holds from now on; "" takes it back."""
         check_prompt(text)
-        if existing_dir(thread.cwd) != thread.cwd:
-            raise UsageError(
-                f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
-                hint="Say so with --cwd if the thread is to go on there.",
-            )
+        check_dir(thread)
         if standing is not None and (standing or None) != thread.standing:
             now = self._engine.around.clock()
             thread = await self._call(lambda store: store.update_thread(thread.id, at=now, standing=standing or None))
@@ -170,19 +169,30 @@ class Chat:
         by a run that is returned.
         """
         now = self._engine.around.clock()
+        run = await self._call(lambda store: store.require_run(run_id))
+        if run.status not in LIVE:
+            self._engine.find(run.agent)  # before the answer is taken: it could not be passed on
+            check_dir(await self.require(run.thread_id))
         question, live = await self._engine.database.atomically(
             lambda store: (store.reply(run_id, question_id, answer, now), store.require_run(run_id).status in LIVE)
         )
         return question, None if live else await self._pass_on(question, lasting=lasting, person=person)
 
-    async def pass_on_all(self) -> Sequence[LiveTurn]:
+    async def pass_on_all(self, may_run: Callable[[Thread], bool] | None = None) -> Sequence[LiveTurn]:
         """Answers that were given, and whose runs died before they heard them."""
 
         def unheard(store: Store) -> Sequence[Question]:
             given = [question for question in store.open_questions() if question.reply is not None]
             return [question for question in given if store.require_run(question.run_id).status not in LIVE]
 
-        return [await self._pass_on(question, lasting=True) for question in await self._call(unheard)]
+        passed = []
+        for question in await self._call(unheard):
+            if may_run is None or may_run(await self.require(question.thread_id)):
+                try:
+                    passed.append(await self._pass_on(question, lasting=True))
+                except ClewError as error:  # it is tried again; one that cannot go on must not hold up the others
+                    log.warning("an answer waits: %s", error.message)
+        return passed
 
     async def _pass_on(self, question: Question, *, lasting: bool, person: Person | None = None) -> LiveTurn:
         """An answer that its run did not live to hear, as a prompt. The question is closed with the run's first row."""
@@ -227,6 +237,7 @@ class Chat:
     async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
         turn = await self._turn(thread, turn_id)
+        check_dir(thread)
         if turn.role is not Role.USER:
             raise UsageError(
                 f"{turn_id} is an agent's turn; only a user's can be asked again.",
@@ -294,7 +305,14 @@ class Chat:
             return Deleted(thread.name, turns, None)
 
         def archived(store: Store, now: float) -> Path:
-            path = self._write_archive(thread, store.dump_thread(thread.id), now)
+            try:
+                path = self._write_archive(thread, store.dump_thread(thread.id), now)
+            except OSError as error:
+                raise StoreError(
+                    f"The archive of {thread.name} cannot be written: {error.strerror}.",
+                    kind="full",
+                    hint="Nothing was deleted. Free some space, or see that the folder is yours.",
+                ) from error
             store.delete_thread(thread.id)
             return path
 
@@ -362,3 +380,12 @@ def existing_dir(path: str) -> str:
     if not Path(real).is_dir():
         raise UsageError(f"{path} is not a directory.", hint="Name an existing one with --cwd.")
     return real
+
+
+def check_dir(thread: Thread) -> None:
+    """The thread's directory is there, and is still the one that was chosen."""
+    if existing_dir(thread.cwd) != thread.cwd:
+        raise UsageError(
+            f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
+            hint="Say so with --cwd if the thread is to go on there.",
+        )

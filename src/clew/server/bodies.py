@@ -9,14 +9,11 @@ from clew.core.question import Question
 from clew.core.record import Record
 from clew.core.run import LIVE, Run
 from clew.core.savings import Day, Savings, transcript_tokens
-from clew.errors import AgentFailed, AuthFailed, Cancelled, TimedOut, UsageLimit
 from clew.server.json_body import money, stamp
+from clew.server.run_errors import error_of
 from clew.store.records import RunCard, StoredEvent, ThreadCard, ThreadView, TurnCard
 
 Body = dict[str, Any]
-
-# Outcomes that have an error of their own; the others are failures of the agent.
-OWN_CODES = tuple(kind.code for kind in (AuthFailed, Cancelled, TimedOut, UsageLimit))
 
 
 def thread(card: ThreadCard) -> Body:
@@ -57,18 +54,20 @@ def turn(card: TurnCard) -> Body:
         "revision": record.revision,
         "created_at": stamp(record.created_at),
         "run_id": record.run_id,
-        "run": None if card.run is None else run_note(card.run),
+        "run": None if card.run is None else run_note(card.run, card.stderr_tail),
         "steps": card.steps,
     }
 
 
-def run_note(record: Run) -> Body:
+def run_note(record: Run, stderr_tail: str) -> Body:
     return {
         "id": record.id,
         "status": record.status.value,
         "session_resumed": record.session_resumed,
         "reason": record.reason,
         "fallback": record.fallback,
+        "error": error_of(record),
+        "stderr_tail": stderr_tail,
         "usage": record.usage.as_dict(),
         "cost_usd": money(record.cost_usd),
         "estimate_usd": money(record.estimate_usd),
@@ -83,7 +82,7 @@ def run(card: RunCard) -> Body:
     record = card.run
     asked = card.question
     return {
-        **run_note(record),
+        **run_note(record, card.stderr_tail),
         "thread_id": record.thread_id,
         "agent": record.agent,
         "model": record.model,
@@ -92,20 +91,11 @@ def run(card: RunCard) -> Body:
         "answer_turn_id": record.answer_turn_id,
         "session_id": record.session_id,
         "outcome": record.outcome,
-        "error": _error(record),
-        "stderr_tail": card.stderr_tail,
         "question": None if asked is None else question(asked, live=record.status in LIVE),
         "cancel_requested": record.cancel_requested,
         "last_seq": card.last_seq,
         "created_at": stamp(record.created_at),
     }
-
-
-def _error(record: Run) -> Body | None:
-    if not record.error:
-        return None
-    code = record.outcome if record.outcome in OWN_CODES else AgentFailed.code
-    return {"code": code, "message": record.error, "hint": None}
 
 
 def question(record: Question, *, live: bool) -> Body:
@@ -150,6 +140,7 @@ def savings(found: Savings) -> Body:
         "fallbacks": found.fallbacks,
         "usage": found.usage.as_dict(),
         "cost_usd": money(found.cost_usd),
+        "unpriced_runs": found.unpriced_runs,
         "transcript_usd": money(found.transcript_usd),
         "saved_usd": money(found.saved_usd),
         "saved_share": found.saved_share,

@@ -26,6 +26,7 @@ from clew.core.record import Record
 from clew.errors import Cancelled, UsageError
 from clew.server.app import App
 from clew.server.doors import Doors
+from clew.server.presence import announced
 from clew.server.token import Invitation, Secret
 from clew.server.wire import MOST_CONNECTIONS, Connection
 from clew.web import STATIC
@@ -71,8 +72,11 @@ class Address(Record):
         return f"http://{shown}:{port}/?token={token}"
 
 
-def bound(address: Address) -> socket.socket:
-    """A listening place. Raises UsageError with one clear line when there is none to be had."""
+def bound(address: Address, *, new_token: bool = False) -> socket.socket:
+    """A listening place. Raises UsageError with one clear line when there is none to be had.
+
+    `new_token`: another token is wanted, and not made when this fails.
+    """
     address.check()
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
@@ -89,11 +93,17 @@ def bound(address: Address) -> socket.socket:
         made.setblocking(False)
     except OSError as error:
         made.close()
-        raise _refused(address, error) from error
+        raise _refused(address, error, new_token) from error
     return made
 
 
-def _refused(address: Address, error: OSError) -> UsageError:
+def _refused(address: Address, error: OSError, new_token: bool) -> UsageError:
+    if error.errno == errno.EADDRINUSE and new_token:
+        return UsageError(
+            f"Port {address.port} of {address.host} is taken, perhaps by a clew serve that is running. "
+            "The token is unchanged.",
+            hint="End that one first; clew serve --new-token then starts with another token.",
+        )
     if error.errno == errno.EADDRINUSE:
         return UsageError(
             f"Port {address.port} of {address.host} is taken, perhaps by a clew serve that is running.",
@@ -172,7 +182,8 @@ async def serve(
         tell(address.url(port, secret.token), address.url(port, invitation.code))
 
     async with app.running():
-        await Daemon(config, app, started).serve(sockets=[listening])
+        with announced(client.home, port):
+            await Daemon(config, app, started).serve(sockets=[listening])
 
 
 def set_up_logs(*, verbose: bool) -> None:

@@ -15,12 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clew.server import problems
 from clew.server.doors import SAFE_METHODS, Doors, Headers, unauthorized
+from clew.server.entrance import STYLE_PATH
 from clew.server.problems import Refusal
 
 log = logging.getLogger("clew.server")
 
 MAX_BODY_BYTES = 12_000_000
-OPEN_PATHS = ("/healthz",)
+OPEN_PATHS = ("/healthz", STYLE_PATH)
 PAGE_PATHS = ("/",)  # answers a stranger itself, with a page instead of a problem
 
 CSP = "; ".join(

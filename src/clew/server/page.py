@@ -14,43 +14,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
 from clew.server.doors import OWN_FETCHES, Doors
+from clew.server.entrance import ENTERED, NO_PAGE, STRANGER, STYLE, STYLE_PATH, WRONG_TOKEN
 from clew.server.problems import Refusal
 from clew.server.token import Invitation
 
+INDEX = "index.html"
 COOKIE_S = 180 * 86_400
 HASHED = re.compile(r".*[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+\Z")  # app-3F9A0C12.js: another content has another name
 FOR_EVER = "private, max-age=31536000, immutable"
-
-STRANGER = """\
-<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Clew</title><meta name="viewport" content="width=device-width"></head>
-<body>
-<h1>{title}</h1>
-<p>{words}</p>
-<p>Open the whole address that <code>clew serve</code> printed, with its <code>?token=…</code>. It is needed once in
-each browser. If you have just done that, <a href="/">go on here</a>.</p>
-</body>
-</html>
-"""
-# A strict cookie is not sent along a redirect that another site began (a link in a chat): this page begins anew.
-ENTERED = """\
-<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Clew</title><meta http-equiv="refresh" content="0;url=/"></head>
-<body><p><a href="/">Go on</a></p></body>
-</html>
-"""
-NO_PAGE = """\
-<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Clew</title></head>
-<body>
-<h1>The page is not built</h1>
-<p>The API works. For the page run <code>make web</code> in the source tree, or install Clew from a wheel.</p>
-</body>
-</html>
-"""
 
 
 def page_router(doors: Doors, static: Path, invitation: Invitation | None = None) -> APIRouter:
@@ -62,11 +33,15 @@ def page_router(doors: Doors, static: Path, invitation: Invitation | None = None
         given = request.query_params.get("token")
         if given is not None:
             if not doors.secret.is_token(given) and not (invitation and invitation.take(given, time.monotonic())):
-                return _stranger("That token is not valid", "It may be an old one: clew serve --new-token changes it.")
+                return HTMLResponse(WRONG_TOKEN, status_code=401)
             return _entered(doors, request)
         if not request.scope.get("clew.known"):
-            return _stranger("This page needs its token", "This browser has not been let in yet.")
+            return HTMLResponse(STRANGER, status_code=401)
         return _index(root)
+
+    @router.get(STYLE_PATH)
+    async def style() -> Response:
+        return Response(STYLE, media_type="text/css")
 
     @router.get("/{path:path}")
     async def file(path: str, request: Request) -> Response:
@@ -105,10 +80,10 @@ def _entered(doors: Doors, request: Request) -> Response:
     return response
 
 
-def _stranger(title: str, words: str) -> Response:
-    return HTMLResponse(STRANGER.format(title=title, words=words), status_code=401)
+def is_built(static: Path) -> bool:
+    """Is there a page to show? A plain checkout has none before `make web`."""
+    return (static / INDEX).is_file()
 
 
 def _index(root: Path) -> Response:
-    path = root / "index.html"
-    return FileResponse(path) if path.is_file() else HTMLResponse(NO_PAGE, status_code=503)
+    return FileResponse(root / INDEX) if is_built(root) else HTMLResponse(NO_PAGE, status_code=503)

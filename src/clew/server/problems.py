@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clew import errors
+from clew.server import faults
 from clew.server.json_body import json_bytes
 
 log = logging.getLogger("clew.server")
@@ -110,19 +111,20 @@ def log_unexpected(error: BaseException, what: str) -> None:
     log.error("%s: unexpected %s\n%s", what, type(error).__name__, frames)
 
 
-def invalid(faults: Sequence[Mapping[str, Any]]) -> Response:
-    """Each fault by its place and in words, without the value: that may be a prompt."""
-    if any(fault.get("type") == "json_invalid" for fault in faults):
+def invalid(found: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> Response:
+    """The first fault is the detail, all of them are `errors`. `fields`: those that the body may have."""
+    if any(fault.get("type") == "json_invalid" for fault in found):
         return problem(400, "The body is not JSON.")
-    named = [{"where": _place(fault.get("loc", ())), "what": str(fault.get("msg", ""))} for fault in faults]
-    first = named[0] if named else {"where": "request", "what": "is not valid"}
-    return problem(422, f"{first['where']}: {first['what']}", errors=named)
+    named = faults.told(found, fields)
+    detail, hint = (named[0].what, named[0].hint) if named else ("The request is not valid.", None)
+    return problem(422, detail, hint=hint, errors=[{"where": each.where, "what": each.what} for each in named])
 
 
-def _place(loc: Sequence[Any]) -> str:
-    """`("body", "prompt")` is `prompt`; a value that is missing as a whole is `body`."""
-    inner = [str(part) for part in loc[1:]]
-    return ".".join(inner) or (str(loc[0]) if loc else "request")
+def _fields_of_body(request: Request) -> tuple[str, ...]:
+    """The names that the called route's body may have."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = getattr(getattr(body, "field_info", None), "annotation", None)
+    return tuple(getattr(model, "model_fields", ()))
 
 
 def install(app: FastAPI) -> None:
@@ -136,9 +138,9 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, Refusal)
         return of_refusal(error)
 
-    async def on_invalid(_request: Request, error: Exception) -> Response:
+    async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return invalid(error.errors())
+        return invalid(error.errors(), _fields_of_body(request))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

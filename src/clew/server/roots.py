@@ -14,8 +14,10 @@ MOST_LISTED = 1_000
 
 
 class Roots:
+    """Raises UsageError for a root that is no directory: nothing could ever be worked in."""
+
     def __init__(self, roots: Iterable[str | Path] = ()) -> None:
-        self.paths = tuple(dict.fromkeys(os.path.realpath(Path(root).expanduser()) for root in roots))
+        self.paths = tuple(dict.fromkeys(_root(root) for root in roots))
 
     def resolved(self, path: str) -> str:
         """The real path of a directory that may be worked in. Raises UsageError, or Refusal outside of the roots."""
@@ -63,6 +65,20 @@ class Roots:
             return True
         real = os.path.realpath(entry.path)
         return any(_is_below(real, root) for root in self.paths)
+
+
+def _root(given: str | Path) -> str:
+    try:
+        real = os.path.realpath(Path(given).expanduser())
+        is_dir = Path(real).is_dir()
+    except (RuntimeError, ValueError, OSError):  # ~nobody, a NUL character, a place that may not be looked at
+        is_dir = False
+    if not is_dir:
+        raise UsageError(
+            f"The root {given} is not a directory.",
+            hint="--root, or the setting serve.roots, names existing directories to work below.",
+        )
+    return real
 
 
 def _real(path: str) -> str:

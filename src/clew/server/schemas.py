@@ -56,7 +56,8 @@ class ThreadPage(Made):
 
 class Deleted(Made):
     name: str
-    turns: int
+    turns: int = Field(description="How many stood, as of the thread")
+    archived_turns: int = Field(description="How many had been truncated or asked again; the archive keeps them too")
     archive: str | None = Field(description="The file that keeps it; null: a dry run")
 
 
@@ -67,6 +68,12 @@ class Usage(Made):
     cache_creation_input_tokens: int
 
 
+class RunError(Made):
+    code: str | None
+    message: str
+    hint: str | None
+
+
 class RunNote(Made):
     """The part of a run that a badge needs."""
 
@@ -75,8 +82,10 @@ class RunNote(Made):
     session_resumed: bool
     reason: str | None = Field(description="Why it was fresh; null when resumed")
     fallback: bool
+    error: RunError | None = Field(description="Null when it was answered, or is not over")
+    stderr_tail: str = Field(description='The agent\'s last words on stderr; "" unless it failed')
     usage: Usage
-    cost_usd: float
+    cost_usd: float = Field(description="As the agent reports it; 0 with tokens used: it reports none")
     estimate_usd: float | None = Field(description="What the whole transcript would have cost: an estimate")
     prompt_chars: int
     transcript_chars: int
@@ -95,7 +104,7 @@ class Turn(Made):
     revision: int = Field(description="How often it was edited")
     created_at: Time
     run_id: str | None
-    run: RunNote | None = Field(description="On an assistant's turn")
+    run: RunNote | None = Field(description="Whose answer it is; on a user's turn the run that ended without one")
     steps: int = Field(description="How many tools the run started")
 
 
@@ -119,12 +128,6 @@ class AnsweredQuestion(Question):
     follow_up_run_id: str | None = Field(description="The run that carries the answer, when the one that asked is over")
 
 
-class RunError(Made):
-    code: str | None
-    message: str
-    hint: str | None
-
-
 class Run(RunNote):
     """One try to get an agent's answer to a prompt."""
 
@@ -136,8 +139,6 @@ class Run(RunNote):
     answer_turn_id: str | None
     session_id: str | None
     outcome: str | None
-    error: RunError | None
-    stderr_tail: str
     question: Question | None = Field(description="The first that is open")
     cancel_requested: bool
     last_seq: int = Field(description="Of its newest event")
@@ -240,6 +241,7 @@ class Stats(Made):
     fallbacks: int
     usage: Usage
     cost_usd: float
+    unpriced_runs: int = Field(description="Used tokens, and the agent reported no price: not in cost_usd")
     transcript_usd: float = Field(description="What the runs that have an estimate would have cost: an estimate")
     saved_usd: float
     saved_share: float | None

@@ -92,9 +92,12 @@ async def delete(
     dry_run: Annotated[bool, Query(description="Only say what would be deleted")] = False,
 ) -> Response:
     """Written to an archive file first."""
-    gone = await (await client.find(name)).delete(dry_run=dry_run)
+    thread = await client.find(name)
+    standing = len(await thread.turns())
+    gone = await thread.delete(dry_run=dry_run)
     archive = None if gone.archive is None else str(gone.archive)
-    return answer({"name": gone.name, "turns": gone.turns, "archive": archive})
+    archived = max(0, gone.turns - standing)
+    return answer({"name": gone.name, "turns": standing, "archived_turns": archived, "archive": archive})
 
 
 @router.get("/{thread}/view", response_model=schemas.View, responses=fails(404, body=False), tags=["threads"])

@@ -72,12 +72,14 @@ class Cards(Threads, Runs, Events):
             )
 
     def run_card(self, run: Run) -> RunCard:
-        tail = ""
-        if run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.INTERRUPTED):
-            attempts = self.attempts(run.id)
-            tail = attempts[-1].stderr_tail if attempts else ""
         asked = [question for question in self.questions_of_run(run.id) if question.is_open]
-        return RunCard(run, self.last_seq(run.id), tail, asked[0] if asked else None)
+        return RunCard(run, self.last_seq(run.id), self._stderr_tail(run), asked[0] if asked else None)
+
+    def _stderr_tail(self, run: Run) -> str:
+        if run.status not in (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.INTERRUPTED):
+            return ""
+        attempts = self.attempts(run.id)
+        return attempts[-1].stderr_tail if attempts else ""
 
     def turn_card(self, thread_id: str, turn_id: str) -> TurnCard:
         with self.reading():
@@ -128,9 +130,12 @@ class Cards(Threads, Runs, Events):
 
         def card(row: Row) -> TurnCard:
             if row["role"] == "user":
-                return TurnCard(turn_from(row), row["position"], self._unanswered(row["id"]), 0)
-            run = self.run(row["run_id"]) if row["run_id"] is not None else None
-            return TurnCard(turn_from(row), row["position"], run, row["tools"] if run is not None else 0)
+                run, tools = self._unanswered(row["id"]), 0
+            else:
+                run = self.run(row["run_id"]) if row["run_id"] is not None else None
+                tools = row["tools"] if run is not None else 0
+            tail = self._stderr_tail(run) if run is not None else ""
+            return TurnCard(turn_from(row), row["position"], run, tools, tail)
 
         return each(card, reversed(rows))
 

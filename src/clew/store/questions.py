@@ -47,6 +47,10 @@ class Questions(Versions):
             self._close(question.run_id, question.id, state, at, allowed)
             self._changed(question.thread_id)
 
+    def reopen_question(self, run_id: str, question_id: str) -> None:
+        """Its answer is kept and has to be passed on again; one that was not given through the store is gone."""
+        self._do("reopen_question", run_id=run_id, id=question_id)
+
     def withdraw_questions(self, thread_id: str, but_run_id: str, at: float) -> None:
         """Whatever earlier runs of the thread left open is asked no more."""
         self._do("withdraw_of_thread", thread_id=thread_id, but_run_id=but_run_id, at=at)

@@ -92,6 +92,7 @@ class TurnCard(NamedTuple):
     position: int
     run: Run | None
     steps: int  # tools that the run started
+    stderr_tail: str = ""  # of a run that failed
 
 
 class RunCard(NamedTuple):
@@ -143,6 +144,7 @@ class StatRow(NamedTuple):
     estimated_runs: int  # those that have an estimate …
     estimated_cost_usd: float  # … what they cost …
     estimate_usd: float  # … and what they would have cost with the transcript
+    unpriced_runs: int = 0  # used tokens, and the agent reported no price
 
 
 def each(make: Callable[[Row], Record], rows: Iterable[Row]) -> list[Record]:

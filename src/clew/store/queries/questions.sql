@@ -21,6 +21,9 @@ WHERE thread_id = :thread_id AND run_id <> :but_run_id AND state = 'open' AND re
 -- Once: the first answer counts.
 UPDATE questions SET reply = :reply, answered_at = :at WHERE run_id = :run_id AND id = :id AND state = 'open' AND reply IS NULL;
 
+-- name: reopen_question
+UPDATE questions SET state = 'open' WHERE run_id = :run_id AND id = :id AND state = 'answered' AND reply IS NOT NULL;
+
 -- name: question
 SELECT * FROM questions WHERE run_id = :run_id AND id = :id;
 

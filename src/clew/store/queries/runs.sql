@@ -101,7 +101,12 @@ SELECT agent, model, session_resumed, reason, outcome,
     CAST(SUM(transcript_chars) AS BIGINT) AS transcript_chars,
     COUNT(estimate_usd) AS estimated_runs,
     COALESCE(SUM(CASE WHEN estimate_usd IS NOT NULL THEN cost_usd END), 0.0) AS estimated_cost_usd,
-    COALESCE(SUM(estimate_usd), 0.0) AS estimate_usd
+    COALESCE(SUM(estimate_usd), 0.0) AS estimate_usd,
+    COUNT(CASE
+        WHEN cost_usd = 0
+            AND input_tokens + output_tokens + cache_read_input_tokens + cache_creation_input_tokens > 0
+        THEN 1
+    END) AS unpriced_runs
 FROM runs
 WHERE (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
     AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)

@@ -125,4 +125,6 @@ class RunContract:
         assert rows[(False, "no_pin", "success")].fallbacks == 1
         assert [row.outcome for row in store.stats(thread_id="thread-2")] == ["failed"]
         assert sum(row.runs for row in store.stats(since=2.0)) == 3
+        store.create_run(a_run("run-5", reason="no_pin", outcome="success", usage=Usage(1, 2), created_at=5.0))
+        assert sum(row.unpriced_runs for row in store.stats()) == 1, "tokens, and no price"
         assert store.stats(thread_id="nobody") == []

@@ -49,14 +49,19 @@ export const NoAgent = () => (
   </div>
 );
 
+const CANNOT =
+  "no: what it may do is settled beforehand. With Ask it can read and change nothing; with Edits it may change the thread's " +
+  "directory, and its commands run in a sandbox; with All it may do everything.";
+
 function Card({ agent }: { agent: Agent }) {
+  const known = !agent.problem; // of one that is not there nothing is known
   const facts: [string, string | null][] = [
     ["version", [agent.product, agent.version].filter(Boolean).join(" ") || null],
     ["path", agent.path],
     ["found", agent.source],
     ["default model", agent.default_model],
-    ["resumes", agent.resumes === null ? null : agent.resumes ? "yes" : "no: every turn sends the transcript"],
-    ["asks you", agent.asks === null ? null : agent.asks ? "yes: permissions and questions come to this page" : "no"],
+    ["resumes", agent.resumes === null || !known ? null : agent.resumes ? "yes" : "no: every turn sends the transcript"],
+    ["asks you", agent.asks === null || !known ? null : agent.asks ? "yes: permissions and questions come to this page" : CANNOT],
   ];
   return (
     <section class="card agent" data-testid="agent" aria-label={agent.name}>
@@ -67,9 +72,9 @@ function Card({ agent }: { agent: Agent }) {
       </h2>
       {agent.problem && (
         <p class="note warning">
-          {agent.problem}
+          {visible(agent.problem)}
           {agent.hint && <br />}
-          {agent.hint}
+          {agent.hint && visible(agent.hint)}
         </p>
       )}
       <dl class="facts">

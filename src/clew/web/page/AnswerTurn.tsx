@@ -15,6 +15,7 @@ import { Parts } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { TodoCard } from "./TodoCard.tsx";
 import { TurnEditor } from "./UserTurn.tsx";
+import { visibleLine } from "./visible.ts";
 import { isActive, type Run, type RunNote, type Turn } from "./wire.ts";
 import { duration } from "./words.ts";
 
@@ -118,7 +119,7 @@ function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
             ? "waiting: as many agents are running as may"
             : "starting…"
           : open?.kind === "tool"
-            ? `running ${open.name}…`
+            ? `running ${visibleLine(open.name)}…`
             : progress?.parts.length
               ? "writing…"
               : "thinking…";
@@ -157,11 +158,11 @@ function Actions({ turn, fixed }: { turn: Turn; fixed: boolean }) {
     <div class="actions">
       {turn.revision > 0 && <span>edited</span>}
       <button class="quiet" type="button" data-testid="copy-turn" onClick={() => void copy()}>
-        {copied ? <Check size={13} /> : <Copy size={13} />} {copied ? "Copied" : "Copy"}
+        {copied ? <Check size={13} /> : <Copy size={13} />} <span class="name">{copied ? "Copied" : "Copy"}</span>
       </button>
       {!fixed && (
         <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
-          <Pencil size={13} /> Edit
+          <Pencil size={13} /> <span class="name">Edit</span>
         </button>
       )}
     </div>

@@ -6,17 +6,18 @@
 //   a thread      thread-name, rename, thread-settings, delete, changes-open, timeline, earlier
 //   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, copy-turn, turn-editor,
 //                 save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
-//                 go-on, ask-again,
-//                 retry-run
+//                 go-on, ask-again, retry-run, ask-again-here, prompt-back
 //   questions     question-form, question-answer, permission-form, allow, deny, deny-with-words, deny-words
 //   queue         queued-item, queued-edit, queued-editor, queued-save, queued-remove, queued-now
-//   composer      composer, send, stop, fresh-toggle, agent-picker, model-picker, session-line, context-pill, permission-pill
+//   composer      composer, send, stop, fresh-toggle, agent-picker, model-picker, session-line, context-pill, permission-pill,
+//                 cannot-ask
 //   dialogs       new-thread-dialog, settings-dialog, rename-dialog, delete-dialog, help-dialog, thread-form, folder,
-//                 thread-name-field, first-message, form-agent, make-thread, save-settings, rename-field, confirm-delete
+//                 thread-name-field, first-message, form-agent, make-thread, save-settings, rename-field, confirm-delete,
+//                 folder-problem, dialog-problem
 //   jobs          jobs-open, jobs-view, jobs, job-item (data-state), workers, no-worker, new-job, job-view, job-status, job-cancel,
 //                 job-error, job-conflicts, job-waits, job-resume, job-fresh, job-restore, job-keep, job-result, new-job-dialog,
 //                 job-form, job-prompt, job-checkpoint, job-key, submit-job
-//   views         savings-view, agents-view, agent, changes-view, home
+//   views         savings-view, agents-view, agent, changes-view, home, nowhere
 //   the page      connection (data-state), notice
 
 import { useEffect } from "preact/hooks";
@@ -26,6 +27,7 @@ import { daemon, dismiss, go, page } from "./sync.ts";
 import { Changes } from "./Changes.tsx";
 import { Conversation } from "./Conversation.tsx";
 import { Dialogs } from "./Dialogs.tsx";
+import { Guard } from "./Guard.tsx";
 import { Close, Mark, Plus } from "./icons.tsx";
 import { Jobs } from "./Jobs.tsx";
 import { JobView } from "./JobView.tsx";
@@ -33,11 +35,13 @@ import { Savings } from "./Savings.tsx";
 import { Sidebar } from "./Sidebar.tsx";
 import { useStore } from "./store.ts";
 import { MenuButton } from "./ThreadHead.tsx";
+import { visible } from "./visible.ts";
 
 export function App() {
   const at = useStore(page, (now) => now.route.at);
   const refused = useStore(page, (now) => now.connection === "refused");
   const drawer = useStore(page, (now) => now.drawer);
+  const route = useStore(page, (now) => now.route);
   useTitle();
   useEffect(() => {
     document.addEventListener("keydown", onKey);
@@ -46,20 +50,27 @@ export function App() {
   if (refused) return <Refused />;
   return (
     <div class="layout">
-      <Sidebar />
+      <Guard>
+        <Sidebar />
+      </Guard>
       {drawer && <div class="shade" onClick={() => page.patch({ drawer: false })} />}
       <main inert={drawer}>
         <Connection />
-        {at === "home" && <Home />}
-        {at === "thread" && <Conversation />}
-        {at === "changes" && <Changes />}
-        {at === "jobs" && <Jobs />}
-        {at === "job" && <JobView />}
-        {at === "savings" && <Savings />}
-        {at === "agents" && <Agents />}
+        <Guard key={at} of={route}>
+          {at === "home" && <Home />}
+          {at === "nowhere" && <Nowhere />}
+          {at === "thread" && <Conversation />}
+          {at === "changes" && <Changes />}
+          {at === "jobs" && <Jobs />}
+          {at === "job" && <JobView />}
+          {at === "savings" && <Savings />}
+          {at === "agents" && <Agents />}
+        </Guard>
       </main>
       <Notices />
-      <Dialogs />
+      <Guard>
+        <Dialogs />
+      </Guard>
     </div>
   );
 }
@@ -133,6 +144,23 @@ function Home() {
   );
 }
 
+function Nowhere() {
+  useStore(page, (now) => now.route); // another address that means nothing is told as well
+  return (
+    <div class="view" data-testid="nowhere">
+      <header class="head only-narrow">
+        <MenuButton />
+      </header>
+      <div class="empty">
+        <h1>Nothing is at this address</h1>
+        <p>
+          <code>{location.hash}</code> is no page of Clew. <a href="#/">Go to the start</a>, or pick a thread from the list.
+        </p>
+      </div>
+    </div>
+  );
+}
+
 function Notices() {
   const notices = useStore(page, (now) => now.notices);
   return (
@@ -140,8 +168,8 @@ function Notices() {
       {notices.map((notice) => (
         <div key={notice.id} class={`notice ${notice.tone}`} data-testid="notice">
           <p>
-            {notice.text}
-            {notice.hint && <small>{notice.hint}</small>}
+            {visible(notice.text)}
+            {notice.hint && <small>{visible(notice.hint)}</small>}
           </p>
           <button class="quiet" type="button" aria-label="Dismiss" onClick={() => dismiss(notice.id)}>
             <Close size={13} />

@@ -20,6 +20,7 @@ export function Badge({ run, agent, model }: { run: RunNote; agent: string | nul
     });
   }
   if (run.cost_usd) facts.push({ text: dollars(run.cost_usd), title: "What this turn cost, as the agent reports it" });
+  else if (read > 0 && run.status === "answered") facts.push({ text: "no price reported", title: "The agent does not say what this turn cost" });
   if (run.session_resumed && run.estimate_usd) {
     facts.push({
       text: `transcript ≈ ${dollars(run.estimate_usd)}`,

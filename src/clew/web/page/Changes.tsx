@@ -9,6 +9,7 @@ import type { Conversation } from "./state.ts";
 import { Diff } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { ThreadHead } from "./ThreadHead.tsx";
+import { visible } from "./visible.ts";
 import { plural } from "./words.ts";
 
 export function Changes() {
@@ -58,7 +59,7 @@ function File({ path, edits }: { path: string; edits: Edit[] }) {
   return (
     <details class="fold file" open>
       <summary>
-        <span class="tool-name">{path}</span>
+        <span class="tool-name">{visible(path)}</span>
         <span class="tool-size">
           <ins>+{added}</ins> <del>−{removed}</del>
         </span>

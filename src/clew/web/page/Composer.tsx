@@ -254,7 +254,7 @@ function ContextPill({ turn }: { turn: Turn | null }) {
   const read = turn?.run ? shown(turn.run.usage) : 0;
   if (read === 0) return null;
   return (
-    <span class="pill" data-testid="context-pill" title={`${read.toLocaleString("en")} tokens were shown to the model in the last turn`}>
+    <span class="pill context" data-testid="context-pill" title={`${read.toLocaleString("en")} tokens were shown to the model in the last turn`}>
       {count(read)} context
     </span>
   );

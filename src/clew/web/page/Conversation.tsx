@@ -1,9 +1,12 @@
 // The open thread: its turns, the run that goes on, what it asks, what waits, and the composer.
 
+import type { ComponentProps } from "preact";
+import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { AnswerTurn } from "./AnswerTurn.tsx";
 import { arranged } from "./arrangement.ts";
 import { Composer } from "./Composer.tsx";
+import { Guard } from "./Guard.tsx";
 import { Send } from "./icons.tsx";
 import { Queue } from "./Queue.tsx";
 import { QuestionCard } from "./Questions.tsx";
@@ -13,6 +16,7 @@ import { daemon, loadEarlier, page } from "./sync.ts";
 import { ThreadHead } from "./ThreadHead.tsx";
 import { Timeline } from "./Timeline.tsx";
 import { UserTurn } from "./UserTurn.tsx";
+import { visible } from "./visible.ts";
 import { isActive, type Question, type Run, type RunNote, type Turn } from "./wire.ts";
 
 export function Conversation() {
@@ -42,7 +46,9 @@ function Opened({ conversation }: { conversation: Shown }) {
       <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={-1}>
         <div class="column" ref={scroll.inside}>
           {more ? <Earlier box={scroll.box} /> : <Beginning conversation={conversation} />}
-          <Turns conversation={conversation} />
+          <Guard of={conversation}>
+            <Turns conversation={conversation} />
+          </Guard>
         </div>
       </div>
       {scroll.away && (
@@ -50,12 +56,28 @@ function Opened({ conversation }: { conversation: Shown }) {
           <Send />
         </button>
       )}
-      <Timeline turns={turns} box={scroll.box} />
-      <Queue runs={queued} current={going} />
+      <Guard of={turns}>
+        <Timeline turns={turns} box={scroll.box} />
+      </Guard>
+      <Guard of={queued}>
+        <Queue runs={queued} current={going} />
+      </Guard>
       <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} atBottom={scroll.toEnd} />
     </>
   );
 }
+
+const Asked = memo((props: ComponentProps<typeof UserTurn>) => (
+  <Guard of={props} raw={props.turn.text}>
+    <UserTurn {...props} />
+  </Guard>
+));
+
+const Answered = memo((props: ComponentProps<typeof AnswerTurn>) => (
+  <Guard of={props} raw={props.turn?.text}>
+    <AnswerTurn {...props} />
+  </Guard>
+));
 
 /** What was said, and what is being said. `fixed`: to be read, not to be changed or gone on from. */
 export function Turns({ conversation, fixed = false }: { conversation: Shown; fixed?: boolean }) {
@@ -70,7 +92,7 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
       <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">
         {turns.map((turn, index) =>
           turn.role === "user" ? (
-            <UserTurn
+            <Asked
               key={turn.id}
               thread={thread.id}
               turn={turn}
@@ -80,7 +102,7 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
               fixed={fixed}
             />
           ) : (
-            <AnswerTurn
+            <Answered
               key={`answer-${turn.run_id ?? turn.id}`}
               thread={thread.id}
               turn={turn}
@@ -94,7 +116,7 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
         )}
         {pending && !pending.prompt_turn_id && <PendingPrompt run={pending} />}
         {shown && (
-          <AnswerTurn
+          <Answered
             key={`answer-${shown.id}`}
             thread={thread.id}
             turn={null}
@@ -107,7 +129,9 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
         )}
       </div>
       {questions.map((question) => (
-        <QuestionCard key={question.id} question={question} />
+        <Guard key={question.id} raw={question.input}>
+          <QuestionCard question={question} />
+        </Guard>
       ))}
     </>
   );
@@ -134,7 +158,7 @@ function open(conversation: Shown, progress: State["progress"], going: Run | nul
 const PendingPrompt = ({ run }: { run: Run }) => (
   <article class="turn user pending" data-testid="turn-user" aria-label="You">
     <div class="said">
-      <div class="markdown plain">{run.prompt}</div>
+      <div class="markdown plain">{visible(run.prompt)}</div>
     </div>
   </article>
 );

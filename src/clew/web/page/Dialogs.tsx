@@ -11,7 +11,7 @@ import { NewThread, ThreadSettings } from "./ThreadForm.tsx";
 import type { Thread } from "./wire.ts";
 import { asName, plural } from "./words.ts";
 
-const close = (): void => page.patch({ dialog: null });
+const close = (): void => page.patch({ dialog: null, complaint: null });
 
 export function Dialogs() {
   const dialog = useStore(page, (now) => now.dialog);
@@ -94,9 +94,22 @@ function Modal({ title, testid, children }: { title: string; testid: string; chi
           </button>
         </header>
         {children}
+        <Complained />
       </div>
     </dialog>
   );
+}
+
+/** What is about no field of the form. */
+function Complained() {
+  const complaint = useStore(page, (now) => (now.complaint && !now.complaint.field ? now.complaint : null));
+  const ref = useRef<HTMLParagraphElement>(null);
+  useLayoutEffect(() => ref.current?.scrollIntoView({ block: "nearest" }), [complaint]);
+  return complaint ? (
+    <p class="wrong" ref={ref} role="alert" data-testid="dialog-problem">
+      {complaint.text} {complaint.hint}
+    </p>
+  ) : null;
 }
 
 function Rename({ thread }: { thread: Thread }) {

@@ -3,6 +3,7 @@
 import { ask, askAgain, refillComposer, retry } from "./actions.ts";
 import { Caret, Warning } from "./icons.tsx";
 import { Output } from "./Steps.tsx";
+import { visible } from "./visible.ts";
 import type { RunNote } from "./wire.ts";
 import { STATUS_WORDS } from "./words.ts";
 
@@ -50,9 +51,9 @@ export function Ending(ended: Ended) {
   return (
     <div class="ending problem" data-testid="run-error" role="group" aria-label="The run failed">
       <p>
-        <Warning /> <strong>{run.error?.message ?? `The run ${STATUS_WORDS[run.status]}.`}</strong>
+        <Warning /> <strong>{run.error ? visible(run.error.message) : `The run ${STATUS_WORDS[run.status]}.`}</strong>
       </p>
-      {hint && <p>{hint}</p>}
+      {hint && <p>{visible(hint)}</p>}
       {kept && <p>{KEPT}</p>}
       <ProgramSaid text={run.stderr_tail} />
       <WayOut {...ended} />

@@ -2,6 +2,8 @@
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { http } from "./http.ts";
+import { useStore } from "./store.ts";
+import { page } from "./sync.ts";
 
 const ASK_AFTER_MS = 120;
 
@@ -17,6 +19,7 @@ export function FolderField({ value, change }: { value: string; change: (path: s
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
+  const complaint = useStore(page, (now) => (now.complaint?.field === "cwd" ? now.complaint : null));
   const [below, begun] = split(value);
 
   useEffect(() => {
@@ -29,6 +32,12 @@ export function FolderField({ value, change }: { value: string; change: (path: s
     }, ASK_AFTER_MS);
     return () => clearTimeout(timer);
   }, [open, below]);
+
+  useEffect(() => {
+    if (!complaint) return;
+    field.current?.focus();
+    setOpen(false); // what is wrong stands where the folders are offered
+  }, [complaint]);
 
   const fitting = (folders?.below === below ? folders.names : [])
     .filter((name) => name.toLowerCase().startsWith(begun.toLowerCase()) && (begun.startsWith(".") || !name.startsWith(".")))
@@ -60,6 +69,8 @@ export function FolderField({ value, change }: { value: string; change: (path: s
         role="combobox"
         aria-expanded={listed}
         aria-controls={`${id}-list`}
+        aria-invalid={complaint !== null}
+        aria-describedby={complaint ? `${id}-wrong` : undefined}
         aria-autocomplete="list"
         aria-activedescendant={listed && at >= 0 ? `${id}-${at}` : undefined}
         data-testid="folder"
@@ -67,6 +78,7 @@ export function FolderField({ value, change }: { value: string; change: (path: s
         autocomplete="off"
         value={value}
         onInput={(event) => {
+          if (complaint) page.patch({ complaint: null });
           change(event.currentTarget.value);
           setOpen(true);
           setAt(-1);
@@ -75,6 +87,11 @@ export function FolderField({ value, change }: { value: string; change: (path: s
         onBlur={() => setOpen(false)}
         onKeyDown={onKeyDown}
       />
+      {complaint && (
+        <p class="wrong" id={`${id}-wrong`} role="alert" data-testid="folder-problem">
+          {complaint.text} {complaint.hint}
+        </p>
+      )}
       <ul id={`${id}-list`} role="listbox" aria-label="Folders" class={listed ? "" : "none"}>
         {listed &&
           fitting.map((name, index) => (

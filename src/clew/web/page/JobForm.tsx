@@ -10,7 +10,7 @@ import { useStore } from "./store.ts";
 import { page } from "./sync.ts";
 import { AgentFields, Radios } from "./ThreadForm.tsx";
 import type { Permissions, Settings } from "./wire.ts";
-import { cannotAsk, permissionWords } from "./words.ts";
+import { jobPermissionWords } from "./words.ts";
 
 interface Fields {
   prompt: string;
@@ -40,12 +40,14 @@ const defaults = (settings: Settings): Fields => ({
 
 export function NewJob({ close }: { close: () => void }) {
   const settings = useStore(page, (now) => now.settings);
+  const agents = useStore(page, (now) => now.agents);
   const [fields, setFields] = useState<Fields | null>(settings && defaults(settings));
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     if (settings && !fields) setFields(defaults(settings));
   }, [settings]);
   if (!fields) return <p>One moment…</p>;
+  const agent = agents?.find((each) => each.name === fields.agent);
   const set = (part: Partial<Fields>): void => setFields({ ...fields, ...part });
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
@@ -74,7 +76,7 @@ export function NewJob({ close }: { close: () => void }) {
       <AgentFields fields={fields} change={set} />
       <Radios
         legend="Permissions"
-        options={PERMISSIONS.filter((option) => option.value !== "ask")}
+        options={jobPermissionWords(agent)}
         value={fields.permissions}
         change={(permissions) => set({ permissions })}
       />

@@ -5,12 +5,13 @@ import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { blocks, nodes, type Block } from "./sanitize.ts";
 import { useNear } from "./near.ts";
+import { visible } from "./visible.ts";
 
 const Rendered = memo(
   ({ block }: { block: Block }) => {
     const ref = useRef<HTMLDivElement>(null);
     useLayoutEffect(() => {
-      const fragment = nodes(block);
+      const fragment = drawn(block);
       for (const code of fragment.querySelectorAll("pre")) withCopy(code);
       for (const table of fragment.querySelectorAll("table")) scrollable(table);
       ref.current?.replaceChildren(fragment);
@@ -19,6 +20,25 @@ const Rendered = memo(
   },
   (before, after) => before.block.raw === after.block.raw,
 );
+
+/** Nodes that are safe to show, or the text as it came: no answer may break the page, however it is written. */
+function drawn(block: Block): DocumentFragment {
+  try {
+    return nodes(block);
+  } catch {
+    const fragment = document.createDocumentFragment();
+    fragment.append(visible(block.raw));
+    return fragment;
+  }
+}
+
+function parsed(text: string, typed: boolean): Block[] | null {
+  try {
+    return blocks(text, typed);
+  } catch {
+    return null; // nested deeper than the parser can follow
+  }
+}
 
 function withCopy(pre: HTMLElement): void {
   const frame = document.createElement("div");
@@ -53,10 +73,10 @@ function scrollable(table: HTMLElement): void {
 export function Markdown({ text, typed = false }: { text: string; typed?: boolean }) {
   const ref = useRef<HTMLDivElement>(null);
   const near = useNear(ref);
-  const parsed = useMemo(() => (near ? blocks(text, typed) : null), [near, text, typed]);
+  const found = useMemo(() => (near ? parsed(text, typed) : null), [near, text, typed]);
   return (
-    <div class={parsed ? "markdown" : "markdown plain"} ref={ref}>
-      {parsed ? parsed.map((block, index) => <Rendered key={index} block={block} />) : text}
+    <div class={found ? "markdown" : "markdown plain"} ref={ref}>
+      {found ? found.map((block, index) => <Rendered key={index} block={block} />) : visible(text)}
     </div>
   );
 }

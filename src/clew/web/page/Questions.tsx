@@ -2,37 +2,13 @@
 
 import { useId, useState } from "preact/hooks";
 import { answer } from "./actions.ts";
-import { editsOf, mainArgument } from "./edits.ts";
+import { askedOf, UNREADABLE, type Asked } from "./forms.ts";
+import { asText } from "./fields.ts";
+import { Given } from "./Given.tsx";
 import { focused } from "./near.ts";
-import { Diff, Output } from "./Steps.tsx";
+import { Output } from "./Steps.tsx";
+import { visible, visibleLine } from "./visible.ts";
 import type { Question } from "./wire.ts";
-
-interface Option {
-  label: string;
-  description: string;
-}
-
-interface Asked {
-  question: string;
-  header: string;
-  options: Option[];
-  many: boolean;
-}
-
-const str = (value: unknown): string => (typeof value === "string" ? value : "");
-
-function askedOf(input: Record<string, unknown>): Asked[] {
-  const list = Array.isArray(input.questions) ? (input.questions as Record<string, unknown>[]) : [];
-  return list.map((each) => ({
-    question: str(each.question),
-    header: str(each.header),
-    many: each.multiSelect === true,
-    options: (Array.isArray(each.options) ? (each.options as Record<string, unknown>[]) : []).map((option) => ({
-      label: str(option.label),
-      description: str(option.description),
-    })),
-  }));
-}
 
 export function QuestionCard({ question }: { question: Question }) {
   return question.is_form ? <Form question={question} /> : <Permission question={question} />;
@@ -49,7 +25,7 @@ interface Choice {
 }
 
 function Form({ question }: { question: Question }) {
-  const asked = askedOf(question.input);
+  const { asked, whole } = askedOf(question.input);
   const [choices, choose] = useState<readonly Choice[]>(asked.map(() => ({ picked: [], own: "" })));
   const [busy, setBusy] = useState(false);
   const words = choices.map(({ picked, own }) => [...picked, own.trim()].filter(Boolean).join(", "));
@@ -69,8 +45,14 @@ function Form({ question }: { question: Question }) {
     <form class="card question" data-testid="question-form" onSubmit={submit} aria-label="The agent asks">
       <h2>The agent asks</h2>
       <Asleep question={question} />
+      {!whole && (
+        <>
+          <p class="note warning">Not all of this form can be read. As it came:</p>
+          <Output label="The form as it came" text={asText(question.input)} />
+        </>
+      )}
       {asked.map((each, index) => (
-        <Field key={each.question} asked={each} choice={choices[index]} change={(next) => change(index, next)} />
+        <Field key={index} asked={each} choice={choices[index]} change={(next) => change(index, next)} />
       ))}
       <div class="row">
         <button class="primary" type="submit" disabled={!complete || busy} data-testid="question-answer">
@@ -98,10 +80,11 @@ function Field({ asked, choice, change }: { asked: Asked; choice: Choice | undef
   return (
     <fieldset>
       <legend>
-        {asked.header && <span class="tag">{asked.header}</span>} {asked.question}
+        {asked.header && <span class="tag">{visible(asked.header)}</span>}{" "}
+        <bdi>{asked.question === UNREADABLE ? "Your answer" : visible(asked.question)}</bdi>
       </legend>
-      {asked.options.map((option) => (
-        <label key={option.label} class="option">
+      {asked.options.map((option, index) => (
+        <label key={index} class="option">
           <input
             type={asked.many ? "checkbox" : "radio"}
             name={id}
@@ -109,8 +92,8 @@ function Field({ asked, choice, change }: { asked: Asked; choice: Choice | undef
             onChange={() => pick(option.label)}
           />
           <span>
-            {option.label}
-            {option.description && <small>{option.description}</small>}
+            <bdi>{visible(option.label)}</bdi>
+            {option.description && <small>{visible(option.description)}</small>}
           </span>
         </label>
       ))}
@@ -118,7 +101,7 @@ function Field({ asked, choice, change }: { asked: Asked; choice: Choice | undef
         class="own"
         type="text"
         placeholder={asked.options.length > 0 ? "or in your own words" : "your answer"}
-        aria-label={`Own words: ${asked.question}`}
+        aria-label={`Own words: ${visibleLine(asked.question)}`}
         value={own}
         onInput={(event) => change({ picked: asked.many ? picked : [], own: event.currentTarget.value })}
       />
@@ -130,8 +113,6 @@ function Permission({ question }: { question: Question }) {
   const [wording, setWording] = useState(false);
   const [message, setMessage] = useState("");
   const [busy, setBusy] = useState(false);
-  const edits = editsOf({ input: question.input });
-  const command = str(question.input.command);
   const send = async (allow: boolean): Promise<void> => {
     setBusy(true);
     await answer(question, allow ? { allow } : { allow, message: message.trim() || "The user said no." });
@@ -142,20 +123,12 @@ function Permission({ question }: { question: Question }) {
     void send(false);
   };
   return (
-    <form class="card question" data-testid="permission-form" onSubmit={submit} aria-label={`May it use ${question.tool}?`}>
+    <form class="card question" data-testid="permission-form" onSubmit={submit} aria-label={`May it use ${visibleLine(question.tool)}?`}>
       <h2>
-        May it use <code>{question.tool}</code>?
+        May it use <code>{visible(question.tool)}</code>?
       </h2>
       <Asleep question={question} />
-      {edits.map((edit, index) => (
-        <Diff key={index} edit={edit} />
-      ))}
-      {edits.length === 0 && (
-        <Output
-          label="What it wants to do"
-          text={command ? `$ ${command}` : mainArgument(question.input) || JSON.stringify(question.input, null, 2)}
-        />
-      )}
+      <Given input={question.input} />
       {wording && (
         <input
           class="own"

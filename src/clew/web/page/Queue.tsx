@@ -5,6 +5,7 @@ import { useState } from "preact/hooks";
 import { changePrompt, stop, takeBack } from "./actions.ts";
 import { Close, Pencil, Send } from "./icons.tsx";
 import { focused } from "./near.ts";
+import { visible } from "./visible.ts";
 import type { Run } from "./wire.ts";
 
 export function Queue({ runs, current }: { runs: readonly Run[]; current: Run | null }) {
@@ -36,7 +37,7 @@ function Queued({ run, current }: { run: Run; current: Run | null }) {
     <div class="queued" data-testid="queued-item">
       <span class="tag">queued</span>
       {text === null ? (
-        <span class="queued-text">{run.prompt}</span>
+        <span class="queued-text">{visible(run.prompt)}</span>
       ) : (
         <textarea
           ref={focused}

@@ -90,9 +90,9 @@ function Figures({ stats }: { stats: Stats }) {
   return (
     <>
       <dl class="tiles">
-        <Tile name="saved" value={dollars(stats.saved_usd)} note={share(stats)} accent />
+        <Saved stats={stats} />
         <Tile name="resumed" value={`${Math.round(rate * 100)} %`} note={`${stats.resumed} of ${plural(decided, "run")}`} />
-        <Tile name="cost" value={dollars(stats.cost_usd)} note={`≈ ${dollars(stats.transcript_usd)} with transcripts`} />
+        <Cost stats={stats} />
         <Tile
           name="written"
           value={count(stats.usage.output_tokens)}
@@ -102,18 +102,40 @@ function Figures({ stats }: { stats: Stats }) {
       <div class="charts">
         <LineChart title="Tokens by turn" x={turns.x} series={turns.series} format={count} />
         <Reasons stats={stats} />
-        <LineChart title="Cost over time" x={costs.x} days series={costs.series} format={dollars} />
+        {isPriced(stats) && <LineChart title="Cost over time" x={costs.x} days series={costs.series} format={dollars} />}
       </div>
       <p class="hint">
         What the transcript would have cost is an estimate: the same turn in a fresh session, with everything said before pasted
         into it.
+        {stats.saved_usd < 0 &&
+          " A short conversation can cost more to resume: the session holds more than the transcript's words, tool output above all, and there is little to save yet."}
       </p>
     </>
   );
 }
 
-const share = (stats: Stats): string =>
-  stats.saved_share === null ? "no estimate yet" : `${Math.round(stats.saved_share * 100)} % of what transcripts would cost`;
+/** An agent that reports no price costs money all the same: unknown is not nothing. */
+const isPriced = (stats: Stats): boolean => stats.cost_usd > 0;
+
+function Saved({ stats }: { stats: Stats }) {
+  if (stats.saved_share === null || stats.transcript_usd === 0) {
+    return <Tile name="saved" value="–" note={isPriced(stats) || !stats.unpriced_runs ? "no estimate yet" : "no price reported"} />;
+  }
+  const percent = Math.round(Math.abs(stats.saved_share) * 100);
+  if (stats.saved_usd < 0) {
+    return <Tile name="spent more" value={dollars(-stats.saved_usd)} note={`≈ ${percent} % more than with transcripts`} />;
+  }
+  return <Tile name="saved" value={dollars(stats.saved_usd)} note={`≈ ${percent} % of what transcripts would cost`} accent={percent > 0} />;
+}
+
+function Cost({ stats }: { stats: Stats }) {
+  const without = stats.unpriced_runs;
+  if (!isPriced(stats)) {
+    return <Tile name="cost" value={without ? "unknown" : "$0"} note={without ? "no price reported" : "nothing was asked of a model"} />;
+  }
+  const note = `≈ ${dollars(stats.transcript_usd)} with transcripts`;
+  return <Tile name="cost" value={dollars(stats.cost_usd)} note={without ? `${note}; ${plural(without, "run")} without a price` : note} />;
+}
 
 const Tile = ({ name, value, note, accent }: { name: string; value: string; note: string; accent?: boolean }) => (
   <div class={accent ? "tile accent" : "tile"}>

@@ -3,10 +3,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { attempt, daemon, go, hear, page } from "./sync.ts";
 import { http } from "./http.ts";
-import { Chart, Close, Half, Mark, Moon, Plus, Pulse, Question, Search, Sun, Work } from "./icons.tsx";
+import { Close, Half, Mark, Moon, Plus, Question, Search, Sun } from "./icons.tsx";
 import { jobs, needsYou } from "./jobs.ts";
 import { seen, theme, type Theme } from "./keep.ts";
 import { useStore } from "./store.ts";
+import { visible } from "./visible.ts";
 import type { Thread } from "./wire.ts";
 import { age, lastName, moment } from "./words.ts";
 
@@ -147,7 +148,7 @@ function Item({ thread, now }: { thread: Thread; now: number }) {
         <span class="thread-name">{thread.name}</span>
         <State status={status} unread={unread} />
         <span class="thread-note">
-          {thread.agent} · {lastName(thread.cwd)}
+          {thread.agent} · {visible(lastName(thread.cwd))}
         </span>
         <time title={moment(thread.updated_at)} dateTime={thread.updated_at}>
           {age(thread.updated_at, now)}
@@ -215,7 +216,7 @@ export function Views() {
         title="Jobs (b)"
         onClick={() => go({ at: "jobs" })}
       >
-        <Work /> Jobs {yours > 0 && <span class="ill">{yours}</span>}
+        Jobs {yours > 0 && <span class="ill">{yours}</span>}
       </button>
       <button
         class="quiet"
@@ -224,7 +225,7 @@ export function Views() {
         aria-current={at === "savings" ? "page" : undefined}
         onClick={() => go({ at: "savings" })}
       >
-        <Chart /> Savings
+        Savings
       </button>
       <button
         class="quiet"
@@ -233,7 +234,7 @@ export function Views() {
         aria-current={at === "agents" ? "page" : undefined}
         onClick={() => go({ at: "agents" })}
       >
-        <Pulse /> Agents {ill && <span class="ill">!</span>}
+        Agents {ill && <span class="ill">!</span>}
       </button>
       <span class="grow" />
       <button class="quiet" type="button" data-testid="theme" aria-label={`Theme: ${look}`} title={`Theme: ${look}`} onClick={change}>

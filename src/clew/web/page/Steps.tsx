@@ -3,9 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { editsOf, mainArgument, size, type Edit } from "./edits.ts";
+import { Given } from "./Given.tsx";
+import { sizeOf } from "./fields.ts";
 import { Caret } from "./icons.tsx";
 import { GrowingMarkdown, Markdown } from "./Markdown.tsx";
 import { isTodoTool, type Part, type ToolPart } from "./progress.ts";
+import { visible, visibleLine } from "./visible.ts";
 import { lastName, plural } from "./words.ts";
 
 const SHOWN_ALONE = 4; // more calls in a row than these are folded together
@@ -53,13 +56,13 @@ export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }
           case "note":
             return (
               <p key={index} class={`note ${group.tone}`}>
-                {group.text}
+                {visible(group.text)}
               </p>
             );
           case "asked":
             return (
               <p key={index} class="note plain">
-                You declined: “{refusal(group)}”
+                You declined: “{visible(refusal(group))}”
               </p>
             );
         }
@@ -88,7 +91,7 @@ function StepCount({ tools }: { tools: ToolPart[] }) {
   const words = [...names].map(([name, n]) => (n > 1 ? `${name} ×${n}` : name)).join(", ");
   return (
     <>
-      <span class="tool-name">{plural(tools.length, "step")}</span> <span class="tool-arg">{words}</span>
+      <span class="tool-name">{plural(tools.length, "step")}</span> <span class="tool-arg">{visibleLine(words)}</span>
     </>
   );
 }
@@ -123,8 +126,8 @@ function Tool({ tool, waits }: { tool: ToolPart; waits: boolean }) {
       summary={
         <>
           <span class="dot" aria-hidden="true" />
-          <span class="tool-name">{tool.name}</span>
-          <span class="tool-arg">{isTodoTool(tool) ? "to-do list" : argument}</span>
+          <span class="tool-name">{visibleLine(tool.name)}</span>
+          <span class="tool-arg">{isTodoTool(tool) ? "to-do list" : visibleLine(argument)}</span>
           {edits.length > 0 && (
             <span class="tool-size">
               <ins>+{added}</ins> <del>−{removed}</del>
@@ -142,18 +145,9 @@ function Tool({ tool, waits }: { tool: ToolPart; waits: boolean }) {
 const shortName = (path: string): string => path.split("/").slice(-2).join("/");
 
 function ToolBody({ tool, edits }: { tool: ToolPart; edits: Edit[] }) {
-  const command = typeof tool.input.command === "string" ? tool.input.command : null;
   return (
     <div class="tool-body">
-      {edits.map((edit, index) => (
-        <Diff key={index} edit={edit} />
-      ))}
-      {edits.length === 0 &&
-        (command !== null ? (
-          <Output label="Command" text={`$ ${command}`} />
-        ) : (
-          <Output label="Input" text={JSON.stringify(tool.input, null, 2)} />
-        ))}
+      <Given input={tool.input} />
       {tool.output && (edits.length === 0 || tool.failed) && <Output label="Output" text={tool.output} failed={tool.failed} />}
       {tool.output === "" && edits.length === 0 && <p class="note plain">No output.</p>}
     </div>
@@ -162,23 +156,24 @@ function ToolBody({ tool, edits }: { tool: ToolPart; edits: Edit[] }) {
 
 export const Output = ({ label, text, failed = false }: { label: string; text: string; failed?: boolean }) => (
   <pre class={failed ? "output failed" : "output"} tabIndex={0} role="region" aria-label={label}>
-    {text}
+    {visible(text)}
   </pre>
 );
 
 export function Diff({ edit }: { edit: Edit }) {
+  const long = sizeOf(edit.hunks.map((hunk) => hunk.map((line) => line.text).join("\n")).join("\n"));
   return (
     <figure class="diff">
-      <figcaption title={edit.path}>
-        {edit.path} {edit.kind !== "change" && <em>{edit.kind === "add" ? "written" : "deleted"}</em>}
+      <figcaption title={visible(edit.path)}>
+        <bdi>{visible(edit.path)}</bdi> {edit.kind !== "change" && <em>{edit.kind === "add" ? "written" : "deleted"}</em>} {long && <span class="tool-state">{long}</span>}
       </figcaption>
-      <div class="diff-lines" tabIndex={0} role="region" aria-label={`Changes in ${lastName(edit.path)}`}>
+      <div class="diff-lines" tabIndex={0} role="region" aria-label={`Changes in ${visibleLine(lastName(edit.path))}`}>
         {edit.hunks.map((hunk, at) => (
           <pre key={at}>
             {hunk.map((line, index) => (
               <span key={index} class={line.sign === "+" ? "added" : line.sign === "-" ? "removed" : "kept"}>
                 {line.sign}
-                {line.text}
+                {visible(line.text)}
                 {"\n"}
               </span>
             ))}
@@ -195,13 +190,14 @@ interface Folding {
   children: () => ComponentChildren;
   class: string;
   testid?: string;
+  opened?: boolean;
 }
 
 /** Its inside is made when it is opened. */
-function Fold({ summary, children, class: name, testid }: Folding) {
-  const [open, toggle] = useState(false);
+export function Fold({ summary, children, class: name, testid, opened = false }: Folding) {
+  const [open, toggle] = useState(opened);
   return (
-    <details class={`fold ${name}`} data-testid={testid} onToggle={(event) => toggle(event.currentTarget.open)}>
+    <details class={`fold ${name}`} data-testid={testid} open={opened} onToggle={(event) => toggle(event.currentTarget.open)}>
       <summary>
         <Caret size={12} />
         {summary}

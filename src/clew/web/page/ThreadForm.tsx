@@ -65,11 +65,7 @@ export function NewThread({ close }: { close: () => void }) {
           onInput={(event) => setFirst(event.currentTarget.value)}
         />
       </label>
-      <FolderField
-        value={fields.cwd}
-        change={(cwd) => setFields({ ...fields, cwd })}
-        problem={problem && isOfFolder(problem) ? problem : null}
-      />
+      <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
       <label class="field">
         Name
         <input
@@ -82,7 +78,6 @@ export function NewThread({ close }: { close: () => void }) {
       </label>
       <Choices fields={fields} change={setFields} />
       <Further fields={fields} change={setFields} />
-      {problem && !isOfFolder(problem) && <FormProblem problem={problem} />}
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -131,14 +126,9 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
     <form data-testid="thread-form" onSubmit={(event) => void save(event)}>
       {thread.live && <p class="note warning">A run is going on: these can be changed when it is over.</p>}
       <Choices fields={fields} change={setFields} />
-      <FolderField
-        value={fields.cwd}
-        change={(cwd) => setFields({ ...fields, cwd })}
-        problem={problem && isOfFolder(problem) ? problem : null}
-      />
+      <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
       {fields.cwd !== thread.cwd && <p class="hint">Another directory starts a fresh session.</p>}
       <Further fields={fields} change={setFields} />
-      {problem && !isOfFolder(problem) && <FormProblem problem={problem} />}
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel

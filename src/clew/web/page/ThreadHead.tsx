@@ -3,6 +3,7 @@
 import { go, page } from "./sync.ts";
 import { Back, Files, Gear, Menu, Pencil, Trash } from "./icons.tsx";
 import { useStore } from "./store.ts";
+import { visible } from "./visible.ts";
 import type { Thread } from "./wire.ts";
 import { dollars, plural, shortPath } from "./words.ts";
 
@@ -30,8 +31,8 @@ export function ThreadHead({ thread }: { thread: Thread }) {
           {thread.name}
         </h1>
         <p>
-          <span class="path" title={thread.cwd}>
-            {shortPath(thread.cwd, home)}
+          <span class="path" title={visible(thread.cwd)}>
+            {visible(shortPath(thread.cwd, home))}
           </span>
           <span class="wide">{plural(thread.turns, "turn")}</span>
           {thread.cost_usd > 0 && <span class="wide">{dollars(thread.cost_usd)}</span>}

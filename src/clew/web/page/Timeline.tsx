@@ -1,5 +1,6 @@
 // A rail at the side with one tick for each thing the user said: where am I, and back to any of them.
 
+import { visibleLine } from "./visible.ts";
 import type { Turn } from "./wire.ts";
 
 const MOST = 60; // ticks; of a longer thread the newest
@@ -16,7 +17,7 @@ export function Timeline({ turns, box }: { turns: readonly Turn[]; box: { curren
   return (
     <nav class="timeline" aria-label="Jump to a turn" data-testid="timeline">
       {asked.slice(-MOST).map((turn) => {
-        const words = turn.text.replace(/\s+/g, " ").slice(0, 80);
+        const words = visibleLine(turn.text, 80);
         return (
           <button key={turn.id} type="button" aria-label={`Go to: ${words}`} onClick={() => jump(turn.id)}>
             <span class="tick" aria-hidden="true" />

@@ -1,6 +1,7 @@
 // The agent's own to-do list, while it works on it.
 
 import type { Todo } from "./progress.ts";
+import { visible } from "./visible.ts";
 
 const SIGNS = { completed: "✓", in_progress: "›", pending: "·" } as const;
 const WORDS = { completed: "done", in_progress: "now", pending: "to do" } as const;
@@ -19,7 +20,7 @@ export function TodoCard({ todos }: { todos: readonly Todo[] }) {
             <span class="sign" aria-label={WORDS[todo.state]} role="img">
               {SIGNS[todo.state]}
             </span>
-            {todo.text}
+            {visible(todo.text)}
           </li>
         ))}
       </ul>

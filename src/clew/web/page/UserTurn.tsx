@@ -28,22 +28,16 @@ export const UserTurn = memo(({ thread, turn, ended, after, busy, fixed }: Shown
   const [change, setChange] = useState<"retry" | "truncate" | null>(null);
   return (
     <article class="turn user" data-testid="turn-user" data-turn={turn.id} aria-label="You">
-      <div class="said">
-        {editing ? (
-          <TurnEditor thread={thread} turn={turn} busy={busy} />
-        ) : (
-          <>
-            <Markdown text={turn.text} typed />
-            <div class="actions">
-              <time title={moment(turn.created_at)} dateTime={turn.created_at}>
-                {new Date(turn.created_at).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })}
-              </time>
-              {turn.revision > 0 && <span title={plural(turn.revision, "edit")}>edited</span>}
-              {!fixed && <Changing turn={turn} busy={busy} change={setChange} />}
-            </div>
-          </>
-        )}
-      </div>
+      <div class="said">{editing ? <TurnEditor thread={thread} turn={turn} busy={busy} /> : <Markdown text={turn.text} typed />}</div>
+      {!editing && (
+        <div class="actions">
+          <time title={moment(turn.created_at)} dateTime={turn.created_at}>
+            {new Date(turn.created_at).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })}
+          </time>
+          {turn.revision > 0 && <span title={plural(turn.revision, "edit")}>edited</span>}
+          {!fixed && <Changing turn={turn} busy={busy} change={setChange} />}
+        </div>
+      )}
       {ended && (
         <Ending
           thread={thread}
@@ -69,10 +63,10 @@ interface Choosing {
 const Changing = ({ turn, busy, change }: Choosing) => (
   <>
     <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
-      <Pencil size={13} /> Edit
+      <Pencil size={13} /> <span class="name">Edit</span>
     </button>
     <button class="quiet" type="button" data-testid="retry-turn" onClick={() => change("retry")}>
-      <Again size={13} /> Ask again
+      <Again size={13} /> <span class="name">Ask again</span>
     </button>
     <button
       class="quiet"
@@ -82,7 +76,7 @@ const Changing = ({ turn, busy, change }: Choosing) => (
       title={busy ? "Not while a run is going on" : "Takes back this turn and all after it"}
       onClick={() => change("truncate")}
     >
-      <Back size={13} /> Take back
+      <Back size={13} /> <span class="name">Take back</span>
     </button>
   </>
 );

@@ -104,7 +104,7 @@ export async function answer(question: Question, said: Record<string, unknown>):
 }
 
 export async function makeThread(body: Record<string, unknown>): Promise<Thread | null> {
-  const made = await attempt(http.makeThread(body));
+  const made = await attempt(http.makeThread(body), body.cwd);
   if (made) {
     hear({ type: "changed", version: 0, threads: [made], deleted: [] });
     go({ at: "thread", thread: made.id });
@@ -113,7 +113,7 @@ export async function makeThread(body: Record<string, unknown>): Promise<Thread 
 }
 
 export async function changeThread(id: string, body: Record<string, unknown>): Promise<Thread | null> {
-  const changed = await attempt(http.changeThread(id, body));
+  const changed = await attempt(http.changeThread(id, body), body.cwd);
   if (changed) {
     hear({ type: "changed", version: 0, threads: [changed], deleted: [] });
     refreshSession();
@@ -133,7 +133,7 @@ export async function deleteThread(id: string): Promise<boolean> {
 }
 
 export async function submitJob(body: Record<string, unknown>): Promise<Job | null> {
-  const made = await attempt(http.submitJob(body));
+  const made = await attempt(http.submitJob(body), body.cwd);
   if (made) {
     heardOf(made);
     go({ at: "job", job: made.id });

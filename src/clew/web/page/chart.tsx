@@ -22,7 +22,41 @@ interface Drawn {
 
 const HEIGHT = 220;
 
-export function LineChart({ title, x, days = false, series, format }: Drawn) {
+/** Lines, or bars where there is but one point: a line needs two. */
+export function LineChart(drawn: Drawn) {
+  return drawn.x.length === 1 ? <OnePoint {...drawn} /> : <Lines {...drawn} />;
+}
+
+function OnePoint({ title, x, days = false, series, format }: Drawn) {
+  const most = Math.max(...series.map((each) => each.values[0] ?? 0)) || 1;
+  return (
+    <figure class="chart">
+      <figcaption>
+        <h2>{title}</h2>
+        <span class="hint">{days ? named(x[0] ?? 0) : `turn ${x[0]}, the only one yet`}</span>
+      </figcaption>
+      <ul class="bars">
+        {series.map((each) => (
+          <li key={each.label}>
+            <span class="bar-label">{each.label}</span>
+            <span class="bar-track" aria-hidden="true">
+              <span
+                class="bar"
+                style={{ width: `${(100 * (each.values[0] ?? 0)) / most}%`, background: `var(${each.colour})` }}
+              />
+            </span>
+            <span class="bar-count">{each.values[0] == null ? "–" : format(each.values[0])}</span>
+          </li>
+        ))}
+      </ul>
+    </figure>
+  );
+}
+
+const named = (at: number): string =>
+  new Date(at * 1000).toLocaleDateString("en", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
+
+function Lines({ title, x, days = false, series, format }: Drawn) {
   const ref = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const box = ref.current;
@@ -87,7 +121,7 @@ function options(
     height: HEIGHT,
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: days, range: () => padded(x, days) }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    scales: { x: { time: days, range: () => [x[0] ?? 0, x.at(-1) || 1] }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
       { ...axis, size: 32, grid: { show: false }, incrs: days ? DAYS : TURNS },
       { ...axis, size: 56, grid: { stroke: colour("--line"), width: 1 }, values: (_plot, at) => at.map(format) },
@@ -110,15 +144,6 @@ function options(
 const DAY_S = 86_400;
 const DAYS = [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY_S);
 const TURNS = [1, 2, 5, 10, 20, 50, 100, 200];
-
-/** A single point stands in the middle, not at the edge of years. */
-function padded(x: number[], days: boolean): [number, number] {
-  const low = x[0] ?? 0;
-  const high = x.at(-1) ?? 0;
-  if (high > low) return [low, high];
-  const room = days ? DAY_S : 1;
-  return [low - room, high + room];
-}
 
 const Table = ({ x, days, series, format }: Omit<Drawn, "title">) => (
   <table>

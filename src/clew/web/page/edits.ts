@@ -18,25 +18,25 @@ const str = (value: unknown): string => (typeof value === "string" ? value : "")
 const list = (value: unknown): Record<string, unknown>[] =>
   Array.isArray(value) ? value.filter((each) => each !== null && typeof each === "object") : [];
 
+const TELLING = ["command", "file_path", "notebook_path", "changes", "pattern", "url", "query", "path", "description", "prompt"];
+
+/** The name of the argument that says most. */
+export function mainField(input: Record<string, unknown>): string | null {
+  const says = (name: string): boolean => Boolean(said(name, input[name]));
+  return TELLING.find((name) => Object.hasOwn(input, name) && says(name)) ?? Object.keys(input).find(says) ?? null;
+}
+
+function said(name: string, value: unknown): string {
+  if (name === "command" && Array.isArray(value)) return value.map(str).join(" ").trim();
+  if (name === "changes") return list(value).map((change) => str(change.path)).filter(Boolean).join(", ");
+  if (name === "questions") return str(list(value)[0]?.question);
+  return str(value).trim();
+}
+
 /** The argument that says most, on one line. */
 export function mainArgument(input: Record<string, unknown>): string {
-  const command = input.command;
-  const changes = list(input.changes);
-  const found =
-    (Array.isArray(command) ? command.join(" ") : str(command)) ||
-    str(input.file_path) ||
-    str(input.notebook_path) ||
-    changes.map((change) => str(change.path)).join(", ") ||
-    str(input.pattern) ||
-    str(input.url) ||
-    str(input.query) ||
-    str(input.path) ||
-    str(input.description) ||
-    str(input.prompt) ||
-    str(list(input.questions)[0]?.question) ||
-    Object.values(input).map(str).find(Boolean) ||
-    "";
-  return found.replace(/\s+/g, " ").trim();
+  const name = mainField(input);
+  return name === null ? "" : said(name, input[name]).replace(/\s+/g, " ").trim();
 }
 
 /** What a call changes in files, as far as its input tells. */
@@ -54,9 +54,35 @@ export function editsOf(part: Pick<ToolPart, "input">): Edit[] {
   if (path && typeof input.content === "string") {
     return [{ path, kind: "add", hunks: [lines(input.content).map((text) => ({ sign: "+", text }))] }];
   }
-  return list(input.changes)
-    .filter((change) => str(change.path))
-    .map((change) => ({ path: str(change.path), kind: kindOf(change.kind), hunks: hunksOf(change) }));
+  const changes: unknown[] = Array.isArray(input.changes) ? input.changes : [];
+  if (!list(changes).some((change) => str(change.path))) return [];
+  return changes.map(changed);
+}
+
+/** One that names no file is shown as it came: it is a part of the call all the same. */
+function changed(change: unknown): Edit {
+  const [known] = list([change]);
+  const path = str(known?.path);
+  if (known && path) return { path, kind: kindOf(known.kind), hunks: hunksOf(known) };
+  const raw = JSON.stringify(change, null, 2) ?? "";
+  return { path: "(names no file)", kind: "change", hunks: [lines(raw).map((text) => ({ sign: " ", text }))] };
+}
+
+/** The fields that the diffs show all of; any other must be shown beside them. */
+export function shownByEdits(input: Record<string, unknown>): ReadonlySet<string> {
+  const path = ["file_path", "notebook_path"].find((name) => str(input[name]));
+  if (!path) return new Set();
+  if (Array.isArray(input.edits)) return new Set(input.edits.every(isPlainEdit) ? [path, "edits"] : [path]);
+  if (typeof input.old_string === "string" && typeof input.new_string === "string") {
+    return new Set([path, "old_string", "new_string"]);
+  }
+  return new Set(typeof input.content === "string" ? [path, "content"] : []);
+}
+
+function isPlainEdit(each: unknown): boolean {
+  const [edit] = list([each]);
+  const texts = edit && typeof edit.old_string === "string" && typeof edit.new_string === "string";
+  return Boolean(texts) && Object.keys(edit ?? {}).length === 2;
 }
 
 function kindOf(kind: unknown): Edit["kind"] {
@@ -74,7 +100,7 @@ function hunksOf(change: Record<string, unknown>): Line[][] {
   }
   const hunks: Line[][] = [];
   for (const line of lines(diff)) {
-    if (/^(---|\+\+\+|diff |index )/.test(line)) continue;
+    if (hunks.length === 0 && /^(---|\+\+\+|diff |index )/.test(line)) continue; // later ones are lines of the file
     if (line.startsWith("@@")) hunks.push([]);
     else if (/^[ +-]/.test(line)) {
       if (hunks.length === 0) hunks.push([]);

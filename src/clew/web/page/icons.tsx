@@ -36,9 +36,6 @@ export const Gear = icon(
   <path d="M2.500 4.500h5m3 0h3M2.500 11.500h2m3 0h6M9 3a1.500 1.500 0 1 0 0 3 1.500 1.500 0 0 0 0-3ZM6 10a1.500 1.500 0 1 0 0 3 1.500 1.500 0 0 0 0-3Z" />,
 );
 export const Trash = icon(<path d="M3 4.500h10M6.500 4V2.500h3V4M4.500 4.500l.6 9h5.800l.6-9" />);
-export const Chart = icon(<path d="M2.500 2.500v11h11M5.500 10.500 8 7l2.300 2L13.500 4.500" />);
-export const Pulse = icon(<path d="M1.500 8.500h3l1.800-5 3 9 1.700-4h3.500" />);
-export const Work = icon(<path d="M3 3.500h10v9H3zM5.500 6.500l2 1.500-2 1.500M9 10h2" />);
 export const Files = icon(<path d="M4 2.500h5l3 3v8H4zM6 8h4M8 6v4M6 11.500h4" />);
 export const Caret = icon(<path d="m6 4 4 4-4 4" />);
 export const Sun = icon(

@@ -3,6 +3,7 @@
 
 import DOMPurify from "dompurify";
 import { Marked, type Token, type Tokens } from "marked";
+import { makeVisible } from "./visible.ts";
 
 const TAGS = [
   ..."p br hr h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong del a img".split(" "),
@@ -87,7 +88,7 @@ export function html(token: Token): string {
 
 export function nodes(block: Block): DocumentFragment {
   prepare();
-  return DOMPurify.sanitize(html(block.token), {
+  const safe = DOMPurify.sanitize(html(block.token), {
     ALLOWED_TAGS: TAGS,
     ALLOWED_ATTR: ATTRIBUTES,
     ALLOW_DATA_ATTR: false,
@@ -95,4 +96,6 @@ export function nodes(block: Block): DocumentFragment {
     ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|data:image\/(?:png|jpeg|gif|webp);base64,)/i,
     RETURN_DOM_FRAGMENT: true,
   });
+  makeVisible(safe);
+  return safe;
 }

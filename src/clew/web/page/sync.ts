@@ -11,6 +11,7 @@ import type { Agent, SessionSays, Settings } from "./wire.ts";
 
 export type Route =
   | { at: "home" }
+  | { at: "nowhere" } // an address that means nothing
   | { at: "thread"; thread: string }
   | { at: "changes"; thread: string }
   | { at: "jobs" }
@@ -32,10 +33,18 @@ export interface Notice {
   hint: string;
 }
 
+/** Why what a dialog asked for was not done. A notice would stand under the dialog's shade. */
+export interface Complaint {
+  text: string;
+  hint: string;
+  field: "cwd" | null; // null: it is about no field
+}
+
 export interface Surroundings {
   connection: "connecting" | "open" | "lost" | "refused";
   route: Route;
   dialog: Dialog;
+  complaint: Complaint | null; // in the open dialog
   drawer: boolean; // phone width: the list is drawn over the conversation
   notices: readonly Notice[];
   settings: Settings | null;
@@ -50,6 +59,7 @@ export const page = new Store<Surroundings>({
   connection: "connecting",
   route: { at: "home" },
   dialog: null,
+  complaint: null,
   drawer: false,
   notices: [],
   settings: null,
@@ -187,9 +197,18 @@ export async function loadEarlier(): Promise<void> {
   hear({ type: "earlier_came", thread: now.thread.id, view });
 }
 
+/** Half an escape in an address is no reason to show nothing. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function route(): void {
   const [, first, second, third] = location.hash.split("/");
-  const id = decodeURIComponent(second ?? "");
+  const id = decoded(second ?? "");
   const next: Route =
     first === "t" && id
       ? { at: third === "changes" ? "changes" : "thread", thread: id }
@@ -197,7 +216,7 @@ function route(): void {
         ? { at: "job", job: id }
         : first === "jobs" || first === "savings" || first === "agents"
           ? { at: first }
-          : { at: "home" };
+          : { at: first ? "nowhere" : "home" };
   page.patch({ route: next, drawer: false, editing: null });
   if (next.at === "job") void quietly(openJob(next.job).then((job) => job && show(job.thread_id)));
   else if ("thread" in next) show(next.thread);
@@ -218,7 +237,7 @@ export function go(to: Route): void {
       ? `#/t/${encodeURIComponent(to.thread)}${to.at === "changes" ? "/changes" : ""}`
       : to.at === "job"
         ? `#/jobs/${encodeURIComponent(to.job)}`
-        : to.at === "home"
+        : to.at === "home" || to.at === "nowhere"
           ? "#/"
           : `#/${to.at}`;
   if (location.hash === hash) page.patch({ drawer: false });
@@ -248,14 +267,21 @@ async function quietly(work: Promise<unknown>): Promise<void> {
   }
 }
 
-/** For what a person has asked for: says what went wrong, and gives whether it worked. */
-export async function attempt<T>(work: Promise<T>): Promise<T | null> {
+/** For what a person has asked for: says what went wrong, and gives whether it worked. `cwd`: a directory that was named. */
+export async function attempt<T>(work: Promise<T>, cwd?: unknown): Promise<T | null> {
+  if (page.now.complaint) page.patch({ complaint: null });
   try {
     return await work;
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     refusedBy(problem);
-    notify(problem.message, problem.hint, "problem");
+    if (page.now.dialog) page.patch({ complaint: complained(problem, cwd) });
+    else notify(problem.message, problem.hint, "problem");
     return null;
   }
+}
+
+function complained({ code, message, hint }: Problem, cwd: unknown): Complaint {
+  const named = typeof cwd === "string" && (code === "forbidden" || message.includes(cwd));
+  return { text: message, hint, field: named ? "cwd" : null };
 }

@@ -214,6 +214,7 @@ export interface Stats {
   fallbacks: number;
   usage: Usage;
   cost_usd: number;
+  unpriced_runs: number; // used tokens, and the agent reported no price
   transcript_usd: number;
   saved_usd: number;
   saved_share: number | null;

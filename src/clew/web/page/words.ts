@@ -69,12 +69,22 @@ const OF_ONE_THAT_CANNOT: PermissionWords[] = [
   { value: "all", label: "All", short: "allows all", means: "No sandbox: the agent may change any file and run any command." },
 ];
 
+/** A job's are the same, but for what would be asked: it is declined. */
+const UNATTENDED: Partial<Record<Permissions, string>> = {
+  edits: "Files may be changed. Commands that would be asked for are declined: nobody is there.",
+};
+
 /** Of an agent that is not there nobody knows whether it asks. */
 export const cannotAsk = (agent: Agent | null | undefined): boolean => agent?.asks === false && !agent.problem;
 
 /** What the permissions come to with this agent. */
 export const permissionWords = (agent: Agent | null | undefined): readonly PermissionWords[] =>
   cannotAsk(agent) ? OF_ONE_THAT_CANNOT : OF_ONE_THAT_ASKS;
+
+export const jobPermissionWords = (agent: Agent | null | undefined): PermissionWords[] =>
+  permissionWords(agent)
+    .filter(({ value }) => value !== "ask")
+    .map((each) => (cannotAsk(agent) ? each : { ...each, means: UNATTENDED[each.value] ?? each.means }));
 
 export const VISIBILITIES: { value: Visibility; label: string; means: string }[] = [
   { value: "shared", label: "Shared", means: "Agents see each other's turns." },
