@@ -21,6 +21,7 @@ NAMES = {
     "cost": "conversations by transcript and by resume, in tokens",
     "decision": "decision and plan, by the length of the history",
     "store": "operations a second",
+    "jobs": "submit to start, take-over, throughput, an idle worker",
     "delivery": "from the agent's event to a client of the daemon",
 }
 

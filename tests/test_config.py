@@ -123,6 +123,7 @@ UNSAFE = {
     "permissions": '"all"',
     "trust": '"project"',
     "max_agents": "400",
+    "jobs.most_at_once": "4000",
     "store": '"postgresql://evil.example/x"',
     "agents.claude.path": '"./evil"',
     "agents.codex.path": '"./evil"',

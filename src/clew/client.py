@@ -205,7 +205,7 @@ class Client(Board):
         """Work that goes on over time-outs and crashes: submit, list, find, retry, cancel."""
         from clew.hosts.jobs import Jobs
 
-        return Jobs(self.engine)
+        return Jobs(self.engine, most_at_once=self.settings.of("jobs.most_at_once"))
 
     async def work(
         self, concurrency: int, stop: asyncio.Event, *, name: str | None = None, until_idle: bool = False

@@ -142,6 +142,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("max_resumes", count, None, "a session resumed so often is not resumed again", in_project=True),
     Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
     Setting("idle_timeout", duration, 900.0, "nothing came from the agent for so long", in_project=True),
+    Setting("jobs.most_at_once", count, None, "jobs running at once over all machines; each worker has its own limit"),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),

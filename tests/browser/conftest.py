@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, sync_playwright
 from browser.house import CHROMIUM, FLAGS, House, Visitor, visiting
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
-from clew.testing.stage import Stage
+from clew.testing.stage import Stage, real_codex
 from clew.web import STATIC
 from server.house import served
 
@@ -42,6 +43,13 @@ def own_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def codex_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A daemon with a second agent, the real Codex: one that cannot ask."""
+    with a_house(tmp_path_factory, codex=real_codex()) as made:
+        yield made
+
+
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
     """A browser of one's own with the page; it must have nothing to complain about when the test is over."""
@@ -54,12 +62,12 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
 
 
 @contextmanager
-def a_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def a_house(tmp_path_factory: pytest.TempPathFactory, *, codex: Path | None = None) -> Iterator[House]:
     if not (STATIC / "index.html").is_file():
         pytest.fail("the page is not built: run `make web`")
     folder = tmp_path_factory.mktemp("house")
     with ModelApi() as api:
-        stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
+        stage = Stage(folder, api, scripted_agent.install(folder / "agent"), codex=codex)
         with served(stage) as daemon:
             house = House(stage, daemon)
             yield house

@@ -29,6 +29,7 @@ FLAGS = [
     "--disable-sync",
 ]
 WAIT_MS = 15_000  # of an expectation: the machine may be busy
+REFUSED = "the server responded with a status of 4"
 TO_NOBODY = "net::ERR_"  # what a browser logs about a daemon that is gone
 
 expect.set_options(timeout=WAIT_MS)
@@ -117,21 +118,24 @@ class Visitor:
         if address.scheme != "data":
             self.hosts.add(address.netloc)
 
-    def check(self, *, gone: bool) -> None:
-        """`gone`: the daemon was away for a while, so a connection may have been refused."""
+    def check(self, *, gone: bool, refused: bool) -> None:
+        """`gone`: the daemon was away for a while. `refused`: it declined something, which a browser logs as well."""
         left = [each for each in self.complaints if not (gone and (TO_NOBODY in each or "WebSocket" in each))]
+        left = [each for each in left if not (refused and REFUSED in each)]
         assert not left, f"the browser complains: {left}"
         assert self.hosts <= {f"127.0.0.1:{self.house.daemon.port}"}, f"requests left the machine: {self.hosts}"
 
 
 @contextmanager
-def visiting(house: House, browser: Browser, *, gone: bool = False, **options: Any) -> Iterator[Visitor]:
+def visiting(
+    house: House, browser: Browser, *, gone: bool = False, refused: bool = False, **options: Any
+) -> Iterator[Visitor]:
     options.setdefault("viewport", {"width": 1280, "height": 800})
     context = browser.new_context(**options)
     visitor = Visitor(house, context)
     try:
         yield visitor
-        visitor.check(gone=gone)
+        visitor.check(gone=gone, refused=refused)
     finally:
         context.close()
 

@@ -196,6 +196,41 @@ def test_a_failed_run_says_why_and_offers_the_way_out(own_house: House, visit: V
     assert [turn["text"] for turn in own_house.turns(thread)] == ["one", "ack: one", "two", "ack: two"]
 
 
+def test_what_became_of_an_unanswered_prompt_stays_with_it(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("unanswered", "one", "!fail 429 rate_limit_error Slow down"))
+    error = page.get_by_test_id("run-error")
+    expect(error.get_by_test_id("ask-again")).to_be_visible()
+    expect(error).to_have_count(1)
+    send(page, "!tool Bash {}")
+    expect(page.get_by_test_id("permission-form")).to_be_visible()
+    page.get_by_test_id("stop").click()
+    expect(page.get_by_test_id("ending").get_by_test_id("ask-again")).to_be_visible()
+    send(page, "four")
+    expect(answers(page).last).to_contain_text("ack: four")
+    page.reload()
+    expect(prompts(page).nth(1).get_by_test_id("run-error")).to_contain_text("Slow down")
+    expect(prompts(page).nth(2).get_by_test_id("ending")).to_contain_text("Stopped, before it had answered.")
+    expect(error).to_have_count(1)
+    expect(page.get_by_test_id("ending")).to_have_count(1)
+    error.get_by_test_id("prompt-back").click()
+    expect(page.get_by_test_id("composer")).to_have_value("!fail 429 rate_limit_error Slow down")
+    error.get_by_test_id("ask-again-here").click()
+    expect(page.get_by_test_id("consequence")).to_contain_text("fresh session")
+
+
+def test_a_directory_that_is_not_there_is_told_at_its_field(house: House, visit: Visit) -> None:
+    page = visit(house, refused=True).open()
+    page.get_by_test_id("new-thread").click()
+    page.get_by_test_id("folder").fill("/nowhere/at/all")
+    page.get_by_test_id("make-thread").click()
+    dialog = page.get_by_test_id("new-thread-dialog")
+    expect(dialog.get_by_test_id("folder-problem")).to_contain_text("/nowhere/at/all is not a directory.")
+    expect(page.get_by_test_id("folder")).to_be_focused()
+    expect(page.get_by_test_id("notice")).to_have_count(0)
+    page.get_by_test_id("folder").fill(str(house.stage.work))
+    expect(dialog.get_by_test_id("folder-problem")).to_have_count(0)
+
+
 def test_a_thread_is_renamed_changed_and_deleted_with_an_archive(house: House, visit: Visit) -> None:
     thread = house.thread("old-name", "one")
     page = visit(house).open(thread)

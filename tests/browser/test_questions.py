@@ -80,6 +80,7 @@ def test_a_permission_is_allowed(house: House, visit: Visit) -> None:
     send(page, '!tool Bash {"command": "touch allowed"}')
     form = page.get_by_test_id("permission-form")
     expect(form).to_contain_text("$ touch allowed")
+    expect(page.get_by_test_id("tool")).to_contain_text("waiting for you")
     assert not (house.stage.work / "allowed").exists()
     form.get_by_test_id("allow").click()
     expect(answers(page)).to_contain_text("done:")

@@ -110,7 +110,8 @@ def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, 
     house.thread("saved", "one", "two", "three")
     page = visit(house).open(view="savings")
     view = page.get_by_test_id("savings-view")
-    expect(view.locator("canvas")).to_have_count(2)
+    expect(view.locator("canvas")).to_have_count(1)  # the tokens; all runs are of one day, and that is a bar
+    expect(view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")).to_have_count(2)
     expect(view).to_contain_text("fresh: first turn")
     expect(view).to_contain_text("Resumed, or fresh and why")
     view.get_by_label("Thread", exact=True).select_option(label="saved")
@@ -125,6 +126,13 @@ def test_the_agents_view_tells_their_health(house: House, visit: Visit) -> None:
     expect(claude).to_contain_text("well")
     expect(claude).to_contain_text("2.1")
     expect(claude).to_contain_text(str(house.stage.binary))
+
+
+def test_an_address_that_means_nothing_says_so(house: House, visit: Visit) -> None:
+    page = visit(house).open(view="saving")
+    expect(page.get_by_test_id("nowhere")).to_contain_text("#/saving is no page of Clew")
+    page.get_by_test_id("nowhere").get_by_role("link").click()
+    expect(page.get_by_test_id("home")).to_be_visible()
 
 
 def test_everything_is_reached_by_keys(own_house: House, visit: Visit) -> None:

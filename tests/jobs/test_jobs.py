@@ -62,6 +62,8 @@ async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
             done = await ended(jobs, await jobs.submit(a_job(stage, "!say all done")))
         assert (done.status, done.result, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, "all done", 1, 0)
         assert done.session_id and done.session_saved_at
+        markers = await client.engine.database.call(lambda store: store.markers(done.id))
+        assert markers, "how far it had come, by the agent's own message ids"
 
 
 async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(stage: Stage) -> None:
@@ -254,3 +256,14 @@ async def test_each_class_of_failure_has_its_end(
             over = await ended(jobs, job)
         assert (over.status, over.runs) == (status, runs), over
         assert over.error or over.result == "done"
+
+
+async def test_jobs_share_a_limit_over_all_workers(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        jobs = Jobs(client.engine, most_at_once=1)
+        async with working(scripted, client, jobs):
+            submitted = [await jobs.submit(a_job(scripted, "!slow 5 0.05")) for _ in range(3)]
+            done = [await ended(jobs, job) for job in submitted]
+        assert all(job.status is JobStatus.SUCCEEDED for job in done)
+        runs = sorted(((run.started_at or 0, run.ended_at or 0) for run in await client.runs()), key=lambda run: run[0])
+        assert all(before[1] <= after[0] for before, after in pairwise(runs))

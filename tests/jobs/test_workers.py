@@ -17,6 +17,7 @@ import pytest
 from clew.client import Client
 from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
 from clew.core.thread import Permissions
+from clew.errors import StoreError
 from clew.hosts.jobs import NewJob
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import MODEL, Stage
@@ -86,7 +87,7 @@ async def test_a_killed_workers_job_is_taken_over_in_a_copy_of_the_session(stage
 
 
 @pytest.mark.parametrize("where", ["sqlite", "postgres"])
-@pytest.mark.parametrize("count", [24, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.soak)])
 @pytest.mark.timeout(900)
 async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
     scripted: Stage, request: pytest.FixtureRequest, where: str, count: int
@@ -142,3 +143,66 @@ async def _unrest(
             os.kill(alive[place].pid, signal.SIGSTOP)
             await asyncio.sleep(dice.uniform(0.2, 1.0))
             os.kill(alive[place].pid, signal.SIGCONT)
+
+
+async def test_a_job_goes_on_where_its_session_is_not_known(real: Stage) -> None:
+    """The machine is lost: another one has the same store and files, and none of the agent's own."""
+    async with real.open() as client:
+        async with workers(real, {}) as alive:
+            job = await client.jobs.submit(a_job(real, "!slow 400 0.05"))
+            job = await until(client, job.id, lambda now: now.run_id is not None)
+            async for event in client.follow(job.run_id or ""):
+                if event.kind == "text_streamed":
+                    break
+            alive[0].kill()
+            await alive[0].wait()
+            elsewhere = real.folder / "other home"
+            elsewhere.mkdir()
+            alive[0] = await start(real, {"HOME": str(elsewhere)})
+            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+        assert done.status is JobStatus.SUCCEEDED
+        assert done.reason in ("session_missing", "runtime_changed"), "it says so"
+        assert real.launches[-1].resumes is None
+        assert real.prompt.count("!slow 400 0.05") == 1, "what was asked and said before is in the transcript, once"
+
+
+async def test_a_worker_that_ends_in_order_hands_its_job_to_the_next(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        async with workers(scripted, {}) as alive:
+            job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05"))
+            job = await until(client, job.id, lambda now: now.run_id is not None)
+            async for event in client.follow(job.run_id or ""):
+                if event.kind == "text_streamed":
+                    break
+            alive[0].terminate()
+            await alive[0].wait()
+            assert alive[0].returncode == 0
+            back = await client.jobs.find(job.id)
+            assert (back.status, back.worker) == (JobStatus.QUEUED, None)
+            alive[0] = await start(scripted, {})
+            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+        assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 1)
+
+
+async def test_a_database_that_is_restarted_costs_no_job(
+    scripted: Stage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
+        environ = {"CLEW_STORE": server.new_database()}
+        async with scripted.open(environ=environ) as client, workers(scripted, environ, 2):
+            jobs = [await client.jobs.submit(a_job(scripted, "!slow 60 0.1")) for _ in range(4)]
+            await until(client, jobs[0].id, lambda now: now.run_id is not None)
+            await asyncio.to_thread(server.stop)
+            await asyncio.to_thread(server.start)
+            done = [await patiently(client, job.id) for job in jobs]
+        assert [job.status for job in done] == [JobStatus.SUCCEEDED] * 4
+
+
+async def patiently(client: Client, job_id: str) -> Job:
+    """The connection of this very process broke as well: the first call says so, the next has a new one."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                return await until(client, job_id, lambda now: now.status not in UNDER_WAY, 120)
+            except StoreError:
+                await asyncio.sleep(0.5)

@@ -103,7 +103,7 @@ async def test_there_is_a_limit_to_how_many_listen(house: House) -> None:
     run = await house.ask("t", "hello")
     async with AsyncExitStack() as others:
         for _ in range(MOST_LISTENERS):
-            await others.enter_async_context(house.shared.listening())
+            others.enter_context(house.shared.listening())
         answer = await house.http.get(f"/api/runs/{run['id']}/events")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
     assert (await house.http.get(f"/api/runs/{run['id']}/events")).status_code == 200

@@ -228,7 +228,7 @@ async def test_one_page_too_many_is_told_to_come_back_later(scripted: Stage) -> 
     async with scripted.open() as client, AsyncExitStack() as others:
         app = App(client, Doors(Secret(TOKEN), PORT), scripted.folder)
         for _ in range(MOST_LISTENERS):
-            await others.enter_async_context(app.shared.listening())
+            others.enter_context(app.shared.listening())
         sent: list[Message] = []
 
         async def receive() -> Message:

@@ -15,8 +15,9 @@ SHORT_ID = 8
 MONEY_DIGITS = 6  # of every amount in JSON
 NO_PRICE = "no price"  # tokens were used, and the agent did not say what they cost
 
-# Everything that moves a cursor or rings a bell, but for tab and newline.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
+# Everything that moves a cursor or rings a bell, but for tab and newline; what turns the direction of writing, and what
+# has no width. The joiners stay: writing systems and emoji need them.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def note(text: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.output import harmless, one_line
-from clew.cli.questions import Item, items
+from clew.cli.questions import Item, as_it_came, is_readable, items
 from clew.core.permissions import Answer, nobody
 
 if TYPE_CHECKING:
@@ -104,6 +104,9 @@ class TerminalPerson:
 
     async def _form(self, question: QuestionAsked) -> Answer:
         answers: dict[str, str] = {}
+        if not is_readable(question.input):
+            for line in as_it_came(question.input):
+                _say(line)
         for item in items(question.input):
             typed = await self._form_item(item)
             if typed is None:

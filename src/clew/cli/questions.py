@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 TEXT_CHARS = 200  # of a question or an option
 NAME_CHARS = 60  # longer ones are named by number
+FIELDS = 40  # of a tool's input, one by one
+UNREADABLE = "Your questions"  # what an answer is filed under when not one question of a form can be read
+UNREAD = "Not all of this form can be read. As it came:"
 
 
 class Item(Record):
@@ -29,35 +32,80 @@ class Item(Record):
     def options(self) -> list[str]:
         """A line each."""
         return [
-            f"  {number}. {harmless(label)}{f': {one_line(about, TEXT_CHARS)}' if about else ''}"
+            f"  {number}. {one_line(label, TEXT_CHARS)}{f': {one_line(about, TEXT_CHARS)}' if about else ''}"
             for number, (label, about) in enumerate(zip(self.labels, self.abouts, strict=True), 1)
         ]
 
 
 def items(form: Mapping[str, Any]) -> list[Item]:
-    """A form's questions, as far as they make sense."""
-    return [_item(each) for each in form.get("questions") or () if isinstance(each, Mapping)]
+    """A form's questions, as far as they make sense; when none does, one that can be answered in words."""
+    return [item for item, _ in _read(form) if item] or [Item(UNREADABLE, "", (), (), several=False)]
 
 
-def _item(given: Mapping[str, Any]) -> Item:
-    options = [each if isinstance(each, Mapping) else {"label": str(each)} for each in given.get("options") or ()]
-    return Item(
-        text=str(given.get("question", "")),
-        header=str(given.get("header") or ""),
-        labels=tuple(str(option.get("label", "")) for option in options),
-        abouts=tuple(str(option.get("description") or "") for option in options),
+def is_readable(form: Mapping[str, Any]) -> bool:
+    """All of it makes sense."""
+    found = _read(form)
+    return bool(found) and all(whole for _, whole in found)
+
+
+def _read(form: Mapping[str, Any]) -> list[tuple[Item | None, bool]]:
+    """Each of its entries, and whether all of that entry makes sense. An agent may have sent anything."""
+    given = form.get("questions")
+    return [_item(each) for each in given] if isinstance(given, list | tuple) else []
+
+
+def _item(given: object) -> tuple[Item | None, bool]:
+    if not isinstance(given, Mapping) or not _words(given.get("question")).strip():
+        return None, False
+    listed = given.get("options")
+    entries = listed if isinstance(listed, list | tuple) else ()
+    options = [each if isinstance(each, Mapping) else {"label": each} for each in entries]
+    options = [option for option in options if _words(option.get("label")).strip()]
+    item = Item(
+        text=_words(given["question"]),
+        header=_words(given.get("header")),
+        labels=tuple(_words(option["label"]) for option in options),
+        abouts=tuple(_words(option.get("description")) for option in options),
         several=bool(given.get("multiSelect")),
     )
+    return item, len(options) == len(entries) and (listed is None or isinstance(listed, list | tuple))
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
 def lines(question: Question) -> list[str]:
-    """What is asked, for a person: a form with its options, a permission with what it is for."""
+    """What is asked, for a person: a form with its options, a permission with all that it is for."""
     if question.is_form:
-        return [line for item in items(question.input) for line in (one_line(item.text, TEXT_CHARS), *item.options())]
+        asked = [line for item in items(question.input) for line in (one_line(item.text, TEXT_CHARS), *item.options())]
+        return asked if is_readable(question.input) else [*as_it_came(question.input), *asked]
     from clew.cli.tools import told
 
     about = told(question.input)
-    return [f"{one_line(question.tool, NAME_CHARS)} wants permission{f': {about}' if about else ''}"]
+    head = f"{one_line(question.tool, NAME_CHARS)} wants permission{f': {about}' if about else ''}"
+    return [head, *(f"  {line}" for line in _beside(question.input, about))]
+
+
+def as_it_came(form: Mapping[str, Any]) -> list[str]:
+    from clew.cli.person import cut, described
+
+    return [UNREAD, *(f"  {line}" for line in cut(described(form)).splitlines())]
+
+
+def _beside(given: Mapping[str, Any], about: str) -> list[str]:
+    """Every field that the line above does not show whole. What is long is cut, and says so."""
+    import json
+
+    from clew.cli.person import cut, described
+    from clew.cli.tools import telling
+
+    main = telling(given)
+    if main is None and json.dumps(given, ensure_ascii=False) == about:
+        return []
+    rest = {key: value for key, value in given.items() if key != main or value != about}
+    said = [line for key, value in list(rest.items())[:FIELDS] for line in cut(described({key: value})).splitlines()]
+    return [*said, f"… {len(rest) - FIELDS} more fields"] if len(rest) > FIELDS else said
 
 
 def how_to_answer(question: Question, *, several: bool = False) -> str:

@@ -79,7 +79,12 @@ def calls(events: Iterable[Event | None]) -> list[ToolCall]:
 
 def told(given: Mapping[str, Any]) -> str:
     """A tool's input in a few words: what it is about, or all of it when that is not known."""
-    for key in TELLING:
-        if isinstance(given.get(key), str) and given[key].strip():
-            return one_line(given[key], TOOL_CHARS)
+    key = telling(given)
+    if key is not None:
+        return one_line(given[key], TOOL_CHARS)
     return one_line(json.dumps(given, ensure_ascii=False), TOOL_CHARS) if given else ""
+
+
+def telling(given: Mapping[str, Any]) -> str | None:
+    """The field that says most."""
+    return next((key for key in TELLING if isinstance(given.get(key), str) and given[key].strip()), None)

@@ -63,8 +63,8 @@ _ASKED = "The last run was interrupted while your questions were open. Here are 
 
 def _answers(question: Question, answer: Answer) -> str:
     given = answer.answers or {}
-    asked = [
-        str(item.get("question", "")) for item in question.input.get("questions") or () if isinstance(item, Mapping)
-    ]
+    items = question.input.get("questions")  # an agent may have sent anything
+    known = items if isinstance(items, list | tuple) else ()
+    asked = [str(item.get("question", "")) for item in known if isinstance(item, Mapping)]
     ordered = [*(text for text in asked if text in given), *(text for text in given if text not in asked)]
     return "\n".join(f"- {text}: {given[text]}" for text in ordered)

@@ -15,7 +15,7 @@ from clew.core.ids import RunId, ThreadId
 from clew.core.run import Owner
 from clew.engine import processes
 from clew.engine.database import Database
-from clew.engine.settings import EngineSettings, Surroundings
+from clew.engine.settings import EngineSettings, Slots, Surroundings
 from clew.errors import AgentFailed, StoreError
 from clew.store.records import Lease
 from clew.store.store import Store
@@ -65,12 +65,14 @@ class Leases:
         self._thread = ("", "")
         self.lost = asyncio.Event()
 
-    async def take_slot(self, on_wait: Callable[[], Awaitable[None]], given_up: Callable[[], Awaitable[bool]]) -> None:
-        """Waits for a free place among the agents of this machine."""
+    async def take_slot(
+        self, slots: Slots, on_wait: Callable[[], Awaitable[None]], given_up: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Waits for a free place among so many."""
         token = self._around.new_id()
         told = False
         while True:
-            lease = await self._database.call(lambda store: self._try_slot(store, token))
+            lease = await self._database.call(lambda store: self._try_slot(store, slots, token))
             if lease is not None:
                 self._tokens.append(token)
                 return
@@ -81,18 +83,17 @@ class Leases:
             if await given_up():
                 return
 
-    def _try_slot(self, store: Store, token: str) -> Lease | None:
-        prefix = slot_prefix(self._around.owner)
+    def _try_slot(self, store: Store, slots: Slots, token: str) -> Lease | None:
         with store.transaction():
-            for lease in store.leases(prefix):
+            for lease in store.leases(f"{slots.prefix}/"):
                 if is_dead(lease, self._around):
                     store.release_lease(lease.token)
                 elif lease.expires_at <= self._around.clock():
                     # Late but alive (the machine slept, the clock jumped): its place is not free for the taking.
                     store.renew_lease(lease.token, self._around.clock(), self._settings.lease_s)
             return store.acquire_slot(
-                prefix,
-                self._settings.max_agents,
+                slots.prefix,
+                slots.most,
                 token=token,
                 owner=self._around.owner,
                 run_id=self._run_id,

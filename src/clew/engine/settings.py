@@ -61,6 +61,13 @@ class Surroundings(Record):
     new_uuid: Callable[[], str] = new_uuid
 
 
+class Slots(Record):
+    """Places that runs take while they are going on."""
+
+    prefix: str  # of the leases' keys
+    most: int
+
+
 class Ask(Record):
     """One turn, as a host asks for it."""
 
@@ -77,5 +84,6 @@ class Ask(Record):
     timeout_s: float | None = None  # over the settings'
     wait: bool = True  # for the thread, when another run holds it
     person: Person | None = None  # who answers the agent's questions; None: nobody
+    slots: Slots | None = None  # beside this machine's own: a host's limit over all machines
     answers: Question | None = None  # what this prompt answers: of a run that died with its question open
     lasting: bool = False  # a daemon's: queued, it outlives this process; questions wait for an answer from anywhere

@@ -36,10 +36,10 @@ from clew.engine.closing import Closing, Finished
 from clew.engine.database import Database
 from clew.engine.faults import passed
 from clew.engine.journal import Journal, Noted
-from clew.engine.leases import Leases
+from clew.engine.leases import Leases, slot_prefix
 from clew.engine.plan import Plan, Planner, policy_of, runtime_of
 from clew.engine.probe import abilities
-from clew.engine.settings import Ask, EngineSettings, Surroundings
+from clew.engine.settings import Ask, EngineSettings, Slots, Surroundings
 from clew.errors import AgentFailed, Cancelled, ClewError
 from clew.store.store import Store
 
@@ -127,7 +127,10 @@ class LiveTurn:
             self._leases.holds(token)
             await self._wait_for_thread()
         passed("lease_taken")
-        await self._leases.take_slot(lambda: self._journal.note(RunQueued("slot")), self._is_cancelled)
+        here = Slots(slot_prefix(self._around.owner), self._settings.max_agents)
+        for slots in (here, self.ask.slots):
+            if slots is not None and not await self._is_cancelled():
+                await self._leases.take_slot(slots, lambda: self._journal.note(RunQueued("slot")), self._is_cancelled)
         if self._is_left_to_the_next and not await self._is_cancelled_by_someone():
             return await self._leave_queued()
         if await self._is_cancelled():

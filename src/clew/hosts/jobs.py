@@ -24,7 +24,7 @@ from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.checkpoints import Checkpoints
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
-from clew.engine.settings import Ask
+from clew.engine.settings import Ask, Slots
 from clew.engine.turn import LiveTurn
 from clew.engine.work import Work
 from clew.errors import AgentFailed, Busy, ClewError, Conflict, NotFound, StoreError, UsageError, UsageLimit
@@ -34,6 +34,7 @@ log = logging.getLogger("clew.hosts.jobs")
 
 T = TypeVar("T")
 KIND = "job"
+SLOTS = "slots/jobs"
 JOBS_LOOKED_AT = 100_000
 LOOK_S = 1.0  # how soon a job that waits sees that it is cancelled, or that its turn has come
 CHECKPOINT_S = 120.0
@@ -55,8 +56,12 @@ class NewJob(Record):
 
 
 class Jobs:
-    def __init__(self, engine: Engine, *, dice: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, engine: Engine, *, most_at_once: int | None = None, dice: Callable[[], float] = random.random
+    ) -> None:
+        """`most_at_once`: over all machines; each worker has a limit of its own."""
         self._engine = engine
+        self._slots = Slots(SLOTS, most_at_once) if most_at_once is not None else None
         self._dice = dice
 
     async def submit(self, new: NewJob) -> Job:
@@ -103,7 +108,9 @@ class Jobs:
     async def list(
         self, *, statuses: Sequence[JobStatus] | None = None, key: str | None = None, limit: int = 50
     ) -> Sequence[Job]:
-        return await self._call(lambda store: store.jobs(statuses=statuses, key=key, limit=limit))
+        return await self._call(
+            lambda store: [_as_it_is(store, job) for job in store.jobs(statuses=statuses, key=key, limit=limit)]
+        )
 
     async def find(self, job_id: str) -> Job:
         """By id, or by an unambiguous beginning of one. Raises NotFound."""
@@ -111,12 +118,12 @@ class Jobs:
         def look(store: Store) -> Job:
             exact = store.job(job_id)
             if exact is not None:
-                return exact
+                return _as_it_is(store, exact)
             close = [job for job in store.jobs(limit=JOBS_LOOKED_AT) if job_id and job.id.startswith(job_id)]
             if len(close) != 1:
                 what = "names more than one job" if close else "is not a job"
                 raise NotFound(f"{job_id!r} {what}.", hint="clew jobs list shows them.")
-            return close[0]
+            return _as_it_is(store, close[0])
 
         return await self._call(look)
 
@@ -282,6 +289,7 @@ class Jobs:
             "model": job.model,
             "timeout_s": min(times) if times else None,
             "wait": False,
+            "slots": self._slots,
         }
         first = next((turn for turn in turns if turn.role is Role.USER), None)
         if first is None:
@@ -402,10 +410,23 @@ class FilesChanged(Conflict):
         )
 
 
+def _as_it_is(store: Store, job: Job) -> Job:
+    """With the session of the run that is going on: stored before its process was spawned."""
+    run = store.run(job.run_id) if job.status is JobStatus.RUNNING and job.run_id is not None else None
+    if run is None or run.session_id is None:
+        return job
+    return replace(job, session_id=run.session_id, session_saved_at=_heard_at(store, job) or run.started_at)
+
+
+def _heard_at(store: Store, job: Job) -> float | None:
+    """When its newest run was last heard of."""
+    events = store.events(job.run_id, max(0, store.last_seq(job.run_id) - 1)) if job.run_id else []
+    return events[-1].at if events else None
+
+
 def _state(store: Store, job: Job) -> tuple[Thread, tuple[Turn, ...], float | None]:
     """The job's thread, its turns, and when its newest run was last heard of."""
-    events = store.events(job.run_id, max(0, store.last_seq(job.run_id) - 1)) if job.run_id else []
-    return store.require_thread(job.thread_id), store.history(job.thread_id), events[-1].at if events else None
+    return store.require_thread(job.thread_id), store.history(job.thread_id), _heard_at(store, job)
 
 
 def _why_afresh(job: Job, now: float) -> Reason | None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 
 from clew.client import Client
+from clew.server.encoded import Encoder
 from clew.server.hub import Hub
 from clew.server.problems import Refusal
 from clew.server.roots import Roots
@@ -26,12 +27,13 @@ class Shared:
         self.client = client
         self.roots = roots
         self.hub = Hub(client)
+        self.encoder = Encoder()
         self.daemon_id = secrets.token_hex(8)  # another one after a restart
         self.closing = asyncio.Event()
         self.listeners = 0
 
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[None]:
+    @contextmanager
+    def listening(self) -> Iterator[None]:
         """A place among those who follow events, until they go."""
         self.check_room()
         self.listeners += 1

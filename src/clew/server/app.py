@@ -50,8 +50,8 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Queued runs that a dead daemon left go on here; the hub tells; what others leave behind is tidied."""
         shared = self.shared
-        await shared.client.take_up()
-        tasks = [asyncio.create_task(shared.hub.run()), asyncio.create_task(_tidy(shared.client))]
+        await _go_on(shared)
+        tasks = [asyncio.create_task(shared.hub.run()), asyncio.create_task(_tidy(shared))]
         try:
             yield
         finally:
@@ -86,11 +86,19 @@ def _api(shared: Shared, page: APIRouter) -> FastAPI:
     return api
 
 
-async def _tidy(client: Client) -> None:
+async def _tidy(shared: Shared) -> None:
     while True:
         await asyncio.sleep(TIDY_S)
-        try:
-            await client.engine.recover()
-            await client.take_up()
-        except ClewError as error:
-            log.warning("what other processes left could not be tidied: %s", error.code)
+        await _go_on(shared, recover=True)
+
+
+async def _go_on(shared: Shared, *, recover: bool = False) -> None:
+    """Nothing that is wrong with one run keeps the daemon from serving, or from tidying up the next time."""
+    try:
+        if recover:
+            await shared.client.engine.recover()
+        await shared.client.take_up(shared.roots.may_run)
+    except ClewError as error:
+        log.warning("what other processes left could not be tidied: %s", error.code)
+    except Exception as error:  # noqa: BLE001 - the next look may fare better, and the page works meanwhile
+        problems.log_unexpected(error, "what other processes left could not be tidied")

@@ -20,19 +20,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from clew.client import Client
 from clew.core.record import Record
 from clew.errors import Cancelled, UsageError
 from clew.server.app import App
 from clew.server.doors import Doors
+from clew.server.patience import Patience
 from clew.server.presence import announced
 from clew.server.token import Invitation, Secret
-from clew.server.wire import MOST_CONNECTIONS, Connection
+from clew.server.wire import MOST_CONNECTIONS, Connection, Socket
 from clew.web import STATIC
 
 INVITATION_S = 60.0  # as long as a browser may take to start
 GRACE_S = 5  # for answers that are on their way; runs have their own
+STUCK_S = 2.0  # who has not read for so long when the daemon ends is not waited for
 MAX_MESSAGE_BYTES = 256 * 1024  # of a page's WebSocket
 HEAD_BYTES = 64 * 1024
 WILDCARDS = ("", "0.0.0.0", "::")
@@ -121,10 +124,28 @@ class Daemon(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._started = started
+        self._patience = Patience(self.server_state.connections)  # type: ignore[arg-type]
+        self._watching: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._watching = asyncio.create_task(self._patience.run())
         self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Nobody who does not read holds it up, nor is complained about."""
+        loop = asyncio.get_running_loop()
+        self._patience.end(loop.time(), stuck_s=STUCK_S)
+        last = loop.call_later(GRACE_S - 1, self._drop_the_rest)
+        await super().shutdown(sockets)
+        last.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _drop_the_rest(self) -> None:
+        for connection in list(self.server_state.connections):
+            if connection.transport.get_write_buffer_size():
+                connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -162,10 +183,21 @@ async def serve(
     doors = Doors(secret, port, hosts, remote=not address.is_loopback)
     invitation = Invitation(expires_at=time.monotonic() + INVITATION_S)
     app = App(client, doors, STATIC, roots, invitation)
-    config = uvicorn.Config(
-        app.asgi,
+    config = configured(app.asgi)
+
+    def started() -> None:
+        tell(address.url(port, secret.token), address.url(port, invitation.code))
+
+    async with app.running():
+        with announced(client.home, port):
+            await Daemon(config, app, started).serve(sockets=[listening])
+
+
+def configured(asgi: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        asgi,
         http=Connection,
-        ws="websockets-sansio",
+        ws=Socket,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_per_message_deflate=False,
         loop="none",
@@ -177,13 +209,6 @@ async def serve(
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=HEAD_BYTES,
     )
-
-    def started() -> None:
-        tell(address.url(port, secret.token), address.url(port, invitation.code))
-
-    async with app.running():
-        with announced(client.home, port):
-            await Daemon(config, app, started).serve(sockets=[listening])
 
 
 def set_up_logs(*, verbose: bool) -> None:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
+from starlette.types import Send
 
-from clew.server import bodies
 from clew.server.access import RunId, Shared, TheShared
 from clew.server.documents import fails
-from clew.server.json_body import json_text
+from clew.server.encoded import Encoded, Parts, pieces
 from clew.store.records import StoredEvent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 T = TypeVar("T")
 HEARTBEAT_S = 15.0
-HEARTBEAT = ": still here\n\n"
+HEARTBEAT: Parts = (b": still here\n\n",)
 MAX_SEQ = 2**53
 
 
@@ -43,23 +44,40 @@ async def events(
     run = await shared.client.run(run_id)
     shared.check_room()
     seen = after if last_event_id is None else last_event_id
-    headers = {"X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream(shared, run.id, seen), media_type="text/event-stream", headers=headers)
+    return EventStream(_stream(shared, run.id, seen))
 
 
-async def _stream(shared: Shared, run_id: str, after: int) -> AsyncGenerator[str, None]:
-    async with shared.listening():
+class EventStream(StreamingResponse):
+    """Server-sent events: each goes out piece by piece, as the client takes it, and the source is closed at the end."""
+
+    def __init__(self, source: AsyncGenerator[Parts, None]) -> None:
+        super().__init__(_nothing(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._source = source
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self._source) as source:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async for parts in source:
+                for piece in pieces(parts):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _stream(shared: Shared, run_id: str, after: int) -> AsyncGenerator[Parts, None]:
+    with shared.listening():
         yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
-        async for stored in or_heartbeat(shared, run_id, after):
-            yield HEARTBEAT if stored is None else sse(stored)
+        async with aclosing(or_heartbeat(shared, run_id, after)) as followed:
+            async for stored in followed:
+                yield HEARTBEAT if stored is None else sse(shared.encoder.of(run_id, stored))
 
 
 async def or_heartbeat(
     shared: Shared, run_id: str, after: int, every_s: float = HEARTBEAT_S
 ) -> AsyncGenerator[StoredEvent | None, None]:
     """The run's events; None when nothing came for a while. Ends with the run, or with the daemon."""
-    async for stored in beating(shared, shared.client.follow(run_id, after), every_s):
-        yield stored
+    async with aclosing(beating(shared, shared.client.follow(run_id, after), every_s)) as heard:
+        async for stored in heard:
+            yield stored
 
 
 async def beating(
@@ -95,6 +113,12 @@ async def _end(*tasks: asyncio.Task[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def sse(stored: StoredEvent) -> str:
+async def _nothing() -> AsyncGenerator[bytes, None]:
+    """The library wants a body; `stream_response` has its own."""
+    return
+    yield b""
+
+
+def sse(event: Encoded) -> Parts:
     """JSON has no line breaks of its own, so one data line is enough."""
-    return f"id: {stored.seq}\nevent: {stored.kind}\ndata: {json_text(bodies.event(stored))}\n\n"
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode(), event.data, b"\n\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
@@ -14,10 +15,11 @@ from clew.client import Client
 from clew.core.job import JobStatus, Limits, Wish
 from clew.core.record import replace
 from clew.errors import UsageError
-from clew.server import bodies, job_shapes
+from clew.server import job_shapes
 from clew.server.access import Shared, TheClient, TheShared
 from clew.server.documents import fails
-from clew.server.events import HEARTBEAT, beating
+from clew.server.encoded import Parts
+from clew.server.events import HEARTBEAT, EventStream, beating
 from clew.server.json_body import answer, json_text, stamp
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
@@ -140,21 +142,23 @@ async def events(
     shared.check_room()
     number, _, seq = (last_event_id or after or "1-0").partition("-")
     stream = _stream(shared, job.id, (int(number), int(seq)))
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return EventStream(stream)
 
 
-async def _stream(shared: Shared, job_id: str, after: tuple[int, int]) -> AsyncGenerator[str, None]:
-    async with shared.listening():
+async def _stream(shared: Shared, job_id: str, after: tuple[int, int]) -> AsyncGenerator[Parts, None]:
+    with shared.listening():
         yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
-        async for told in beating(shared, jobs.follow(shared.client, job_id, after)):
-            yield HEARTBEAT if told is None else await _sse(shared.client, told)
+        async with aclosing(beating(shared, jobs.follow(shared.client, job_id, after))) as followed:
+            async for told in followed:
+                yield HEARTBEAT if told is None else await _sse(shared, told)
 
 
-async def _sse(client: Client, told: jobs.JobEvent | jobs.JobChanged) -> str:
+async def _sse(shared: Shared, told: jobs.JobEvent | jobs.JobChanged) -> Parts:
     """A change of the job has no id: a client that comes back is told how the job is anyway."""
     if isinstance(told, jobs.JobChanged):
-        [card] = await jobs.cards(client, [told.job])
-        return f"event: job_changed\ndata: {json_text(card.to_json(stamp))}\n\n"
-    stored = told.stored
-    body = {"run": told.number, "run_id": told.run.id, **bodies.event(stored)}
-    return f"id: {told.number}-{stored.seq}\nevent: {stored.kind}\ndata: {json_text(body)}\n\n"
+        [card] = await jobs.cards(shared.client, [told.job])
+        return (f"event: job_changed\ndata: {json_text(card.to_json(stamp))}\n\n".encode(),)
+    event = shared.encoder.of(told.run.id, told.stored)
+    place = json_text({"run": told.number, "run_id": told.run.id})
+    head = f"id: {told.number}-{event.seq}\nevent: {event.kind}\ndata: {place[:-1]},"
+    return head.encode(), memoryview(event.data)[1:], b"\n\n"

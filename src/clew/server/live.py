@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
+from itertools import chain, islice
 from typing import Any
 
 from fastapi import APIRouter
@@ -14,16 +15,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from clew.errors import NotFound
 from clew.server import bodies
 from clew.server.access import Shared, shared_of
+from clew.server.encoded import Parts
 from clew.server.hub import NOW, Hub
 from clew.server.json_body import json_text
 from clew.server.watch import Watch
+from clew.server.wire import PARTS
 from clew.store.records import Changes
 
 router = APIRouter()
 
-SEND_S = 20.0  # a page that takes nothing for so long is let go; it comes back and catches up
 NOT_UNDERSTOOD = 1008
-TRY_AGAIN = 1013
 RESTARTING = 1012
 MAX_VERSION = 2**62
 MOST_RUNS = 1_000  # that a page may name in one message
@@ -36,15 +37,14 @@ class NotUnderstood(Exception):
 @router.websocket("/api/live")
 async def live(socket: WebSocket) -> None:
     shared = shared_of(socket)
-    async with shared.listening():
+    with shared.listening():
         await socket.accept()
         with contextlib.suppress(WebSocketDisconnect):
             try:
                 await Listener(socket, shared).run(_version(socket.query_params.get("after")))
+                await socket.close(RESTARTING)
             except NotUnderstood as error:
                 await socket.close(NOT_UNDERSTOOD, str(error))
-            except TimeoutError:
-                await socket.close(TRY_AGAIN, "too slow")
 
 
 class Listener:
@@ -73,7 +73,6 @@ class Listener:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-                await self._socket.close(RESTARTING)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -102,8 +101,9 @@ class Listener:
             await self._tell_changed()
             while (watch := self._watch) is not None and (batch := watch.take()) is not None:
                 run_id, events = batch
-                told = [bodies.event(stored) for stored in events]
-                await self._send({"type": "events", "thread": watch.thread_id, "run": run_id, "events": told})
+                head = json_text({"type": "events", "thread": watch.thread_id, "run": run_id, "events": []})
+                told = chain.from_iterable((b",", event.data) for event in events)
+                await self._send_parts([head[:-2].encode(), *islice(told, 1, None), b"]}"])
 
     async def _tell_changed(self) -> None:
         if not self._threads and not self._deleted:
@@ -138,12 +138,18 @@ class Listener:
             found = await client.find(thread)
         except NotFound:
             return  # deleted in the meantime; the page hears of it by `changed`
-        self._watch = Watch(client, found, after, self._ready.set)
+        self._watch = Watch(client, found, after, self._shared.encoder, self._ready.set)
         self._watch.start()
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        async with asyncio.timeout(SEND_S):
-            await self._socket.send_text(json_text(message))
+        await self._send_parts([json_text(message).encode()])
+
+    async def _send_parts(self, parts: Parts) -> None:
+        """Waits until the page has room. One that takes nothing is dropped (patience.py), and this raises then."""
+        if PARTS in self._socket.scope.get("extensions", {}):
+            await self._socket.send({"type": "websocket.send", PARTS: parts})
+        else:
+            await self._socket.send_text(b"".join(parts).decode())
 
 
 def _version(given: str | None) -> int | None:

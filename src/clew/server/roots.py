@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from clew.core.thread import Thread
 from clew.errors import NotFound, UsageError
 from clew.server.problems import Refusal
 
@@ -23,13 +24,27 @@ class Roots:
         """The real path of a directory that may be worked in. Raises UsageError, or Refusal outside of the roots."""
         real = _real(path)
         self.check(real)
-        if not Path(real).is_dir():
+        if not os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
             raise UsageError(f"{path} is not a directory.", hint="Name an existing one.")
         return real
 
-    def check(self, real: str) -> None:
+    def allow(self, path: str) -> bool:
+        """Where it leads now: a directory may have become a link since it was chosen."""
+        if not self.paths:
+            return True
+        try:
+            real = os.path.realpath(path)
+        except OSError:
+            return False
+        return any(_is_below(real, root) for root in self.paths)
+
+    def may_run(self, thread: Thread) -> bool:
+        """May an agent be started for this thread?"""
+        return self.allow(thread.cwd)
+
+    def check(self, path: str) -> None:
         """Before whether it exists: what is outside of the roots is nobody's business."""
-        if self.paths and not any(_is_below(real, root) for root in self.paths):
+        if not self.allow(path):
             raise Refusal(
                 403,
                 "The directory is outside of the places that this daemon may work in.",
@@ -63,8 +78,7 @@ class Roots:
             return False
         if not entry.is_symlink() or not self.paths:
             return True
-        real = os.path.realpath(entry.path)
-        return any(_is_below(real, root) for root in self.paths)
+        return self.allow(entry.path)
 
 
 def _root(given: str | Path) -> str:
@@ -90,7 +104,10 @@ def _real(path: str) -> str:
         raise UsageError(f"{path} names nobody's home.") from None
     if not wanted.is_absolute():
         raise UsageError(f"{path} is not an absolute path.", hint="Begin it with / or ~.")
-    return os.path.realpath(wanted)
+    try:
+        return os.path.realpath(wanted)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be looked at: {error.strerror}.") from error
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -13,18 +13,29 @@ from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
+from websockets.http11 import Request
 
 from clew.server import problems
+from clew.server.encoded import Parts, pieces
 from clew.server.guards import NO_STORE, SECURITY_HEADERS
 
 HEAD_S = 10.0
 BODY_S = 60.0
+ANSWER_S = 60.0  # who takes nothing of an answer for so long is let go (patience.py)
+PAGE_S = 20.0  # the same for a page's WebSocket: it comes back and catches up
+PARTS = "clew.parts"  # a message as parts, which goes out piece by piece
 MOST_CONNECTIONS = 512  # half of the files that a process may usually have open; agents need some too
 
 
 class Connection(H11Protocol):
+    patience_s = ANSWER_S
+
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
+        self.resumed = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_for: str | None = None
 
@@ -37,6 +48,10 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
         super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        self.resumed += 1
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -103,3 +118,54 @@ class Connection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """A page's WebSocket. A large message goes out as fragments, each when there is room for it: the library would
+    copy it whole into the connection's buffer, for every page again."""
+
+    patience_s = PAGE_S
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.resumed = 0
+        self._sending = asyncio.Lock()
+
+    def resume_writing(self) -> None:
+        self.resumed += 1
+        super().resume_writing()
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.scope["extensions"][PARTS] = {}
+
+    async def send(self, message: Any) -> None:
+        async with self._sending:
+            if PARTS in message:
+                await self._send_parts(message[PARTS])
+                return
+            await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True  # refused in order; the library would log it as an error
+
+    async def _send_parts(self, parts: Parts) -> None:
+        last = b""
+        begun = False
+        try:
+            for piece in pieces(parts):
+                if last:
+                    await self._send_fragment(last, begun=begun, fin=False)
+                    begun = True
+                last = piece
+            await self._send_fragment(last, begun=begun, fin=True)
+        except InvalidState:
+            raise ClientDisconnected from None
+
+    async def _send_fragment(self, data: bytes, *, begun: bool, fin: bool) -> None:
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise ClientDisconnected
+        send = self.conn.send_continuation if begun else self.conn.send_text
+        send(data, fin=fin)
+        self.transport.write(b"".join(self.conn.data_to_send()))

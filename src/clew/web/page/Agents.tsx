@@ -5,6 +5,7 @@ import { page, refreshSurroundings } from "./sync.ts";
 import { Again } from "./icons.tsx";
 import { useStore } from "./store.ts";
 import { MenuButton } from "./ThreadHead.tsx";
+import { visible } from "./visible.ts";
 import type { Agent } from "./wire.ts";
 
 export function Agents() {

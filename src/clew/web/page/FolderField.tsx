@@ -4,6 +4,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { http } from "./http.ts";
 import { useStore } from "./store.ts";
 import { page } from "./sync.ts";
+import { visible } from "./visible.ts";
 
 const ASK_AFTER_MS = 120;
 
@@ -102,7 +103,7 @@ export function FolderField({ value, change }: { value: string; change: (path: s
               aria-selected={index === at}
               onMouseDown={(event) => (event.preventDefault(), pick(name))}
             >
-              {name}/
+              {visible(name)}/
             </li>
           ))}
       </ul>

@@ -13,6 +13,7 @@ import { Output } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { daemon, go, page } from "./sync.ts";
 import { MenuButton } from "./ThreadHead.tsx";
+import { visible } from "./visible.ts";
 import type { Job } from "./wire.ts";
 import { dollars, duration, moment, plural, reasonWords, shortPath } from "./words.ts";
 
@@ -68,11 +69,11 @@ function Head({ job }: { job: Job }) {
         <Back />
       </button>
       <div class="head-names">
-        <h1 title={job.prompt}>{job.prompt.trim().split("\n")[0]}</h1>
+        <h1 title={visible(job.prompt)}>{visible(job.prompt.trim().split("\n")[0] ?? "")}</h1>
         <p>
           <StatusChip status={job.status} />
-          <span class="path" title={job.cwd}>
-            {shortPath(job.cwd, home)}
+          <span class="path" title={visible(job.cwd)}>
+            {visible(shortPath(job.cwd, home))}
           </span>
           <span class="wide">{plural(job.runs, "run")}</span>
           {job.cost_usd > 0 && <span class="wide">{dollars(job.cost_usd)}</span>}
@@ -102,14 +103,14 @@ function Standing({ job }: { job: Job }) {
   return (
     <div class="ending problem" data-testid="job-error" role="group" aria-label="What is wrong">
       <p>
-        <Warning /> <strong>{job.error?.message ?? `The job is ${job.status}.`}</strong>
+        <Warning /> <strong>{job.error ? visible(job.error.message) : `The job is ${job.status}.`}</strong>
       </p>
-      {job.error?.hint && job.status !== "conflict" && <p>{job.error.hint}</p>}
+      {job.error?.hint && job.status !== "conflict" && <p>{visible(job.error.hint)}</p>}
       {job.conflicts.length > 0 && (
         <ul class="conflicts" data-testid="job-conflicts">
           {job.conflicts.map((path) => (
             <li key={path}>
-              <code>{path}</code>
+              <code>{visible(path)}</code>
             </li>
           ))}
         </ul>
@@ -134,7 +135,7 @@ function Waits({ job }: { job: Job }) {
   return (
     <p class="note plain" data-testid="job-waits" role="status">
       {later && until ? `Goes on at ${moment(until)}. ` : ""}
-      {job.error?.message}
+      {job.error && visible(job.error.message)}
     </p>
   );
 }

@@ -6,6 +6,7 @@ import { isUnderWay, jobs, needsYou, refreshJobs } from "./jobs.ts";
 import { useStore } from "./store.ts";
 import { page } from "./sync.ts";
 import { MenuButton } from "./ThreadHead.tsx";
+import { visible } from "./visible.ts";
 import type { Job, JobStatus } from "./wire.ts";
 import { age, dollars, JOB_WORDS, lastName, moment, plural } from "./words.ts";
 
@@ -84,10 +85,10 @@ function Row({ job, now }: { job: Job; now: number }) {
     <li>
       <a class="job" href={`#/jobs/${encodeURIComponent(job.id)}`} data-testid="job-item" data-state={job.status}>
         <StatusChip status={job.status} />
-        <span class="job-prompt">{job.prompt}</span>
+        <span class="job-prompt">{visible(job.prompt)}</span>
         <span class="job-note">
-          {job.key && <span class="tag">{job.key}</span>}
-          <span>{lastName(job.cwd)}</span>
+          {job.key && <span class="tag">{visible(job.key)}</span>}
+          <span>{visible(lastName(job.cwd))}</span>
           {job.runs > 1 && <span>{plural(job.runs, "run")}</span>}
           {job.cost_usd > 0 && <span>{dollars(job.cost_usd)}</span>}
           <time title={moment(job.created_at)} dateTime={job.created_at}>

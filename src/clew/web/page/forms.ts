@@ -30,18 +30,22 @@ const record = (value: unknown): Record<string, unknown> | null =>
 export function askedOf(input: Record<string, unknown>): AskedForm {
   const list: unknown[] = Array.isArray(input.questions) ? input.questions : [];
   const read = list.map(one);
-  const asked = read.flatMap((each) => (each ? [each.asked] : []));
-  const whole = asked.length > 0 && read.every((each) => each?.whole);
+  const asked = apart(read.flatMap((each) => (each ? [each.asked] : [])), (each) => each.question);
+  const whole = asked.length === list.length && asked.length > 0 && read.every((each) => each?.whole);
   if (asked.length > 0) return { asked, whole };
   return { asked: [{ question: UNREADABLE, header: "", options: [], many: false }], whole };
 }
+
+/** Questions are answered by their text, options chosen by their label: a second one of the same cannot be meant. */
+const apart = <T,>(all: T[], by: (each: T) => string): T[] =>
+  all.filter((each, index) => all.findIndex((other) => by(other) === by(each)) === index);
 
 function one(given: unknown): { asked: Asked; whole: boolean } | null {
   const each = record(given);
   const question = word(each?.question);
   if (!each || !question.trim()) return null;
   const list: unknown[] = Array.isArray(each.options) ? each.options : [];
-  const options = list.map(option).filter((found) => found !== null);
+  const options = apart(list.map(option).filter((found) => found !== null), (found) => found.label);
   const whole = options.length === list.length && (each.options == null || Array.isArray(each.options));
   return { asked: { question, header: word(each.header), many: each.multiSelect === true, options }, whole };
 }

@@ -1,0 +1,86 @@
+// What agents may send, meaning well or not: all of it is shown, and nothing of it breaks the page.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { editsOf, mainArgument } from "./edits.ts";
+import { fieldsOf } from "./fields.ts";
+import { askedOf, UNREADABLE } from "./forms.ts";
+import { visible, visibleLine } from "./visible.ts";
+
+type Input = Record<string, unknown>;
+
+const names = (input: Input): string[] => fieldsOf(input).map((field) => field.name);
+
+test("characters that act are shown, and what people write stays", () => {
+  assert.equal(visible("a\u202eb\u2066c\u200fd\u200be"), "a[U+202E]b[U+2066]c[U+200F]d[U+200B]e");
+  assert.equal(visible("\u001b[31mred\u0007\u007f\u009b"), "␛[31mred␇␡[U+009B]");
+  assert.equal(visible("over\rwritten\r\nnext\tline"), "over␍written\r\nnext\tline");
+  assert.equal(visible("שלום 👩‍💻 é ½"), "שלום 👩‍💻 é ½");
+});
+
+test("a line is cut, and says so", () => {
+  assert.equal(visibleLine(`a\n\u202e ${"b".repeat(300)}`, 12), "a [U+202E] b…");
+  assert.equal(visibleLine("short\n one"), "short one");
+});
+
+test("every field of a call is shown, the one that says most first", () => {
+  assert.deepEqual(names({ sql: "DROP TABLE users", description: "List the tables" }), ["description", "sql"]);
+  assert.deepEqual(names({ dangerouslyDisableSandbox: true, command: "ls" }), ["command", "dangerouslyDisableSandbox"]);
+  assert.deepEqual(names({ recursive: true, action: "delete", path: "a" }), ["path", "recursive", "action"]);
+  assert.deepEqual(fieldsOf({ a: null, b: [1] }).map((field) => field.text), ["null", "[\n  1\n]"]);
+  assert.deepEqual(names({}), []);
+});
+
+test("what is long says how long it is", () => {
+  const [long] = fieldsOf({ command: `ls${"\n".repeat(99)}rm -rf ~` });
+  assert.deepEqual([long?.size, long?.text.endsWith("rm -rf ~")], ["109 characters, 100 lines", true]);
+  const many = fieldsOf(Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`f${n}`, n])));
+  assert.deepEqual([many.length, many.at(-1)?.name, many.at(-1)?.text.includes('"f99": 99')], [41, "60 more fields", true]);
+});
+
+test("a diff stands for the fields that it shows all of, and for no other", () => {
+  const edit = { file_path: "/a", old_string: "x", new_string: "y" };
+  assert.deepEqual(names(edit), []);
+  assert.deepEqual(names({ ...edit, replace_all: true, notebook_path: "/b" }), ["replace_all", "notebook_path"]);
+  assert.deepEqual(names({ file_path: "/a", edits: [{ old_string: "1", new_string: "2" }] }), []);
+  for (const odd of [{ old_string: "1", new_string: "2", replace_all: true }, null, 5, { old_string: 1, new_string: "2" }]) {
+    assert.deepEqual(names({ file_path: "/a", edits: [odd] }), ["edits"]);
+  }
+  assert.deepEqual(names({ changes: [{ path: "a", content: "x" }] }), ["changes"]);
+});
+
+test("a change that names no file is shown among the others", () => {
+  const edits = editsOf({ input: { changes: [{ path: "a.txt", content: "ok" }, { file: "/etc/passwd" }, "odd", null] } });
+  assert.equal(edits.length, 4);
+  assert.match(JSON.stringify(edits[1]), /etc\/passwd/);
+  assert.deepEqual(editsOf({ input: { changes: [{ id: 1 }] } }), []);
+});
+
+test("a line of a diff that looks like a header is a line", () => {
+  const [edit] = editsOf({ input: { changes: [{ path: "a", diff: "--- a\n+++ b\n@@ -1 +1 @@\n--- old\n+++ evil()\n" }] } });
+  assert.deepEqual(edit?.hunks, [[{ sign: "-", text: "-- old" }, { sign: "+", text: "++ evil()" }]]);
+});
+
+test("an argument that cannot be a text is no reason to stop", () => {
+  assert.equal(mainArgument({ command: [{ toString: 1 }, "x"] }), "x");
+  assert.equal(mainArgument({ command: { a: 1 }, toString: 1 }), "");
+});
+
+test("a form that makes sense is read as it is", () => {
+  const form = { questions: [{ question: "Which?", header: "H", multiSelect: true, options: [{ label: "a", description: "b" }] }] };
+  const asked = [{ question: "Which?", header: "H", many: true, options: [{ label: "a", description: "b" }] }];
+  assert.deepEqual(askedOf(form), { asked, whole: true });
+});
+
+test("of a malformed form what makes sense is asked, and the rest is shown as it came", () => {
+  for (const questions of [undefined, null, 5, "x", {}, [], [null], ["x"], [{}], [{ question: " " }], [{ question: {} }]]) {
+    const form = askedOf({ questions });
+    assert.deepEqual([form.whole, form.asked.map((each) => each.question)], [false, [UNREADABLE]], JSON.stringify(questions));
+  }
+  const half = askedOf({ questions: [null, { question: "x", options: [null, "a", 5, { label: {} }] }] });
+  assert.deepEqual([half.whole, half.asked[0]?.options.map((option) => option.label)], [false, ["a", "5"]]);
+  assert.equal(askedOf({ questions: [{ question: "x", options: "nope" }] }).whole, false);
+  const twice = askedOf({ questions: [{ question: "x", options: ["a", "a"] }, { question: "x" }] });
+  assert.deepEqual([twice.whole, twice.asked.length, twice.asked[0]?.options.length], [false, 1, 1]);
+  assert.equal(askedOf({ questions: [{ question: "x" }] }).whole, true);
+});
