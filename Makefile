@@ -10,7 +10,8 @@ WORKERS ?= 4
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[test,check]"
+	@echo "Installing the packages into $(VENV): once, and it takes a minute or more."
+	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e ".[test,check]"
 	touch $(STAMP)
 
 demo: $(STAMP)            ## the offline tour: five turns, what resume saved

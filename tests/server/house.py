@@ -231,6 +231,13 @@ class Served(House):
         self._contract = Contract(await self.get("/api/openapi.json"))
 
 
+async def let_in(browser: httpx.AsyncClient, address: str) -> httpx.Response:
+    """Opens the link as a browser does: the cookie is kept, and the page takes its key from behind the #."""
+    entered = await browser.get(address)
+    browser.headers["X-Clew-Key"] = entered.headers.get("location", "").partition("#key=")[2]
+    return entered
+
+
 def _heed_signals() -> None:
     """Whoever started the tests may have had SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

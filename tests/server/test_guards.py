@@ -13,6 +13,7 @@ import httpx
 import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Origin, Subprotocol
 
 from clew.server.doors import Doors
 from clew.server.problems import Refusal
@@ -21,7 +22,7 @@ from clew.server.wire import MOST_CONNECTIONS
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
-from server.house import Served, served
+from server.house import Served, let_in, served
 
 FOREIGN = "http://evil.example"
 
@@ -112,14 +113,53 @@ class TestToken:
         assert (await stranger.get(f"/api/threads?token={site.token}")).status_code == 401
 
     async def test_the_link_trades_it_for_a_cookie(self, site: Served, stranger: httpx.AsyncClient) -> None:
-        answer = await stranger.get(f"/?token={site.token}")
-        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        answer = await let_in(stranger, f"/?token={site.token}")
+        assert answer.status_code == 303
+        assert re.fullmatch(r"/#key=[0-9a-f]{64}", answer.headers["location"])
         cookie = answer.headers["set-cookie"]
         assert re.match(rf"clew-{site.port}=[0-9a-f]{{64}};", cookie)
         for flag in ("HttpOnly", "SameSite=strict", "Path=/"):
             assert flag.lower() in cookie.lower()
         assert site.token not in cookie
-        assert (await stranger.get("/api/threads")).status_code == 200, "the cookie opens"
+        assert (await stranger.get("/api/threads")).status_code == 200, "the cookie opens, with the page's key"
+
+    async def test_the_cookie_alone_opens_the_page_and_nothing_of_the_users(
+        self, site: Served, stranger: httpx.AsyncClient
+    ) -> None:
+        """A browser sends it to every server of this host name, on any port: an agent's own dev server has it too."""
+        await stranger.get(f"/?token={site.token}")
+        assert (await stranger.get("/")).status_code != 401
+        made = await stranger.post("/api/threads", json={"cwd": "/"})
+        assert (made.status_code, made.json()["code"]) == (401, "unauthorized")
+        [(name, value)] = stranger.cookies.items()
+        for given in ("", value, site.token):
+            headers = {"X-Clew-Key": given}
+            assert (await stranger.get("/api/threads", headers=headers)).status_code == 401
+            with pytest.raises(InvalidStatus) as refused:
+                await websockets.connect(
+                    f"ws://127.0.0.1:{site.port}/api/live",
+                    additional_headers={"Cookie": f"{name}={value}"},
+                    subprotocols=[Subprotocol("clew"), Subprotocol(f"clew-key.{given}")],
+                    proxy=None,
+                )
+            assert refused.value.response.status_code == 401
+
+    async def test_the_key_alone_opens_nothing(self, site: Served, stranger: httpx.AsyncClient) -> None:
+        await let_in(stranger, f"/?token={site.token}")
+        stranger.cookies.clear()
+        assert (await stranger.get("/api/threads")).status_code == 401
+        assert (await stranger.get("/app.js")).status_code == 401
+
+    @pytest.mark.parametrize("odd", ['prefs={"theme":"dark"}', "a=b c", "x[y]=1", "bare", "é=1", '"', "=;;", "a=\x01"])
+    async def test_odd_cookies_of_others_do_not_hide_ours(
+        self, site: Served, stranger: httpx.AsyncClient, odd: str
+    ) -> None:
+        await let_in(stranger, f"/?token={site.token}")
+        [(name, value)] = stranger.cookies.items()
+        ours = [(b"cookie", f"{odd}; {name}={value}; {odd}".encode())]
+        doors = Doors(Secret(site.token), site.port)
+        assert doors.is_known(ours, needs_key=False)
+        assert not doors.is_known([(b"cookie", f"{odd}; {name}=x{value}".encode())], needs_key=False)
 
     async def test_the_cookie_is_no_bearer_token(self, site: Served, stranger: httpx.AsyncClient) -> None:
         await stranger.get(f"/?token={site.token}")
@@ -158,6 +198,12 @@ class TestHost:
             "x@127.0.0.1",
             "10.0.0.1",
             "[::2]",
+            "[::1]evil.com",
+            "[::1]evil.com:80",
+            "[::1].evil.com",
+            "::1",
+            "127.0.0.1:x",
+            "127.0.0.1:99999",
         ],
     )
     async def test_a_foreign_name_is_refused(self, site: Served, known: httpx.AsyncClient, host: str) -> None:
@@ -231,14 +277,18 @@ class TestSocket:
         bearer = {"Authorization": f"Bearer {site.token}"}
         async with websockets.connect(self.address(site), additional_headers=bearer, proxy=None) as socket:
             assert json.loads(await socket.recv())["type"] == "hello"
-        await stranger.get(f"/?token={site.token}")
+        await let_in(stranger, f"/?token={site.token}")
         [(name, value)] = stranger.cookies.items()
-        cookie = {"Cookie": f"{name}={value}"}
-        origin = f"http://127.0.0.1:{site.port}"
+        offered = [Subprotocol("clew"), Subprotocol(f"clew-key.{stranger.headers['X-Clew-Key']}")]
         async with websockets.connect(
-            self.address(site), additional_headers=cookie, origin=origin, proxy=None
+            self.address(site),
+            additional_headers={"Cookie": f"{name}={value}"},
+            origin=Origin(f"http://127.0.0.1:{site.port}"),
+            subprotocols=offered,
+            proxy=None,
         ) as socket:
             assert json.loads(await socket.recv())["type"] == "hello"
+            assert socket.subprotocol == "clew", "a browser wants one of those that it offered"
 
     @pytest.mark.parametrize(
         ("headers", "status"),
@@ -256,6 +306,7 @@ class TestSocket:
             await websockets.connect(self.address(site), additional_headers=given, proxy=None)
         assert refused.value.response.status_code == status
         assert json.loads(refused.value.response.body or b"{}").get("status", status) == status
+        assert "ERROR" not in site.log, "who is refused is nothing to complain about"
 
     async def test_a_foreign_host_is_refused(self, site: Served) -> None:
         lines = ("Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")

@@ -54,6 +54,12 @@ async def test_a_link_on_another_site_lets_in_as_well(site: House) -> None:
     assert (await site.http.get("/icon.svg")).status_code == 200
 
 
+@pytest.mark.parametrize("before", ["/", "/assets/"])
+async def test_a_name_that_no_file_can_have_is_none(site: House, before: str) -> None:
+    assert "<title>page</title>" in (await site.http.get(before + "x" * 300)).text
+    assert (await site.http.get(before + "x" * 300 + ".js")).status_code == 404
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from clew.core.ids import ThreadId
+from clew.core.thread import Thread
 from clew.errors import NotFound, UsageError
 from clew.server.problems import Refusal
 from clew.server.roots import Roots
@@ -73,3 +75,24 @@ def test_listing_shows_folders_that_may_be_worked_in(folder: Path) -> None:
 def test_the_whole_file_system_has_nothing_above_it() -> None:
     path, parent, _ = Roots(["/"]).listed("/")
     assert (path, parent) == ("/", None)
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "x/" * 2500, "\ud800"])
+def test_names_that_no_directory_can_have_are_refused(folder: Path, path: str) -> None:
+    with pytest.raises(UsageError):
+        Roots().resolved(f"{folder}/{path}")
+    with pytest.raises((NotFound, UsageError)):
+        Roots().listed(f"{folder}/{path}")
+
+
+def test_a_directory_that_became_a_link_is_where_it_leads(folder: Path) -> None:
+    roots = Roots([folder / "allowed"])
+    place = folder / "allowed" / "inner"
+    thread = Thread(ThreadId("t"), "t", str(place), "claude", None)
+    assert roots.may_run(thread)
+    place.rename(folder / "allowed" / "moved")
+    place.symlink_to(folder / "secret")
+    assert not roots.may_run(thread)
+    with pytest.raises(Refusal):
+        roots.check(str(place))
+    assert Roots().may_run(thread), "without roots anywhere will do"

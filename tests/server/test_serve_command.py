@@ -14,7 +14,7 @@ import pytest
 
 from clew.server.daemon import Address
 from clew.testing.stage import Stage
-from server.house import Served, mode
+from server.house import Served, let_in, mode
 
 
 def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -42,8 +42,8 @@ async def test_it_prints_one_address_and_nothing_else(scripted: Stage, serve: Ca
     house = serve(scripted)
     assert house.address == f"http://127.0.0.1:{house.port}/?token={house.token}"
     async with house.client(known=False) as browser:
-        entered = await browser.get(house.address)
-        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        entered = await let_in(browser, house.address)
+        assert (entered.status_code, entered.headers["location"].partition("#")[0]) == (303, "/")
         assert (await browser.get("/api/threads")).status_code == 200
     assert house.stop() == 0
     assert house.process.stdout is not None
@@ -56,11 +56,12 @@ async def test_it_prints_one_address_and_nothing_else(scripted: Stage, serve: Ca
 async def test_the_token_is_kept_and_changed_on_demand(scripted: Stage, serve: Callable[..., Served]) -> None:
     first = serve(scripted)
     async with first.client(known=False) as browser:
-        await browser.get(first.address)
-        cookies = browser.cookies
+        await let_in(browser, first.address)
+        cookies, key = browser.cookies, browser.headers["X-Clew-Key"]
     first.restart()
     async with first.client(known=False) as browser:
         browser.cookies = cookies
+        browser.headers["X-Clew-Key"] = key
         assert (await browser.get("/api/threads")).status_code == 200, "old cookies go on working"
     first.close()
     renewed = serve(scripted, "--new-token")
@@ -221,7 +222,7 @@ async def test_open_starts_the_browser_with_an_invitation(scripted: Stage, serve
     address = opened.read_text().strip()
     assert house.token not in address, "others may read a command line"
     async with house.client(known=False) as browser_, house.client(known=False) as late:
-        assert (await browser_.get(address)).status_code == 303
+        assert (await let_in(browser_, address)).status_code == 303
         assert (await browser_.get("/api/threads")).status_code == 200
         assert (await late.get(address)).status_code == 401, "it opens once"
         assert (await late.get("/api/threads")).status_code == 401

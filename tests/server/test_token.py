@@ -37,6 +37,7 @@ def test_a_new_token_replaces_the_old_one_and_its_cookie(tmp_path: Path) -> None
     assert load_token(tmp_path) == new
     assert not new.is_token(old.token)
     assert not new.is_cookie(old.cookie)
+    assert not new.is_page_key(old.page_key)
     assert mode(tmp_path / TOKEN_FILE) == 0o600
 
 
@@ -77,6 +78,19 @@ def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> N
     assert "\n" not in refused.value.message
 
 
+@pytest.mark.parametrize("how", ["dangling link", "folder", "link in a circle"])
+def test_a_file_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, how: str) -> None:
+    path = tmp_path / TOKEN_FILE
+    if how == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "nowhere" if how == "dangling link" else path)
+    with pytest.raises(StoreError, match="token file") as refused:
+        load_token(tmp_path)
+    assert "\n" not in refused.value.message
+    assert refused.value.exit_code == 9
+
+
 def test_an_invitation_opens_once_and_soon() -> None:
     invitation = Invitation(expires_at=60.0)
     assert not invitation.take("another", 1.0)
@@ -91,5 +105,7 @@ def test_the_cookie_is_not_the_token_and_neither_shows_itself() -> None:
     assert secret.cookie != secret.token
     assert not secret.is_token(secret.cookie)
     assert not secret.is_cookie(secret.token)
+    assert len({secret.page_key, secret.cookie, secret.token}) == 3
+    assert not secret.is_page_key(secret.cookie)
     assert secret.token not in repr(secret)
     assert not secret.is_token("\udc80")

@@ -99,9 +99,12 @@ def exit_codes() -> list[tuple[int, str, str]]:
     by_code: dict[int, list[type[errors.ClewError]]] = {}
     for kind in _kinds(errors.ClewError):
         by_code.setdefault(kind.exit_code, []).append(kind)
-    return [
-        (code, ", ".join(f"`{kind.code}`" for kind in kinds), MEANINGS[code]) for code, kinds in sorted(by_code.items())
-    ]
+    return [(code, _named(kinds), MEANINGS[code]) for code, kinds in sorted(by_code.items())]
+
+
+def _named(kinds: list[type[errors.ClewError]]) -> str:
+    """Each code once: a host may have an error of its own under one of these."""
+    return ", ".join(dict.fromkeys(f"`{kind.code}`" for kind in kinds))
 
 
 def _kinds(kind: type[errors.ClewError]) -> Iterator[type[errors.ClewError]]:

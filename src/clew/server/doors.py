@@ -7,8 +7,8 @@ HTTP and WebSocket alike.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from clew.core.record import Record
 from clew.server.problems import Refusal
@@ -18,7 +18,11 @@ MAX_TARGET_BYTES = 8_192
 MAX_HEADER_BYTES = 32_768
 MAX_HEADERS = 100
 LOOPBACK_NAMES = ("localhost",)
+KEY_HEADER = b"x-clew-key"
+SUBPROTOCOL = "clew"  # of the WebSocket; the page offers it beside its key
+KEY_PROTOCOL = "clew-key."
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\s\[\]:@/?#\\]+))(?::(?P<port>[0-9]{0,5}))?\Z")
 OWN_FETCHES = ("same-origin", "none")  # of Sec-Fetch-Site: this page, or a person who typed the address
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -64,16 +68,18 @@ class Doors(Record):
         if site and site.lower() not in OWN_FETCHES:
             raise Refusal(403, "A page of another site may not do this.")
 
-    def is_known(self, headers: Headers) -> bool:
-        """Does it bring the token, or the cookie that was made from it?"""
+    def is_known(self, headers: Headers, *, needs_key: bool = True) -> bool:
+        """Does it bring the token, or the cookie that was made from it, and the page's key where that is needed?"""
         given = _all(headers, b"authorization")
         if len(given) == 1:
             scheme, _, token = given[0].partition(" ")
             return scheme.lower() == "bearer" and self.secret.is_token(token.strip())
-        return not given and any(self.secret.is_cookie(value) for value in self._cookies(headers))
+        if given or (needs_key and not any(self.secret.is_page_key(key) for key in _keys(headers))):
+            return False
+        return any(self.secret.is_cookie(value) for value in self._cookies(headers))
 
     def _cookies(self, headers: Headers) -> list[str]:
-        """By hand: the library gives up at the first odd pair, and other servers of this host name set what they like."""
+        """By hand: the library gives up at the first odd pair, and other servers of this host name set odd ones."""
         pairs = [pair.partition("=") for line in _all(headers, b"cookie") for pair in line.split(";")]
         return [value.strip() for name, _, value in pairs if name.strip() == self.cookie_name]
 
@@ -96,16 +102,21 @@ def unauthorized() -> Refusal:
     )
 
 
+def _keys(headers: Headers) -> list[str]:
+    """A page cannot set headers of its own on a WebSocket, but it can name subprotocols."""
+    named = [name.strip() for line in _all(headers, b"sec-websocket-protocol") for name in line.split(",")]
+    return [
+        *_all(headers, KEY_HEADER),
+        *(name.removeprefix(KEY_PROTOCOL) for name in named if name.startswith(KEY_PROTOCOL)),
+    ]
+
+
 def _host_of(authority: str) -> str:
     """The name without port and brackets, in lower case; "" for nonsense."""
-    try:
-        parts = urlsplit(f"//{authority.strip()}")
-        if parts.username is not None or parts.path or parts.query or parts.fragment:
-            return ""
-        port = f":{parts.port}" if parts.port is not None else ""  # raises for a port that is none
-        name = (parts.hostname or "").rstrip(".")
-    except ValueError:
+    found = AUTHORITY.match(authority.strip().lower())
+    if found is None or int(found["port"] or 0) > 65_535:
         return ""
+    return (found["name"] or found["address"]).rstrip(".")
 
 
 def _is_same_origin(origin: str, host: str) -> bool:

@@ -74,7 +74,7 @@ uses work once.</p>
 {_HOW}""",
 )
 # A strict cookie is not sent along a redirect that another site began (a link in a chat): this page begins anew.
-ENTERED = _page("Come in", '<p><a href="/">Go on</a></p>', '<meta http-equiv="refresh" content="0;url=/">')
+ENTERED = _page("Come in", '<p><a href="{home}">Go on</a></p>', '<meta http-equiv="refresh" content="0;url={home}">')
 NO_PAGE = _page(
     "The page is not built",
     """\

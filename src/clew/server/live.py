@@ -11,10 +11,12 @@ from typing import Any
 
 from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.utils import ClientDisconnected
 
 from clew.errors import NotFound
 from clew.server import bodies
 from clew.server.access import Shared, shared_of
+from clew.server.doors import SUBPROTOCOL
 from clew.server.encoded import Parts
 from clew.server.hub import NOW, Hub
 from clew.server.json_body import json_text
@@ -37,14 +39,13 @@ class NotUnderstood(Exception):
 @router.websocket("/api/live")
 async def live(socket: WebSocket) -> None:
     shared = shared_of(socket)
-    with shared.listening():
-        await socket.accept()
-        with contextlib.suppress(WebSocketDisconnect):
-            try:
-                await Listener(socket, shared).run(_version(socket.query_params.get("after")))
-                await socket.close(RESTARTING)
-            except NotUnderstood as error:
-                await socket.close(NOT_UNDERSTOOD, str(error))
+    with shared.listening(), contextlib.suppress(WebSocketDisconnect, ClientDisconnected):  # the page is gone
+        await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
+        try:
+            await Listener(socket, shared).run(_version(socket.query_params.get("after")))
+            await socket.close(RESTARTING)
+        except NotUnderstood as error:
+            await socket.close(NOT_UNDERSTOOD, str(error))
 
 
 class Listener:

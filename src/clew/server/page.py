@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -50,8 +51,8 @@ def page_router(doors: Doors, static: Path, invitation: Invitation | None = None
             raise HTTPException(405)
         if "\0" in path:
             raise Refusal(404, "There is nothing at this address.")
-        found = (root / path).resolve()
-        if found.is_relative_to(root) and found.is_file():
+        found = Path(os.path.realpath(root / path))
+        if found.is_relative_to(root) and os.path.isfile(found):  # noqa: PTH113 - Path.is_file raises for odd names
             headers = {"Cache-Control": FOR_EVER} if HASHED.match(found.name) else {}
             return FileResponse(found, headers=headers)
         if path.startswith("api/") or path == "api" or "." in Path(path).name:
@@ -73,7 +74,8 @@ def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
 
 def _entered(doors: Doors, request: Request) -> Response:
     own = request.headers.get("sec-fetch-site", "none") in OWN_FETCHES
-    response = RedirectResponse("/", status_code=303) if own else HTMLResponse(ENTERED)
+    home = f"/#key={doors.secret.page_key}"  # behind the #: it is sent nowhere, and the page takes it away
+    response = RedirectResponse(home, status_code=303) if own else HTMLResponse(ENTERED.format(home=home))
     response.set_cookie(
         doors.cookie_name, doors.secret.cookie, max_age=COOKIE_S, path="/", httponly=True, samesite="strict"
     )

@@ -6,6 +6,7 @@ exception's text may hold a prompt.
 
 from __future__ import annotations
 
+import errno
 import logging
 import traceback
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,11 @@ CODES = {
 }
 
 
+OF_THE_PATH = frozenset(
+    (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
+)
+
+
 class Refusal(Exception):
     """The server itself will not do it: who asks, from where, or how much."""
 
@@ -98,6 +104,15 @@ def of_error(error: errors.ClewError) -> Response:
     more: dict[str, Any] = {"run_id": error.run_id} if isinstance(error, errors.Busy) and error.run_id else {}
     headers = {"Retry-After": "1"} if status == 503 else {}
     return problem(status, error.message, code=error.code, hint=error.hint, headers=headers, **more)
+
+
+def of_os_error(error: OSError) -> Response:
+    """The file system's own refusal: of the path that was asked for, or of the machine's state."""
+    if error.errno in OF_THE_PATH:
+        return problem(422, f"The path cannot be used: {error.strerror}.")
+    log_unexpected(error, "the operating system refused")
+    words = f"The operating system refused: {error.strerror or 'it does not say why'}."
+    return problem(503, words, code="store", headers={"Retry-After": "1"})
 
 
 def unexpected() -> Response:
@@ -146,6 +161,12 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         return _of_http(error, request)
 
+    async def on_os_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, OSError)
+        if request.scope["type"] == "websocket":
+            raise error  # there is nobody to be told
+        return of_os_error(error)
+
     async def on_unexpected(_request: Request, _error: Exception) -> Response:
         return unexpected()
 
@@ -153,6 +174,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refusal, on_refusal)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(OSError, on_os_error)
     app.add_exception_handler(Exception, on_unexpected)
 
 

@@ -20,15 +20,23 @@ def _whole(text: str) -> str:
     return text
 
 
+def _printable(text: str) -> str:
+    """It goes on a command line and into a log."""
+    if not text.isprintable():
+        raise ValueError("holds characters that cannot be printed")
+    return text
+
+
 Text = Annotated[str, AfterValidator(_whole)]
+Word = Annotated[str, AfterValidator(_printable)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$", description="Letters, digits, . - _")]
 Prompt = Annotated[str, Field(min_length=1, description="What is asked; not blank, at most 10,000,000 characters")]
 Instructions = Annotated[Text, Field(description="Text that holds for the whole thread; empty: none from now on")]
-Agent = Annotated[str, Field(min_length=1, max_length=100, description="Who answers, as GET /api/agents names it")]
-Model = Annotated[str, Field(min_length=1, max_length=200, description="The agent's model")]
-ModelOrDefault = Annotated[str, Field(max_length=200, description='The agent\'s model; "": its own default')]
+Agent = Annotated[Word, Field(min_length=1, max_length=100, description="Who answers, as GET /api/agents names it")]
+Model = Annotated[Word, Field(min_length=1, max_length=200, description="The agent's model")]
+ModelOrDefault = Annotated[Word, Field(max_length=200, description='The agent\'s model; "": its own default')]
 Cwd = Annotated[
-    str,
+    Text,
     Field(min_length=1, max_length=4096, description="The work directory: an existing one, absolute or from ~"),
 ]
 Identity = Annotated[str, Field(min_length=1, max_length=200)]

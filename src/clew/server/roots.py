@@ -34,7 +34,7 @@ class Roots:
             return True
         try:
             real = os.path.realpath(path)
-        except OSError:
+        except (OSError, ValueError):
             return False
         return any(_is_below(real, root) for root in self.paths)
 
@@ -108,6 +108,8 @@ def _real(path: str) -> str:
         return os.path.realpath(wanted)
     except OSError as error:
         raise UsageError(f"{path} cannot be looked at: {error.strerror}.") from error
+    except ValueError:
+        raise UsageError("The path is not text that a file system knows.") from None
 
 
 def _is_below(path: str, root: str) -> bool:

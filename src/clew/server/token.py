@@ -1,7 +1,8 @@
-"""The daemon's token: a file that only the owner reads, kept over restarts; and the cookie that a browser gets for it.
+"""The daemon's token: a file that only the owner reads, kept over restarts; and the two halves that a browser gets.
 
-The cookie's value is made from the token, so that it dies with it, and is not the token itself: what a browser keeps on
-disk cannot be used as a Bearer token.
+The cookie opens the page, the cookie and the key together open the API. A browser sends the cookie to every server of
+the same host name, whatever its port (an agent's own dev server too), so it must not be enough; the key stays with the
+page's own origin. Both are made from the token, so that they die with it, and neither can be used as a Bearer token.
 """
 
 from __future__ import annotations
@@ -33,11 +34,18 @@ class Secret(Record):
     def cookie(self) -> str:
         return hmac.new(self.token.encode(), b"clew page", hashlib.sha256).hexdigest()
 
+    @property
+    def page_key(self) -> str:
+        return hmac.new(self.token.encode(), b"clew page key", hashlib.sha256).hexdigest()
+
     def is_token(self, given: str) -> bool:
         return _same(given, self.token)
 
     def is_cookie(self, given: str) -> bool:
         return _same(given, self.cookie)
+
+    def is_page_key(self, given: str) -> bool:
+        return _same(given, self.page_key)
 
 
 class Invitation:
@@ -70,8 +78,11 @@ def load_token(home: Path) -> Secret:
         raise _unreadable(path, error) from error
     if not _TOKEN.match(held):
         return new_token(home)  # cut short by a full disk, or edited: a weak one must not stay
-    if path.stat().st_mode & 0o077:
-        path.chmod(0o600)
+    try:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     return Secret(held)
 
 
@@ -84,7 +95,7 @@ def new_token(home: Path) -> Secret:
     except OSError as error:
         made.unlink(missing_ok=True)
         raise _unreadable(path, error) from error
-    return Secret(path.read_text("ascii").strip())
+    return _read(path)
 
 
 def _create(path: Path) -> Secret:
@@ -98,7 +109,15 @@ def _create(path: Path) -> Secret:
         made.replace(path)
     finally:
         made.unlink(missing_ok=True)
-    return Secret(path.read_text("ascii").strip())
+    return _read(path)
+
+
+def _read(path: Path) -> Secret:
+    """What is at its place now. A link that leads nowhere is there, and cannot be read."""
+    try:
+        return Secret(path.read_text("ascii").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
 
 
 def _write_beside(path: Path) -> Path:

@@ -62,9 +62,9 @@ class Threads(Versions):
             rows = self._all("threads_in", cwd=cwd, limit=limit, offset=offset)
         return each(thread_from, rows)
 
-    def latest_thread(self, cwd: str) -> Thread | None:
-        found = self.threads(cwd=cwd, limit=1)
-        return found[0] if found else None
+    def latest_thread(self, cwd: str, kind: str = "chat") -> Thread | None:
+        """The one of that kind that was last used there."""
+        return first(thread_from, self._one("latest_thread", cwd=cwd, kind=kind))
 
     def update_thread(self, thread_id: str, *, at: float, **changes: Any) -> Thread:
         """Change fields of the record (a name that is taken: Conflict); without any, only `updated_at` moves."""

@@ -15,6 +15,10 @@ SELECT * FROM threads ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :
 SELECT * FROM threads WHERE cwd = :cwd
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 
+-- name: latest_thread
+SELECT * FROM threads WHERE cwd = :cwd AND kind = :kind
+ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT 1;
+
 -- name: thread_names
 -- For the hint of a name that is not there; the newest are the likeliest meant.
 SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;

@@ -59,6 +59,8 @@ class ThreadContract:
         latest = store.latest_thread("/even")
         assert latest is not None and latest.name == "n4"
         assert store.latest_thread("/nowhere") is None
+        store.create_thread(a_thread("job", "job", cwd="/even", kind="job", updated_at=50.0))
+        assert store.latest_thread("/even") == latest, "a job's thread is not talked in"
         store.add_turn("thread-1", a_turn("turn-1", created_at=100.0))
         assert store.threads(limit=1)[0].name == "n1"
 

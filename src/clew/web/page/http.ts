@@ -1,5 +1,6 @@
 // Calls to the daemon. An error is the daemon's own problem details, or says that it could not be reached.
 
+import { pageKey } from "./keep.ts";
 import type {
   Agent,
   Job,
@@ -32,7 +33,8 @@ type Body = Record<string, unknown>;
 async function call<T>(method: string, path: string, body?: Body): Promise<T> {
   let response: Response;
   try {
-    const headers: Record<string, string> = body ? { "Content-Type": "application/json" } : {};
+    const headers: Record<string, string> = { "X-Clew-Key": pageKey.get() };
+    if (body) headers["Content-Type"] = "application/json";
     response = await fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
   } catch {
     throw new Problem(0, "unreachable", "Clew does not answer.", "Is clew serve still running?");

@@ -1,5 +1,5 @@
-// What this browser keeps over reloads and restarts of the daemon: drafts, what was seen, the theme. A browser that
-// keeps nothing (private mode, full disk) still shows the page.
+// What this browser keeps over reloads and restarts of the daemon: drafts, what was seen, the theme, the page's key. A
+// browser that keeps nothing (private mode, full disk) still shows the page.
 
 function get(key: string): string | null {
   try {
@@ -27,6 +27,20 @@ export const draft = {
 export const lastFolder = {
   get: (): string | null => get("clew.folder"),
   set: (path: string): void => set("clew.folder", path),
+};
+
+/** The half of what opens the daemon that stays with this origin: a browser sends the cookie to other ports as well. The
+ * link hands it over behind the #, from where it is taken away at once. */
+let heldKey = "";
+export const pageKey = {
+  get: (): string => heldKey || (heldKey = get("clew.key") ?? ""),
+  take(): void {
+    const given = /^#key=([0-9a-f]{64})$/.exec(location.hash)?.[1];
+    if (!given) return;
+    heldKey = given;
+    set("clew.key", given);
+    history.replaceState(null, "", location.pathname);
+  },
 };
 
 export type Theme = "auto" | "light" | "dark";

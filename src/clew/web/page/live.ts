@@ -1,6 +1,7 @@
 // The one WebSocket. It says what it hears and whether it is there; after a break it comes back by itself, soon at
 // first and then about once a second.
 
+import { pageKey } from "./keep.ts";
 import type { LiveMessage } from "./wire.ts";
 
 export interface Listener {
@@ -28,7 +29,8 @@ export class Live {
 
   connect(): void {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
-    const socket = new WebSocket(`${scheme}://${location.host}/api/live?after=${this.listener.version()}`);
+    const address = `${scheme}://${location.host}/api/live?after=${this.listener.version()}`;
+    const socket = new WebSocket(address, ["clew", `clew-key.${pageKey.get()}`]);
     this.socket = socket;
     socket.onmessage = (message) => this.receive(JSON.parse(String(message.data)) as LiveMessage);
     socket.onclose = () => this.closed(socket);

@@ -6,8 +6,9 @@ import "./turns.css";
 import "./views.css";
 import { App } from "./App.tsx";
 import { start } from "./sync.ts";
-import { theme } from "./keep.ts";
+import { pageKey, theme } from "./keep.ts";
 
+pageKey.take();
 theme.apply();
 const root = document.getElementById("page");
 if (root) render(<App />, root);
