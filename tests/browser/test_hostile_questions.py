@@ -96,7 +96,7 @@ def test_a_malformed_form_is_answered_in_words_and_breaks_nothing(
     house: House, visit: Visit, name: str, questions: Any
 ) -> None:
     other = house.thread(f"beside-{name}", "!say ELSEWHERE")
-    page = visit(house).open(house.thread(f"malformed-{name}", "!say BEFORE", permissions="ask"))
+    page = visit(house).open(house.thread(f"odd-{name}", "!say BEFORE", permissions="ask"))
     send(page, asks("AskUserQuestion", {"questions": questions}))
     form = page.get_by_test_id("question-form")
     expect(form.get_by_label("The form as it came")).to_contain_text('"questions"')

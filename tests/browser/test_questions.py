@@ -33,12 +33,12 @@ ASKED = {
 
 
 def test_a_form_is_answered_with_choices_and_own_words(house: House, visit: Visit) -> None:
-    thread = house.thread("form", "one")
+    thread = house.thread("choices", "one")
     page = visit(house).open(thread)
     send(page, f"!tool AskUserQuestion {json.dumps(ASKED)}")
     form = page.get_by_test_id("question-form")
     expect(form).to_be_visible()
-    expect(page.get_by_test_id("thread-item").filter(has_text="form")).to_have_attribute("data-state", "waiting")
+    expect(page.get_by_test_id("thread-item").filter(has_text="choices")).to_have_attribute("data-state", "waiting")
     answer = form.get_by_test_id("question-answer")
     form.get_by_label("SQLite").check()
     expect(answer).to_be_disabled()

@@ -95,6 +95,34 @@ def test_the_only_question_of_a_form_needs_no_name_and_a_form_can_be_declined(cl
     assert "did not answer the questions" in str(cli.api.main_requests[-1].body)
 
 
+@pytest.mark.parametrize("given", ["Which datbase?=whatever fits", "Colour=SQLite", "colour = sqlite", "db=mine"])
+def test_a_slip_in_the_name_of_the_only_question_is_no_answer(cli: Any, given: str) -> None:
+    daemon, run = waiting(cli, ASK_ONE)
+
+    done = cli.run("runs", "answer", run, "--answer", given)
+
+    assert done.code == 2
+    assert "names none of the questions" in done.err
+    assert "1. Which database?" in done.err
+    done = cli.run("runs", "answer", run, "--answer", f"1={given}")
+    assert done.code == 0, "named, it may be any words"
+    assert f"sent: Which database? {given}\n" in done.err
+    assert daemon.wait(30) == 0
+    assert given in str(cli.api.main_requests[-1].body)
+
+
+def test_what_was_sent_is_told(cli: Any) -> None:
+    daemon, run = waiting(cli, ASK_ONE)
+    assert "sent: Which database? SQLite\n" in cli.run("runs", "answer", run, "--answer", "2").err
+    assert daemon.wait(30) == 0
+    daemon, run = waiting(cli, ASK_ONE)
+    assert "sent: Which database? x=y\n" in cli.run("runs", "answer", run, "--answer", "x=y").err
+    assert daemon.wait(30) == 0
+    daemon, run = waiting(cli, TOUCH)
+    assert "sent: declined: Not now.\n" in cli.run("runs", "answer", run, "--deny", "--message", "Not now.").err
+    assert daemon.wait(30) == 0
+
+
 def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: Any) -> None:
     _, form = waiting(cli, ASK_FORM, thread="form")
     _, permission = waiting(cli, TOUCH, thread="permission")

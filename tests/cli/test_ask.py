@@ -39,7 +39,7 @@ def test_continue_goes_on_in_this_directory_and_resumes(both: Any) -> None:
     done = both.run("ask", "-c", "two")
 
     assert (done.code, done.out) == (0, "ack: two\n")
-    assert done.err.startswith("resumed · ")
+    assert done.err.startswith("going on in one\nresumed · ")
     assert both.stage.launches[-1].resumes
     assert [turn["text"] for turn in both.turns("one")] == ["one", "ack: one", "two", "ack: two"]
 
@@ -130,7 +130,7 @@ def test_cwd_moves_an_existing_thread(cli: Any, tmp_path: Any) -> None:
     done = cli.run("ask", "-t", "t", "--cwd", str(elsewhere), "two")
 
     assert "fresh: the work directory is another one" in done.err
-    assert cli.run("ask", "-c", "three", cwd=elsewhere).err.startswith("resumed")
+    assert cli.run("ask", "-c", "three", cwd=elsewhere).err.startswith("going on in t\nresumed")
 
 
 def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_path: Any) -> None:

@@ -32,6 +32,7 @@ RUNS, THREADS = "/api/threads/t/runs", "/api/threads"
             *("permissions", "permissions must be one of ask, edits, read-only, all.", None),
         ),
         (THREADS, {"cwd": "/", "name": "no spaces"}, "name", "name must begin with a letter or a digit", None),
+        (THREADS, {"cwd": ""}, "cwd", "cwd is empty.", "say something"),
         (THREADS, {"cwd": "/" * 5000}, "cwd", "cwd is longer than 4,096 characters.", None),
         (THREADS, {"cwd": "/", "instructions": "\ud800"}, "instructions", "instructions holds half a character.", None),
     ],

@@ -14,10 +14,15 @@ from starlette.types import Message
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from clew.core.ids import RunId
+from clew.core.record import replace
+from clew.core.run import RunStatus
 from clew.server.access import MOST_LISTENERS
 from clew.server.app import App
 from clew.server.doors import Doors
 from clew.server.token import Secret
+from clew.server.watch import RUNS_LOOKED_AT
+from clew.store import open_store
 from clew.testing.stage import Stage
 from server.house import PORT, TOKEN, Served
 
@@ -258,3 +263,37 @@ async def test_pages_are_let_go_when_the_daemon_stops(scripted: Stage, serve: Ca
             await page.next()
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 1012
+
+
+async def test_however_many_are_queued_the_one_that_runs_is_told(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    thread = await house.thread("t")
+    running = await house.post("/api/threads/t/runs", {"prompt": "!hang text so far"})
+    await house.until(running["id"], "text_streamed")
+    with open_store(scripted.clew_home / "clew.db") as store, store.transaction():
+        run = store.require_run(running["id"])
+        for n in range(RUNS_LOOKED_AT + 1):
+            queued = replace(run, id=RunId(f"queued-{n}"), status=RunStatus.QUEUED, created_at=run.created_at + 1 + n)
+            store.add_run(queued)
+    async with page_of(house) as page:
+        await page.say(type="watch", thread=thread["id"], after={})
+        told = await page.until_events("text_streamed")
+        assert {message["run"] for message in page.seen if message["type"] == "events"} == {running["id"]}
+        assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+        await house.post(f"/api/runs/{running['id']}/cancel")
+        assert (await page.until_events("run_ended"))[-1]["body"]["status"] == "cancelled"
+
+
+async def test_a_queued_run_is_told_from_its_first_event(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    thread = await house.thread("t")
+    first = await house.post("/api/threads/t/runs", {"prompt": "!slow 20 0.05"})
+    later = [await house.post("/api/threads/t/runs", {"prompt": f"later {n}"}) for n in range(3)]
+    async with page_of(house) as page:
+        await page.say(type="watch", thread=thread["id"], after={})
+        told: dict[str, list[Any]] = {}
+        while sum(events[-1]["kind"] == "run_ended" for events in told.values()) < 4:
+            message = await page.next("events")
+            told.setdefault(message["run"], []).extend(message["events"])
+    for run in (first, *later):
+        assert told[run["id"]] == [event async for event in house.events(run["id"])]

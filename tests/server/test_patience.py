@@ -41,7 +41,7 @@ class Room:
         self.patience = Patience(state.connections)  # type: ignore[arg-type]
         self.open: list[socket.socket] = []
 
-    async def slow(self, *lines: str, say: bytes = b"") -> None:
+    async def slow(self, *lines: str) -> None:
         """One that asks, and then takes nothing."""
         made = socket.socket()
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -50,19 +50,14 @@ class Room:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(made, ("127.0.0.1", self.port))
         head = [lines[0], "Host: localhost", f"Authorization: Bearer {TOKEN}", *lines[1:], "", ""]
-        await loop.sock_sendall(made, "\r\n".join(head).encode() + say)
+        await loop.sock_sendall(made, "\r\n".join(head).encode())
 
     async def page(self, thread: str) -> None:
         key = base64.b64encode(b"0" * 16).decode()
-        upgrade = (
-            "Connection: Upgrade",
-            "Upgrade: websocket",
-            "Sec-WebSocket-Version: 13",
-            f"Sec-WebSocket-Key: {key}",
-        )
+        upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
         said = json.dumps({"type": "watch", "thread": thread, "after": {}}).encode()
         frame = bytes([0x81, 0x80 | len(said)]) + b"\0\0\0\0" + said
-        await self.slow("GET /api/live HTTP/1.1", *upgrade)
+        await self.slow("GET /api/live HTTP/1.1", *upgrade, f"Sec-WebSocket-Key: {key}")
         made = self.open[-1]
         while b"\r\n\r\n" not in await asyncio.get_running_loop().sock_recv(made, 2_000):
             pass
@@ -108,14 +103,9 @@ async def asked(room: Room, prompt: str) -> tuple[str, Any]:
 @pytest.mark.parametrize(("kind", "patience_s"), [("page", PAGE_S), ("events", ANSWER_S)])
 async def test_who_does_not_read_is_let_go_and_its_place_is_free(scripted: Stage, kind: str, patience_s: float) -> None:
     async with room_of(scripted) as room:
-        thread, run = await asked(room, f"!slow 20 0.05 {'x' * 10}")
+        thread, big = await asked(room, f"!big {ANSWER_BYTES}")
         for _ in range(READERS):
-            await (room.page(thread) if kind == "page" else room.slow(f"GET /api/runs/{run.id}/events HTTP/1.1"))
-        await run
-        _, big = await asked(room, f"!big {ANSWER_BYTES}")
-        if kind == "events":
-            for _ in range(READERS):
-                await room.slow(f"GET /api/runs/{big.id}/events HTTP/1.1")
+            await (room.page(thread) if kind == "page" else room.slow(f"GET /api/runs/{big.id}/events HTTP/1.1"))
         await room.until(stuck=READERS)
         await big
         assert room.shared.listeners >= READERS

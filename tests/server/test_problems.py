@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 
@@ -26,6 +27,10 @@ CASES = [
     (errors.AgentMissing("No binary."), 503, "agent_missing"),
     (errors.ClewError("Something."), 500, "error"),
     (problems.Refusal(403, "Not you."), 403, "forbidden"),
+    (OSError(errno.ENAMETOOLONG, "File name too long"), 422, "usage"),
+    (PermissionError(errno.EACCES, "Permission denied"), 422, "usage"),
+    (OSError(errno.ENOSPC, "No space left on device"), 503, "store"),
+    (OSError("without a number"), 503, "store"),
 ]
 
 

@@ -12,7 +12,13 @@ from collections.abc import Callable
 
 import pytest
 
+from clew.client import Client
+from clew.core.run import Run
+from clew.core.thread import Thread
+from clew.server.app import App
 from clew.server.daemon import Address
+from clew.server.doors import Doors
+from clew.server.token import Secret
 from clew.testing.stage import Stage
 from server.house import Served, let_in, mode
 
@@ -209,6 +215,93 @@ async def test_what_another_process_left_behind_is_tidied_while_it_serves(
     ended = await house.ended(run_id)
     assert ended["status"] == "interrupted"
     assert (await house.ask("t", "go on"))["status"] == "answered"
+
+
+class Broken(Client):
+    """A client whose store holds something that nobody foresaw."""
+
+    def prepare(self) -> None:
+        self.tries = 0
+        self.again = asyncio.Event()
+
+    async def take_up(self, may_run: Callable[[Thread], bool] | None = None) -> list[Run]:
+        self.tries += 1
+        if self.tries > 1:
+            self.again.set()
+        raise KeyError("a private prompt")
+
+
+async def test_what_nobody_foresaw_neither_keeps_it_from_starting_nor_from_tidying(
+    scripted: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scripted.open() as held:
+        client = Broken(held.engine, held.settings, held.home, [])
+        client.prepare()
+        async with App(client, Doors(Secret("t" * 43), 7421), scripted.folder).running():
+            assert client.tries == 1
+            await asyncio.wait_for(client.again.wait(), 30)
+    logged = [record.getMessage() for record in caplog.records if record.name == "clew.server"]
+    assert any("KeyError" in line for line in logged)
+    assert "private" not in "".join(logged)
+
+
+def test_a_token_file_that_cannot_be_read_is_one_clear_line(scripted: Stage) -> None:
+    scripted.clew_home.mkdir(parents=True, exist_ok=True)
+    (scripted.clew_home / "token").symlink_to(scripted.folder / "nowhere")
+    done = run(scripted, "--port", "0")
+    assert (done.returncode, done.stdout) == (9, "")
+    said, _hint = done.stderr.splitlines()
+    assert "token file" in said
+
+
+async def test_nothing_runs_outside_of_its_roots(scripted: Stage, serve: Callable[..., Served]) -> None:
+    """Not what another daemon left queued, nor what is asked, asked again or answered once a link leads out."""
+    root = scripted.folder / "root"
+    (root / "in").mkdir(parents=True)
+    first = serve(scripted)
+    await first.thread("outside")
+    await first.thread("inside", cwd=str(root / "in"), permissions="ask")
+    await first.ask("inside", "hello")
+    runs = {}
+    for name in ("outside", "inside"):
+        going = await first.post(f"/api/threads/{name}/runs", {"prompt": "!hang text so far"})
+        runs[name] = await first.post(f"/api/threads/{name}/runs", {"prompt": '!tool Bash {"command": "pwd"}'})
+        await first.until(going["id"], "text_streamed")
+    first.kill()
+    house = serve(scripted, "--root", str(root))
+    question = await house.until(runs["inside"]["id"], "question_asked")
+    assert (await house.get(f"/api/runs/{runs['outside']['id']}"))["status"] == "queued"
+    house.kill()
+    (root / "in").rename(root / "was")
+    (root / "in").symlink_to(scripted.work)
+    house.restart()
+    turn = (await house.turns("inside"))[0]["id"]
+    answer = {"question_id": question["body"]["question_id"], "allow": True}
+    for path, body in (
+        ("/api/threads/inside/runs", {"prompt": "hello"}),
+        ("/api/threads/inside/retry", {"turn": turn}),
+        (f"/api/runs/{runs['inside']['id']}/tool-result", answer),
+    ):
+        refused = await house.http.post(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), path
+
+
+async def test_who_does_not_read_does_not_hold_up_its_end(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    await house.thread("t")
+    big = await house.post("/api/threads/t/runs", {"prompt": "!big 12000000"})
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", house.port))
+        head = (
+            f"GET /api/runs/{big['id']}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {house.token}\r\n"
+        )
+        slow.sendall(f"{head}\r\n".encode())
+        await house.ended(big["id"])
+        began = time.monotonic()
+        assert await asyncio.to_thread(house.stop) == 0
+        assert time.monotonic() - began < 15
+    assert house.log == "", "neither a traceback nor a complaint"
 
 
 async def test_open_starts_the_browser_with_an_invitation(scripted: Stage, serve: Callable[..., Served]) -> None:

@@ -155,7 +155,7 @@ async def test_a_thread_is_deleted_into_an_archive(house: House) -> None:
     made = await house.thread("t")
     await house.ask("t", "hello")
     tried = (await house.http.delete("/api/threads/t", params={"dry_run": True})).json()
-    assert tried == {"name": "t", "turns": 2, "archive": None}
+    assert tried == {"name": "t", "turns": 2, "archived_turns": 0, "archive": None}
     gone = (await house.http.delete("/api/threads/t")).json()
     assert (gone["name"], gone["turns"]) == ("t", 2)
     assert "hello" in Path(gone["archive"]).read_text()
@@ -233,3 +233,31 @@ async def test_the_session_says_whether_the_next_turn_resumes(house: House) -> N
     assert (broken["resumes"], broken["reason"]) == (False, "history_changed")
     assert broken["words"]
     assert (await house.http.get("/api/threads/t/session", params={"turn": "none"})).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["x" * 300, "x/" * 2_000, "a\0b", "\ud800"])
+async def test_a_directory_that_cannot_be_is_refused(house: House, scripted: Stage, path: str) -> None:
+    body = json.dumps({"cwd": f"{scripted.work}/{path}"})
+    made = await house.http.post("/api/threads", content=body, headers={"Content-Type": "application/json"})
+    assert (made.status_code, made.json()["code"]) == (422, "usage")
+    if path.isascii():
+        listed = await house.http.get("/api/dirs", params={"path": f"{scripted.work}/{path}"})
+        assert listed.status_code in (404, 422)
+
+
+@pytest.mark.parametrize("word", ["a\0b", "a\nb", "\x1b[31m", "\u202e", "\ud800"])
+async def test_a_word_for_the_command_line_can_be_printed(house: House, word: str) -> None:
+    thread = await house.thread("t")
+    calls = [
+        ("POST", "/api/threads", {"cwd": thread["cwd"], "model": word}),
+        ("POST", "/api/threads", {"cwd": thread["cwd"], "agent": word}),
+        ("POST", "/api/threads", {"cwd": thread["cwd"], "name": word}),
+        ("PATCH", "/api/threads/t", {"model": word}),
+        ("POST", "/api/threads/t/runs", {"prompt": "hello", "model": word}),
+        ("POST", "/api/threads/t/runs", {"prompt": "hello", "agent": word}),
+    ]
+    for method, path, body in calls:
+        headers = {"Content-Type": "application/json"}
+        answer = await house.http.request(method, path, content=json.dumps(body), headers=headers)
+        assert answer.status_code == 422, (method, path, body)
+        assert word not in answer.text

@@ -24,6 +24,8 @@ SENTENCES: dict[str, Callable[[str, Context], str]] = {
     "extra_forbidden": lambda where, _: f"There is no field {where}.",
     "string_too_short": lambda where, _: f"{where} is empty.",
     "string_too_long": lambda where, given: f"{where} is longer than {given['max_length']:,} characters.",
+    "too_short": lambda where, _: f"{where} is empty.",
+    "too_long": lambda where, given: f"{where} is longer than {given['max_length']:,} {_counted(given)}.",
     "string_type": lambda where, _: f"{where} must be a text.",
     "bool_type": lambda where, _: f"{where} must be true or false.",
     "bool_parsing": lambda where, _: f"{where} must be true or false.",
@@ -65,7 +67,7 @@ def _told(fault: Mapping[str, Any], fields: Sequence[str]) -> Fault:
 
 
 def _hint(kind: str, where: str, fields: Sequence[str]) -> str | None:
-    if kind == "string_too_short":
+    if kind in ("string_too_short", "too_short"):
         return "Leave it out, or say something."
     if kind in ("missing", "model_attributes_type") and where == "body":
         return f"Send an object with {', '.join(fields)}." if fields else "Send an object."
@@ -73,6 +75,10 @@ def _hint(kind: str, where: str, fields: Sequence[str]) -> str | None:
         return None
     close = difflib.get_close_matches(where, fields, n=1)
     return f"Did you mean {close[0]}?" if close else f"There are {', '.join(fields)}."
+
+
+def _counted(given: Context) -> str:
+    return "items" if given.get("field_type") in ("List", "Tuple", "Dictionary") else "characters"
 
 
 def _choices(given: Context) -> str:
