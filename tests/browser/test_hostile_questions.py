@@ -56,7 +56,7 @@ def test_characters_that_act_are_shown_and_do_not(house: House, visit: Visit) ->
     page = visit(house).open(house.thread("bidi", permissions="ask"))
     send(page, asks("Bash", {"command": "echo \u202eezam\u202c; rm -rf nothing \x1b[2K\u200b"}))
     card = page.get_by_test_id("permission-form")
-    expect(card).to_contain_text("$ echo [U+202E]ezam[U+202C]; rm -rf nothing ␛[2K[U+200B]")
+    expect(card).to_contain_text("$ echo [U+202E]ezam[U+202C]; rm -rf nothing [U+001B][2K[U+200B]")
     expect(page.get_by_test_id("tool")).to_contain_text("[U+202E]")
     card.get_by_test_id("deny").click()
     expect_idle(page)

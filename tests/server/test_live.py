@@ -274,7 +274,7 @@ async def test_however_many_are_queued_the_one_that_runs_is_told(scripted: Stage
         run = store.require_run(running["id"])
         for n in range(RUNS_LOOKED_AT + 1):
             queued = replace(run, id=RunId(f"queued-{n}"), status=RunStatus.QUEUED, created_at=run.created_at + 1 + n)
-            store.add_run(queued)
+            store.create_run(queued)
     async with page_of(house) as page:
         await page.say(type="watch", thread=thread["id"], after={})
         told = await page.until_events("text_streamed")

@@ -127,14 +127,12 @@ async def test_a_page_that_reads_again_gets_the_large_answer_whole(scripted: Sta
         await room.until(stuck=2)
         loop = asyncio.get_running_loop()
         room.patience.look(loop.time())
-        wanted = b"x" * 1_000
         for reader in room.open:
             got = 0
             while got < ANSWER_BYTES:
                 data = await loop.sock_recv(reader, 1_000_000)
                 assert data, "it was let go"
                 got += data.count(b"x")
-            assert wanted in data
         room.patience.look(loop.time() + PAGE_S + 1)
         assert len(room.state.connections) == 2, "they took something, so they stay"
 

@@ -70,6 +70,8 @@ def error_of_run(run: Run) -> AgentError | None:
     """The same of a run that is over, as far as the store tells."""
     if run.status is RunStatus.ANSWERED:
         return None
+    if run.status is RunStatus.INTERRUPTED:
+        return AgentFailed(run.error or "Clew was ended while the run was going on.", hint=_WORDS[Outcome.KILLED][2])
     outcome = next((each for each in Outcome if each == run.outcome), Outcome.FAILED)
     if outcome is Outcome.TIMED_OUT:
         return TimedOut(run.error or _TIMED_OUT, hint=_MORE_TIME)

@@ -31,7 +31,7 @@ WITH_BODY = (413, 415)
 
 DESCRIPTION = """\
 What `clew serve` answers; docs/http.md tells it for people. Programs send `Authorization: Bearer TOKEN`, the page a
-cookie. Times are RFC 3339 in UTC with milliseconds; ids are opaque; `{thread}` in a path is a thread's id or name.
+cookie and a key. Times are RFC 3339 in UTC with milliseconds; ids are opaque; `{thread}` in a path is its id or name.
 """
 
 

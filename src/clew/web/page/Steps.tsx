@@ -165,7 +165,7 @@ export function Diff({ edit }: { edit: Edit }) {
   return (
     <figure class="diff">
       <figcaption title={visible(edit.path)}>
-        <bdi>{visible(edit.path)}</bdi> {edit.kind !== "change" && <em>{edit.kind === "add" ? "written" : "deleted"}</em>} {long && <span class="tool-state">{long}</span>}
+        <bdi>{visible(edit.path)}</bdi> {edit.kind !== "change" && <em>{edit.kind === "add" ? "written" : "deleted"}</em>} {long && <span class="length">{long}</span>}
       </figcaption>
       <div class="diff-lines" tabIndex={0} role="region" aria-label={`Changes in ${visibleLine(lastName(edit.path))}`}>
         {edit.hunks.map((hunk, at) => (

@@ -13,8 +13,8 @@ const names = (input: Input): string[] => fieldsOf(input).map((field) => field.n
 
 test("characters that act are shown, and what people write stays", () => {
   assert.equal(visible("a\u202eb\u2066c\u200fd\u200be"), "a[U+202E]b[U+2066]c[U+200F]d[U+200B]e");
-  assert.equal(visible("\u001b[31mred\u0007\u007f\u009b"), "␛[31mred␇␡[U+009B]");
-  assert.equal(visible("over\rwritten\r\nnext\tline"), "over␍written\r\nnext\tline");
+  assert.equal(visible("\u001b[31mred\u0007\u007f\u009b"), "[U+001B][31mred[U+0007][U+007F][U+009B]");
+  assert.equal(visible("over\rwritten\r\nnext\tline"), "over[U+000D]written\r\nnext\tline");
   assert.equal(visible("שלום 👩‍💻 é ½"), "שלום 👩‍💻 é ½");
 });
 

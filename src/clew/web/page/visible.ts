@@ -5,13 +5,10 @@
 const UNSEEN =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\r(?!\n)/g;
 
-export const visible = (text: string): string => text.replace(UNSEEN, picture);
+export const visible = (text: string): string => text.replace(UNSEEN, named);
 
-function picture(char: string): string {
-  const code = char.charCodeAt(0);
-  if (code < 0x20) return String.fromCharCode(0x2400 + code);
-  return code === 0x7f ? "␡" : `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`;
-}
+/** By its number: few fonts have the pictures of control characters. */
+const named = (char: string): string => `[U+${char.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
 
 /** In one line, cut where it gets too long. */
 export function visibleLine(text: string, most = 200): string {
