@@ -15,7 +15,7 @@ from clew.core.thread import Permissions, Trust
 from clew.core.usage import NO_USAGE, Usage
 from clew.engine.leases import is_gone
 from clew.errors import AgentFailed, AuthFailed, Cancelled, ClewError, Conflict, TimedOut, UsageLimit
-from clew.hosts.chat import check_prompt, existing_dir
+from clew.hosts.checks import check_prompt, existing_dir
 from clew.hosts.jobs import NewJob
 from clew.store.records import StoredEvent
 from clew.thread import choice

@@ -116,7 +116,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **opt
 
 async def _thread(client: Client, wish: Wish, text: str) -> Thread:
     """The thread that was meant, changed as was asked; or a new one, once nothing can be wrong any more."""
-    from clew.hosts.chat import check_prompt
+    from clew.hosts.checks import check_prompt
 
     check_prompt(text)
     found: Thread | None = None

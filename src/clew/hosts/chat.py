@@ -8,31 +8,29 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from clew.core.decision import candidate
 from clew.core.history import History, Role, Turn, Visibility, visible
-from clew.core.ids import RunId, ThreadId
-from clew.core.permissions import Answer
+from clew.core.ids import ThreadId
 from clew.core.pins import PinState, stands
-from clew.core.question import Question, as_message
 from clew.core.record import Record, replace
-from clew.core.run import LIVE, Run, RunStatus
-from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
+from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, ClewError, Conflict, NotFound, StoreError, UsageError
+from clew.errors import Busy, NotFound, StoreError, UsageError
+from clew.hosts.checks import check_dir, check_name, check_prompt, existing_dir
 from clew.hosts.outlook import Outlook, after_change, worded
+from clew.hosts.waiting import Waiting
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.chat")
 
 T = TypeVar("T")
-MAX_PROMPT_CHARS = 10_000_000
 
 
 class NewThread(Record):
@@ -55,9 +53,9 @@ class Deleted(Record):
     archive: Path | None  # None: a dry run
 
 
-class Chat:
+class Chat(Waiting):
     def __init__(self, engine: Engine, archive_dir: Path) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._archive_dir = archive_dir
 
     async def create(self, new: NewThread, *, name: str | None = None, prompt: str = "") -> Thread:
@@ -83,9 +81,6 @@ class Chat:
 
     async def find(self, name: str) -> Thread | None:
         return await self._call(lambda store: store.thread(name))
-
-    async def require(self, name: str) -> Thread:
-        return await self._call(lambda store: store.require_thread(name))
 
     async def latest(self, cwd: str) -> Thread | None:
         """The thread last used in this directory."""
@@ -159,80 +154,6 @@ class Chat:
                 lasting=lasting,
             )
         )
-
-    async def answer(
-        self, run_id: str, question_id: str, answer: Answer, *, lasting: bool = False, person: Person | None = None
-    ) -> tuple[Question, LiveTurn | None]:
-        """Answers a question of any process's run.
-
-        A run that is going on hears of it. One that died with Clew cannot: the answer goes to its session as a message,
-        by a run that is returned.
-        """
-        now = self._engine.around.clock()
-        run = await self._call(lambda store: store.require_run(run_id))
-        if run.status not in LIVE:
-            self._engine.find(run.agent)  # before the answer is taken: it could not be passed on
-            check_dir(await self.require(run.thread_id))
-        question, live = await self._engine.database.atomically(
-            lambda store: (store.reply(run_id, question_id, answer, now), store.require_run(run_id).status in LIVE)
-        )
-        return question, None if live else await self._pass_on(question, lasting=lasting, person=person)
-
-    async def pass_on_all(self, may_run: Callable[[Thread], bool] | None = None) -> Sequence[LiveTurn]:
-        """Answers that were given, and whose runs died before they heard them."""
-
-        def unheard(store: Store) -> Sequence[Question]:
-            given = [question for question in store.open_questions() if question.reply is not None]
-            return [question for question in given if store.require_run(question.run_id).status not in LIVE]
-
-        passed = []
-        for question in await self._call(unheard):
-            if may_run is None or may_run(await self.require(question.thread_id)):
-                try:
-                    passed.append(await self._pass_on(question, lasting=True))
-                except ClewError as error:  # it is tried again; one that cannot go on must not hold up the others
-                    log.warning("an answer waits: %s", error.message)
-        return passed
-
-    async def _pass_on(self, question: Question, *, lasting: bool, person: Person | None = None) -> LiveTurn:
-        """An answer that its run did not live to hear, as a prompt. The question is closed with the run's first row."""
-        assert question.reply is not None
-        thread = await self.require(question.thread_id)
-        run = await self._call(lambda store: store.require_run(question.run_id))
-        return await self._engine.start(
-            Ask(
-                thread=thread,
-                text=as_message(question, question.reply),
-                agent=run.agent,
-                model=run.model,
-                standing=thread.standing,
-                person=person,
-                lasting=lasting,
-                answers=question,
-            )
-        )
-
-    async def edit_queued(self, run_id: str, prompt: str) -> Run:
-        """Another prompt for a run that has not started."""
-        check_prompt(prompt)
-
-        def edit(store: Store) -> Run:
-            if store.require_run(run_id).asked.retry_of is not None:
-                raise Conflict("The run asks an earlier turn again.", hint="Edit that turn instead.")
-            return store.edit_prompt(run_id, prompt)
-
-        return await self._engine.database.atomically(edit)
-
-    async def remove_queued(self, run_id: str) -> None:
-        """Takes back a run that has not started."""
-
-        def check(store: Store) -> None:
-            run = store.require_run(run_id)
-            if run.status is not RunStatus.QUEUED:
-                raise Conflict(f"The run has started: it is {run.status}.", hint="Cancel it instead.")
-
-        await self._call(check)
-        await self._engine.cancel(RunId(run_id))
 
     async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
@@ -355,37 +276,3 @@ class Chat:
             return work(store, around.clock())
 
         return await self._engine.database.atomically(guarded)
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.database.call(work)
-
-
-def check_name(name: str) -> None:
-    if not NAME.match(name):
-        raise UsageError(
-            f"{name!r} cannot be a thread's name.", hint="Letters, digits, dot, dash and underscore, at most 80."
-        )
-
-
-def check_prompt(text: str) -> None:
-    if not text.strip().strip("\ufeff"):
-        raise UsageError("The prompt is empty.", hint="Give it as an argument or on stdin.")
-    if len(text) > MAX_PROMPT_CHARS:
-        raise UsageError(f"The prompt has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.")
-
-
-def existing_dir(path: str) -> str:
-    """The directory with its links resolved: the agents name their sessions after that."""
-    real = os.path.realpath(path)
-    if not Path(real).is_dir():
-        raise UsageError(f"{path} is not a directory.", hint="Name an existing one with --cwd.")
-    return real
-
-
-def check_dir(thread: Thread) -> None:
-    """The thread's directory is there, and is still the one that was chosen."""
-    if existing_dir(thread.cwd) != thread.cwd:
-        raise UsageError(
-            f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
-            hint="Say so with --cwd if the thread is to go on there.",
-        )

@@ -1,0 +1,42 @@
+"""What a host refuses before anything is stored."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from clew.core.thread import NAME, Thread
+from clew.errors import UsageError
+
+MAX_PROMPT_CHARS = 10_000_000
+
+
+def check_name(name: str) -> None:
+    if not NAME.match(name):
+        raise UsageError(
+            f"{name!r} cannot be a thread's name.", hint="Letters, digits, dot, dash and underscore, at most 80."
+        )
+
+
+def check_prompt(text: str) -> None:
+    if not text.strip().strip("\ufeff"):
+        raise UsageError("The prompt is empty.", hint="Give it as an argument or on stdin.")
+    if len(text) > MAX_PROMPT_CHARS:
+        raise UsageError(f"The prompt has {len(text):,} characters; the limit is {MAX_PROMPT_CHARS:,}.")
+
+
+def existing_dir(path: str) -> str:
+    """The directory with its links resolved: the agents name their sessions after that."""
+    real = os.path.realpath(path)
+    if not Path(real).is_dir():
+        raise UsageError(f"{path} is not a directory.", hint="Name an existing one with --cwd.")
+    return real
+
+
+def check_dir(thread: Thread) -> None:
+    """The thread's directory is there, and is still the one that was chosen."""
+    if existing_dir(thread.cwd) != thread.cwd:
+        raise UsageError(
+            f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
+            hint="Say so with --cwd if the thread is to go on there.",
+        )
