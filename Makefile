@@ -48,7 +48,7 @@ web-check: $(MODULES)     ## the page's types, and the tests of its pure parts
 	$(NPM) run -s test
 
 chromium:                 ## the browser of the tests in tests/browser
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -q chromium; } || \
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; }; } || \
 	  { echo "tests/browser needs Debian's chromium: apt-get install chromium"; exit 1; }
 
 soak: $(STAMP)            ## long random runs

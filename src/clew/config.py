@@ -32,7 +32,9 @@ class Setting(Record):
 
     def shown(self, value: Any) -> Any:
         """For eyes: an address without its password."""
-        return re.sub(r"(://[^/@:]*):[^@]*@", r"\1:…@", value) if self.secret and isinstance(value, str) else value
+        if not (self.secret and isinstance(value, str)):
+            return value
+        return re.sub(r"(?i)(password=)[^&]*", r"\1…", re.sub(r"(://[^/@:]*):[^@]*@", r"\1:…@", value))
 
 
 class Value(Record):

@@ -14,7 +14,7 @@ from clew.core.run import Run
 from clew.core.thread import Permissions, Trust
 from clew.core.usage import NO_USAGE, Usage
 from clew.engine.leases import is_gone
-from clew.errors import AgentFailed, AuthFailed, Cancelled, ClewError, Conflict, TimedOut, UsageLimit
+from clew.errors import AgentFailed, AuthFailed, Cancelled, ClewError, Conflict, TimedOut, UsageError, UsageLimit
 from clew.hosts.checks import check_prompt, existing_dir
 from clew.hosts.jobs import NewJob
 from clew.store.records import StoredEvent
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RUNS_SHOWN = 10_000  # more than any job may have
 LOOK_S = 0.25  # how soon something that another process did is seen
+MOST_AHEAD_S = 10 * 366 * 86_400.0
 SILENCE_S = 30.0  # of a worker on another machine, before it counts as dead
 
 
@@ -112,6 +113,9 @@ class JobChanged(Record):
 async def submit(client: Client, wanted: Wanted) -> Job:
     """The job is on disk when this returns. What was not said comes from the settings."""
     check_prompt(wanted.prompt)
+    deadline = wanted.limits.deadline_at
+    if deadline is not None and deadline > client.engine.around.clock() + MOST_AHEAD_S:
+        raise UsageError("The deadline is more than ten years away.", hint="Leave it out: a job need not have one.")
     settings = client.settings
     agent = wanted.agent or settings.of("agent")
     now = client.engine.around.clock()

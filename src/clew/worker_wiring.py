@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from clew import config
+from clew.core.history import text_digest
 from clew.engine.engine import Engine
 from clew.engine.work import Worker, WorkerSettings, queue_config
 from clew.hosts.jobs import KIND, Jobs
@@ -49,7 +50,7 @@ def worker_name(home: Path, machine: str) -> Iterator[str]:
             os.close(handle)
             continue
         try:
-            yield f"{machine}/{number}"
+            yield f"{machine}/{text_digest(os.path.realpath(home))[:8]}/{number}"
         finally:
             os.close(handle)
         return

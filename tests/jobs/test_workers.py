@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from clew.client import Client
+from clew.core.history import Role
 from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
 from clew.core.thread import Permissions
 from clew.errors import StoreError
 from clew.hosts.jobs import NewJob
 from clew.testing.postgres import PostgresServer
+from clew.testing.scripts import Slow
 from clew.testing.stage import MODEL, Stage
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -119,10 +121,10 @@ async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
             for before, after in pairwise(line):
                 assert (before.ended_at or 0) <= (after.started_at or 0), "order by key"
         for job in done:
-            runs = [
-                run for run in await client.runs(thread=await client.find(job.thread_id)) if run.status == "answered"
-            ]
-            assert len(runs) == 1, "every job ends exactly once"
+            turns = await (await client.find(job.thread_id)).turns()
+            whole = [turn for turn in turns if turn.role is Role.ASSISTANT and not turn.partial]
+            assert len(whole) == 1, "every job ends exactly once"
+            assert job.result == whole[0].text
 
 
 async def _unrest(
@@ -206,3 +208,46 @@ async def patiently(client: Client, job_id: str) -> Job:
                 return await until(client, job_id, lambda now: now.status not in UNDER_WAY, 120)
             except StoreError:
                 await asyncio.sleep(0.5)
+
+
+async def test_a_run_that_had_answered_when_its_worker_died_is_not_asked_again(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!say all done"))
+        dying = await start(scripted, {"CLEW_FAULT": "outcome_stored"})
+        async with asyncio.timeout(60):
+            await dying.wait()
+        assert (await client.jobs.find(job.id)).status is JobStatus.RUNNING
+        async with workers(scripted, {}):
+            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+        assert (done.status, done.result, done.runs) == (JobStatus.SUCCEEDED, "all done", 1)
+        assert len(scripted.launches) == 1
+
+
+async def test_a_job_whose_workers_keep_dying_comes_to_an_end(scripted: Stage) -> None:
+    scripted.api.default = Slow("word " * 400, words_per_s=20)
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "take your time", limits=Limits(max_runs=2)))
+        for _ in range(3):
+            dying = await start(scripted, {"CLEW_FAULT": "session_started"})
+            async with asyncio.timeout(60):
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(dying.wait()),
+                        asyncio.ensure_future(until(client, job.id, lambda now: now.status not in UNDER_WAY)),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            if dying.returncode is None:
+                dying.terminate()
+                await dying.wait()
+        over = await client.jobs.find(job.id)
+        assert (over.status, over.runs) == (JobStatus.FAILED, 2)
+
+
+async def test_a_job_that_no_worker_has_is_cancelled_at_once(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!slow 100 0.05"))
+        dying = await start(scripted, {"CLEW_FAULT": "session_started"})
+        async with asyncio.timeout(60):
+            await dying.wait()
+        assert (await client.jobs.cancel(job.id)).status is JobStatus.CANCELLED

@@ -136,7 +136,8 @@ class Next(Record):
 
 BACKOFF_S = 5.0
 BACKOFF_MOST_S = 600.0
-LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets
+LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that is over
+LIMIT_MOST_S = 8 * 86_400.0  # no account's limit is longer; a time beyond it is nonsense
 
 _CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.KILLED, Outcome.OUR_LIMIT})
 _PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED})
@@ -154,7 +155,8 @@ def after_run(job: Job, outcome: Outcome, *, resets_at: float | None, now: float
     if outcome is Outcome.FAILED or job.runs >= job.limits.max_runs:
         return Next(JobStatus.FAILED)
     if outcome is Outcome.USAGE_LIMIT:
-        wake_at = max(now, resets_at) if resets_at is not None else now + LIMIT_UNKNOWN_S
+        known = resets_at is not None and resets_at > now
+        wake_at = min(resets_at, now + LIMIT_MOST_S) if known and resets_at is not None else now + LIMIT_UNKNOWN_S
         return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now))
     if outcome in _PASSING:
         if job.troubles >= job.limits.retries:

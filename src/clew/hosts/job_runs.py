@@ -11,13 +11,26 @@ from typing import Any, TypeVar
 from clew.core.decision import Reason
 from clew.core.events import MessageSaid
 from clew.core.history import Role, Turn
-from clew.core.job import CONTINUE, OVER, UNDER_WAY, Job, JobStatus, Next, Wish, after_run, is_too_old
+from clew.core.job import (
+    CONTINUE,
+    OVER,
+    UNDER_WAY,
+    IllegalJobMove,
+    Job,
+    JobStatus,
+    Next,
+    Wish,
+    after_run,
+    is_too_old,
+)
 from clew.core.outcome import Outcome
 from clew.core.record import replace
+from clew.core.run import LIVE, Run
 from clew.core.thread import Thread
 from clew.engine.checkpoints import Checkpoints
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
+from clew.engine.failures import error_of_run
 from clew.engine.settings import Ask, Slots
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, ClewError, Conflict, StoreError, UsageLimit
@@ -68,6 +81,8 @@ class JobRuns:
                     raise
                 except StoreError:
                     raise  # whoever called waits until it is well again
+                except IllegalJobMove:
+                    await asyncio.sleep(LOOK_S)  # it was cancelled, or retried, in this very moment
                 except Exception as error:  # noqa: BLE001 - a job must end, and say why
                     await self._stop(job_id, AgentFailed(f"A fault in Clew itself: {error!r}"))
                     return
@@ -98,43 +113,65 @@ class JobRuns:
     async def _run_once(self, job: Job, worker: str) -> bool:
         """One run. True: another is to follow."""
         await self._engine.recover()  # the last worker may have died with it
-        taken_over = job.status is JobStatus.RUNNING
+        ended = await self._call(lambda store: _unconcluded(store, job.id))
+        if ended is not None:
+            return await self._conclude(job, ended)
         try:
             await self._check_files(job)
-            turn = await self._begin(job, worker, taken_over=taken_over)
+            turn = await self._begin(job, worker)
         except (StoreError, Busy):
             raise
         except ClewError as error:
             await self._stop(job.id, error)
             return False
-        finished = await self._follow(job, turn)
-        return await self._conclude(job, finished)
+        if turn is None:
+            return True  # cancelled in the meantime: a look at the row tells
+        return await self._conclude(job, await self._follow(job, turn))
 
     async def _stop(self, job_id: str, error: ClewError) -> None:
         status = JobStatus.CONFLICT if isinstance(error, FilesChanged) else JobStatus.FAILED
-        await self._call(lambda store: self._end(store, store.require_job(job_id), status, error.message, error.hint))
 
-    async def _begin(self, job: Job, worker: str, *, taken_over: bool) -> LiveTurn:
+        def end(store: Store) -> None:
+            job = store.require_job(job_id)
+            if job.status in UNDER_WAY:
+                store.update_job(job_id, outcome=None)
+                self._end(store, job, status, error.message, error.hint)
+
+        await self._engine.database.atomically(end)
+
+    async def _begin(self, job: Job, worker: str) -> LiveTurn | None:
+        """None: the job was cancelled, or is another worker's by now."""
         now = self._engine.around.clock()
         thread, turns, last_at = await self._call(lambda store: _state(store, job))
         saved_at = max(job.session_saved_at or 0.0, last_at or 0.0) or None
-        ask = self._ask(replace(job, session_saved_at=saved_at), thread, turns, now, taken_over=taken_over)
+        ask = self._ask(replace(job, session_saved_at=saved_at), thread, turns, now)
+        job_now = await self._call(lambda store: store.require_job(job.id))
+        if job_now.status not in UNDER_WAY or job_now.cancel_requested:
+            return None
         turn = await self._engine.start(ask)
-        await self._call(
-            lambda store: store.update_job(
-                job.id,
-                status=JobStatus.RUNNING,
-                worker=worker,
-                wish=None,
-                wake_at=None,
-                run_id=turn.run.id,
-                runs=job.runs + 1,
-                started_at=job.started_at or now,
+        try:
+            await self._call(
+                lambda store: store.update_job(
+                    job.id,
+                    status=JobStatus.RUNNING,
+                    worker=worker,
+                    wish=None,
+                    keep_files=False,
+                    wake_at=None,
+                    run_id=turn.run.id,
+                    runs=job.runs + 1,
+                    started_at=job.started_at or now,
+                )
             )
-        )
+        except IllegalJobMove:
+            await turn.abandon()
+            return None
+        except BaseException:
+            await turn.abandon()
+            raise
         return turn
 
-    def _ask(self, job: Job, thread: Thread, turns: Sequence[Turn], now: float, *, taken_over: bool) -> Ask:
+    def _ask(self, job: Job, thread: Thread, turns: Sequence[Turn], now: float) -> Ask:
         """Go on, where that may be of use; else the original prompt."""
         limits = job.limits
         left_s = None if limits.deadline_at is None else max(1.0, limits.deadline_at - now)
@@ -153,7 +190,8 @@ class JobRuns:
         why = _why_afresh(job, now)
         if why is not None:
             return Ask(text=first.text, retry_of=first.id, force_fresh=True, fresh_because=why, **common)
-        return Ask(text=CONTINUE, fork=taken_over, **common)
+        # Whoever had it when it was cut off may only be asleep: it is left a session that nobody reads any more.
+        return Ask(text=CONTINUE, fork=job.outcome == Outcome.KILLED, **common)
 
     async def _follow(self, job: Job, turn: LiveTurn) -> Finished:
         """The run to its end; its markers and, now and then, its files are saved meanwhile."""
@@ -167,6 +205,10 @@ class JobRuns:
             return await turn.finish()
         except asyncio.CancelledError:
             await turn.abandon()
+            await asyncio.shield(self._conclude(job, await turn.finish()))  # handed back, with its files saved
+            raise
+        except BaseException:
+            await turn.abandon()
             raise
         finally:
             if saving is not None:
@@ -174,37 +216,26 @@ class JobRuns:
                 await asyncio.gather(saving, return_exceptions=True)
 
     async def _conclude(self, job: Job, finished: Finished) -> bool:
+        """What follows from the end of a run, once: written only while the run is the job's newest."""
         if job.checkpoint:
             await self._save_if_possible(job, "end" if finished.error is None else "cut_off")
-        run, now = finished.run, self._engine.around.clock()
+        now = self._engine.around.clock()
         resets_at = finished.error.resets_at if isinstance(finished.error, UsageLimit) else None
-        outcome = Outcome(run.outcome or Outcome.FAILED)
 
-        def write(store: Store) -> Next:
-            job_now = store.require_job(job.id)
+        def write(store: Store) -> bool:
+            job_now, run = store.require_job(job.id), store.require_run(finished.run.id)
+            if job_now.run_id != run.id or job_now.saved_run_id == run.id or job_now.status not in UNDER_WAY:
+                return True  # it is another worker's by now, or over
+            if run.status in LIVE:
+                return True  # so is the run: what this process has to say of it does not count
+            outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
             what = after_run(job_now, outcome, resets_at=resets_at, now=now, dice=self._dice())
-            over = what.status in OVER
-            store.update_job(
-                job.id,
-                status=what.status,
-                wish=Wish.FRESH if what.afresh else None,
-                wake_at=what.wake_at,
-                troubles=job_now.troubles + 1 if what.counts_as_trouble else 0,
-                session_id=run.session_id,
-                session_saved_at=now + what.excused_s,
-                resume_count=job_now.resume_count + 1 if run.session_resumed else 0,
-                reason=job_now.reason if run.session_resumed else run.reason,
-                saved_run_id=run.id,
-                outcome=outcome,
-                result=finished.text if outcome is Outcome.SUCCESS else None,
-                error=finished.error.message if finished.error else None,
-                hint=finished.error.hint if finished.error else None,
-                ended_at=now if over else None,
-            )
-            return what
+            if job_now.status is not JobStatus.RUNNING:
+                store.update_job(job.id, status=JobStatus.RUNNING)
+            store.update_job(job.id, **_changes(job_now, run, outcome, finished, what, now))
+            return what.status in UNDER_WAY
 
-        what = await self._engine.database.atomically(write)
-        return what.status in UNDER_WAY
+        return await self._engine.database.atomically(write)
 
     async def _hand_back(self, job_id: str, worker: str) -> None:
         """This worker ends; another goes on."""
@@ -288,3 +319,34 @@ def _why_afresh(job: Job, now: float) -> Reason | None:
     if job.resume_count >= job.limits.max_resumes:
         return Reason.WORN_OUT
     return None
+
+
+def _unconcluded(store: Store, job_id: str) -> Finished | None:
+    """The job's newest run, when it is over and nothing followed from it yet: its worker died in between."""
+    job = store.require_job(job_id)
+    run = store.run(job.run_id) if job.run_id is not None and job.saved_run_id != job.run_id else None
+    if run is None or run.status in LIVE:
+        return None
+    turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+    answered = turn is not None and not turn.partial  # also by the word of the session's file
+    return Finished(run, turn.text if turn is not None else "", None if answered else error_of_run(run))
+
+
+def _changes(job: Job, run: Run, outcome: Outcome, finished: Finished, what: Next, now: float) -> dict[str, Any]:
+    return {
+        "status": what.status,
+        "wish": Wish.FRESH if what.afresh else None,
+        "wake_at": what.wake_at,
+        "troubles": job.troubles + 1 if what.counts_as_trouble else 0,
+        "session_id": run.session_id,
+        "session_saved_at": now + what.excused_s,
+        "resume_count": job.resume_count + 1 if run.session_resumed else 0,
+        "reason": job.reason if run.session_resumed else run.reason,
+        "saved_run_id": run.id,
+        "worker": None if what.status is JobStatus.QUEUED else job.worker,
+        "outcome": outcome,
+        "result": finished.text if outcome is Outcome.SUCCESS else None,
+        "error": finished.error.message if finished.error else None,
+        "hint": finished.error.hint if finished.error else None,
+        "ended_at": now if what.status in OVER else None,
+    }

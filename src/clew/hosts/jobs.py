@@ -108,10 +108,11 @@ class Jobs(JobRuns):
             job = store.require_job(job_id)
             if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED):
                 raise Conflict(f"The job is over: it has {job.status}.", hint="clew jobs show tells more.")
-            if job.status is JobStatus.RUNNING:
+            if job.status is JobStatus.RUNNING and self._engine.is_held(store, job.thread_id):
                 return store.update_job(job.id, cancel_requested=True)
             return self._end(store, job, JobStatus.CANCELLED, "The job was cancelled while it waited.")
 
+        await self._engine.recover()  # a dead worker's agent may still be running
         job = await self._engine.database.atomically(ask_to_stop)
         if job.status is JobStatus.RUNNING and job.run_id is not None:
             await self._engine.cancel(job.run_id)
@@ -133,8 +134,12 @@ class Jobs(JobRuns):
             )
         if restore:
             await self._checkpoints(job.cwd, job.id).restore()
-        return await self._call(
-            lambda store: store.update_job(
+
+        def queue(store: Store) -> Job:
+            now = store.require_job(job.id)
+            if now.tries != job.tries or now.status is not job.status:
+                raise Conflict("Somebody else has retried the job in the meantime.", hint="clew jobs show tells more.")
+            return store.update_job(
                 job.id,
                 status=JobStatus.QUEUED,
                 wish=wish,
@@ -150,7 +155,8 @@ class Jobs(JobRuns):
                 wake_at=None,
                 ended_at=None,
             )
-        )
+
+        return await self._engine.database.atomically(queue)
 
     @staticmethod
     def waiting(store: Store) -> Sequence[Work]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.errors import StoreError
+from clew.errors import StoreError, UsageError
 from clew.store.cards import Cards
 from clew.store.dialect import Dialect
 from clew.store.facts import Facts
@@ -57,6 +57,8 @@ def open_store(where: Path | str) -> Store:
 
 
 def _dialect(where: Path | str) -> Dialect:
+    if isinstance(where, str) and "://" in where and not where.startswith(("postgresql://", "postgres://")):
+        raise UsageError("CLEW_STORE is no address that Clew knows.", hint="It looks like postgresql://user@host/name.")
     if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
         from clew.store.postgres import Postgres
 
