@@ -20,6 +20,13 @@ from clew.hosts.jobs import Jobs, NewJob
 from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
 from clew.testing.stage import MODEL, Stage
 
+# The queue engine, ended in mid-process (no worker does that but these), may have taken work out of its queue for a
+# loop that is closed by then: its own coroutine is never awaited, and the work is back in the queue at the next start.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine 'execute_dequeued_workflow:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 
 @asynccontextmanager
 async def working(stage: Stage, client: Client, jobs: Jobs) -> AsyncIterator[None]:

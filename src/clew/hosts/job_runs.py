@@ -328,8 +328,7 @@ def _unconcluded(store: Store, job_id: str) -> Finished | None:
     if run is None or run.status in LIVE:
         return None
     turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
-    answered = turn is not None and not turn.partial  # also by the word of the session's file
-    return Finished(run, turn.text if turn is not None else "", None if answered else error_of_run(run))
+    return Finished(run, turn.text if turn is not None else "", error_of_run(run))
 
 
 def _changes(job: Job, run: Run, outcome: Outcome, finished: Finished, what: Next, now: float) -> dict[str, Any]:
