@@ -40,6 +40,7 @@ def test_a_fresh_session_for_one_turn(house: House, visit: Visit) -> None:
     send(page, "two")
     expect(page.get_by_test_id("badge").nth(1)).to_contain_text("fresh: you asked for it")
     assert house.stage.launches[-1].resumes is None
+    assert "\none\n" in house.stage.prompt, "no resume flag, so the transcript"
     expect(page.get_by_test_id("fresh-toggle")).to_have_attribute("aria-pressed", "false")
     send(page, "three")
     expect(page.get_by_test_id("badge").nth(2)).to_contain_text("resumed")

@@ -117,6 +117,8 @@ def test_fresh_session_and_no_resume_say_why(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
 
     assert cli.run("ask", "-t", "t", "--fresh-session", "two", "--json").json["reason"] == "forced_fresh"
+    assert cli.stage.launches[-1].resumes is None
+    assert "\none\n" in cli.stage.prompt, "no resume flag, so the transcript"
     assert cli.run("ask", "-t", "t", "--no-resume", "three", "--json").json["reason"] == "disabled"
     assert cli.run("ask", "-t", "t", "four", "--json", CLEW_ENABLE_RESUME="no").json["reason"] == "disabled"
     assert "# New message" in cli.stage.prompt

@@ -1,72 +1,26 @@
-"""Jobs from submit to their end, in one process on the scripted and the real Claude CLI."""
+"""Jobs from submit to their end, by a worker on the scripted and the real Claude CLI."""
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import pytest
 
 from clew.client import Client
 from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish
-from clew.core.thread import Permissions
 from clew.engine.checkpoints import Checkpoints
-from clew.engine.work import Worker, WorkerSettings, queue_config
 from clew.errors import Conflict
-from clew.hosts.jobs import Jobs, NewJob
 from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
-from clew.testing.stage import MODEL, Stage
-
-# The queue engine, ended in mid-process (no worker does that but these), may have taken work out of its queue for a
-# loop that is closed by then: its own coroutine is never awaited, and the work is back in the queue at the next start.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:coroutine 'execute_dequeued_workflow:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@asynccontextmanager
-async def working(stage: Stage, client: Client, jobs: Jobs) -> AsyncIterator[None]:
-    slots = asyncio.Semaphore(4)
-    settings = WorkerSettings("w", queue_config("w", file=str(stage.folder / "queue.db")), poll_s=0.1)
-    worker = Worker(
-        client.engine.database,
-        client.engine.around,
-        settings,
-        {"job": lambda job_id: jobs.carry_out(job_id, "w", slots)},
-        Jobs.waiting,
-    )
-    stop = asyncio.Event()
-    task = asyncio.create_task(worker.run(stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        async with asyncio.timeout(30):
-            await task
-
-
-def a_job(stage: Stage, prompt: str, **more: object) -> NewJob:
-    return NewJob(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, **more)  # type: ignore[arg-type]
-
-
-async def ended(jobs: Jobs, job: Job, *, status: JobStatus | None = None) -> Job:
-    async with asyncio.timeout(60):
-        while True:
-            now = await jobs.find(job.id)
-            if now.status not in (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.WAITING) or now.status is status:
-                return now
-            await asyncio.sleep(0.05)
+from clew.testing.stage import Stage
+from jobs.house import a_job, ended, workers
 
 
 async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
     async with stage.open() as client:
-        jobs = Jobs(client.engine)
-        async with working(stage, client, jobs):
-            done = await ended(jobs, await jobs.submit(a_job(stage, "!say all done")))
+        jobs = client.jobs
+        async with workers(stage):
+            done = await ended(client, await jobs.submit(a_job(stage, "!say all done")))
         assert (done.status, done.result, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, "all done", 1, 0)
         assert done.session_id and done.session_saved_at
         markers = await client.engine.database.call(lambda store: store.markers(done.id))
@@ -75,10 +29,10 @@ async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
 
 async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(stage: Stage) -> None:
     async with stage.open() as client:
-        jobs = Jobs(client.engine)
-        async with working(stage, client, jobs):
+        jobs = client.jobs
+        async with workers(stage):
             job = await jobs.submit(a_job(stage, "!slow 1000 0.05", limits=Limits(timeout_s=4)))
-            done = await ended(jobs, job)
+            done = await ended(client, job)
         assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 1)
         assert stage.launches[-1].resumes
         assert stage.prompt == CONTINUE
@@ -87,12 +41,12 @@ async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(sta
 
 async def test_a_job_that_may_not_be_resumed_starts_over_with_the_original_prompt(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
-        async with working(scripted, client, jobs):
+        jobs = client.jobs
+        async with workers(scripted):
             job = await jobs.submit(
                 a_job(scripted, "!slow 1000 0.05", limits=Limits(timeout_s=2, max_resumes=0, max_runs=2))
             )
-            failed = await ended(jobs, job)
+            failed = await ended(client, job)
         assert failed.status is JobStatus.FAILED
         assert (failed.runs, failed.reason) == (2, "worn_out")
         assert not scripted.launches[-1].resumes
@@ -101,11 +55,11 @@ async def test_a_job_that_may_not_be_resumed_starts_over_with_the_original_promp
 
 async def test_jobs_of_one_key_run_in_order_and_others_beside_them(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
+        jobs = client.jobs
         submitted = [await jobs.submit(a_job(scripted, f"!say {n}", key="k")) for n in range(4)]
         other = await jobs.submit(a_job(scripted, "!say other"))
-        async with working(scripted, client, jobs):
-            done = [await ended(jobs, job) for job in (*submitted, other)]
+        async with workers(scripted):
+            done = [await ended(client, job) for job in (*submitted, other)]
         assert all(job.status is JobStatus.SUCCEEDED for job in done)
         times = [(job.started_at, job.ended_at) for job in done[:4]]
         assert all(before[1] <= after[0] for before, after in pairwise(times))  # type: ignore[operator]
@@ -113,13 +67,13 @@ async def test_jobs_of_one_key_run_in_order_and_others_beside_them(scripted: Sta
 
 async def test_an_auth_failure_blocks_and_a_retry_resumes(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
-        async with working(scripted, client, jobs):
+        jobs = client.jobs
+        async with workers(scripted):
             job = await jobs.submit(a_job(scripted, "!fail 401 authentication_error invalid x-api-key"))
-            blocked = await ended(jobs, job)
+            blocked = await ended(client, job)
             assert blocked.status is JobStatus.BLOCKED and blocked.hint
             await jobs.retry(job.id, Wish.RESUME)
-            done = await ended(jobs, job)
+            done = await ended(client, job)
         assert done.status is JobStatus.SUCCEEDED and done.tries == 2
         with pytest.raises(Conflict):
             await jobs.retry(job.id)
@@ -129,15 +83,15 @@ async def test_an_auth_failure_blocks_and_a_retry_resumes(scripted: Stage) -> No
 async def test_a_job_is_cancelled_in_every_state(scripted: Stage, when: str) -> None:
     prompts = {"queued": "!say x", "running": "!slow 1000 0.05", "waiting": "!fail 529 overloaded_error Overloaded"}
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
+        jobs = client.jobs
         job = await jobs.submit(a_job(scripted, prompts[when]))
         if when == "queued":
             assert (await jobs.cancel(job.id)).status is JobStatus.CANCELLED
-        async with working(scripted, client, jobs):
+        async with workers(scripted):
             if when != "queued":
-                await ended(jobs, job, status=JobStatus(when))
+                await ended(client, job, status=JobStatus(when))
                 await jobs.cancel(job.id)
-            over = await ended(jobs, job)
+            over = await ended(client, job)
         assert over.status is JobStatus.CANCELLED
         with pytest.raises(Conflict):
             await jobs.cancel(job.id)
@@ -151,30 +105,30 @@ def a_repository(stage: Stage) -> None:
     subprocess.run([*run, "commit", "-qm", "first"], check=True)
 
 
-async def stopped_in_mid_work(stage: Stage, jobs: Jobs) -> Job:
+async def stopped_in_mid_work(stage: Stage, client: Client) -> Job:
     """Blocked after its first run, with its files saved."""
     a_repository(stage)
-    job = await jobs.submit(a_job(stage, "!fail 401 authentication_error invalid x-api-key", checkpoint=True))
-    return await ended(jobs, job)
+    job = await client.jobs.submit(a_job(stage, "!fail 401 authentication_error invalid x-api-key", checkpoint=True))
+    return await ended(client, job)
 
 
 @pytest.mark.parametrize("how", ["restore", "keep"])
 async def test_files_that_somebody_changed_are_a_conflict_until_a_person_says(scripted: Stage, how: str) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
-        async with working(scripted, client, jobs):
-            job = await stopped_in_mid_work(scripted, jobs)
+        jobs = client.jobs
+        async with workers(scripted):
+            job = await stopped_in_mid_work(scripted, client)
             (scripted.work / "kept.txt").write_text("somebody else was here\n")
             (scripted.work / "new.txt").write_text("new\n")
             await jobs.retry(job.id)
-            conflict = await ended(jobs, job)
+            conflict = await ended(client, job)
             assert conflict.status is JobStatus.CONFLICT
             assert set(conflict.conflicts) == {"kept.txt", "new.txt"}
             assert conflict.runs == 1, "no agent was started"
             with pytest.raises(Conflict):
                 await jobs.retry(job.id)
             await jobs.retry(job.id, restore=how == "restore", keep=how == "keep")
-            done = await ended(jobs, job)
+            done = await ended(client, job)
         assert done.status is JobStatus.SUCCEEDED
         there = (scripted.work / "kept.txt").read_text()
         assert there == ("as it was\n" if how == "restore" else "somebody else was here\n")
@@ -183,13 +137,13 @@ async def test_files_that_somebody_changed_are_a_conflict_until_a_person_says(sc
 
 async def test_the_agents_own_changes_are_no_conflict(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
+        jobs = client.jobs
         a_repository(scripted)
         made = scripted.work / "made.txt"
-        async with working(scripted, client, jobs):
+        async with workers(scripted):
             prompt = f'!tool Bash {{"command": "echo x > {made}; sleep 30"}}'
             job = await jobs.submit(a_job(scripted, prompt, checkpoint=True, limits=Limits(timeout_s=3)))
-            done = await ended(jobs, job)
+            done = await ended(client, job)
         assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2)
         saved = await Checkpoints(str(scripted.work), job.id, scripted.environ).list()
         assert {"start", "cut_off"} <= {checkpoint.why for checkpoint in saved}
@@ -201,7 +155,7 @@ async def test_the_agents_own_changes_are_no_conflict(scripted: Stage) -> None:
 
 async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
+        jobs = client.jobs
         soon = int(client.engine.around.clock()) + 4
         asked: list[str] = []
 
@@ -212,23 +166,23 @@ async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Sta
             return Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{soon}") if len(asked) == 1 else None
 
         scripted.api.reply = reply
-        async with working(scripted, client, jobs):
+        async with workers(scripted):
             job = await jobs.submit(a_job(scripted, "!say done"))
-            waiting = await ended(jobs, job, status=JobStatus.WAITING)
+            waiting = await ended(client, job, status=JobStatus.WAITING)
             assert waiting.status is JobStatus.WAITING and waiting.wake_at
-            done = await ended(jobs, job)
+            done = await ended(client, job)
         assert (done.status, done.runs, done.troubles) == (JobStatus.SUCCEEDED, 2, 0)
         assert (done.ended_at or 0) >= waiting.wake_at
 
 
 async def test_a_deadline_ends_a_job_that_waits_and_one_that_runs(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine)
+        jobs = client.jobs
         now = client.engine.around.clock()
-        async with working(scripted, client, jobs):
+        async with workers(scripted):
             late = await jobs.submit(a_job(scripted, "!say x", not_before=now + 60, limits=Limits(deadline_at=now + 1)))
             runs = await jobs.submit(a_job(scripted, "!slow 1000 0.05", limits=Limits(deadline_at=now + 3)))
-            over = [await ended(jobs, job) for job in (late, runs)]
+            over = [await ended(client, job) for job in (late, runs)]
         assert [job.status for job in over] == [JobStatus.FAILED] * 2
         assert [job.runs for job in over] == [0, 1]
         assert "deadline" in (over[0].error or "")
@@ -257,20 +211,20 @@ async def test_each_class_of_failure_has_its_end(
 
     scripted.api.reply = reply
     async with scripted.open() as client:
-        jobs = Jobs(client.engine, dice=lambda: 0.0)
-        async with working(scripted, client, jobs):
+        jobs = client.jobs
+        async with workers(scripted):
             job = await jobs.submit(a_job(scripted, "do it", limits=Limits(retries=1)))
-            over = await ended(jobs, job)
+            over = await ended(client, job)
         assert (over.status, over.runs) == (status, runs), over
         assert over.error or over.result == "done"
 
 
 async def test_jobs_share_a_limit_over_all_workers(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = Jobs(client.engine, most_at_once=1)
-        async with working(scripted, client, jobs):
+        jobs = client.jobs
+        async with workers(scripted, {"CLEW_JOBS_MOST_AT_ONCE": "1"}, 2):
             submitted = [await jobs.submit(a_job(scripted, "!slow 5 0.05")) for _ in range(3)]
-            done = [await ended(jobs, job) for job in submitted]
+            done = [await ended(client, job) for job in submitted]
         assert all(job.status is JobStatus.SUCCEEDED for job in done)
         runs = sorted(((run.started_at or 0, run.ended_at or 0) for run in await client.runs()), key=lambda run: run[0])
         assert all(before[1] <= after[0] for before, after in pairwise(runs))

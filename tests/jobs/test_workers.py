@@ -6,64 +6,18 @@ import asyncio
 import os
 import random
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
 from clew.client import Client
 from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
 from clew.core.run import RunStatus
-from clew.core.thread import Permissions
 from clew.errors import StoreError
-from clew.hosts.jobs import NewJob
 from clew.testing.postgres import PostgresServer
 from clew.testing.scripts import Slow
-from clew.testing.stage import MODEL, Stage
-
-WORKER = Path(__file__).with_name("worker.py")
-
-
-@asynccontextmanager
-async def workers(
-    stage: Stage, environ: dict[str, str], count: int = 1
-) -> AsyncIterator[list[asyncio.subprocess.Process]]:
-    """So many of them; whoever is killed is put in place again by `revive`."""
-    alive = [await start(stage, environ) for _ in range(count)]
-    try:
-        yield alive
-    finally:
-        for process in alive:
-            if process.returncode is None:
-                os.kill(process.pid, signal.SIGCONT)
-                process.terminate()
-        async with asyncio.timeout(60):
-            for process in alive:
-                await process.wait()
-
-
-async def start(stage: Stage, environ: dict[str, str]) -> asyncio.subprocess.Process:
-    log = (stage.folder / "worker.log").open("ab")
-    with log:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, str(WORKER), "3", env={**stage.environ, **environ}, stderr=log
-        )
-
-
-def a_job(stage: Stage, prompt: str, **more: object) -> NewJob:
-    return NewJob(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, **more)  # type: ignore[arg-type]
-
-
-async def until(client: Client, job_id: str, test: Callable[[Job], bool], limit_s: float = 90) -> Job:
-    async with asyncio.timeout(limit_s):
-        while True:
-            job = await client.jobs.find(job_id)
-            if test(job):
-                return job
-            await asyncio.sleep(0.1)
+from clew.testing.stage import Stage
+from jobs.house import a_job, ended, speaking, start, until, workers
 
 
 @pytest.mark.parametrize("at", ["text", "tool"])
@@ -72,14 +26,10 @@ async def test_a_killed_workers_job_is_taken_over_in_a_copy_of_the_session(stage
     async with stage.open() as client:
         async with workers(stage, {}) as alive:
             job = await client.jobs.submit(a_job(stage, prompt))
-            job = await until(client, job.id, lambda now: now.run_id is not None)
-            kind = "text_streamed" if at == "text" else "tool_started"
-            async for event in client.follow(job.run_id or ""):
-                if event.kind == kind:
-                    break
+            await speaking(client, job, "text_streamed" if at == "text" else "tool_started")
             alive[0].kill()
             alive[0] = await start(stage, {})
-            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+            done = await ended(client, job)
         assert done.status is JobStatus.SUCCEEDED, done
         assert done.runs == 2
         assert sum(prompt in text for role, text in stage.shown if role == "user") == 1
@@ -150,16 +100,13 @@ async def test_a_job_goes_on_where_its_session_is_not_known(real: Stage) -> None
     async with real.open() as client:
         async with workers(real, {}) as alive:
             job = await client.jobs.submit(a_job(real, "!slow 400 0.05"))
-            job = await until(client, job.id, lambda now: now.run_id is not None)
-            async for event in client.follow(job.run_id or ""):
-                if event.kind == "text_streamed":
-                    break
+            await speaking(client, job)
             alive[0].kill()
             await alive[0].wait()
             elsewhere = real.folder / "other home"
             elsewhere.mkdir()
             alive[0] = await start(real, {"HOME": str(elsewhere)})
-            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+            done = await ended(client, job)
         assert done.status is JobStatus.SUCCEEDED
         assert done.reason in ("session_missing", "runtime_changed"), "it says so"
         assert real.launches[-1].resumes is None
@@ -170,17 +117,14 @@ async def test_a_worker_that_ends_in_order_hands_its_job_to_the_next(scripted: S
     async with scripted.open() as client:
         async with workers(scripted, {}) as alive:
             job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05"))
-            job = await until(client, job.id, lambda now: now.run_id is not None)
-            async for event in client.follow(job.run_id or ""):
-                if event.kind == "text_streamed":
-                    break
+            await speaking(client, job)
             alive[0].terminate()
             await alive[0].wait()
             assert alive[0].returncode == 0
             back = await client.jobs.find(job.id)
             assert (back.status, back.worker) == (JobStatus.QUEUED, None)
             alive[0] = await start(scripted, {})
-            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+            done = await ended(client, job)
         assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 1)
 
 
@@ -216,7 +160,7 @@ async def test_a_run_that_had_answered_when_its_worker_died_is_not_asked_again(s
             await dying.wait()
         assert (await client.jobs.find(job.id)).status is JobStatus.RUNNING
         async with workers(scripted, {}):
-            done = await until(client, job.id, lambda now: now.status not in UNDER_WAY)
+            done = await ended(client, job)
         assert (done.status, done.result, done.runs) == (JobStatus.SUCCEEDED, "all done", 1)
         assert len(scripted.launches) == 1
 
