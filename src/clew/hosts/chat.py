@@ -12,10 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clew.core.decision import candidate
-from clew.core.history import History, Role, Turn, Visibility, visible
+from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId
-from clew.core.pins import PinState, stands
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
@@ -24,7 +22,7 @@ from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
 from clew.errors import Busy, NotFound, StoreError, UsageError
 from clew.hosts.checks import check_dir, check_name, check_prompt, existing_dir
-from clew.hosts.outlook import Outlook, after_change, worded
+from clew.hosts.outlook import Outlook, after_change, session_stands, worded
 from clew.hosts.waiting import Waiting
 from clew.store.store import Store
 
@@ -197,16 +195,7 @@ class Chat(Waiting):
 
     async def session_stands(self, thread: Thread) -> bool | None:
         """Does all that the thread's session was given still stand? None: it has none that could be resumed."""
-
-        def look(store: Store) -> bool | None:
-            pin = candidate(store.pins(thread.id, retired=False), thread.agent, thread.model or "")
-            if pin is None or pin.state is PinState.POISONED:
-                return None
-            given = pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
-            seen = visible(store.history(thread.id), thread.agent, thread.visibility)
-            return stands(replace(pin, absorbed=given), seen)
-
-        return await self._call(look)
+        return await self._call(lambda store: session_stands(store, thread, store.history(thread.id)))
 
     async def outlook(self, thread: Thread, turn_id: str | None = None) -> Outlook:
         """What the next turn of the thread's own agent would be, and what changing that turn would do to it."""

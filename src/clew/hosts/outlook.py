@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from clew.core.decision import MEANING, Fresh, candidate
 from clew.core.history import History, Role, Turn, visible
-from clew.core.pins import Pin, PinState, stands
+from clew.core.pins import PinState, stands
 from clew.core.record import Record, replace
 from clew.core.thread import Thread
 from clew.store.store import Store
@@ -35,11 +35,10 @@ def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
     """A sentence each. Compares what the session was given with what would stand."""
     history = store.history(thread.id)
     place = next(n for n, known in enumerate(history) if known.id == turn.id)
-    pin = candidate(store.pins(thread.id, retired=False), thread.agent, thread.model or "")
     edited = (*history[:place], replace(turn, text=f"{turn.text}\0"), *history[place + 1 :])
     said = {
-        "edit": f"The old text is kept and later turns stay. {_session(pin, thread, edited)}",
-        "truncate": f"Archives {_turns(len(history) - place)}. {_session(pin, thread, history[:place])}",
+        "edit": f"The old text is kept and later turns stay. {_session(store, thread, edited)}",
+        "truncate": f"Archives {_turns(len(history) - place)}. {_session(store, thread, history[:place])}",
     }
     if turn.role is Role.USER:
         later = len(history) - place - 1
@@ -48,12 +47,18 @@ def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
     return said
 
 
-def _session(pin: Pin | None, thread: Thread, history: History) -> str:
+def session_stands(store: Store, thread: Thread, history: History) -> bool | None:
+    """Would all that the thread's session was given stand in that history? None: it has none that could be resumed."""
+    pin = candidate(store.pins(thread.id, retired=False), thread.agent, thread.model or "")
     if pin is None or pin.state is PinState.POISONED:
-        return NO_SESSION
+        return None
     given = pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
-    seen = visible(history, thread.agent, thread.visibility)
-    return GOES_ON if stands(replace(pin, absorbed=given), seen) else STARTS_FRESH
+    return stands(replace(pin, absorbed=given), visible(history, thread.agent, thread.visibility))
+
+
+def _session(store: Store, thread: Thread, history: History) -> str:
+    said = {None: NO_SESSION, True: GOES_ON, False: STARTS_FRESH}
+    return said[session_stands(store, thread, history)]
 
 
 def _turns(count: int) -> str:
