@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ async def kill(process: asyncio.subprocess.Process, how: signal.Signals = signal
     os.kill(process.pid, how)
     async with asyncio.timeout(60):
         await process.wait()
+
+
+async def put_to_sleep(process: asyncio.subprocess.Process, stage: Stage) -> None:
+    """Stopped, and not in the middle of a transaction: nobody could write then."""
+    async with asyncio.timeout(60):
+        while True:
+            os.kill(process.pid, signal.SIGSTOP)
+            with closing(sqlite3.connect(stage.clew_home / "clew.db", timeout=0.2, isolation_level=None)) as database:
+                try:
+                    database.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError:
+                    os.kill(process.pid, signal.SIGCONT)
+            await asyncio.sleep(0.05)
 
 
 async def the_question(client: Client) -> Question:
@@ -174,7 +189,7 @@ async def test_an_answer_that_the_run_did_not_live_to_hear_is_passed_on_once(scr
     daemon = await start_daemon(scripted, FORM)
     async with scripted.open() as client:
         question = await the_question(client)
-        os.kill(daemon.pid, signal.SIGSTOP)  # it is alive and will not hear
+        await put_to_sleep(daemon, scripted)  # it is alive and will not hear
         await client.answer(question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}))
         await kill(daemon)
         await client.engine.recover()
