@@ -1,0 +1,176 @@
+"""A round as a person sees it: the line while it goes on, then its findings and what it says of earlier ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.display import Display, meaning
+from clew.cli.output import harmless, one_line, plural, price
+from clew.core import events
+from clew.core.review import FileChange, Finding, Round, Severity, State, findings_of
+from clew.core.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from clew.hosts.reviews import ReviewState
+
+TITLE_CHARS = 300
+WHERE_CHARS = 200
+NAMED_FILES = 5
+INDENT = "    "
+COLOURS = {Severity.CRITICAL: "red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
+_ORDER = {severity: place for place, severity in enumerate(Severity)}
+
+
+class RoundDisplay(Display):
+    """Nothing on stdout: the answer is an object, and is shown when it is whole. On a terminal the last line tells
+    how far the round has come."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(agent, as_json=True)
+        self._phase = "starting"
+        self._tools_run = 0
+        self._tokens = 0
+        self._written = 0
+
+    def line(self) -> str:
+        """`running Read: src/a.py · 5 tools · 22,135 tokens · 812 characters written`"""
+        parts = [self._phase]
+        parts += [plural(self._tools_run, "tool")] if self._tools_run else []
+        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
+        parts += [f"{plural(self._written, 'character')} written"] if self._written else []
+        return " · ".join(parts)
+
+    def show(self, event: events.Event) -> None:
+        match event:
+            case events.AttemptStarted():
+                self._written = 0
+            case events.ToolStarted():
+                self._tools_run += 1
+            case events.TextStreamed():
+                self._written += len(event.text)
+                self._doing("answering")
+            case events.RunEnded():
+                self._tokens += event.usage.shown_tokens + event.usage.output_tokens
+                self._doing("reading the answer")
+            case events.FellBack():
+                return  # the round's own line says it at the end
+        super().show(event)
+
+    def _doing(self, what: str) -> None:
+        self._phase = what
+        super()._doing(self.line())
+
+
+def how(round_: Round) -> str | None:
+    """`resumed`, or `fresh` and why. None: it never came to a decision."""
+    if round_.session_resumed:
+        return "resumed"
+    if round_.reason is None or round_.reason == "imported":
+        return round_.reason
+    return f"{'fresh after a failed resume' if round_.fallback else 'fresh'}: {meaning(round_.reason)}"
+
+
+def closing_line(round_: Round) -> str:
+    """`round 2 of 2026-11-15-001 · resumed · 12,345 tokens (12,000 cached) · $0.0123`"""
+    return f"round {round_.number} of {round_.review_id} · {facts(round_)}"
+
+
+def facts(round_: Round) -> str:
+    usage = round_.usage
+    parts = [how(round_) or round_.status.value]
+    if usage != NO_USAGE:
+        parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
+    if usage != NO_USAGE or round_.cost_usd:
+        parts.append(price(round_.cost_usd, used=True))
+    parts += ["asked twice for an answer that fits"] if round_.runs > 1 else []
+    return " · ".join(parts)
+
+
+def cut_line(changes: Iterable[FileChange]) -> str | None:
+    """What the reviewer was not shown whole, if anything."""
+    short = [f"{one_line(change.path, WHERE_CHARS)} ({change.left_out})" for change in changes if change.left_out]
+    if not short:
+        return None
+    more = f" and {len(short) - NAMED_FILES} more" if len(short) > NAMED_FILES else ""
+    return f"too long to be shown whole: {', '.join(short[:NAMED_FILES])}{more}; the reviewer is told to read them"
+
+
+def round_lines(state: ReviewState, round_: Round) -> list[str]:
+    """What a round came to: its summary, its findings, its verdicts on earlier ones, and the count of them."""
+    answer = round_.answer
+    if answer is None:
+        return []
+    before = {each.id: each for each in findings_of([each for each in state.rounds if each.number < round_.number])}
+    lines = [*_paragraph(answer.summary, ""), ""] if answer.summary else []
+    lines += finding_lines(answer.findings)
+    judged = [(before[verdict.id], verdict) for verdict in answer.earlier if verdict.id in before]
+    if judged:
+        lines += ["Earlier findings:", ""]
+        for finding, verdict in judged:
+            lines += [_head(finding, verdict.state.value), *_paragraph(verdict.note, INDENT), ""]
+    found = f"{_counted(answer.findings, 'finding')}." if answer.findings else "No findings."
+    if round_.number > 1 and before:
+        after = findings_of([each for each in state.rounds if each.number <= round_.number])
+        found = (
+            f"{_counted(answer.findings, 'new finding') if answer.findings else 'No new findings'}; {states(after)}."
+        )
+    return [*lines, found]
+
+
+def states(findings: Sequence[Finding]) -> str:
+    """`2 open, 1 fixed`"""
+    counts = Counter(finding.state for finding in findings)
+    return ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state]) or "none"
+
+
+def finding_lines(findings: Iterable[Finding], *, with_note: bool = False) -> list[str]:
+    """The gravest first. Whatever a model wrote cannot drive the terminal, nor leave its indent."""
+    lines: list[str] = []
+    for finding in sorted(findings, key=lambda each: _ORDER[each.severity]):
+        lines += [_head(finding, finding.severity.value), *_paragraph(finding.detail, INDENT)]
+        lines += _paragraph(f"Suggestion: {finding.suggestion}", INDENT) if finding.suggestion else []
+        if with_note and finding.note:
+            lines += _paragraph(f"Round {finding.state_round}: {finding.note}", INDENT)
+        lines.append("")
+    return lines
+
+
+def _head(finding: Finding, word: str) -> str:
+    """`F1 high  src/a.py:12  Title`"""
+    where = one_line(f"{finding.file}:{finding.line}" if finding.line else finding.file or "", WHERE_CHARS)
+    marked = _styled(f"{finding.id} {word}", COLOURS.get(finding.severity) if word == finding.severity else None)
+    return "  ".join(part for part in (marked, where, one_line(finding.title, TITLE_CHARS)) if part)
+
+
+def _counted(findings: Sequence[Finding], word: str) -> str:
+    """`3 findings: 1 high, 2 low`"""
+    counts = Counter(finding.severity for finding in findings)
+    each = ", ".join(f"{counts[severity]:,} {severity}" for severity in Severity if counts[severity])
+    return f"{plural(len(findings), word)}: {each}"
+
+
+def _paragraph(text: str, indent: str) -> list[str]:
+    """Its lines, indented; on a terminal none is broken in the middle of a word."""
+    width = max(40, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else None
+    lines: list[str] = []
+    for line in harmless(text).splitlines():
+        if width is not None and len(indent) + len(line) > width:
+            lead = indent + line[: len(line) - len(line.lstrip())]
+            lines += textwrap.wrap(line.strip(), width, initial_indent=lead, subsequent_indent=lead)
+        else:
+            lines.append(f"{indent}{line}".rstrip())
+    return lines
+
+
+def _styled(text: str, colour: str | None) -> str:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return click.style(text, bold=True, fg=colour)

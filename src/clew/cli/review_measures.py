@@ -1,0 +1,93 @@
+"""`clew stats reviews`"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import NO_PRICE, columns, dollars, note, one_line, plural, print_json, say
+from clew.cli.session import with_client
+
+if TYPE_CHECKING:
+    from clew.client import Client
+
+MODEL_CHARS = 60
+
+
+@click.command()
+@click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
+@AS_JSON
+def reviews(since: str | None, as_json: bool) -> None:
+    """What all reviews came to: how often a follow-up round resumed, why not, and what rounds took either way."""
+    from clew.cli.stats import duration_since
+
+    since_s = duration_since(since) if since is not None else None
+
+    async def work(client: Client) -> None:
+        from clew.review import measures_json
+
+        after = time.time() - since_s if since_s is not None else None
+        measures = measures_json(await client.reviews.measures(since=after))
+        if as_json:
+            print_json(measures)
+        elif not measures["rounds"]:
+            note("No reviews yet." if since is None else "No rounds of reviews in that time.")
+        else:
+            for line in lines(measures):
+                say(line)
+
+    with_client(work)
+
+
+def lines(measures: dict[str, Any]) -> list[str]:
+    """For a person; what never happened is left out."""
+    from clew.cli.display import meaning
+    from clew.cli.status import clock
+
+    reviews, rounds, asked = measures["reviews"], measures["rounds"], measures["follow_ups"]
+    said = [f"{plural(reviews, 'review')}, {plural(rounds, 'round')}"]
+    for number, count in measures["rounds_per_review"].items():
+        said.append(f"  {count:>6,}  with {plural(int(number), 'round')}")
+    if measures["failed"]:
+        said.append(f"  {measures['failed']:>6,}  of the rounds failed")
+    if not asked:
+        return [*said, "no follow-up rounds yet"]
+    said.append(f"{plural(asked, 'follow-up round')} ({measures['resume_rate']:.0%} resumed)")
+    said.append(f"  {measures['resumed']:>6,}  resumed")
+    for reason, count in sorted(measures["misses"].items(), key=lambda each: (-each[1], each[0])):
+        said.append(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
+    if measures["fallbacks"]:
+        share = f"{measures['fallback_share']:.0%}"
+        said.append(f"  {measures['fallbacks']:>6,}  of them after a failed resume, in the same round ({share})")
+    ages = measures["age_at_expiry_s"]
+    if ages["count"]:
+        said.append(f"  expired sessions were {_age(ages['median'])} old (median), {_age(ages['most'])} at most")
+    said.append("by model")
+    for model, each in measures["by_model"].items():
+        share = f"{each['resumed']:,} of {each['follow_ups']:,} resumed ({each['resume_rate']:.0%})"
+        said.append(f"  {one_line(model, MODEL_CHARS)}: {share}")
+    said.append("a follow-up round took")
+    rows = [
+        [f"  {label}", f"{path['rounds']:,}", *_path(path, clock)]
+        for label, path in (("resumed", measures["with_resume"]), ("fresh", measures["without_resume"]))
+        if path["rounds"]
+    ]
+    return [*said, columns(["", "ROUNDS", "TOKENS READ", "BY PRICE", "TIME", "COST"], rows)]
+
+
+def _path(path: dict[str, Any], clock: Any) -> list[str]:
+    """`BY PRICE`: tokens, the cached ones counted at what they cost."""
+    seconds = path["seconds_per_round"]
+    return [
+        f"{path['tokens_per_round']:,.0f}",
+        f"{path['units_per_round']:,.0f}",
+        clock(seconds) if seconds >= 60 else f"{seconds:.1f}s",
+        dollars(path["cost_usd_per_round"]) if path["cost_usd_per_round"] else NO_PRICE,
+    ]
+
+
+def _age(seconds: float) -> str:
+    return f"{seconds / 86_400:.1f} days" if seconds >= 172_800 else f"{seconds / 3_600:.1f} hours"

@@ -1,0 +1,108 @@
+"""Adoption: a session that was begun without Clew becomes a thread's own.
+
+What it holds is read from its file and becomes turns of the thread, so that nothing of the conversation is known to the
+session alone. Without the file nothing is adopted: an id is not a memory. Turns that the thread had before are not in
+the session, and it is not shown them later: whoever began it gave it what it was to know.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.agents.adapter import Adapter, SessionView
+from clew.core.answer import joined
+from clew.core.history import Role, Turn
+from clew.core.ids import PinId, SessionId, TurnId
+from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime
+from clew.core.record import Record
+from clew.core.thread import Thread
+from clew.engine.leases import is_dead, thread_key
+from clew.engine.settings import Surroundings
+from clew.errors import Busy, Conflict
+from clew.store.store import Store
+
+
+class Adopted(Record):
+    """What came of it. No pin: the session has no file here, or one with nothing in it."""
+
+    pin: Pin | None
+    turns: tuple[Turn, ...]
+
+
+class Found(Record):
+    """A session's file, and who would go on in it."""
+
+    runtime: Runtime
+    view: SessionView
+    changed_at: float
+
+
+def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) -> Found | None:
+    """Reads the disk. None: there is nothing to adopt."""
+    path: Path | None = adapter.session_file(runtime.config_dir, work_dir, session_id)
+    if path is None:
+        return None
+    try:
+        view = adapter.read_session(path)
+        return Found(runtime, view, path.stat().st_mtime) if view.entries else None
+    except OSError:
+        return None
+
+
+def adopt(
+    store: Store, thread: Thread, found: Found, session_id: str, model: str | None, around: Surroundings
+) -> Adopted:
+    """Within a transaction. Raises Conflict when the session is another thread's, Busy while a run is going on."""
+    held = store.lease(thread_key(thread.id))
+    if held is not None and not is_dead(held, around):
+        raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it.", run_id=held.run_id)
+    known = store.pin_by_session(session_id)
+    if known is not None and known.state is not PinState.RETIRED:
+        raise Conflict(f"Session {session_id} belongs to a thread already.", hint="clew threads list shows them.")
+    runtime = found.runtime
+    before = store.history(thread.id)
+    of_model = model or found.view.model or ""
+    turns = _turns(found.view, runtime.agent, of_model or None, found.changed_at, around)
+    for turn in turns:
+        store.add_turn(thread.id, turn)
+    pin = Pin(
+        id=PinId(around.new_id()),
+        thread_id=thread.id,
+        agent=runtime.agent,
+        model=of_model,
+        session_id=SessionId(session_id),
+        state=PinState.GOOD,
+        work_dir=thread.cwd,
+        runtime=runtime,
+        absorbed=(*(Absorbed(turn.id, None) for turn in before), *(Absorbed.of(turn) for turn in turns)),
+        mark=Mark(found.view.size_bytes, found.view.last_entry),
+        created_at=around.clock(),
+        used_at=min(found.changed_at, around.clock()),
+    )
+    store.save_pin(pin)
+    return Adopted(pin, turns)
+
+
+def _turns(view: SessionView, agent: str, model: str | None, at: float, around: Surroundings) -> tuple[Turn, ...]:
+    """A turn for each prompt, and one for all that was said until the next."""
+    turns: list[Turn] = []
+    said: list[str] = []
+
+    def answered() -> None:
+        text = joined(said)
+        if text:
+            turns.append(_turn(Role.ASSISTANT, text, agent, model, at, around))
+        said.clear()
+
+    for entry in view.entries:
+        if entry.role is Role.ASSISTANT:
+            said.append(entry.text)
+        elif entry.is_prompt:
+            answered()
+            turns.append(_turn(Role.USER, entry.text, agent, model, at, around))
+    answered()
+    return tuple(turns)
+
+
+def _turn(role: Role, text: str, agent: str, model: str | None, at: float, around: Surroundings) -> Turn:
+    return Turn(TurnId(around.new_id()), role, text, agent=agent, model=model, created_at=at)

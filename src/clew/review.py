@@ -1,0 +1,283 @@
+"""A review as surfaces have it: asked for, shown, and written as Markdown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clew.core.record import Record
+from clew.core.review import (
+    Finding,
+    Measures,
+    PathUsage,
+    Review,
+    Round,
+    RoundStatus,
+    Scope,
+    Severity,
+    State,
+    findings_of,
+)
+from clew.errors import (
+    AgentFailed,
+    AgentMissing,
+    AuthFailed,
+    Busy,
+    Cancelled,
+    ClewError,
+    TimedOut,
+    UsageError,
+    UsageLimit,
+)
+from clew.hosts.reviews import LiveRound, NewReview, Next, ReviewState
+from clew.thread import choice
+
+if TYPE_CHECKING:
+    from clew.client import Client
+
+Stamp = Callable[[float | None], str | None]
+
+
+class Wanted(Record):
+    """What somebody asks for when a review is started; None is the default."""
+
+    cwd: str
+    paths: tuple[str, ...] = ()
+    base: str | None = None
+    scope: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    focus: str = ""
+    resume: bool | None = None
+    timeout_s: float | None = None
+
+
+class WantedNext(Record):
+    """And when its next round is."""
+
+    message: str = ""
+    agent: str | None = None
+    model: str | None = None
+    resume: bool | None = None
+    timeout_s: float | None = None
+
+
+async def start(client: Client, wanted: Wanted) -> LiveRound:
+    """The review is on disk when this returns, and its first round is under way. What was not said comes from the
+    settings."""
+    settings = client.settings
+    agent = wanted.agent or settings.of("agent")
+    return await client.reviews.start(
+        NewReview(
+            cwd=wanted.cwd,
+            agent=agent,
+            model=wanted.model or (settings.of("model") if agent == settings.of("agent") else None),
+            paths=wanted.paths,
+            scope=choice(Scope, wanted.scope or Scope.ALL),
+            base=wanted.base,
+            focus=wanted.focus,
+            enable_resume=wanted.resume,
+            timeout_s=wanted.timeout_s,
+        )
+    )
+
+
+async def follow(client: Client, review_id: str, wanted: WantedNext) -> LiveRound:
+    """The next round, under way. Raises NotFound, Busy, and UsageError when there is nothing to say."""
+    return await client.reviews.follow(
+        review_id, Next(wanted.message, wanted.agent, wanted.model, wanted.resume, wanted.timeout_s)
+    )
+
+
+def check_agrees(
+    review: Review,
+    *,
+    cwd: str | None = None,
+    paths: Sequence[str] = (),
+    base: str | None = None,
+    scope: str | None = None,
+    focus: str | None = None,
+) -> None:
+    """A next round looks at what its review looks at; whoever says something else means another review."""
+    at = None if cwd is None else Path(os.path.realpath(cwd))
+    same = {
+        "cwd": at is None or at.is_relative_to(os.path.realpath(review.top)),
+        "paths": not paths or set(paths) == set(review.paths),
+        "base": base in (None, review.base),
+        "scope": scope in (None, review.scope.value),
+        "focus": (focus or "").strip() in ("", review.focus),
+    }
+    for name, agrees in same.items():
+        if not agrees:
+            raise UsageError(
+                f"The {name} is not that of review {review.id}.",
+                hint=f"Leave {name} out for its next round, or start another review.",
+            )
+
+
+_ERRORS: dict[str, type[ClewError]] = {
+    kind.code: kind
+    for kind in (UsageError, AgentMissing, AuthFailed, UsageLimit, TimedOut, Cancelled, AgentFailed, Busy)
+}
+
+
+def error_of(round_: Round) -> ClewError | None:
+    """What a failed round came to grief over."""
+    if round_.status is not RoundStatus.FAILED:
+        return None
+    kind = _ERRORS.get(round_.error_code or "", AgentFailed)
+    return kind(round_.error or "The round failed.", hint=round_.hint)
+
+
+def finding_json(finding: Finding) -> dict[str, Any]:
+    return finding.as_dict()
+
+
+def round_json(round_: Round, stamp: Stamp) -> dict[str, Any]:
+    """One round. `findings` are those that it found; `earlier` is what it says of the ones before."""
+    answer, error = round_.answer, error_of(round_)
+    return {
+        "id": round_.review_id,
+        "round": round_.number,
+        "status": round_.status.value,
+        "agent": round_.agent,
+        "model": round_.model,
+        "session_resumed": round_.session_resumed,
+        "reason": round_.reason,
+        "fallback": round_.fallback,
+        "summary": answer.summary if answer else None,
+        "findings": [finding_json(finding) for finding in answer.findings] if answer else [],
+        "earlier": [verdict.as_dict() for verdict in answer.earlier] if answer else [],
+        "message": round_.message,
+        "base_commit": round_.base_commit,
+        "head_commit": round_.head_commit,
+        "files": [change.as_dict() for change in round_.changes],
+        "changed_since": list(round_.changed_since),
+        "run_id": round_.run_id,
+        "runs": round_.runs,
+        "usage": round_.usage.as_dict(),
+        "cost_usd": round(round_.cost_usd, 6),
+        "prompt_chars": round_.prompt_chars,
+        "transcript_chars": round_.transcript_chars,
+        "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
+        "started_at": stamp(round_.started_at),
+        "ended_at": stamp(round_.ended_at),
+    }
+
+
+def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -> dict[str, Any]:
+    """The whole review: every finding in its present state, every round."""
+    review, last = state.review, state.last
+    findings = findings_of(state.rounds)
+    return {
+        "id": review.id,
+        "status": last.status.value if last is not None else None,
+        "round": last.number if last is not None else 0,
+        "cwd": review.top,
+        "scope": review.scope.value,
+        "base": review.base,
+        "paths": list(review.paths),
+        "focus": review.focus,
+        "agent": state.thread.agent,
+        "model": state.thread.model,
+        "thread_id": state.thread.id,
+        "thread": state.thread.name,
+        "sessions": dict(sessions),
+        "imported_from": review.imported_from,
+        "findings": [finding_json(finding) for finding in findings],
+        "open": sum(finding.state is State.OPEN for finding in findings),
+        "open_by_severity": _open_by_severity(findings),
+        "rounds": [round_json(round_, stamp) for round_ in state.rounds],
+        "cost_usd": round(sum(round_.cost_usd for round_ in state.rounds), 6),
+        "created_at": stamp(review.created_at),
+    }
+
+
+def _open_by_severity(findings: Sequence[Finding]) -> dict[str, int]:
+    """The gravest first; none that nothing is open of."""
+    still = [finding.severity for finding in findings if finding.state is State.OPEN]
+    return {severity.value: still.count(severity) for severity in Severity if severity in still}
+
+
+def measures_json(measures: Measures) -> dict[str, Any]:
+    ages = sorted(measures.expiry_ages_s)
+    return {
+        "reviews": measures.reviews,
+        "rounds": measures.rounds,
+        "follow_ups": measures.follow_ups,
+        "resumed": measures.resumed,
+        "resume_rate": measures.resume_rate,
+        "misses": dict(measures.misses),
+        "fallbacks": measures.fallbacks,
+        "fallback_share": measures.fallback_share,
+        "failed": measures.failed,
+        "age_at_expiry_s": {
+            "count": len(ages),
+            "median": ages[len(ages) // 2] if ages else None,
+            "most": ages[-1] if ages else None,
+        },
+        "rounds_per_review": {str(number): count for number, count in sorted(measures.rounds_per_review.items())},
+        "by_model": {
+            model: {"follow_ups": asked, "resumed": resumed, "resume_rate": resumed / asked}
+            for model, (asked, resumed) in sorted(measures.by_model.items())
+        },
+        "with_resume": _path_json(measures.with_resume),
+        "without_resume": _path_json(measures.without_resume),
+    }
+
+
+def _path_json(path: PathUsage) -> dict[str, Any]:
+    """Of follow-ups, a round each."""
+    each = path.rounds or 1
+    return {
+        "rounds": path.rounds,
+        "usage": path.usage.as_dict(),
+        "units_per_round": round(path.units / each, 1) if path.rounds else None,
+        "tokens_per_round": round(path.usage.shown_tokens / each, 1) if path.rounds else None,
+        "cost_usd_per_round": round(path.cost_usd / each, 6) if path.rounds else None,
+        "seconds_per_round": round(path.seconds / each, 3) if path.rounds else None,
+    }
+
+
+_ORDER = {severity: place for place, severity in enumerate(Severity)}
+
+
+def markdown(state: ReviewState) -> str:
+    """The whole review, for a pull request or a file. What a model wrote cannot end its own block."""
+    review = state.review
+    findings = sorted(findings_of(state.rounds), key=lambda each: (_ORDER[each.severity], int(each.id[1:])))
+    lines = [f"# Review {review.id}", ""]
+    about = f"{review.scope.value} changes" + (f" since {review.base}" if review.base else "")
+    lines += [f"{about} in `{review.top}`, {len(state.rounds)} round(s).", ""]
+    for status in State:
+        some = [finding for finding in findings if finding.state is status]
+        if some:
+            lines += [f"## {status.value.capitalize()} ({len(some)})", ""]
+            for finding in some:
+                lines += _finding_lines(finding)
+    for round_ in state.rounds:
+        lines += [f"## Round {round_.number}", ""]
+        how = "resumed" if round_.session_resumed else f"fresh ({round_.reason})"
+        lines += [f"{round_.agent} {round_.model or ''}, {how}.", ""]
+        if round_.message:
+            lines += [*[f"> {line}" for line in round_.message.splitlines()], ""]
+        if round_.answer is not None:
+            lines += [round_.answer.summary, ""]
+        elif round_.error:
+            lines += [f"It failed: {round_.error}", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _finding_lines(finding: Finding) -> list[str]:
+    where = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    lines = [f"### {finding.id} {finding.severity.value}: {finding.title}", ""]
+    if where:
+        lines += [f"`{where}`, found in round {finding.round}", ""]
+    lines += [finding.detail, ""]
+    if finding.suggestion:
+        lines += [f"**Suggestion:** {finding.suggestion}", ""]
+    if finding.note:
+        lines += [f"Round {finding.state_round}: {finding.note}", ""]
+    return lines

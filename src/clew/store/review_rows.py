@@ -1,0 +1,97 @@
+"""Reviews and their rounds, as rows and back. Loaded when the first review is touched: most commands never do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from clew.core.record import fields_of
+from clew.core.review import (
+    Answer,
+    FileChange,
+    Finding,
+    Review,
+    Round,
+    RoundStatus,
+    Scope,
+    Severity,
+    State,
+    Verdict,
+)
+from clew.core.run import Owner
+from clew.core.usage import Usage
+from clew.store.records import Row, dumps, flat, from_columns
+
+
+def review_row(review: Review) -> Row:
+    return {**flat(review, without=("paths",)), "paths": dumps(list(review.paths))}
+
+
+def review_from(row: Row) -> Review:
+    return from_columns(Review, row, scope=Scope(row["scope"]), paths=tuple(json.loads(row["paths"])))
+
+
+def round_row(round_: Round) -> Row:
+    answer = round_.answer
+    return {
+        **flat(round_, without=("owner", "usage", "changes", "changed_since", "answer")),
+        **flat(round_.usage),
+        "owner_host": round_.owner.host,
+        "owner_pid": round_.owner.pid,
+        "owner_started": round_.owner.started,
+        "changes": dumps([change.as_dict() for change in round_.changes]),
+        "changed_since": dumps(list(round_.changed_since)),
+        "answer": None if answer is None else dumps(answer.as_dict()),
+    }
+
+
+def round_from(row: Row) -> Round:
+    return from_columns(
+        Round,
+        row,
+        status=RoundStatus(row["status"]),
+        owner=Owner(row["owner_host"], row["owner_pid"], row["owner_started"]),
+        usage=from_columns(Usage, row),
+        changes=tuple(_record(FileChange, change) for change in json.loads(row["changes"])),
+        changed_since=tuple(json.loads(row["changed_since"])),
+        session_resumed=bool(row["session_resumed"]),
+        fallback=bool(row["fallback"]),
+        answer=None if row["answer"] is None else _answer_from(json.loads(row["answer"])),
+    )
+
+
+def _answer_from(body: Mapping[str, Any]) -> Answer:
+    return Answer(
+        body["summary"],
+        tuple(
+            _record(Finding, each | {"severity": Severity(each["severity"]), "state": State(each["state"])})
+            for each in body["findings"]
+        ),
+        tuple(_record(Verdict, each | {"state": State(each["state"])}) for each in body["earlier"]),
+    )
+
+
+def _record(kind: Any, body: Mapping[str, Any]) -> Any:
+    """What a later version adds is left out."""
+    return kind(**{name: value for name, value in body.items() if name in fields_of(kind)})
+
+
+def packed(data: bytes) -> str:
+    """Bytes as text, small: a diff is mostly words that come again."""
+    return base64.b85encode(zlib.compress(data, 6)).decode("ascii")
+
+
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b85decode(text))
+
+
+def packed_files(files: Mapping[str, bytes]) -> str:
+    body = {path: base64.b64encode(data).decode("ascii") for path, data in files.items()}
+    return packed(json.dumps(body).encode())
+
+
+def unpacked_files(text: str) -> dict[str, bytes]:
+    return {path: base64.b64decode(data) for path, data in json.loads(unpacked(text)).items()}

@@ -1,0 +1,492 @@
+"""`clew review`: rounds from the command line, and what stays of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.review_prompts import ALL_MOST, FILE_MOST, LINE_MOST
+from clew.hosts.reviews import MESSAGE_MOST
+from clew.testing.scripts import FINAL, Fail, Text
+from clew.testing.stage import MODEL
+from reviews.house import Reviewer, answer, finding, git, repository
+
+ROOT = Path(__file__).parents[2]
+NEEDED = {"id", "round", "session_resumed", "reason", "findings", "usage"}
+LOW = finding("No test", file=None, line=None, severity="low", suggestion="", detail="Nothing calls it.")
+
+
+@pytest.fixture
+def house(cli: Any) -> Any:
+    """The command line in a repository with a change in it."""
+    changed(cli)
+    return cli
+
+
+def changed(cli: Any) -> Path:
+    repo = repository(cli.stage.work)
+    (repo / "a.py").write_text("def a():\n    return 3\n")
+    return repo
+
+
+def reviewed(cli: Any, *args: str) -> str:
+    """The id of a review that has its first round."""
+    done = cli.run("review", "start", "--json", *args)
+    assert done.code == 0, done.err
+    return str(done.json["id"])
+
+
+def stored(cli: Any) -> list[dict[str, Any]]:
+    found = cli.run("review", "list", "--all", "--json").json
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_review_and_its_next_round(both: Any) -> None:
+    repo = changed(both)
+    both.api.reply = Reviewer(
+        answer([LOW, finding()], summary="Two things."),
+        answer([finding("Another", severity="medium")], [{"id": "F2", "state": "fixed", "note": "It returns 2."}]),
+    )
+    first = both.run("review", "start", "--focus", "numbers")
+
+    assert first.code == 0
+    (review,) = stored(both)
+    assert first.out.splitlines() == [
+        "Two things.",
+        "",
+        "F2 high  a.py:2  It returns the wrong number",
+        "    It should be two.",
+        "    Suggestion: Return 2.",
+        "",
+        "F1 low  No test",
+        "    Nothing calls it.",
+        "",
+        "2 findings: 1 high, 1 low.",
+    ]
+    assert first.err.startswith(f"review {review['id']}, round 1: 1 file, claude {MODEL}\n")
+    assert f"round 1 of {review['id']} · fresh: first turn of the thread · " in first.err
+    assert " tokens (" in first.err and "$0." in first.err
+    assert f"clew review follow {review['id']}" in first.err
+
+    (repo / "a.py").write_text("def a():\n    return 2\n")
+    second = both.run("review", "follow", review["id"], "Mended.")
+    assert second.code == 0
+    assert second.out.splitlines() == [
+        "Looked at it.",
+        "",
+        "F3 medium  a.py:2  Another",
+        "    It should be two.",
+        "    Suggestion: Return 2.",
+        "",
+        "Earlier findings:",
+        "",
+        "F2 fixed  a.py:2  It returns the wrong number",
+        "    It returns 2.",
+        "",
+        "1 new finding: 1 medium; 2 open, 1 fixed.",
+    ]
+    assert f"round 2 of {review['id']} · resumed · " in second.err
+    assert "1 file changed since the last one" in second.err
+
+
+def test_json_is_one_object_with_all_that_is_documented(house: Any) -> None:
+    house.api.reply = Reviewer(answer([finding()]))
+    done = house.run("review", "start", "--json", "--model", MODEL)
+
+    assert set(done.json) >= NEEDED
+    assert (done.json["round"], done.json["session_resumed"], done.json["reason"]) == (1, False, "first_turn")
+    assert [each["id"] for each in done.json["findings"]] == ["F1"]
+    assert done.json["usage"]["output_tokens"] > 0
+    again = house.run("review", "follow", "latest", "Really?", "--json")
+    assert set(again.json) >= NEEDED
+    assert (again.json["round"], again.json["session_resumed"]) == (2, True)
+
+
+def test_what_a_model_or_a_repository_wrote_cannot_drive_a_terminal(house: Any) -> None:
+    evil = "\x1b[2Kgone\x07\u202e"
+    (house.stage.work / "a.py").write_text(f"# {evil}\n")
+    house.api.reply = Reviewer(
+        answer([finding(f"T{evil}", file=f"a{evil}.py", detail=f"D{evil}", suggestion=f"S{evil}")], summary=evil),
+        answer(earlier=[{"id": "F1", "state": "open", "note": evil}]),
+    )
+    shown = [
+        house.run("review", "start", "--focus", evil),
+        house.run("review", "follow", "latest", evil),
+        house.run("review", "show", "latest"),
+        house.run("review", "show", "latest", "--round", "2"),
+        house.run("review", "export", "latest"),
+        house.run("review", "list"),
+    ]
+    for done in shown:
+        assert done.code == 0
+        assert not any(letter in done.out + done.err for letter in "\x1b\x07\u202e")
+    assert "␛[2Kgone" in shown[0].out
+    terminal = house.terminal("review", "show", "latest", "--diff")
+    code, text = terminal.end()
+    assert code == 0
+    assert "\x1b" not in text and "␛[2Kgone" in text
+    assert "\x1b[2Kgone" in house.run("review", "show", "latest", "--diff").out, "a pipe gets the diff as it is"
+
+
+REFUSED = [
+    pytest.param(["start", "--base", "nowhere"], 2, "'nowhere' is no commit of this repository.", id="no such base"),
+    pytest.param(["start", "--base=--output=x"], 2, "is no commit of this repository.", id="an option as base"),
+    pytest.param(["start", "--cwd", "/"], 2, "/ is not in a git work tree.", id="no repository"),
+    pytest.param(["start", "--cwd", "/nowhere/at/all"], 2, "is not a directory.", id="no directory"),
+    pytest.param(["start", "--staged"], 2, "There is nothing to review", id="nothing staged"),
+    pytest.param(["start", "b.py"], 2, "There is nothing to review", id="nothing there"),
+    pytest.param(["start", "../.."], 2, "is not in the repository", id="outside"),
+    pytest.param(["start", "--staged", "--unstaged"], 2, "say two things", id="two scopes"),
+    pytest.param(["start", "--unstaged", "--base", "HEAD"], 2, "not with a base", id="unstaged since a base"),
+    pytest.param(["start", "--agent", "hal"], 2, "There is no agent 'hal'.", id="unknown agent"),
+    pytest.param(["start", "--model", "a\nb"], 2, "cannot be printed", id="a model of two lines"),
+    pytest.param(["start", "--timeout", "soon"], 2, "is not a duration", id="bad time-out"),
+    pytest.param(["follow", "latest"], 2, "There is no review of ", id="no latest"),
+    pytest.param(["follow", "2001-01-01-001", "x"], 2, "There is no review 2001-01-01-001.", id="no such review"),
+    pytest.param(["follow", "", "x"], 2, "There is no review .", id="an empty id"),
+    pytest.param(["show", "nothing"], 2, "There is no review nothing.", id="nothing to show"),
+    pytest.param(["export", "nothing"], 2, "There is no review nothing.", id="nothing to export"),
+    pytest.param(["import", "/nowhere/x.json"], 2, "/nowhere/x.json: No such file", id="no file to import"),
+]
+
+
+@pytest.mark.parametrize(("args", "code", "words"), REFUSED)
+def test_what_cannot_be_done_is_said_in_a_line_and_stores_nothing(
+    house: Any, args: list[str], code: int, words: str
+) -> None:
+    done = house.run("review", *args)
+
+    assert (done.code, done.out) == (code, "")
+    (line,) = [line for line in done.err.splitlines() if line.startswith("clew: ")]
+    assert words in line
+    assert stored(house) == []
+    assert house.run("threads", "list", "--json").json == []
+
+
+def test_a_missing_agent_is_3_and_stores_nothing(house: Any) -> None:
+    done = house.run("review", "start", "--json", CLEW_CLAUDE_PATH="/nowhere/claude")
+
+    assert (done.code, done.json["error"]["code"]) == (3, "agent_missing")
+    assert stored(house) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code", "name"),
+    [
+        (401, "authentication_error", 4, "auth"),
+        (429, "rate_limit_error", 5, "usage_limit"),
+        (500, "api_error", 1, "failed"),
+    ],
+)
+def test_a_failed_round_has_the_code_of_its_error_and_can_be_asked_again(
+    house: Any, status: int, kind: str, code: int, name: str
+) -> None:
+    house.api.reply = lambda request: Fail(status, kind, "No.", FINAL)
+    done = house.run("review", "start", "--json")
+
+    assert (done.code, done.json["status"], done.json["error"]["code"]) == (code, "failed", name)
+    assert f"clew review follow {done.json['id']} asks again" in done.err
+    assert "Traceback" not in done.err
+    house.api.reply = Reviewer(answer([finding()]))
+    again = house.run("review", "follow", done.json["id"])
+    assert again.code == 0
+    assert "F1 high  a.py:2" in again.out
+
+
+def test_an_answer_that_never_fits_fails_the_round(house: Any) -> None:
+    house.api.reply = lambda request: Text("Looks good to me!")
+    done = house.run("review", "start")
+
+    assert (done.code, done.out) == (1, "")
+    assert "asked twice for an answer that fits" in done.err
+    assert "clew: The answer does not fit, and neither did the first" in done.err
+
+
+def test_a_reply_from_stdin_and_ids_by_their_beginning(house: Any) -> None:
+    house.api.reply = reviewer = Reviewer()
+    review = reviewed(house)
+
+    done = house.run("review", "follow", review[:10], "-", stdin="From a file.\n")
+    assert done.code == 0, done.err
+    assert "The author says:\nFrom a file.\n" in reviewer.asked[1]
+    assert house.run("review", "show", review, "--round", "2", "--json").json["message"] == "From a file."
+
+    other = reviewed(house)
+    assert other != review
+    unclear = house.run("review", "follow", review[:10], "x")
+    assert (unclear.code, unclear.err.splitlines()[0]) == (2, f"clew: More than one review begins with {review[:10]}.")
+    assert house.run("review", "show", "latest", "--json").json["id"] == other
+    garbage = house.run("review", "follow", review, "-", stdin=b"\xff\xfe")
+    assert (garbage.code, "stdin is not UTF-8 text" in garbage.err) == (2, True)
+
+
+def test_nothing_new_to_say_is_refused(house: Any) -> None:
+    house.api.reply = Reviewer()
+    review = reviewed(house)
+    done = house.run("review", "follow", review)
+
+    assert done.code == 2
+    assert "Nothing has changed since round 1, and there is no message." in done.err
+    assert len(house.run("review", "show", review, "--json").json["rounds"]) == 1
+
+
+def test_a_session_that_is_gone_is_told_by_the_reason_alone(house: Any) -> None:
+    house.api.reply = Reviewer()
+    review = reviewed(house)
+    for file in house.stage.home.rglob("*.jsonl"):
+        file.unlink()
+    done = house.run("review", "follow", review, "Again.")
+
+    assert done.code == 0
+    assert [line for line in done.err.splitlines() if "fresh" in line] == [
+        line for line in done.err.splitlines() if line.startswith(f"round 2 of {review} · fresh: ")
+    ]
+    shown = house.run("review", "show", review, "--json").json
+    assert shown["rounds"][1]["reason"] == "session_missing"
+    no = house.run("review", "follow", review, "Afresh.", "--no-resume", "--json")
+    assert (no.json["session_resumed"], no.json["reason"]) == (False, "disabled")
+
+
+def test_staged_unstaged_paths_and_a_base_say_what_is_looked_at(house: Any) -> None:
+    house.api.reply = Reviewer()
+    git(house.stage.work, "add", "a.py")
+    (house.stage.work / "b.py").write_text("b = 3\n")
+    (house.stage.work / "sub").mkdir()
+    (house.stage.work / "sub" / "new.py").write_text("new = 1\n")
+
+    def files(*args: str, cwd: Path | None = None) -> list[str]:
+        done = house.run("review", "start", "--json", *args, cwd=cwd)
+        return sorted(each["path"] for each in done.json["files"])
+
+    assert files() == ["a.py", "b.py", "sub/new.py"]
+    assert files("--staged") == ["a.py"]
+    assert files("--unstaged") == ["b.py", "sub/new.py"]
+    assert files("b.py", "sub") == ["b.py", "sub/new.py"]
+    assert files("new.py", cwd=house.stage.work / "sub") == ["sub/new.py"]
+    assert files("--cwd", str(house.stage.work / "sub"), "new.py", cwd=house.stage.folder) == ["sub/new.py"]
+    git(house.stage.work, "checkout", "-qb", "topic")
+    git(house.stage.work, "add", "-A")
+    git(house.stage.work, "commit", "-qm", "second")
+    assert files("--base", "main") == ["a.py", "b.py", "sub/new.py"]
+
+
+def test_what_is_too_long_to_be_shown_whole_is_named(house: Any) -> None:
+    house.api.reply = Reviewer()
+    (house.stage.work / "long.py").write_text("x = 1\n" * 20_000)
+    done = house.run("review", "start")
+
+    assert done.code == 0
+    assert "too long to be shown whole: long.py (cut); the reviewer is told to read them" in done.err
+
+
+def test_the_list_is_of_this_repository(house: Any) -> None:
+    house.api.reply = Reviewer(answer([finding(), LOW]))
+    review = reviewed(house, "a.py")
+    other = repository(house.stage.folder / "other")
+
+    heading, row = house.run("review", "list").out.splitlines()
+    assert heading.split() == ["REVIEW", "ROUNDS", "STATUS", "OPEN", "MODEL", "STARTED", "COST", "ABOUT"]
+    assert row.startswith(f"{review}  1       done    2 of 2  {MODEL}")
+    assert row.endswith("all changes in a.py")
+    assert "No reviews of this repository yet" in house.run("review", "list", cwd=other).err
+    assert house.run("review", "list", "--json", cwd=other).json == []
+    heading, row = house.run("review", "list", "--all", cwd=other).out.splitlines()
+    assert heading.endswith("  REPOSITORY")
+    assert row.endswith(f"  {house.stage.work}")
+    outside = house.run("review", "list", cwd=house.stage.folder)
+    assert (outside.code, "--all" in outside.err) == (2, True)
+    reviewed(house)
+    assert len(house.run("review", "list", "--limit", "1", "--json").json) == 1
+
+
+def test_a_review_is_shown_with_its_findings_by_state_and_its_rounds(house: Any) -> None:
+    house.api.reply = Reviewer(
+        answer([finding(), LOW]), answer(earlier=[{"id": "F1", "state": "withdrawn", "note": "You are right."}])
+    )
+    review = reviewed(house)
+    house.run("review", "follow", review, "It is meant so.")
+
+    shown = house.run("review", "show", review).out
+    assert "findings   1 open, 1 withdrawn" in shown
+    assert f"round 1    claude {MODEL} · done after " in shown
+    assert shown.index("Open:\n\nF2 low  No test") < shown.index("Withdrawn:\n\nF1 high  a.py:2")
+    assert "    Round 2: You are right." in shown
+    whole = house.run("review", "show", review, "--json").json
+    assert [round_["round"] for round_ in whole["rounds"]] == [1, 2]
+    assert list(whole["sessions"]) == [MODEL]
+    second = house.run("review", "show", review, "--round", "2").out
+    assert second.startswith("> It is meant so.\n\nLooked at it.\n")
+    assert "+    return 3" in house.run("review", "show", review, "--diff").out
+    assert "+    return 3" in house.run("review", "show", review, "--round", "1", "--diff", "--json").json["diff"]
+    missing = house.run("review", "show", review, "--round", "9")
+    assert (missing.code, "has no round 9" in missing.err) == (2, True)
+
+
+def test_an_export_never_writes_over_a_file_unasked(house: Any) -> None:
+    house.api.reply = Reviewer(answer([finding()]))
+    review = reviewed(house)
+    path = house.stage.folder / "review.md"
+
+    assert house.run("review", "export", review).out.startswith(f"# Review {review}\n")
+    assert house.run("review", "export", review, "--format", "json").json["id"] == review
+    done = house.run("review", "export", "latest", "--output", str(path))
+    assert (done.code, done.out) == (0, "")
+    assert "### F1 high: It returns the wrong number" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("mine")
+    refused = house.run("review", "export", review, "--output", str(path))
+    assert (refused.code, path.read_text()) == (2, "mine")
+    assert "--force" in refused.err
+    assert house.run("review", "export", review, "--output", str(path), "--force", "--format", "json").code == 0
+    assert json.loads(path.read_text())["id"] == review
+    nowhere = house.run("review", "export", review, "--output", "/nowhere/at/all.md")
+    assert (nowhere.code, "cannot be written" in nowhere.err) == (2, True)
+
+
+def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: Any) -> None:
+    rounds = [{"review": {"summary": "One.", "findings": [{"severity": "major", "message": "It returns 1."}]}}]
+    good, bad = house.stage.folder / "good.json", house.stage.folder / "bad.json"
+    good.write_text(json.dumps({"reviewId": "2025-07-01-003", "claudeSessionId": "gone", "rounds": rounds}))
+    bad.write_text("[]")
+
+    done = house.run("review", "import", str(bad), str(good))
+    assert done.code == 2
+    assert done.out == "2025-07-01-003  1 round, no session: the next round starts fresh\n"
+    assert "bad.json is no review" in done.err
+    again = house.run("review", "import", str(good), "--cwd", ".", "--json")
+    assert (again.code, again.json[0]["error"]["code"]) == (2, "conflict")
+    shown = house.run("review", "show", "2025-07-01-003")
+    assert "F1 high  It returns 1." in shown.out
+    assert "round 1    claude · done" in shown.out
+
+
+def test_the_measures_of_reviews(house: Any) -> None:
+    assert house.run("stats", "reviews").err == "No reviews yet.\n"
+    house.api.reply = Reviewer()
+    review = reviewed(house)
+    assert "no follow-up rounds yet" in house.run("stats", "reviews").out
+    house.run("review", "follow", review, "one")
+    house.run("review", "follow", review, "two", "--model", "claude-haiku-4-5")
+
+    measures = house.run("stats", "reviews", "--json").json
+    assert (measures["follow_ups"], measures["resumed"], measures["misses"]) == (2, 1, {"no_pin": 1})
+    lines = house.run("stats", "reviews", "--since", "7d").out.splitlines()
+    assert lines[:2] == ["1 review, 3 rounds", "       1  with 3 rounds"]
+    assert lines[2] == "2 follow-up rounds (50% resumed)"
+    assert any(line.endswith("(no_pin)") and line.split()[0] == "1" for line in lines)
+    assert f"  {MODEL}: 1 of 1 resumed (100%)" in lines
+    assert "  claude-haiku-4-5: 0 of 1 resumed (0%)" in lines
+    assert lines[-3].split() == ["ROUNDS", "TOKENS", "READ", "BY", "PRICE", "TIME", "COST"]
+    assert [line.split()[:2] for line in lines[-2:]] == [["resumed", "1"], ["fresh", "1"]]
+    assert house.run("stats", "--json").json["runs"] == 3, "the plain stats are as they were"
+    misplaced = house.run("stats", "--json", "reviews")
+    assert (misplaced.code, misplaced.json["error"]["code"]) == (2, "usage")
+    assert house.run("stats", "reviews", "--since", "soon").code == 2
+
+
+CART = """\
+import json
+
+
+def load(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def total(items):
+    return sum(item["price"] for item in items)
+"""
+WITH_DISCOUNT = (
+    CART.replace("total(items):\n    return", "total(items, discount=0):\n    return -discount +")
+    + """
+
+def checkout(items, discount):
+    return total(items, discount) - discount
+"""
+)
+
+
+def test_the_example_of_the_page_is_what_is_printed(cli: Any) -> None:
+    page = (ROOT / "docs" / "reviews.md").read_text("utf-8")
+    repo = repository(cli.stage.work, {"cart.py": CART})
+    (repo / "cart.py").write_text(WITH_DISCOUNT)
+    cli.api.reply = Reviewer(
+        answer(
+            [
+                finding(
+                    "The discount is taken off twice",
+                    file="cart.py",
+                    line=14,
+                    detail="`total` subtracts it already, and `checkout` does so again: an order of 100 with 10 off "
+                    "costs 80.",
+                    suggestion="Take it off in `total` only.",
+                ),
+                finding(
+                    "A price that is missing ends the program",
+                    file="cart.py",
+                    line=10,
+                    severity="medium",
+                    detail='`item["price"]` raises KeyError for a gift card, which has none.',
+                    suggestion='Use item.get("price", 0).',
+                ),
+            ],
+            summary="Two things are wrong with the discount.",
+        ),
+        answer(
+            earlier=[
+                {"id": "F1", "state": "fixed", "note": "checkout no longer subtracts it."},
+                {"id": "F2", "state": "withdrawn", "note": "Gift cards are no items here, as the author says."},
+            ],
+            summary="The discount is right now.",
+        ),
+    )
+    first = cli.run("review", "start")
+    (repo / "cart.py").write_text(WITH_DISCOUNT.replace("discount) - discount", "discount)"))
+    reply = "F1 is mended. F2: gift cards are no items, they never get here."
+    assert f'"{reply}"' in page
+    second = cli.run("review", "follow", "latest", reply)
+
+    for done in (first, second):
+        (named,) = {each["id"] for each in stored(cli)}
+        begun, closing, further = done.err.replace(named, "2026-11-15-001").splitlines()
+        assert f"\n{begun}\n{done.out}{closing.split(' · ')[0]}" in page
+        assert further in page
+    for line in cli.run("stats", "reviews").out.splitlines()[:-1]:
+        assert line in page
+
+
+def test_the_limits_on_the_page_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "reviews.md").read_text("utf-8")
+    rows = [line.split(" | ") for line in page.split("| limit |")[1].split("\n\n")[0].splitlines()[2:]]
+    assert [int(row[1].replace(",", "")) for row in rows] == [LINE_MOST, FILE_MOST, ALL_MOST, MESSAGE_MOST]
+
+
+def test_the_shell_completes_ids(house: Any) -> None:
+    house.api.reply = Reviewer()
+
+    def complete(words: str) -> list[str]:
+        done = house.run(_CLEW_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+        return [line.partition(",")[2] for line in done.out.splitlines() if line]
+
+    assert complete("clew review show 20") == []
+    review = reviewed(house)
+    assert complete("clew review show 20") == [review]
+    assert complete("clew review follow l") == ["latest"]
+
+
+@pytest.mark.parametrize("args", [["--help"], ["review", "--help"], ["review", "start", "--help"], ["stats", "--help"]])
+def test_a_help_loads_nothing_of_reviews_but_the_commands(args: list[str]) -> None:
+    code = f"import sys; from clew.cli.main import main; main({args!r}); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PATH": os.environ["PATH"]}
+    )
+    loaded = set(done.stderr.split())
+    assert not loaded & {"asyncio", "rich", "sqlite3", "msgspec", "clew.client", "clew.review", "clew.hosts.reviews"}
+    assert args != ["--help"] or not any(name.startswith("clew.cli.review") for name in loaded)

@@ -1,0 +1,138 @@
+"""Old review files: their sessions are adopted by what their files hold; without a file there is no resume."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.review import findings_of
+from clew.errors import Conflict, UsageError
+from clew.hosts.review_import import import_file
+from clew.hosts.reviews import Next
+from clew.testing.stage import MODEL, Stage
+from reviews.house import Reviewer, answer, repository
+
+OTHER = "claude-haiku-4-5"
+ROUNDS = [
+    {
+        "round": 1,
+        "request": "Please look at the numbers.",
+        "review": {
+            "summary": "One thing.",
+            "findings": [{"severity": "major", "file": "a.py", "line": 2, "message": "It returns 1."}],
+        },
+    }
+]
+
+
+def in_the_plain_cli(stage: Stage, folder: Path, prompt: str, model: str = MODEL) -> str:
+    """A session that Clew knows nothing of."""
+    session = str(uuid.uuid4())
+    words = ["-p", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
+    line = {"type": "user", "message": {"role": "user", "content": prompt}}
+    subprocess.run(
+        [str(stage.binary), *words, f"--session-id={session}", "--model", model],
+        cwd=folder,
+        env=stage.environ,
+        input=json.dumps(line) + "\n",
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return session
+
+
+def old_file(stage: Stage, **body: Any) -> Path:
+    path = stage.folder / "old.json"
+    path.write_text(json.dumps({"reviewId": "2025-07-01-003", "rounds": ROUNDS, **body}))
+    return path
+
+
+@pytest.mark.parametrize("shape", ["single", "by model"])
+async def test_a_session_with_a_file_is_resumed(stage: Stage, shape: str) -> None:
+    repo = repository(stage.work / "repo")
+    session = in_the_plain_cli(stage, repo, "The whole old prompt: look at ALPHA.")
+    (repo / "a.py").write_text("a = 2\n")
+    ids = {"claudeSessionId": session} if shape == "single" else {"claudeSessionIds": {MODEL: session}}
+    stage.api.reply = Reviewer(answer(earlier=[{"id": "F1", "state": "fixed"}]))
+    async with stage.open(model=None) as client:
+        done = await import_file(client.engine, old_file(stage, **ids), str(repo))
+        assert (done.review_id, done.rounds, list(done.sessions.values())) == ("2025-07-01-003", 1, [True])
+        thread = await client.find("review-2025-07-01-003")
+        assert next(turn.text for turn in await thread.turns()) == "The whole old prompt: look at ALPHA."
+        after = await (await client.reviews.follow(done.review_id, Next("Mended."))).finish()
+        assert (after.number, after.session_resumed, after.reason) == (2, True, None)
+        assert stage.launches[-1].resumes == session
+        told = [text for role, text in stage.shown if role == "user"]
+        assert sum("ALPHA" in text for text in told) == 1, "nothing twice"
+        assert "It returns 1." in told[-1] and "+a = 2" in told[-1]
+        state = await client.reviews.find(done.review_id)
+        assert [each.state for each in findings_of(state.rounds)] == ["fixed"]
+        assert await client.reviews.sessions(state) == {MODEL: session}
+
+
+async def test_each_models_session_is_resumed(stage: Stage) -> None:
+    repo = repository(stage.work / "repo")
+    sessions = {model: in_the_plain_cli(stage, repo, f"For {model}.", model) for model in (MODEL, OTHER)}
+    (repo / "a.py").write_text("a = 2\n")
+    stage.api.reply = Reviewer()
+    async with stage.open(model=None) as client:
+        done = await import_file(client.engine, old_file(stage, claudeSessionIds=sessions), str(repo))
+        assert done.sessions == {MODEL: True, OTHER: True}
+        for model in (OTHER, MODEL):
+            after = await (await client.reviews.follow(done.review_id, Next(f"To {model}.", model=model))).finish()
+            assert (after.session_resumed, after.reason) == (True, None), model
+            assert stage.launches[-1].resumes == sessions[model]
+
+
+@pytest.mark.parametrize("ids", [{}, {"claudeSessionId": str(uuid.uuid4())}, {"claudeSessionIds": {"opus": "../x"}}])
+async def test_without_a_file_the_rounds_are_told_and_nothing_is_resumed(scripted: Stage, ids: dict[str, Any]) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = Reviewer()
+    async with scripted.open() as client:
+        done = await import_file(client.engine, old_file(scripted, **ids), str(repo))
+        assert not any(done.sessions.values())
+        assert len(done.warnings) == len(ids)
+        after = await (await client.reviews.follow(done.review_id, Next("Mended."))).finish()
+        assert (after.session_resumed, after.reason) == (False, "no_pin")
+        assert "Please look at the numbers." in scripted.prompt
+        assert scripted.launches[-1].resumes is None
+
+
+async def test_what_is_no_review_is_refused_and_nothing_is_stored(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    path = scripted.folder / "x.json"
+    async with scripted.open() as client:
+        for content in ("", "[]", "{}", '{"reviewId": "../../etc"}', "\x00\xff", "[" * 100_000):
+            path.write_text(content)
+            with pytest.raises(UsageError):
+                await import_file(client.engine, path, str(repo))
+        with pytest.raises(UsageError):
+            await import_file(client.engine, scripted.folder / "none.json", str(repo))
+        assert await client.reviews.count() == 0
+        assert await client.threads() == []
+        good = old_file(scripted, rounds="nonsense", claudeSessionIds={"opus": 5})
+        assert (await import_file(client.engine, good, str(repo))).rounds == 0
+        with pytest.raises(Conflict):
+            await import_file(client.engine, good, str(repo))
+        assert await client.reviews.count() == 1
+        assert len(await client.threads()) == 1
+
+
+async def test_a_session_that_is_a_threads_already_is_left_to_it(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=repo)
+        await (await thread.ask("hello"))
+        [launch] = scripted.launches
+        done = await import_file(client.engine, old_file(scripted, claudeSessionId=launch.session_id), str(repo))
+        assert not any(done.sessions.values())
+        assert "belongs to a thread already" in done.warnings[0]
+        assert (await (await thread.ask("still there?"))).session_resumed

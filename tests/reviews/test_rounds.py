@@ -1,0 +1,132 @@
+"""Rounds: the first shows the diff, the next ones what changed since, in the same session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.review import Round, RoundStatus, Scope, State, findings_of
+from clew.errors import UsageError
+from clew.hosts.reviews import NewReview, Next
+from clew.review import markdown
+from clew.testing.stage import MODEL, Stage
+from reviews.house import Reviewer, answer, finding, git, repository
+
+
+def new(folder: Path, **more: object) -> NewReview:
+    return NewReview(str(folder), "claude", MODEL, **more)  # type: ignore[arg-type]
+
+
+async def start(client: Client, folder: Path, **more: object) -> Round:
+    return await (await client.reviews.start(new(folder, **more))).finish()
+
+
+async def follow(client: Client, review_id: str, message: str = "", **more: object) -> Round:
+    return await (await client.reviews.follow(review_id, Next(message, **more))).finish()  # type: ignore[arg-type]
+
+
+async def test_three_rounds_in_one_session_each_shown_what_changed(stage: Stage) -> None:
+    repo = repository(stage.work / "repo")
+    (repo / "a.py").write_text("def a():\n    return 3\n")
+    reviewer = Reviewer(
+        answer([finding(), finding("No test", file=None, line=None, severity="low")]),
+        answer(earlier=[{"id": "F1", "state": "fixed", "note": "It returns 2."}, {"id": "F2", "state": "open"}]),
+        answer([finding("New one", file="c.py", line=1)], [{"id": "F2", "state": "withdrawn", "note": "So be it."}]),
+    )
+    stage.api.reply = reviewer
+    async with stage.open() as client:
+        first = await start(client, repo, focus="numbers")
+        assert (first.number, first.status, first.session_resumed, first.reason) == (
+            1,
+            RoundStatus.DONE,
+            False,
+            "first_turn",
+        )
+        assert first.answer is not None
+        assert [each.id for each in first.answer.findings] == ["F1", "F2"]
+        assert "+    return 3" in reviewer.asked[0] and "numbers" in reviewer.asked[0]
+
+        (repo / "a.py").write_text("def a():\n    return 2\n")
+        second = await follow(client, first.review_id, "Mended.")
+        assert (second.number, second.session_resumed, second.reason) == (2, True, None)
+        assert second.changed_since == ("a.py",)
+        assert "-    return 3\n+    return 2" in reviewer.asked[1]
+        assert "-    return 1" not in reviewer.asked[1], "the whole diff is not sent again"
+        assert "Mended." in reviewer.asked[1]
+        assert "F1 [high] a.py:2 It returns the wrong number: open; its file has changed since" in reviewer.asked[1]
+
+        git(repo, "add", "-A")
+        git(repo, "commit", "-qm", "done")
+        (repo / "c.py").write_text("c = 1\n")
+        third = await follow(client, first.review_id)
+        assert third.session_resumed
+        assert third.changed_since == ("c.py",), "a commit changes no file"
+        assert "F1 [high] a.py:2 It returns the wrong number: fixed" in reviewer.asked[2]
+        assert "+c = 1" in reviewer.asked[2] and "return" not in reviewer.asked[2].split("What changed in them")[1]
+
+        state = await client.reviews.find(first.review_id)
+        found = {each.id: each.state for each in findings_of(state.rounds)}
+        assert found == {"F1": State.FIXED, "F2": State.WITHDRAWN, "F3": State.OPEN}
+        assert "### F3 high: New one" in markdown(state)
+        sessions = await client.reviews.sessions(state)
+        assert list(sessions) == [MODEL]
+        assert {launch.resumes for launch in stage.launches[1:]} == set(sessions.values())
+    for launch in stage.launches:
+        assert "--setting-sources" in launch.argv and launch.value("--setting-sources") == "user"
+
+
+async def test_nothing_to_review_and_nothing_to_follow_up(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    async with scripted.open() as client:
+        with pytest.raises(UsageError, match="nothing to review"):
+            await start(client, repo)
+        assert await client.reviews.count() == 0
+        (repo / "a.py").write_text("a = 2\n")
+        scripted.api.reply = Reviewer()
+        first = await start(client, repo)
+        with pytest.raises(UsageError, match="Nothing has changed since round 1"):
+            await client.reviews.follow(first.review_id, Next())
+        assert len((await client.reviews.find(first.review_id)).rounds) == 1
+        assert (await follow(client, first.review_id, "Are you sure?")).session_resumed
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+async def test_what_is_looked_at(scripted: Stage, scope: Scope) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("staged = 1\n")
+    git(repo, "add", "a.py")
+    (repo / "b.py").write_text("unstaged = 1\n")
+    (repo / "new.py").write_text("new = 1\n")
+    scripted.api.reply = Reviewer()
+    async with scripted.open() as client:
+        done = await start(client, repo, scope=scope)
+    named = {change.path for change in done.changes}
+    assert (
+        named
+        == {Scope.ALL: {"a.py", "b.py", "new.py"}, Scope.STAGED: {"a.py"}, Scope.UNSTAGED: {"b.py", "new.py"}}[scope]
+    )
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session(stage: Stage) -> None:
+    repo = repository(stage.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    reviewer = Reviewer("It looks good to me!", f"Sorry.\n```json\n{answer([finding()])}\n```\n")
+    stage.api.reply = reviewer
+    async with stage.open() as client:
+        done = await start(client, repo)
+        assert (done.status, done.runs) == (RoundStatus.DONE, 2)
+        assert done.answer is not None and len(done.answer.findings) == 1
+        assert "does not fit" in reviewer.asked[1]
+        assert stage.launches[1].resumes == stage.launches[0].session_id
+        reviewer.answers = ["no", '{"summary": "x", "findings": [{"severity": "awful"}]}']
+        (repo / "a.py").write_text("a = 3\n")
+        failed = await follow(client, done.review_id)
+        assert (failed.status, failed.error_code) == (RoundStatus.FAILED, "failed")
+        assert "severity" in (failed.error or "")
+        reviewer.answers = [answer()]
+        (repo / "b.py").write_text("b = 3\n")
+        after = await follow(client, done.review_id)
+        assert after.changed_since == ("b.py",), "the failed round had shown the rest"
+        assert after.session_resumed
