@@ -1,0 +1,1 @@
+"""The MCP surface: what an agent may ask of Clew, over stdio."""

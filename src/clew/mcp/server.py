@@ -1,0 +1,261 @@
+"""The tools, on the official `mcp` package: reviews for an agent's own work, and conversations with other agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
+from pydantic import Field
+
+from clew import __version__
+from clew.client import Client
+from clew.core.events import AttemptStarted, Event, FellBack, MessageSaid, RunQueued, ToolStarted
+from clew.core.thread import Permissions, Trust
+from clew.errors import ClewError, NotFound
+from clew.hosts.reviews import LiveRound, ReviewState
+from clew.mcp.bounds import Bounds, is_below
+from clew.mcp.shapes import (
+    AnswerShape,
+    ReviewList,
+    ReviewShape,
+    RoundShape,
+    ThreadList,
+    answer_shape,
+    review_card,
+    review_shape,
+    round_shape,
+    thread_card,
+)
+from clew.review import Wanted, WantedNext, error_of, follow, start
+from clew.thread import Thread
+
+LOOKED_AT = 1000  # of all there are; those outside the bounds are left out
+STILL_THERE_S = 10.0  # clients give up on a call that says nothing
+
+INSTRUCTIONS = """\
+Clew reviews your work and keeps conversations with other coding agents. start_review looks at the uncommitted changes \
+of the repository and returns findings; mend them, then call follow_up_review with the review's id and a short reply: \
+it is shown only what changed. ask talks to another agent in a named thread, which remembers."""
+
+Cwd = Annotated[str | None, Field(description="a directory in the repository; default: the one of this server")]
+Model = Annotated[str | None, Field(description="the model; default: as before, or as set up")]
+Agent = Annotated[str | None, Field(description="the agent CLI: claude, codex; default: as set up")]
+ReviewId = Annotated[str, Field(description="as start_review gave it: YYYY-MM-DD-NNN")]
+
+_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_ASKS = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # it asks a model, and changes no file
+
+
+class Progress:
+    """Tells the client how far a run has come, and every few seconds that it is still going on."""
+
+    def __init__(self, context: Context[Any, Any], what: str) -> None:
+        self._context = context
+        self._what = what
+        self._steps = 0
+        self._started = asyncio.get_running_loop().time()
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[Progress]:
+        beating = asyncio.create_task(self._beat())
+        try:
+            yield self
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def note(self, event: Event) -> None:
+        said = _said(event)
+        if said is not None:
+            self._what = said
+            await self._report()
+
+    async def _beat(self) -> None:
+        while True:
+            await self._report()
+            await asyncio.sleep(STILL_THERE_S)
+
+    async def _report(self) -> None:
+        """Progress must grow with every notification; what is left nobody knows, so there is no total."""
+        self._steps += 1
+        seconds = asyncio.get_running_loop().time() - self._started
+        await self._context.report_progress(self._steps, None, f"{self._what} ({seconds:.0f} s)")
+
+
+def _said(event: Event) -> str | None:
+    if isinstance(event, RunQueued):
+        return "waiting for its turn"
+    if isinstance(event, AttemptStarted):
+        return "the agent is starting"
+    if isinstance(event, ToolStarted):
+        return f"the agent uses {event.name}"
+    if isinstance(event, MessageSaid):
+        return "the agent has said something"
+    return "starting again in a fresh session" if isinstance(event, FellBack) else None
+
+
+class Tools:
+    """What an agent may call. Errors are worded for it; a call that is cancelled stops what it started."""
+
+    def __init__(self, client: Client, bounds: Bounds) -> None:
+        self._client = client
+        self._bounds = bounds
+
+    async def start_review(
+        self,
+        context: Context[Any, Any],
+        cwd: Cwd = None,
+        paths: Annotated[list[str] | None, Field(description="only these files or folders")] = None,
+        base: Annotated[str | None, Field(description="also what is committed since this branch or commit")] = None,
+        scope: Annotated[
+            Literal["all", "staged", "unstaged"], Field(description="which uncommitted changes are looked at")
+        ] = "all",
+        focus: Annotated[str, Field(description="what to look at above all")] = "",
+        model: Model = None,
+        agent: Agent = None,
+    ) -> RoundShape:
+        """Have the changes in a git repository reviewed by another agent, which can read and change nothing.
+
+        Returns findings with severity, file, line and a suggestion. Takes from seconds to minutes.
+        """
+        async with _in_words():
+            wanted = Wanted(self._bounds.directory(cwd), tuple(paths or ()), base, scope, agent, model, focus)
+            return await self._round(await start(self._client, wanted), context)
+
+    async def follow_up_review(
+        self,
+        context: Context[Any, Any],
+        review_id: ReviewId,
+        message: Annotated[str, Field(description="what you did about the findings, or why not")] = "",
+        model: Model = None,
+        agent: Agent = None,
+    ) -> RoundShape:
+        """The next round of a review, after you changed something: the reviewer is shown only what is new.
+
+        Says which earlier findings are fixed or withdrawn, and what is new.
+        """
+        async with _in_words():
+            state = await self._review(review_id)
+            wanted = WantedNext(message, agent, model)
+            return await self._round(await follow(self._client, state.review.id, wanted), context)
+
+    async def get_review(self, review_id: ReviewId) -> ReviewShape:
+        """A review with all its rounds, and every finding in its present state."""
+        async with _in_words():
+            return review_shape(await self._review(review_id))
+
+    async def list_reviews(
+        self, cwd: Cwd = None, limit: Annotated[int, Field(ge=1, le=200, description="how many, the newest first")] = 20
+    ) -> ReviewList:
+        """The reviews of the repositories that this server works in."""
+        async with _in_words():
+            within = self._bounds.directory(cwd)
+            states = [
+                state
+                for state in await self._client.reviews.list(limit=LOOKED_AT)
+                if self._bounds.has(state.review.top) and (cwd is None or is_below(within, state.review.top))
+            ]
+            return ReviewList(reviews=[review_card(state) for state in states[:limit]], total=len(states))
+
+    async def ask(
+        self,
+        context: Context[Any, Any],
+        prompt: Annotated[str, Field(min_length=1, description="what to ask")],
+        thread: Annotated[str | None, Field(description="a thread to go on in, or to make; default: a new one")] = None,
+        cwd: Cwd = None,
+        model: Model = None,
+        agent: Agent = None,
+    ) -> AnswerShape:
+        """Ask another coding agent. In a named thread it remembers what was said before.
+
+        What it may do is not the caller's to choose: it reads, unless the server was started with more.
+        """
+        async with _in_words():
+            found = await self._thread(thread, cwd, agent, model, prompt)
+            run = await found.ask(prompt, agent=agent, model=model)
+            try:
+                async with Progress(context, f"asking in {found.name}").told() as progress:
+                    async for event in run:
+                        await progress.note(event)
+                    return answer_shape(await run)
+            except asyncio.CancelledError:
+                run.cancel()
+                raise
+
+    async def list_threads(
+        self, limit: Annotated[int, Field(ge=1, le=200, description="how many, the newest first")] = 50
+    ) -> ThreadList:
+        """The conversations in the directories that this server works in."""
+        async with _in_words():
+            threads = [
+                each for each in await self._client.threads(limit=LOOKED_AT) if self._bounds.has(each.record.cwd)
+            ]
+            return ThreadList(threads=[thread_card(each) for each in threads[:limit]])
+
+    async def _review(self, review_id: str) -> ReviewState:
+        state = await self._client.reviews.find(review_id)
+        self._bounds.directory(state.review.top)
+        return state
+
+    async def _thread(
+        self, name: str | None, cwd: str | None, agent: str | None, model: str | None, prompt: str
+    ) -> Thread:
+        try:
+            found = await self._client.find(name) if name is not None else None
+        except NotFound:
+            found = None
+        if found is not None:
+            self._bounds.check(found.record)
+            return found
+        return await self._client.new_thread(
+            name,
+            cwd=self._bounds.directory(cwd),
+            agent=agent,
+            model=model,
+            permissions=self._bounds.permissions,
+            trust=Trust.USER,
+            prompt=prompt,
+        )
+
+    async def _round(self, live: LiveRound, context: Context[Any, Any]) -> RoundShape:
+        try:
+            async with Progress(context, f"round {live.round.number} of {live.review.id}").told() as progress:
+                async for noted in live.events():
+                    await progress.note(noted.event)
+                done = await live.finish()
+        except asyncio.CancelledError:
+            live.cancel()
+            raise
+        error = error_of(done)
+        if error is not None:
+            raise error
+        return round_shape(await self._client.reviews.find(live.review.id), done)
+
+
+@asynccontextmanager
+async def _in_words() -> AsyncIterator[None]:
+    """Our errors as the model should read them: what is wrong, and what to do."""
+    try:
+        yield
+    except ClewError as error:
+        raise ToolError(" ".join(part for part in (error.message, error.hint) if part)) from error
+
+
+def make_server(client: Client, bounds: Bounds) -> MCPServer[Any]:
+    """All of the tools, on an open client."""
+    server: MCPServer[Any] = MCPServer(
+        "clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
+    )
+    tools = Tools(client, bounds)
+    for asking in (tools.start_review, tools.follow_up_review):
+        server.add_tool(asking, annotations=_ASKS)
+    for reading in (tools.get_review, tools.list_reviews, tools.list_threads):
+        server.add_tool(reading, annotations=_READS)
+    changes = bounds.permissions in (Permissions.EDITS, Permissions.ALL)
+    server.add_tool(tools.ask, annotations=ToolAnnotations(read_only_hint=not changes, open_world_hint=True))
+    return server

@@ -1,0 +1,171 @@
+"""What the tools give back: their output schemas are made from these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from clew.core.review import Finding, Round, RoundStatus, State, findings_of
+from clew.hosts.reviews import ReviewState
+from clew.reply import Reply
+from clew.review import error_of
+from clew.thread import Thread
+
+
+class FindingShape(BaseModel):
+    id: str
+    severity: str = Field(description="critical, high, medium, low or info")
+    file: str | None
+    line: int | None
+    title: str
+    detail: str
+    suggestion: str
+    round: int = Field(description="the round that found it")
+    state: str = Field(description="open, fixed or withdrawn")
+    note: str = Field(description="why it is in that state")
+
+
+class UsageShape(BaseModel):
+    input_tokens: int
+    output_tokens: int
+    cache_read_input_tokens: int
+    cache_creation_input_tokens: int
+
+
+class RoundShape(BaseModel):
+    review_id: str
+    round: int
+    status: str = Field(description="running, done or failed")
+    summary: str | None
+    findings: list[FindingShape] = Field(description="found in this round")
+    still_open: list[FindingShape] = Field(description="of earlier rounds, and not fixed or withdrawn")
+    files: list[str] = Field(description="what was compared")
+    changed_since: list[str] = Field(description="files that changed since the round before")
+    session_resumed: bool
+    reason: str | None = Field(description="why the reviewer's session was a fresh one")
+    model: str | None
+    usage: UsageShape
+    cost_usd: float
+    error: str | None
+
+
+class ReviewShape(BaseModel):
+    review_id: str
+    cwd: str
+    scope: str
+    base: str | None
+    focus: str
+    findings: list[FindingShape] = Field(description="all of them, in their present state")
+    rounds: list[RoundShape]
+
+
+class ReviewCard(BaseModel):
+    review_id: str
+    cwd: str
+    rounds: int
+    status: str | None = Field(description="of the last round")
+    open: int = Field(description="findings that are open")
+    summary: str | None
+
+
+class ReviewList(BaseModel):
+    reviews: list[ReviewCard]
+    total: int
+
+
+class AnswerShape(BaseModel):
+    thread: str = Field(description="name it to go on in the same conversation")
+    text: str
+    agent: str
+    model: str | None
+    session_resumed: bool
+    reason: str | None
+    usage: UsageShape
+    cost_usd: float
+
+
+class ThreadCard(BaseModel):
+    name: str
+    kind: str
+    agent: str
+    model: str | None
+    cwd: str
+
+
+class ThreadList(BaseModel):
+    threads: list[ThreadCard]
+
+
+def finding_shape(finding: Finding) -> FindingShape:
+    return FindingShape(**_fields(finding, FindingShape))
+
+
+def round_shape(state: ReviewState, round_: Round) -> RoundShape:
+    error = error_of(round_)
+    answer = round_.answer
+    found = findings_of(state.rounds)
+    return RoundShape(
+        review_id=round_.review_id,
+        round=round_.number,
+        status=round_.status.value,
+        summary=answer.summary if answer else None,
+        findings=[finding_shape(each) for each in found if each.round == round_.number],
+        still_open=[finding_shape(each) for each in found if each.round < round_.number and each.state is State.OPEN],
+        files=[change.path for change in round_.changes],
+        changed_since=list(round_.changed_since),
+        session_resumed=round_.session_resumed,
+        reason=round_.reason,
+        model=round_.model,
+        usage=UsageShape(**round_.usage.as_dict()),
+        cost_usd=round_.cost_usd,
+        error=error.message if error is not None else None,
+    )
+
+
+def review_shape(state: ReviewState) -> ReviewShape:
+    review = state.review
+    return ReviewShape(
+        review_id=review.id,
+        cwd=review.top,
+        scope=review.scope.value,
+        base=review.base,
+        focus=review.focus,
+        findings=[finding_shape(each) for each in findings_of(state.rounds)],
+        rounds=[round_shape(state, round_) for round_ in state.rounds],
+    )
+
+
+def review_card(state: ReviewState) -> ReviewCard:
+    last = state.last
+    done = [round_ for round_ in state.rounds if round_.status is RoundStatus.DONE and round_.answer is not None]
+    return ReviewCard(
+        review_id=state.review.id,
+        cwd=state.review.top,
+        rounds=len(state.rounds),
+        status=last.status.value if last is not None else None,
+        open=sum(each.state is State.OPEN for each in findings_of(state.rounds)),
+        summary=done[-1].answer.summary if done and done[-1].answer else None,
+    )
+
+
+def answer_shape(reply: Reply) -> AnswerShape:
+    return AnswerShape(
+        thread=reply.thread,
+        text=reply.text,
+        agent=reply.agent,
+        model=reply.model,
+        session_resumed=reply.session_resumed,
+        reason=reply.reason,
+        usage=UsageShape(**reply.usage.as_dict()),
+        cost_usd=reply.cost_usd,
+    )
+
+
+def thread_card(thread: Thread) -> ThreadCard:
+    record = thread.record
+    return ThreadCard(name=record.name, kind=record.kind, agent=record.agent, model=record.model, cwd=record.cwd)
+
+
+def _fields(record: Finding, shape: type[BaseModel]) -> dict[str, Any]:
+    return {name: value for name, value in record.as_dict().items() if name in shape.model_fields}

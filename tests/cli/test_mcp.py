@@ -1,0 +1,162 @@
+"""`clew mcp`, called by the official client and by the real Claude CLI."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_tool_result
+from clew.testing.stage import MODEL, Stage
+from reviews.house import Reviewer, answer, finding, repository
+
+CLEW = str(Path(sys.executable).with_name("clew"))
+
+
+@asynccontextmanager
+async def server(stage: Stage, folder: Path, *flags: str) -> AsyncIterator[Client]:
+    environ = {**stage.environ, "CLEW_MODEL": MODEL}
+    parameters = StdioServerParameters(command=CLEW, args=["mcp", *flags], env=environ, cwd=folder)
+    async with asyncio.timeout(100), Client(parameters) as client:
+        yield client
+
+
+def content(result: Any) -> dict[str, Any]:
+    assert not result.is_error, result.content
+    found: dict[str, Any] = result.structured_content
+    return found
+
+
+async def test_a_review_and_its_follow_up_with_progress_and_structured_results(stage: Stage) -> None:
+    repo = repository(stage.work / "repo")
+    (repo / "a.py").write_text("def a():\n    return 3\n")
+    stage.api.reply = Reviewer(answer([finding()]), answer(earlier=[{"id": "F1", "state": "fixed", "note": "yes"}]))
+    heard: list[tuple[float, str | None]] = []
+
+    async def progress(done: float, _total: float | None, message: str | None) -> None:
+        heard.append((done, message))
+
+    async with server(stage, repo) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert sorted(tools) == [
+            "ask", "follow_up_review", "get_review", "list_reviews", "list_threads", "start_review",
+        ]  # fmt: skip
+        assert all(tool.output_schema for tool in tools.values())
+        first = content(await client.call_tool("start_review", {"focus": "numbers"}, progress_callback=progress))
+        assert first["round"] == 1
+        assert [each["title"] for each in first["findings"]] == ["It returns the wrong number"]
+        assert heard, "a client that hears nothing gives up"
+        assert [done for done, _ in heard] == sorted({done for done, _ in heard}), "progress only grows"
+        (repo / "a.py").write_text("def a():\n    return 2\n")
+        asked = {"review_id": first["review_id"], "message": "Mended."}
+        second = content(await client.call_tool("follow_up_review", asked))
+        assert (second["session_resumed"], second["reason"], second["changed_since"]) == (True, None, ["a.py"])
+        assert second["still_open"] == []
+        whole = content(await client.call_tool("get_review", {"review_id": first["review_id"]}))
+        assert [(each["id"], each["state"]) for each in whole["findings"]] == [("F1", "fixed")]
+        listed = content(await client.call_tool("list_reviews", {}))
+        assert [(each["review_id"], each["open"]) for each in listed["reviews"]] == [(first["review_id"], 0)]
+
+
+async def test_a_conversation_goes_on_in_a_named_thread(stage: Stage) -> None:
+    async with server(stage, stage.work) as client:
+        first = content(await client.call_tool("ask", {"prompt": "one", "thread": "talk"}))
+        assert (first["text"], first["reason"]) == ("ack: one", "first_turn")
+        second = content(await client.call_tool("ask", {"prompt": "two", "thread": "talk"}))
+        assert (second["text"], second["session_resumed"]) == ("ack: two", True)
+        threads = content(await client.call_tool("list_threads", {}))["threads"]
+        assert [(each["name"], each["kind"]) for each in threads] == [("talk", "chat")]
+
+
+async def test_what_goes_wrong_is_said_in_a_line(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    outside = repository(scripted.folder / "outside")
+    async with scripted.open() as clew:
+        await clew.thread("mighty", cwd=repo, permissions="all")
+        await clew.thread("elsewhere", cwd=outside)
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("start_review", {}, "nothing to review"),
+        ("start_review", {"base": "nope"}, "is no commit"),
+        ("start_review", {"cwd": str(outside)}, "outside the directories"),
+        ("start_review", {"cwd": ".."}, "outside the directories"),
+        ("start_review", {"paths": ["/etc"]}, "is not in the repository"),
+        ("start_review", {"scope": "everything"}, "scope"),
+        ("start_review", {"agent": "nobody"}, "There is no agent"),
+        ("follow_up_review", {"review_id": "2020-01-01-001"}, "There is no review"),
+        ("get_review", {"review_id": "\0"}, "There is no review"),
+        ("ask", {"prompt": ""}, "prompt"),
+        ("ask", {"prompt": "x", "thread": "mighty"}, "may do more"),
+        ("ask", {"prompt": "x", "thread": "elsewhere"}, "outside the directories"),
+        ("ask", {"prompt": "x", "thread": "no such name!"}, "cannot be a thread's name"),
+    ]
+    async with server(scripted, repo) as client:
+        for tool, given, words in cases:
+            result = await client.call_tool(tool, given)
+            assert result.is_error, (tool, given)
+            said = result.content[0].text
+            assert words in said, (tool, given, said)
+            assert "Traceback" not in said
+    assert scripted.launches == []
+
+
+async def test_whoever_starts_it_can_allow_more(scripted: Stage) -> None:
+    outside = scripted.folder / "outside"
+    outside.mkdir()
+    async with server(scripted, scripted.work, "--root", str(outside), "--permissions", "edits") as client:
+        given = {"prompt": "x", "thread": "there", "cwd": str(outside)}
+        assert content(await client.call_tool("ask", given))["text"] == "ack: x"
+    async with scripted.open() as clew:
+        record = (await clew.find("there")).record
+    assert (record.permissions, record.trust, record.cwd) == ("edits", "user", str(outside))
+
+
+async def test_a_call_that_is_given_up_stops_what_it_started(scripted: Stage) -> None:
+    async with server(scripted, scripted.work) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await client.call_tool("ask", {"prompt": "!slow 4000 0.05", "thread": "long"})
+        async with scripted.open() as clew, asyncio.timeout(60):
+            thread = await clew.find("long")
+            while (await clew.runs(thread=thread))[0].status.value in ("queued", "running"):
+                await asyncio.sleep(0.1)
+            assert (await clew.runs(thread=thread))[0].status.value == "cancelled"
+        assert content(await client.call_tool("ask", {"prompt": "still there?"}))["text"] == "ack: still there?"
+
+
+def test_the_real_claude_cli_has_its_work_reviewed(real: Stage) -> None:
+    repo = repository(real.work / "repo")
+    (repo / "a.py").write_text("def a():\n    return 3\n")
+    reviewer = Reviewer(answer([finding()]))
+
+    def reply(request: Request) -> Reply | None:
+        if not request.is_main:
+            return None
+        if any("You review changes to a code base" in text for _, text in request.shown_texts()):
+            return reviewer(request)
+        result = newest_tool_result(request.messages)
+        if result is not None:
+            return Text(f"The review says: {result}")
+        return ToolUse("mcp__clew__start_review", {"focus": "numbers"})
+
+    real.api.reply = reply
+    environ = {**real.environ, "CLEW_MODEL": MODEL}
+    config = {"mcpServers": {"clew": {"command": CLEW, "args": ["mcp"], "env": environ}}}
+    done = subprocess.run(
+        [
+            str(real.binary), "-p", "--output-format", "json", "--model", MODEL, "--strict-mcp-config",
+            "--mcp-config", json.dumps(config), "--allowedTools", "mcp__clew__start_review",
+        ],
+        cwd=repo, env=real.environ, input="Have it reviewed.", text=True, capture_output=True, timeout=110,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)["result"]
+    assert "It returns the wrong number" in said
+    assert "+    return 3" in reviewer.asked[0]
