@@ -1,0 +1,177 @@
+"""Sessions by key: `boss:charles/peon:4` leads to a thread, and that to the session which its next event goes on in.
+
+Small, public and on the store: safe under any number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from clew.core.decision import candidate
+from clew.core.hook import HookAgent, split_key
+from clew.core.hook_settings import HookRepo, HookSettings
+from clew.core.ids import ThreadId
+from clew.core.pins import PinState
+from clew.core.record import Record
+from clew.core.thread import Thread, Trust
+from clew.engine.engine import Engine
+from clew.engine.worktrees import WorkTrees
+from clew.errors import NotFound, UsageError
+from clew.store.hooks import HookKey
+from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from clew.engine.adoption import Found
+
+T = TypeVar("T")
+KIND = "hook"  # of a thread and of a job
+
+
+class Session(Record):
+    """A key and what it leads to, for a list."""
+
+    key: HookKey
+    session_id: str | None
+    state: str  # running, resumable, fresh: what the next event would find
+
+
+class HookSessions:
+    def __init__(self, engine: Engine, settings: HookSettings, home: Path) -> None:
+        self._engine = engine
+        self.settings = settings
+        self.trees = WorkTrees(home / "worktrees", engine.around.environ)
+
+    async def get_session(self, key: str) -> str | None:
+        """The id of the session that the key's next event would go on in."""
+        return await self._call(lambda store: _session_of(store, key))
+
+    async def set_session(self, key: str, session_id: str) -> bool:
+        """Adopts a session that was begun elsewhere. False: it has no file here, so there is nothing to resume."""
+        agent, repo, _ = _parts(key)
+        known = self.settings.agent(agent)
+        place = self.settings.repo(repo)
+        if known is None or place is None:
+            raise NotFound(f"The settings have no {agent if known is None else repo}.", hint="See clew hooks check.")
+        work_dir = await self.trees.place(place.path, key)
+        found = await self._engine.look_at(known.agent, work_dir, session_id)
+        if found is None:
+            return False
+        return await self._engine.database.atomically(
+            lambda store: self._adopt(store, key, known, place, work_dir, session_id, found)
+        )
+
+    def _adopt(
+        self, store: Store, key: str, agent: HookAgent, repo: HookRepo, cwd: str, session_id: str, found: Found
+    ) -> bool:
+        from clew.engine import adoption
+
+        now = self._engine.around.clock()
+        _, _, number = split_key(key)
+        self._forget(store, key)
+        thread = store.create_thread(
+            Thread(
+                id=ThreadId(self._engine.around.new_id()),
+                name=thread_name(key),
+                cwd=cwd,
+                agent=agent.agent,
+                model=agent.model,
+                permissions=agent.permissions,
+                trust=Trust.USER,
+                kind=KIND,
+                created_at=now,
+                updated_at=now,
+            )
+        )
+        adopted = adoption.adopt(store, thread, found, session_id, agent.model, self._engine.around)
+        store.save_hook_key(HookKey(key, agent.name, repo.name, number, None, thread.id, None, now, now))
+        return adopted.pin is not None
+
+    async def drop_session(self, key: str) -> bool:
+        """True when something was removed: the key's next event is told the whole skill, in a fresh session."""
+        _parts(key)
+        return await self._engine.database.atomically(lambda store: self._forget(store, key))
+
+    async def drop_all_for_issue(self, repo: str, number: int) -> list[str]:
+        """Every agent's session of that issue or pull request. The keys that were dropped."""
+        name = found.name if (found := self.settings.repo(repo)) is not None else repo
+
+        def drop(store: Store) -> list[str]:
+            keys = [key.key for key in store.hook_keys(repo=name, issue=number)]
+            return [key for key in keys if self._forget(store, key)]
+
+        return await self._engine.database.atomically(drop)
+
+    def _forget(self, store: Store, key: str) -> bool:
+        known = store.hook_key(key)
+        if known is None:
+            return False
+        if not self._engine.is_held(store, ThreadId(known.thread_id)):
+            for pin in store.pins(known.thread_id, retired=False):
+                if pin.state is not PinState.POISONED:
+                    store.save_pin(pin.replace(state=PinState.RETIRED))
+        return store.delete_hook_key(key)
+
+    async def sessions(self) -> list[Session]:
+        def look(store: Store) -> list[Session]:
+            return [
+                Session(key, session, _state(self._engine, store, key, session))
+                for key in store.hook_keys()
+                for session in (_session_of(store, key.key),)
+            ]
+
+        return await self._call(look)
+
+    async def counts(self) -> dict[tuple[str, str, str], int]:
+        """Sessions by repository, agent and state."""
+        found: dict[tuple[str, str, str], int] = {}
+        for session in await self.sessions():
+            place = (session.key.repo, session.key.agent, session.state)
+            found[place] = found.get(place, 0) + 1
+        return found
+
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        return await self._engine.database.call(work)
+
+
+def _parts(key: str) -> tuple[str, str, int]:
+    try:
+        return split_key(key)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from error
+
+
+def _session_of(store: Store, key: str) -> str | None:
+    known = store.hook_key(key)
+    thread = store.thread(known.thread_id) if known is not None else None
+    if thread is None:
+        return None
+    pins = store.pins(thread.id, retired=False)
+    pin = candidate(pins, thread.agent, thread.model) if thread.model else (pins[-1] if pins else None)
+    return pin.session_id if pin is not None and pin.state in (PinState.GOOD, PinState.PROVISIONAL) else None
+
+
+def _state(engine: Engine, store: Store, key: HookKey, session: str | None) -> str:
+    if engine.is_held(store, ThreadId(key.thread_id)):
+        return "running"
+    return "resumable" if session is not None else "fresh"
+
+
+def thread_name(key: str) -> str:
+    agent, repo, number = split_key(key)
+    return f"{agent}-{repo.replace('/', '-')}-{number}"[:70].lstrip(".-_")
+
+
+def by_key(old: Mapping[str, object]) -> dict[str, str]:
+    """An old sessions.json: keys and ids; what is neither is left out."""
+    found = {}
+    for key, value in old.items():
+        session = value.get("sessionId") or value.get("id") if isinstance(value, dict) else value
+        if isinstance(session, str) and session:
+            try:
+                split_key(key)
+            except ValueError:
+                continue
+            found[key] = session
+    return found

@@ -1,0 +1,184 @@
+"""Hooks in the store: events, keys, and what jobs are for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.core.record import fields_of
+from clew.errors import NotFound
+from clew.store.records import Row, dumps, each, first, from_columns
+from clew.store.versions import Versions
+
+if TYPE_CHECKING:
+    from clew.core.hook import HookEvent
+
+
+class StoredHook(NamedTuple):
+    """An event that a forge told, and what became of it."""
+
+    id: str
+    event: HookEvent
+    state: str  # received, dispatched, ignored, failed
+    why: str | None
+    tries: int
+    jobs: tuple[str, ...]
+    received_at: float
+    done_at: float | None
+
+
+class HookKey(NamedTuple):
+    """Where the agent of a key left off."""
+
+    key: str
+    agent: str
+    repo: str
+    issue: int
+    forge: str | None
+    thread_id: str
+    branch: str | None
+    created_at: float
+    used_at: float
+
+
+class HookJob(NamedTuple):
+    """What a job of a hook is for, and how far its final words have come."""
+
+    job_id: str
+    hook_id: str  # the event
+    key: str
+    branch: str | None  # for the work tree
+    fetch_ref: str | None
+    tree_update: str
+    reply: str  # none, waiting, posting, posted, failed
+    why: str | None
+    url: str | None
+    tries: int
+    at: float
+
+
+class Hooks(Versions):
+    def add_hook_event(self, hook_id: str, event: HookEvent, at: float) -> bool:
+        """False: it was told before."""
+        row: Row = {
+            "id": hook_id,
+            "forge": event.forge.value,
+            "delivery": event.delivery,
+            "kind": event.kind,
+            "repo": event.repo.lower(),
+            "issue": event.number,
+            "state": "received",
+            "why": None,
+            "tries": 0,
+            "event": dumps(event.as_dict()),
+            "jobs": "[]",
+            "received_at": at,
+            "done_at": None,
+        }
+        return self._do("insert_hook_event", **row) > 0
+
+    def hook_event(self, hook_id: str) -> StoredHook | None:
+        return first(_hook_from, self._one("hook_event_by_id", id=hook_id))
+
+    def hook_events(self, *, state: str | None = None, limit: int = 100) -> list[StoredHook]:
+        """Of a state, the oldest first; of all, the newest first."""
+        if state is None:
+            return each(_hook_from, self._all("hook_events_newest", limit=limit))
+        return each(_hook_from, self._all("hook_events_with_state", state=state, limit=limit))
+
+    def hook_event_before(self, hook_id: str) -> str | None:
+        """The oldest of the same issue that is not dealt with yet."""
+        row = self._one("hook_event_before", id=hook_id)
+        return None if row is None else str(row["id"])
+
+    def update_hook_event(self, hook_id: str, **changes: Any) -> StoredHook:
+        with self.transaction():
+            stored = self.hook_event(hook_id)
+            if stored is None:
+                raise NotFound(f"There is no hook event {hook_id}.")
+            changed = stored._replace(**changes)
+            self._do(
+                "write_hook_event",
+                id=hook_id,
+                state=changed.state,
+                why=changed.why,
+                tries=changed.tries,
+                jobs=dumps(list(changed.jobs)),
+                done_at=changed.done_at,
+            )
+        return changed
+
+    def forget_hook_events(self, before: float) -> int:
+        return self._do("forget_hook_events", before=before)
+
+    def save_hook_key(self, key: HookKey) -> None:
+        with self.transaction():
+            self._do("save_hook_key", **key._asdict())
+            self._changed(key.thread_id)
+
+    def hook_key(self, key: str) -> HookKey | None:
+        return first(_key_from, self._one("hook_key", key=key))
+
+    def hook_keys(self, *, repo: str | None = None, issue: int | None = None) -> list[HookKey]:
+        return each(_key_from, self._all("hook_keys", repo=repo, issue=issue))
+
+    def delete_hook_key(self, key: str) -> bool:
+        with self.transaction():
+            known = self.hook_key(key)
+            if known is None:
+                return False
+            self._do("delete_hook_key", key=key)
+            self._changed(known.thread_id)
+        return True
+
+    def add_hook_job(self, job: HookJob) -> None:
+        self._do("insert_hook_job", **job._asdict())
+
+    def hook_job(self, job_id: str) -> HookJob | None:
+        return first(_job_from, self._one("hook_job", job_id=job_id))
+
+    def hook_replies_due(self, limit: int = 100) -> list[HookJob]:
+        """Of jobs that have succeeded, and that nobody has begun to post."""
+        return each(_job_from, self._all("hook_replies_due", limit=limit))
+
+    def update_hook_job(self, job_id: str, **changes: Any) -> HookJob:
+        with self.transaction():
+            stored = self.hook_job(job_id)
+            if stored is None:
+                raise NotFound(f"{job_id} is no job of a hook.")
+            changed = stored._replace(**changes)
+            self._do(
+                "write_hook_job",
+                job_id=job_id,
+                reply=changed.reply,
+                why=changed.why,
+                url=changed.url,
+                tries=changed.tries,
+                at=changed.at,
+            )
+        return changed
+
+
+def _hook_from(row: Row) -> StoredHook:
+    from clew.core.hook import Forge, HookEvent
+
+    body = {name: value for name, value in json.loads(row["event"]).items() if name in fields_of(HookEvent)}
+    event = HookEvent(**body | {"forge": Forge(body["forge"]), "labels": tuple(body["labels"])})
+    return StoredHook(
+        row["id"],
+        event,
+        row["state"],
+        row["why"],
+        row["tries"],
+        tuple(json.loads(row["jobs"])),
+        row["received_at"],
+        row["done_at"],
+    )
+
+
+def _key_from(row: Row) -> HookKey:
+    return from_columns(HookKey, row)
+
+
+def _job_from(row: Row) -> HookJob:
+    return from_columns(HookJob, row)

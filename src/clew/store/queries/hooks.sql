@@ -1,0 +1,67 @@
+-- name: insert_hook_event
+-- Told twice, kept once.
+INSERT INTO hook_events (id, number, forge, delivery, kind, repo, issue, state, why, tries, event, jobs, received_at, done_at)
+VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events), :forge, :delivery, :kind, :repo, :issue, :state, :why,
+    :tries, :event, :jobs, :received_at, :done_at)
+ON CONFLICT (forge, delivery) DO NOTHING;
+
+-- name: hook_event_by_id
+SELECT * FROM hook_events WHERE id = :id;
+
+-- name: hook_events_with_state
+SELECT * FROM hook_events WHERE state = :state ORDER BY number LIMIT :limit;
+
+-- name: hook_events_newest
+SELECT * FROM hook_events ORDER BY number DESC LIMIT :limit;
+
+-- name: hook_event_before
+-- The oldest of the same issue that must be dealt with first.
+SELECT earlier.id FROM hook_events AS earlier, hook_events AS mine
+WHERE mine.id = :id AND earlier.repo = mine.repo AND earlier.number < mine.number AND earlier.state = 'received'
+    AND (earlier.issue = mine.issue OR (earlier.issue IS NULL AND mine.issue IS NULL))
+ORDER BY earlier.number LIMIT 1;
+
+-- name: write_hook_event
+UPDATE hook_events SET state = :state, why = :why, tries = :tries, jobs = :jobs, done_at = :done_at WHERE id = :id;
+
+-- name: forget_hook_events
+-- A forge does not send what it sent weeks ago again.
+DELETE FROM hook_events WHERE state <> 'received' AND done_at < :before;
+
+-- name: save_hook_key
+INSERT INTO hook_keys (key, agent, repo, issue, forge, thread_id, branch, created_at, used_at)
+VALUES (:key, :agent, :repo, :issue, :forge, :thread_id, :branch, :created_at, :used_at)
+ON CONFLICT (key) DO UPDATE SET forge = excluded.forge, thread_id = excluded.thread_id, branch = excluded.branch,
+    used_at = excluded.used_at;
+
+-- name: hook_key
+SELECT * FROM hook_keys WHERE key = :key;
+
+-- name: hook_keys
+SELECT * FROM hook_keys WHERE (CAST(:repo AS TEXT) IS NULL OR repo = :repo)
+    AND (CAST(:issue AS BIGINT) IS NULL OR issue = :issue) ORDER BY repo, issue, agent;
+
+-- name: delete_hook_key
+DELETE FROM hook_keys WHERE key = :key;
+
+-- name: insert_hook_job
+INSERT INTO hook_jobs (job_id, hook_id, key, branch, fetch_ref, tree_update, reply, why, url, tries, at)
+VALUES (:job_id, :hook_id, :key, :branch, :fetch_ref, :tree_update, :reply, :why, :url, :tries, :at);
+
+-- name: hook_job
+SELECT * FROM hook_jobs WHERE job_id = :job_id;
+
+-- name: hook_replies_due
+-- Of jobs that have something to say, and that nobody has begun to post.
+SELECT hook_jobs.* FROM hook_jobs JOIN jobs ON jobs.id = hook_jobs.job_id
+WHERE hook_jobs.reply = 'waiting' AND jobs.status = 'succeeded' ORDER BY hook_jobs.at LIMIT :limit;
+
+-- name: write_hook_job
+UPDATE hook_jobs SET reply = :reply, why = :why, url = :url, tries = :tries, at = :at WHERE job_id = :job_id;
+
+-- name: dump_hook_keys
+SELECT * FROM hook_keys WHERE thread_id = :id ORDER BY key;
+
+-- name: dump_hook_jobs
+SELECT hook_jobs.* FROM hook_jobs JOIN jobs ON jobs.id = hook_jobs.job_id
+WHERE jobs.thread_id = :id ORDER BY hook_jobs.job_id;
