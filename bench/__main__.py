@@ -22,6 +22,7 @@ NAMES = {
     "decision": "decision and plan, by the length of the history",
     "store": "operations a second",
     "jobs": "submit to start, take-over, throughput, an idle worker",
+    "reviews": "a review's follow-ups by the full prompt and by resume, in tokens",
     "delivery": "from the agent's event to a client of the daemon",
 }
 

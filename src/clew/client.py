@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clew import config
@@ -44,16 +45,28 @@ from clew.wiring import ARCHIVE_DIR, open_engine
 if TYPE_CHECKING:
     import asyncio
 
+    from clew.core.job import Job
+    from clew.hosts.hooks import Hooks
     from clew.hosts.jobs import Jobs
+    from clew.hosts.reviews import Reviews
 
+NO_ENVIRON: Mapping[str, str] = MappingProxyType({})
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
 
 
 class Client(Board):
     """An open store. Made by `clew.open()`."""
 
-    def __init__(self, engine: Engine, settings: config.Settings, home: Path, recovered: list[RunRecord]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: config.Settings,
+        home: Path,
+        recovered: list[RunRecord],
+        environ: Mapping[str, str] = NO_ENVIRON,
+    ) -> None:
         super().__init__(engine)
+        self._environ = environ  # the whole of it; agents get less
         self.settings = settings
         self.home = home
         self.recovered = recovered  # runs that a crash had left behind, now ended
@@ -205,7 +218,26 @@ class Client(Board):
         """Work that goes on over time-outs and crashes: submit, list, find, retry, cancel."""
         from clew.hosts.jobs import Jobs
 
-        return Jobs(self.engine, most_at_once=self.settings.of("jobs.most_at_once"))
+        return Jobs(
+            self.engine, most_at_once=self.settings.of("jobs.most_at_once"), prepare={"hook": self._prepare_hook}
+        )
+
+    async def _prepare_hook(self, job: Job) -> None:
+        await self.hooks.prepare(job)
+
+    @cached_property
+    def reviews(self) -> Reviews:
+        """Rounds over a diff: start, follow, find, list."""
+        from clew.hosts.reviews import Reviews
+
+        return Reviews(self.engine, max_age_s=self.settings.of("reviews.max_age"))
+
+    @cached_property
+    def hooks(self) -> Hooks:
+        """Agents that a forge wakes: sessions by key, events. Raises ConfigError when the settings are wrong."""
+        from clew.hooks_wiring import open_hooks
+
+        return open_hooks(self.engine, self.home, self._environ)
 
     async def work(
         self, concurrency: int, stop: asyncio.Event, *, name: str | None = None, until_idle: bool = False
@@ -214,7 +246,9 @@ class Client(Board):
         from clew.worker_wiring import open_worker, worker_name
 
         with worker_name(self.home, self.engine.around.owner.host) as made_up:
-            worker = open_worker(self.engine, self.jobs, self.settings, self.home, name or made_up, concurrency)
+            worker = open_worker(
+                self.engine, self.jobs, self.hooks, self.settings, self.home, name or made_up, concurrency
+            )
             await worker.run(stop, until_idle=until_idle)
 
     async def carry_out(self, job_id: str) -> None:
@@ -250,6 +284,6 @@ async def open(
     folder = Path(home).expanduser().absolute() if home is not None else config.home(environ)
     engine = open_engine(settings, environ, folder, adapters)
     try:
-        yield Client(engine, settings, folder, await engine.recover())
+        yield Client(engine, settings, folder, await engine.recover(), environ)
     finally:
         await engine.close()

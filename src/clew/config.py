@@ -145,6 +145,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
     Setting("idle_timeout", duration, 900.0, "nothing came from the agent for so long", in_project=True),
     Setting("jobs.most_at_once", count, None, "jobs running at once over all machines; each worker has its own limit"),
+    Setting("reviews.max_age", duration, 86_400.0, "a review's session older than this is left", in_project=True),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
@@ -156,6 +157,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
     Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),
 )
+TABLES_OF_OTHERS = ("hooks",)  # of the user's own file, read by whom they are for
 BY_NAME = {setting.name: setting for setting in TABLE}
 
 
@@ -213,7 +215,11 @@ def _user_home(environ: Mapping[str, str]) -> Path:
 def _from_file(path: Path) -> dict[str, Value]:
     """The user's own file: a mistake in it is an error."""
     source = str(path)
-    return {name: _parsed(_known(name, source), value, source) for name, value in _read(path)}
+    return {
+        name: _parsed(_known(name, source), value, source)
+        for name, value in _read(path)
+        if not name.startswith(tuple(f"{table}." for table in TABLES_OF_OTHERS))
+    }
 
 
 def _from_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
@@ -238,12 +244,34 @@ def _from_work_dir(name: str, value: Any, source: str) -> Value:
 
 
 def _read(path: Path) -> list[tuple[str, Any]]:
+    try:
+        return _flat(_parsed_file(path))
+    except RecursionError as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
+
+
+def _parsed_file(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return _flat(tomllib.loads(path.read_text("utf-8")))
+        return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
+
+
+def table_of(path: Path, name: str) -> dict[str, Any]:
+    """One of the tables that are no settings, as it stands; {}: there is none."""
+    found = _parsed_file(path).get(name, {})
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: {name} is no table.", hint="Mend or remove it.")
+    return found
+
+
+def matches(value: str, pattern: str) -> bool:
+    """With `*` for anything."""
+    from fnmatch import fnmatchcase
+
+    return fnmatchcase(value, pattern)
 
 
 def _known(name: str, source: str) -> Setting:

@@ -14,7 +14,17 @@ from clew.core.run import Run
 from clew.core.thread import Permissions, Trust
 from clew.core.usage import NO_USAGE, Usage
 from clew.engine.leases import is_gone
-from clew.errors import AgentFailed, AuthFailed, Cancelled, ClewError, Conflict, TimedOut, UsageError, UsageLimit
+from clew.errors import (
+    AgentFailed,
+    AgentMissing,
+    AuthFailed,
+    Cancelled,
+    ClewError,
+    Conflict,
+    TimedOut,
+    UsageError,
+    UsageLimit,
+)
 from clew.hosts.checks import check_prompt, existing_dir
 from clew.hosts.jobs import NewJob
 from clew.store.records import StoredEvent
@@ -28,6 +38,8 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 10_000  # more than any job may have
 LOOK_S = 0.25  # how soon something that another process did is seen
 MOST_AHEAD_S = 10 * 366 * 86_400.0
+KEY_CHARS = 200
+SHORT_ID = 8
 SILENCE_S = 30.0  # of a worker on another machine, before it counts as dead
 
 
@@ -113,12 +125,15 @@ class JobChanged(Record):
 async def submit(client: Client, wanted: Wanted) -> Job:
     """The job is on disk when this returns. What was not said comes from the settings."""
     check_prompt(wanted.prompt)
+    _check_words(wanted)
+    now = client.engine.around.clock()
     deadline = wanted.limits.deadline_at
-    if deadline is not None and deadline > client.engine.around.clock() + MOST_AHEAD_S:
+    if deadline is not None and deadline > now + MOST_AHEAD_S:
         raise UsageError("The deadline is more than ten years away.", hint="Leave it out: a job need not have one.")
+    if wanted.delay_s is not None and wanted.delay_s > MOST_AHEAD_S:
+        raise UsageError("The delay is longer than ten years.", hint="Submit it nearer the time.")
     settings = client.settings
     agent = wanted.agent or settings.of("agent")
-    now = client.engine.around.clock()
     return await client.jobs.submit(
         NewJob(
             prompt=wanted.prompt,
@@ -133,6 +148,19 @@ async def submit(client: Client, wanted: Wanted) -> Job:
             not_before=None if wanted.delay_s is None else now + wanted.delay_s,
         )
     )
+
+
+def _check_words(wanted: Wanted) -> None:
+    """They stand in tables and logs, and the model on a command line."""
+    if wanted.key is not None and not (wanted.key.strip() and wanted.key.isprintable()):
+        raise UsageError(f"The key {wanted.key[:40]!r} is blank, or holds what cannot be printed.", hint=_KEY_HINT)
+    if wanted.key is not None and len(wanted.key) > KEY_CHARS:
+        raise UsageError(f"The key has {len(wanted.key):,} characters; the limit is {KEY_CHARS}.", hint=_KEY_HINT)
+    if wanted.model is not None and not wanted.model.isprintable():
+        raise UsageError(f"The model {wanted.model[:40]!r} holds what cannot be printed.")
+
+
+_KEY_HINT = "Name what the jobs have in common, as a repository: shop, or https://example.org/shop.git."
 
 
 async def cards(client: Client, jobs: Sequence[Job]) -> list[JobCard]:
@@ -210,6 +238,7 @@ _BY_OUTCOME: dict[str, type[ClewError]] = {
     Outcome.AUTH: AuthFailed,
     Outcome.USAGE_LIMIT: UsageLimit,
     Outcome.TIMED_OUT: TimedOut,
+    AgentMissing.code: AgentMissing,
 }
 
 
@@ -222,12 +251,17 @@ def error_of(job: Job) -> ClewError | None:
 
 
 def _hint(job: Job) -> str | None:
-    """A run's own hint is for whoever asks in a chat, unless somebody must act before anything goes on."""
+    """In the words of jobs: a run's own hint is for whoever asks in a chat."""
     if job.status in UNDER_WAY:
         return "It goes on by itself."
-    if job.status in (JobStatus.BLOCKED, JobStatus.CONFLICT) or job.outcome is None:
-        return job.hint
-    return "A retry goes on where it stopped."
+    retry = f"clew jobs retry {job.id[:SHORT_ID]}"
+    if job.status is JobStatus.CONFLICT:
+        return f"{retry} --restore puts them back (what is there is saved first); {retry} --keep goes on with them."
+    if job.status is JobStatus.BLOCKED:
+        return f"Log in with the agent's own CLI, or set its key; then {retry} goes on where it stopped."
+    if job.status is JobStatus.FAILED and job.hint and (job.outcome is None or job.outcome == AgentMissing.code):
+        return f"{job.hint} Then {retry} goes on where it stopped."  # it never came to a run
+    return f"{retry} goes on where it stopped."
 
 
 def _error_object(job: Job) -> dict[str, Any] | None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
-SECRETS = ("CLEW_STORE",)  # of ours, and none of an agent's business
+SECRETS = ("CLEW_STORE",)  # of ours, and none of an agent's business; and so is what ends so:
+SECRET_ENDS = ("_SECRET", "_TOKEN")
 
 
 def adapters() -> dict[str, Adapter]:
@@ -64,8 +65,12 @@ def open_engine(
 
 def surroundings(environ: Mapping[str, str]) -> Surroundings:
     pid = os.getpid()
-    environ = {key: value for key, value in environ.items() if key not in SECRETS}
+    environ = {key: value for key, value in environ.items() if not is_secret(key)}
     return Surroundings(environ=environ, owner=Owner(_machine(), pid, processes.started_at(pid) or 0.0))
+
+
+def is_secret(name: str) -> bool:
+    return name in SECRETS or (name.startswith("CLEW_") and name.endswith(SECRET_ENDS))
 
 
 def _machine() -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from clew import config
 from clew.core.history import text_digest
 from clew.engine.engine import Engine
-from clew.engine.work import Worker, WorkerSettings, queue_config
+from clew.engine.work import HEARTBEAT_S, SILENCE_S, Worker, WorkerSettings, queue_config
+from clew.hosts.hooks import EVENT, REPLY, Hooks
 from clew.hosts.jobs import KIND, Jobs
 
 QUEUE_FILE = "queue.db"
@@ -20,18 +21,32 @@ WORKERS_DIR = "workers"
 
 
 def open_worker(
-    engine: Engine, jobs: Jobs, settings: config.Settings, home: Path, worker_id: str, concurrency: int
+    engine: Engine,
+    jobs: Jobs,
+    hooks: Hooks,
+    settings: config.Settings,
+    home: Path,
+    worker_id: str,
+    concurrency: int,
+    *,
+    heartbeat_s: float = HEARTBEAT_S,
+    silence_s: float = SILENCE_S,
 ) -> Worker:
     """A worker on the engine's store. Its queue is in the same database, or in a file beside the store's."""
     slots = asyncio.Semaphore(concurrency)
     url = settings.of("store")
-    queue = queue_config(worker_id, url=url) if url else queue_config(worker_id, file=str(home / QUEUE_FILE))
+    file = None if url else str(home / QUEUE_FILE)
+    queue = queue_config(worker_id, url=url, file=file)
     return Worker(
         engine.database,
         engine.around,
-        WorkerSettings(worker_id, queue, concurrency),
-        {KIND: lambda job_id: jobs.carry_out(job_id, worker_id, slots)},
-        Jobs.waiting,
+        WorkerSettings(worker_id, queue, file, concurrency, heartbeat_s=heartbeat_s, silence_s=silence_s),
+        {
+            KIND: lambda job_id: jobs.carry_out(job_id, worker_id, slots),
+            EVENT: hooks.deal_with,
+            REPLY: hooks.post,
+        },
+        lambda store: [*Jobs.waiting(store), *Hooks.waiting(store)],
     )
 
 

@@ -53,11 +53,13 @@ class TestAbilities:
         )
         can = codex.abilities(help_text, version_text)
         assert (can.is_agent, can.resume, can.choose_id, can.asks, can.streams) == (True, True, False, False, False)
-        assert (can.product, can.version) == ("codex-cli", "0.163.0")
+        assert (can.product, can.version, can.fork) == ("codex-cli", "0.163.0", True)
         assert {"--json", "--model", "--ignore-rules"} <= can.flags
 
     def test_one_without_resume(self) -> None:
-        assert not abilities(HELP.replace("resume", "fork"), "codex-cli 0.1.0").resume
+        can = abilities(HELP.replace("resume", "fork"), "codex-cli 0.1.0")
+        assert (can.resume, can.fork) == (False, True)
+        assert (abilities(HELP, "codex-cli 0.1.0").resume, abilities(HELP, "codex-cli 0.1.0").fork) == (True, False)
 
     def test_another_program_is_not_taken_for_codex(self) -> None:
         can = abilities("usage: ls [OPTION]\n  --all\n", "ls (GNU coreutils) 9.1\n")

@@ -12,6 +12,7 @@ import pytest
 from clew.agents.adapter import Binary, Launch
 from clew.agents.codex import Codex
 from clew.core.decision import Abilities
+from clew.core.record import replace
 from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 from clew.testing import scripted_agent
@@ -50,6 +51,13 @@ class TestCommand:
     def test_word_that_is_no_uuid_is_not_resumed(self, word: str) -> None:
         with pytest.raises(UsageError):
             codex.command(BINARY, CAN, Launch(word, True, None, Permissions.ASK, Trust.USER))
+
+    def test_a_copy_is_forked_off_with_the_same_flags(self) -> None:
+        launch = Launch("ours", True, "gpt-x", Permissions.ASK, Trust.USER, "/w", fork_of=SESSION)
+        forked = codex.command(BINARY, CAN, launch)
+        assert forked == ["fork" if word == "resume" else word for word in words(resume=True)]
+        with pytest.raises(UsageError):
+            codex.command(BINARY, CAN, replace(launch, fork_of="last"))
 
     def test_permissions_are_the_sandbox(self) -> None:
         modes = {each: settings(words(permissions=each))["sandbox_mode"] for each in Permissions}

@@ -58,6 +58,7 @@ def test_words_of_a_failed_turn(said: str, outcome: Outcome | None) -> None:
         f"Error: thread/resume: thread/resume failed: no rollout found for thread id {SESSION} (code -32600)",
         f"Error: thread/resume: thread/resume failed: thread {SESSION} already has an active writer (code -32600)",
         "Error: thread/resume: thread/resume failed: failed to read thread: rollout at /x is empty (code -32603)",
+        f"Error: thread/fork: thread/fork failed: no rollout found for thread id {SESSION} (code -32600)",
     ],
 )
 def test_refused_resume_is_rejected(line: str) -> None:
@@ -72,6 +73,13 @@ def test_another_session_than_the_one_asked_for_is_rejected_whatever_it_answered
     assert (found.answered, found.outcome) == (False, Outcome.REJECTED)
     assert diagnose(wanted=SESSION, thread=SESSION, completed=True, said="", stderr="").answered
     assert diagnose(wanted=None, thread=OTHER, completed=True, said="", stderr="").answered
+
+
+def test_a_copy_has_an_id_of_its_own() -> None:
+    own = diagnose(wanted=SESSION, thread=OTHER, completed=True, said="", stderr="", forked=True)
+    assert own.answered
+    same = diagnose(wanted=SESSION, thread=SESSION, completed=True, said="", stderr="", forked=True)
+    assert (same.answered, same.outcome) == (False, Outcome.REJECTED), "it went on in the original"
 
 
 def test_prompt_that_is_too_long_for_its_input_is_an_overflow() -> None:

@@ -15,6 +15,7 @@ from clew.core.usage import Usage
 codex = Codex()
 
 SESSION = "01a1deea-df82-76f2-9bd3-794707014e7d"  # made on 2026-11-15
+COPY = "01a1deea-e111-7000-8000-794707014e7d"
 NAME = f"rollout-2026-11-15T11-14-57-{SESSION}.jsonl"
 
 
@@ -162,6 +163,24 @@ class TestUsage:
     def test_it_is_found_far_from_the_end(self, path: Path) -> None:
         write(path, count({"input_tokens": 10, "output_tokens": 3}), said("assistant", "x" * 500_000))
         assert codex.session_usage(path) == Usage(10, 3)
+
+    def test_a_copy_goes_on_from_the_count_of_the_original_as_it_was(self, tmp_path: Path) -> None:
+        sessions = tmp_path / "sessions" / "2026" / "11" / "15"
+        before, later = (
+            {**count({"input_tokens": n, "output_tokens": n}), "ordinal": ordinal} for n, ordinal in ((10, 3), (90, 9))
+        )
+        write(sessions / NAME, *NOTES, before, later)
+        meta = {"id": COPY, "forked_from_id": SESSION, "forked_from_ordinal_exclusive": 5}
+        copy = write(sessions / NAME.replace(SESSION, COPY), line("session_meta", **meta))
+        assert codex.session_usage(copy) == Usage(10, 10)
+        write(copy, count({"input_tokens": 20, "output_tokens": 20}), mode="a")
+        assert codex.session_usage(copy) == Usage(20, 20)
+
+    @pytest.mark.parametrize("origin", [COPY, SESSION, "last", "*", None, 7])
+    def test_a_copy_whose_original_is_gone_has_used_nothing(self, tmp_path: Path, origin: object) -> None:
+        path = tmp_path / "sessions" / NAME.replace(SESSION, COPY)
+        write(path, line("session_meta", id=COPY, forked_from_id=origin))
+        assert codex.session_usage(path) == Usage()
 
     def test_session_without_a_count_has_used_nothing(self, path: Path) -> None:
         assert codex.session_usage(write(path, *NOTES)) == Usage()

@@ -58,6 +58,10 @@ class House:
         assert response.is_success, response.text
         return response.json()
 
+    def delete(self, path: str) -> None:
+        response = self._http.delete(path)
+        assert response.is_success, response.text
+
     def thread(self, name: str, *prompts: str, **more: Any) -> str:
         """The id of a new thread in which these were asked and answered."""
         made = self.post("/api/threads", {"name": name, "cwd": str(self.stage.work), "model": MODEL, **more})
@@ -67,8 +71,10 @@ class House:
 
     def ask(self, thread: str, prompt: str) -> None:
         """Until the run is over: its events end then."""
-        run = self.post(f"/api/threads/{thread}/runs", {"prompt": prompt})
-        with self._http.stream("GET", f"/api/runs/{run['id']}/events") as events:
+        self.end_of(self.post(f"/api/threads/{thread}/runs", {"prompt": prompt})["id"])
+
+    def end_of(self, run: str) -> None:
+        with self._http.stream("GET", f"/api/runs/{run}/events") as events:
             assert any(line == "event: run_ended" for line in events.iter_lines())
 
     def say(self, thread: str, *texts: str) -> None:

@@ -109,6 +109,8 @@ def test_a_blocked_job_says_what_to_do_and_may_start_over(own_house: House, visi
         page = visit(own_house).open(view=f"jobs/{job['id']}")
         status(page, "blocked: log in")
         expect(page.get_by_test_id("job-error")).to_contain_text("Log in")
+        expect(page.get_by_test_id("job-view").get_by_text("is not logged in, or its key is refused")).to_have_count(1)
+        expect(page.get_by_test_id("run-error")).to_have_count(0)
         expect(page.get_by_test_id("jobs-open")).to_contain_text("1")
 
         page.get_by_test_id("job-fresh").click()

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-KEYS = {
-    "id",
-    "status",
-    "runs",
-    "resume_count",
-    "session_id",
-    "reason",
-    "result",
-    "error",
-    "thread",
-    "key",
-    "created_at",
-}
+from clew.cli.jobs_display import at_clock, span
+from clew.cli.output import stamp
+from clew.core.job import JobStatus
+from clew.testing.model_api import ModelApi
+from clew.testing.scripts import Hang, ToolUse
+from clew.testing.stage import CODEX_MODEL, Stage
+from conftest import make_stage
+
+ODD_TIMES = (1e18, 1e300, float("inf"), 253402300800.0, 253402300799.9999, -1e18, float("-inf"), float("nan"))
+
+KEYS = {"id", "status", "runs", "resume_count", "session_id", "reason", "result", "error"}  # of every --json
 
 
 def job_of(cli: Any, job: str) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) ->
     [
         ("!fail 401 authentication_error invalid x-api-key", [], 4, "blocked", "auth"),
         ("!fail 529 overloaded_error Overloaded", ["--retries", "0"], 1, "failed", "failed"),
+        ("!fail 429 rate_limit_error Slow down", ["--deadline", "1m"], 5, "failed", "usage_limit"),
         ("!fail 400 invalid_request_error Nonsense", [], 1, "failed", "failed"),
         ("!hang text so far", ["--timeout", "30s", "--deadline", "3s"], 6, "failed", "timed_out"),
     ],
@@ -105,7 +108,64 @@ def test_the_exit_code_says_what_ended_the_job(
     assert (done.code, done.json["status"], done.json["error"]["code"]) == (code, status, error), done.err
     watched = cli.run("jobs", "watch", done.json["id"])
     assert (watched.code, watched.out) == (code, "")
-    assert f"clew jobs retry {done.json['id'][:8]} goes on where it stopped" in watched.err
+    assert f"clew jobs retry {done.json['id'][:8]} goes on where it stopped" in done.json["error"]["hint"]
+    assert watched.err.count("clew jobs retry") == 1
+    assert "sk again" not in watched.err, "nobody asks a job"
+
+
+@pytest.mark.parametrize("missing", ["claude", "codex"])
+def test_where_the_agent_is_not_installed_nothing_is_submitted_to_run_here(cli: Any, missing: str) -> None:
+    nowhere = {f"CLEW_{missing.upper()}_PATH": "/nowhere"}
+    done = cli.run("jobs", "submit", "--wait", "--json", "--agent", missing, "x", **nowhere)
+
+    assert (done.code, done.json["error"]["code"]) == (3, "agent_missing")
+    assert cli.run("jobs", "list", "--json").json == []
+    queued = submitted(cli, "--agent", missing, "x")
+    cli.run("jobs", "cancel", queued)
+    again = cli.run("jobs", "retry", queued, "--wait", "--json", **nowhere)
+    assert (again.code, job_of(cli, queued)["status"]) == (3, "cancelled"), "it is left as it was"
+
+
+def test_every_json_is_the_job(cli: Any) -> None:
+    asked = cli.run("jobs", "submit", "--json", "!say done").json
+    job = asked["id"]
+    cancelled = cli.run("jobs", "cancel", job, "--json").json
+    retried = cli.run("jobs", "retry", job, "--json").json
+    waited = cli.run("jobs", "submit", "--wait", "--json", "--key", "k", "!say done").json
+    cli.run("work", "--until-idle")
+    *events, watched = [json.loads(line) for line in cli.run("jobs", "watch", job, "--json").out.splitlines()]
+    logs = cli.run("jobs", "logs", job, "--json").json
+    [listed] = cli.run("jobs", "list", "--key", "k", "--json").json
+
+    for each in (asked, cancelled, retried, waited, watched, logs, listed, job_of(cli, job)):
+        assert each.keys() >= KEYS
+    assert [each["status"] for each in (asked, cancelled, retried, waited)] == [
+        "queued",
+        "cancelled",
+        "queued",
+        "succeeded",
+    ]
+    assert (watched["result"], watched["error"], listed["id"]) == ("done", None, waited["id"])
+    assert logs["events"] == events
+    assert cancelled["error"]["hint"] == f"clew jobs retry {job[:8]} goes on where it stopped."
+
+
+@pytest.fixture
+def codex(tmp_path: Path, api: ModelApi, cli_on: Callable[[Stage], Any]) -> Iterator[Any]:
+    """With the real Codex."""
+    with make_stage("scripted", tmp_path, api, codex=True) as stage:
+        yield cli_on(stage)
+
+
+@pytest.mark.real
+def test_tokens_without_a_price_are_not_called_free(codex: Any) -> None:
+    done = codex.run("jobs", "submit", "--wait", "--agent", "codex", "--model", CODEX_MODEL, "!say done")
+
+    assert (done.code, done.out) == (0, "done\n"), done.err
+    shown = codex.run("jobs", "show", codex.run("jobs", "list", "--json").json[0]["id"]).out
+    for words in (done.err, shown, codex.run("jobs", "list").out):
+        assert "no price" in words
+        assert "$" not in words
 
 
 def test_a_blocked_job_is_retried_in_its_session(cli: Any) -> None:
@@ -269,6 +329,17 @@ def test_a_delayed_job_begins_later_and_a_deadline_may_be_a_time(cli: Any) -> No
         (["submit", "--cwd", "/nowhere", "x"], "/nowhere is not a directory."),
         (["submit", "--agent", "nobody", "x"], "nobody"),
         (["submit", "--checkpoint", "x"], "git"),
+        (["submit", "--key", "a\x01b", "x"], "The key 'a\\x01b' is blank, or holds what cannot be printed."),
+        (["submit", "--key", "a\nb", "x"], "The key 'a\\nb' is blank, or holds what cannot be printed."),
+        (["submit", "--key", "\udcff", "x"], "holds what cannot be printed."),
+        (["submit", "--key", " ", "x"], "is blank"),
+        (["submit", "--key", "", "x"], "is blank"),
+        (["submit", "--key", "k" * 201, "x"], "The key has 201 characters; the limit is 200."),
+        (["submit", "--model", "a\nb", "x"], "The model 'a\\nb' holds what cannot be printed."),
+        (["submit", "--deadline", "9999-12-31T23:59", "x"], "The deadline is more than ten years away."),
+        (["submit", "--deadline", "0001-01-01T00:00", "x"], "--deadline 0001-01-01T00:00 is"),
+        (["submit", "--delay", "11000d", "x"], "The delay is longer than ten years."),
+        (["submit", "--id", "a", "x"], "--id"),
         (["show", "nonsense"], "'nonsense' is not a job."),
         (["retry", "nonsense", "--restore", "--keep"], "Files are put back or kept, not both."),
         (["logs", "nonsense"], "'nonsense' is not a job."),
@@ -283,10 +354,55 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(cli: Any, args: list[st
 
 
 def test_on_a_terminal_a_line_says_how_far_it_has_come(cli: Any) -> None:
-    terminal = cli.terminal("jobs", "submit", "--wait", "--permissions", "all", '!tool Bash {"command": "touch made"}')
-    terminal.read_until(r"run 1 · .*1 tool")
-    code, shown = terminal.end()
-
-    assert code == 0
-    assert "succeeded after" in shown
+    cli.api.script.extend([ToolUse("Bash", {"command": "touch made"}), Hang("text", "the tests pass now")])
+    terminal = cli.terminal("jobs", "submit", "--wait", "--permissions", "all", "x")
+    terminal.read_until(r"\ds .*run 1 · thinking · 1 tool · “the tests pass now”")
+    [job] = cli.run("jobs", "list", "--json").json
+    other = cli.terminal("jobs", "watch", job["id"])
+    other.read_until(r"\ds .*run 1 · thinking · 1 tool · “the tests pass now”")
+    cli.api.release()
+    for each in (terminal, other):
+        code, shown = each.end()
+        assert code == 0
+        assert re.search(r"job \w{8}: succeeded after .*\d tokens · \$0\.\d+", shown)
     assert (cli.stage.work / "made").exists()
+
+
+def test_where_there_is_no_terminal_there_are_plain_lines_alone(cli: Any) -> None:
+    done = cli.run("jobs", "submit", "--wait", "--permissions", "all", '!tool Bash {"command": "touch made"}')
+    watched = cli.run("jobs", "watch", cli.run("jobs", "list", "--json").json[0]["id"])
+
+    for each in (done, watched):
+        assert each.code == 0
+        assert "\x1b" not in each.err + each.out
+        assert "\r" not in each.err
+        assert [line for line in each.err.splitlines() if line.startswith("run 1: fresh")]
+    assert watched.out == done.out
+
+
+def test_a_time_that_no_calendar_has_is_shown_all_the_same(cli: Any) -> None:
+    job = submitted(cli, "x")
+
+    async def put_off() -> None:
+        async with cli.stage.open() as client:
+            for status in (JobStatus.RUNNING, JobStatus.WAITING):
+                await client.engine.database.call(
+                    lambda store, status=status: store.update_job(job, status=status, wake_at=1e18)  # type: ignore[misc]
+                )
+
+    asyncio.run(put_off())
+    assert job_of(cli, job)["wake_at"] == "9999-12-31T23:59:59.999Z"
+    assert "waiting until never" in cli.run("jobs", "list").out
+    assert "waiting until never" in cli.run("jobs", "show", job).out
+
+
+@pytest.mark.parametrize("at", ODD_TIMES)
+def test_every_number_is_a_time_for_people_and_for_programs(at: float) -> None:
+    assert at_clock(at)
+    written = stamp(at)
+    assert written is None or datetime.fromisoformat(written).year in (1, 9999)
+
+
+def test_a_span_is_told_in_its_largest_unit() -> None:
+    told = {1800: "30 min", 7200: "2 h", 86_400: "1 d", 90: "90 s", 5400: "90 min", 0.5: "0.5 s"}
+    assert {each: span(each) for each in told} == told

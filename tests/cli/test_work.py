@@ -119,6 +119,8 @@ def test_a_second_signal_does_not_wait(cli: Any, worker: Callable[..., Any]) -> 
 
     assert process.wait(START_S) in (0, 7)
     assert time.monotonic() - began < 5
+    cli.run("jobs", "list")  # whoever comes next ends what it left
+    assert not cli.stage.processes()
 
 
 def test_a_dead_worker_is_not_counted_as_alive(cli: Any, worker: Callable[..., Any]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from clew.client import Client
@@ -16,6 +18,7 @@ from clew.core.thread import Permissions
 from clew.hosts.jobs import NewJob
 from clew.testing.stage import MODEL, Stage
 
+REFUSED = "!fail 401 authentication_error invalid x-api-key"
 WORKER = Path(__file__).with_name("worker.py")
 NOTHING: Mapping[str, str] = {}
 
@@ -29,20 +32,58 @@ async def workers(
     try:
         yield alive
     finally:
+        await end(alive)
+
+
+async def end(alive: Sequence[asyncio.subprocess.Process]) -> None:
+    """In order, also those that sleep."""
+    for process in alive:
+        if process.returncode is None:
+            process.terminate()
+            os.kill(process.pid, signal.SIGCONT)
+    async with asyncio.timeout(90):
         for process in alive:
-            if process.returncode is None:
-                os.kill(process.pid, signal.SIGCONT)
-                process.terminate()
-        async with asyncio.timeout(60):
-            for process in alive:
-                await process.wait()
+            await process.wait()
 
 
-async def start(stage: Stage, environ: Mapping[str, str] = NOTHING) -> asyncio.subprocess.Process:
+async def put_to_sleep(stage: Stage, process: asyncio.subprocess.Process) -> None:
+    """Stopped, and not in the middle of a transaction: nobody could write then."""
+    async with asyncio.timeout(60):
+        while True:
+            os.kill(process.pid, signal.SIGSTOP)
+            while not _is_stopped(process.pid):
+                await asyncio.sleep(0.01)
+            if all(_is_free(stage.clew_home / name) for name in ("clew.db", "queue.db")):
+                return
+            os.kill(process.pid, signal.SIGCONT)
+            await asyncio.sleep(0.05)
+
+
+def _is_stopped(pid: int) -> bool:
+    stats = [stat.read_bytes() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rsplit(b")", 1)[1].split()[0] == b"T" for stat in stats)
+
+
+def _is_free(database: Path) -> bool:
+    with closing(sqlite3.connect(database, timeout=0.2, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+    return True
+
+
+async def start(stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str) -> asyncio.subprocess.Process:
+    """`machine`: the name of another one, on which it counts as running."""
     with (stage.folder / "worker.log").open("ab") as log:
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(WORKER), "3", env={**stage.environ, **environ}, stderr=log
+            sys.executable, str(WORKER), "3", *machine, env={**stage.environ, **environ}, stderr=log
         )
+
+
+def log_of(stage: Stage) -> str:
+    """What its workers have said."""
+    return (stage.folder / "worker.log").read_text()
 
 
 def a_job(stage: Stage, prompt: str, **more: object) -> NewJob:
@@ -70,3 +111,18 @@ async def speaking(client: Client, job: Job, kind: str = "text_streamed") -> Non
         if event.kind == kind:
             return
     raise AssertionError(f"the run ended without {kind}")
+
+
+async def carried_out(client: Client, job: Job, limit_s: float = 60) -> Job:
+    """By this very process, without a worker."""
+    async with asyncio.timeout(limit_s):
+        await client.carry_out(job.id)
+    return await client.jobs.find(job.id)
+
+
+def a_repository(stage: Stage) -> None:
+    run = ["git", "-C", str(stage.work), "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    subprocess.run([*run, "init", "-q"], check=True)
+    (stage.work / "kept.txt").write_text("as it was\n")
+    subprocess.run([*run, "add", "."], check=True)
+    subprocess.run([*run, "commit", "-qm", "first"], check=True)

@@ -6,18 +6,25 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
+from collections import Counter
+from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from clew.client import Client
 from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
 from clew.core.run import RunStatus
+from clew.engine.checkpoints import Checkpoints
 from clew.errors import StoreError
 from clew.testing.postgres import PostgresServer
 from clew.testing.scripts import Slow
-from clew.testing.stage import Stage
-from jobs.house import a_job, ended, speaking, start, until, workers
+from clew.testing.stage import Launch, Stage
+from jobs.house import a_job, a_repository, end, ended, speaking, start, until, workers
+
+pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
 
 
 @pytest.mark.parametrize("at", ["text", "tool"])
@@ -42,37 +49,88 @@ async def test_a_killed_workers_job_is_taken_over_in_a_copy_of_the_session(stage
 @pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.soak)])
 @pytest.mark.timeout(900)
 async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
-    scripted: Stage, request: pytest.FixtureRequest, where: str, count: int
+    scripted: Stage, tmp_path_factory: pytest.TempPathFactory, where: str, count: int
 ) -> None:
-    environ: dict[str, str] = {}
-    if where == "postgres":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        environ["CLEW_STORE"] = server.new_database()
-    dice = random.Random(count)
-    async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
-        limits = Limits(max_resumes=100, max_runs=100)
-        jobs = [
-            await client.jobs.submit(
-                a_job(scripted, f"!slow 10 {dice.choice([0.01, 0.1])}", key=f"k{number % 6}", limits=limits)
-            )
-            for number in range(count)
-        ]
-        unrest = asyncio.create_task(_unrest(scripted, environ, alive, dice, count // 3))
-        try:
-            done = [await until(client, job.id, lambda now: now.status not in UNDER_WAY, 600) for job in jobs]
-        finally:
-            unrest.cancel()
-            await asyncio.gather(unrest, return_exceptions=True)
-        assert [job.status for job in done] == [JobStatus.SUCCEEDED] * count
-        said = "w0 w1 w2 w3 w4 w5 w6 w7 w8 w9"
-        assert {job.result for job in done if job.runs == 1} <= {said}
-        for key in {job.key for job in done}:
-            line = [job for job in done if job.key == key]
-            for before, after in pairwise(line):
-                assert (before.ended_at or 0) <= (after.started_at or 0), "order by key"
-        for job in done:
-            runs = await client.runs(thread=await client.find(job.thread_id))
-            assert [run.status for run in runs].count(RunStatus.ANSWERED) == 1, "every job ends exactly once"
+    """Killed and stopped at random, and on PostgreSQL the database is restarted in the middle."""
+    with ExitStack() as stack:
+        environ: dict[str, str] = {}
+        server: PostgresServer | None = None
+        if where == "postgres":
+            server = stack.enter_context(PostgresServer(tmp_path_factory.mktemp("storm") / "data"))
+            environ["CLEW_STORE"] = server.new_database()
+        dice = random.Random(count)
+        async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
+            limits = Limits(max_resumes=100, max_runs=100)
+            jobs = [
+                await client.jobs.submit(
+                    a_job(scripted, f"!slow 10 {dice.choice([0.01, 0.1])}", key=f"k{number % 6}", limits=limits)
+                )
+                for number in range(count)
+            ]
+            watch = SessionWatch(scripted)
+            unrest = asyncio.create_task(_unrest(scripted, environ, alive, dice, count // 3))
+            beside = [unrest, asyncio.create_task(watch.run())]
+            try:
+                if server is not None:
+                    await _restart(client, server, jobs[count // 3])
+                done = [await patiently(client, job.id, 700) for job in jobs]
+            finally:
+                for task in beside:
+                    task.cancel()
+                ends = await asyncio.gather(*beside, return_exceptions=True)
+            assert not [each for each in ends if isinstance(each, Exception)]
+            await _hold_up(client, done, watch)
+
+
+async def _hold_up(client: Client, done: list[Job], watch: SessionWatch) -> None:
+    assert [job.status for job in done] == [JobStatus.SUCCEEDED] * len(done)
+    assert {job.result for job in done if job.runs == 1} <= {" ".join(f"w{n}" for n in range(10))}
+    for key in {job.key for job in done}:
+        line = [job for job in done if job.key == key]
+        for before, after in pairwise(line):
+            assert (before.ended_at or 0) <= (after.started_at or 0), "order by key"
+    used: dict[str, list[tuple[float, float]]] = {}
+    for job in done:
+        runs = await client.runs(thread=await client.find(job.thread_id), limit=1000)
+        assert [run.status for run in runs].count(RunStatus.ANSWERED) == 1, "every job ends exactly once"
+        assert len(runs) == job.runs, "and every run counts"
+        for attempt in [attempt for run in runs for attempt in await client.attempts(run.id)]:
+            used.setdefault(attempt.session_id, []).append((attempt.started_at, attempt.ended_at or 0))
+    for times in used.values():
+        assert all(before[1] <= after[0] for before, after in pairwise(sorted(times))), (
+            "one agent a session, by the rows"
+        )
+    assert watch.most and max(watch.most.values()) == 1, "and by the processes"
+
+
+class SessionWatch:
+    """Looks which agents are alive, and how many of them write to one session."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.most: dict[str, int] = {}
+
+    async def run(self) -> None:
+        while True:
+            for session, count in Counter(await asyncio.to_thread(self._look)).items():
+                self.most[session] = max(count, self.most.get(session, 0))
+            await asyncio.sleep(0.2)
+
+    def _look(self) -> list[str]:
+        """The sessions that are written to; a copy is made from another, which is only read."""
+        found: dict[int, tuple[int, str]] = {}
+        for pid in self._stage.processes():
+            try:
+                argv = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+                parent = int(Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[1])
+            except OSError:
+                continue
+            launch = Launch(tuple(argv))
+            session = launch.session_id or launch.resumes
+            if launch.is_turn and session is not None:
+                found[pid] = parent, session
+        # A process that has just forked has its parent's command line for a moment.
+        return [session for parent, session in found.values() if found.get(parent, (0, ""))[1] != session]
 
 
 async def _unrest(
@@ -86,13 +144,23 @@ async def _unrest(
         await asyncio.sleep(dice.uniform(1.0, 3.0))
         place = dice.randrange(len(alive))
         if dice.random() < 0.5:
-            alive[place].kill()
+            if alive[place].returncode is None:
+                alive[place].kill()
             await alive[place].wait()
             alive[place] = await start(stage, environ)
         else:
             os.kill(alive[place].pid, signal.SIGSTOP)
-            await asyncio.sleep(dice.uniform(0.2, 1.0))
-            os.kill(alive[place].pid, signal.SIGCONT)
+            try:
+                await asyncio.sleep(dice.uniform(0.2, 1.0))
+            finally:
+                os.kill(alive[place].pid, signal.SIGCONT)
+
+
+async def _restart(client: Client, server: PostgresServer, middle: Job) -> None:
+    """When so many of the jobs are over."""
+    await patiently(client, middle.id, 700)
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.start)
 
 
 async def test_a_job_goes_on_where_its_session_is_not_known(real: Stage) -> None:
@@ -128,6 +196,30 @@ async def test_a_worker_that_ends_in_order_hands_its_job_to_the_next(scripted: S
         assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 1)
 
 
+async def test_a_worker_that_ends_in_order_keeps_the_files_of_its_job(scripted: Stage) -> None:
+    a_repository(scripted)
+    made = scripted.work / "made.txt"
+    async with scripted.open() as client:
+        async with workers(scripted) as alive:
+            prompt = '!tool Bash {"command": "echo half > made.txt; sleep 300"}'
+            job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
+            async with asyncio.timeout(60):
+                while not (made.exists() and made.read_text() == "half\n"):
+                    await asyncio.sleep(0.1)
+            await end(alive)
+            assert alive[0].returncode == 0
+            back = await client.jobs.find(job.id)
+            assert (back.status, back.saved_run_id) == (JobStatus.QUEUED, back.run_id)
+            kept = await Checkpoints(str(scripted.work), job.id, scripted.environ).last()
+            assert kept is not None and kept.why == "cut_off"
+            shown = ["git", "-C", str(scripted.work), "show", f"{kept.commit}:made.txt"]
+            assert subprocess.run(shown, capture_output=True, text=True, check=True).stdout == "half\n"
+            assert not scripted.processes()
+            alive[0] = await start(scripted)
+            done = await ended(client, job)
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2), "its own files are no conflict"
+
+
 async def test_a_database_that_is_restarted_costs_no_job(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -142,12 +234,12 @@ async def test_a_database_that_is_restarted_costs_no_job(
         assert [job.status for job in done] == [JobStatus.SUCCEEDED] * 4
 
 
-async def patiently(client: Client, job_id: str) -> Job:
+async def patiently(client: Client, job_id: str, limit_s: float = 120) -> Job:
     """The connection of this very process broke as well: the first call says so, the next has a new one."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(limit_s):
         while True:
             try:
-                return await until(client, job_id, lambda now: now.status not in UNDER_WAY, 120)
+                return await until(client, job_id, lambda now: now.status not in UNDER_WAY, limit_s)
             except StoreError:
                 await asyncio.sleep(0.5)
 

@@ -1,5 +1,5 @@
-"""For Schemathesis: what is meant to be valid names a directory, an agent and a job that are there, so that it gets
-inside. The job is one that is over: the events of one that waits for a worker never end."""
+"""For Schemathesis: what is meant to be valid names a directory, an agent, a job and a review that are there, so that
+it gets inside. The job is one that is over: the events of one that waits for a worker never end."""
 
 from __future__ import annotations
 
@@ -19,9 +19,27 @@ def map_case(_context: Any, case: Any) -> Any:
             body["cwd"] = os.environ["FUZZ_CWD"]
         if body.get("agent") is not None:
             body["agent"] = "claude"
+        if case.operation.path == "/api/reviews":
+            _mend_review(body)
     if case.operation.path == "/api/jobs/{job}/events" and _is_well_formed(case):
         case.path_parameters = {"job": os.environ["FUZZ_JOB"]}
+    if case.method.upper() == "DELETE" and (case.path_parameters or {}).get("thread") == os.environ["FUZZ_KEPT"]:
+        case.path_parameters = {"thread": "nobody"}  # the review is wanted to the end
+    if "{review}" in case.operation.path and _is_well_formed(case):
+        case.path_parameters = {**case.path_parameters, "review": os.environ["FUZZ_REVIEW"]}
     return case
+
+
+def _mend_review(body: dict[str, Any]) -> None:
+    """A first round, or the next one of the review that is there."""
+    if body.get("previous_review_id") is not None:
+        body["previous_review_id"] = os.environ["FUZZ_REVIEW"]
+        for name in ("cwd", "paths", "base", "scope", "focus"):
+            body.pop(name, None)
+        return
+    body["cwd"] = os.environ["FUZZ_REPO"]
+    for name in ("message", "base", "paths", "scope"):
+        body.pop(name, None)
 
 
 def _is_well_formed(case: Any) -> bool:

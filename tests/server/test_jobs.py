@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from clew.core.job import JobStatus
 from clew.testing.stage import MODEL, Stage
 from server.house import House, house_of
 
@@ -179,6 +180,14 @@ async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(house: Hou
         ({"prompt": "x", "cwd": "/tmp", "deadline_at": "2026-99-01T00:00:00Z"}, "deadline_at"),
         ({"prompt": "x", "cwd": "/tmp", "permissions": "anything"}, "permissions"),
         ({"prompt": "x", "cwd": "/tmp", "colour": "red"}, "colour"),
+        ({"prompt": "x", "cwd": "/tmp", "key": ""}, "key"),
+        ({"prompt": "x", "cwd": "/tmp", "key": "a\0b"}, "key"),
+        ({"prompt": "x", "cwd": "/tmp", "key": "a\nb"}, "key"),
+        ({"prompt": "x", "cwd": "/tmp", "key": "\x1b[31m"}, "key"),
+        ({"prompt": "x", "cwd": "/tmp", "key": "\u202e"}, "key"),
+        ({"prompt": "x", "cwd": "/tmp", "key": "k" * 201}, "key"),
+        ({"prompt": "x", "cwd": "/tmp", "delay_s": 1e300}, "delay_s"),
+        ({"prompt": "x", "cwd": "/tmp", "deadline_at": "2026-12-31T23:59:60Z"}, "deadline_at"),
     ],
 )
 async def test_what_has_no_meaning_is_refused_by_its_place(house: House, body: dict[str, Any], where: str) -> None:
@@ -194,6 +203,9 @@ async def test_what_has_no_meaning_is_refused_by_its_place(house: House, body: d
         ({"prompt": "x", "agent": "nobody"}, "nobody"),
         ({"prompt": "x", "deadline_at": "2001-01-01T00:00:00Z"}, "The deadline is over already."),
         ({"prompt": "x", "checkpoint": True}, "git"),
+        ({"prompt": "x", "key": " "}, "The key ' ' is blank"),
+        ({"prompt": "x", "deadline_at": "9999-12-31T23:59:59-23:59"}, "more than ten years away"),
+        ({"prompt": "x", "delay_s": 1e9}, "longer than ten years"),
         ({"prompt": "x", "cwd": "/nowhere-at-all"}, "is not a directory"),
     ],
 )
@@ -202,6 +214,18 @@ async def test_what_cannot_be_done_is_refused_in_words(house: House, body: dict[
     assert response.status_code == 422
     assert words in response.json()["detail"]
     assert (await house.get("/api/jobs"))["items"] == []
+
+
+async def test_a_time_that_no_calendar_has_is_answered_all_the_same(house: House) -> None:
+    assert house.shared is not None
+    job = await submitted(house, "x")
+    for status in (JobStatus.RUNNING, JobStatus.WAITING):
+        await house.shared.client.engine.database.call(
+            lambda store, status=status: store.update_job(job["id"], status=status, wake_at=1e18)  # type: ignore[misc]
+        )
+    shown = await house.get(f"/api/jobs/{job['id']}")
+    assert shown["wake_at"] == "9999-12-31T23:59:59.999Z"
+    assert [each["wake_at"] for each in (await house.get("/api/jobs"))["items"]] == [shown["wake_at"]]
 
 
 @pytest.mark.parametrize("path", ["", "/retry", "/cancel", "/events"])

@@ -14,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from clew.testing.scripts import newest_user_text
 from clew.testing.stage import Stage
+from reviews.house import repository
 from server.house import Served
+from server.test_reviews import over, started
 
 LIMIT_S = 200  # the machine may be busy
 HOOKS = Path(__file__).with_name("fuzz_hooks.py")
@@ -39,6 +42,9 @@ async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
     await house.ask("t", "hello")
     job = await house.post("/api/jobs", {"prompt": "hello", "cwd": str(scripted.work)}, 201)
     await house.post(f"/api/jobs/{job['id']}/cancel")
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 1\n")
+    review = await over(house, await started(house, repo))
     config = scripted.folder / "schemathesis.toml"
     config.write_text(CONFIG)
     done = await asyncio.to_thread(
@@ -55,6 +61,9 @@ async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
             "HOME": str(scripted.folder),
             "FUZZ_CWD": str(scripted.work),
             "FUZZ_JOB": job["id"],
+            "FUZZ_REPO": str(repo),
+            "FUZZ_REVIEW": review["id"],
+            "FUZZ_KEPT": (await house.get(f"/api/reviews/{review['id']}"))["thread_id"],
         },
         cwd=scripted.folder,
         capture_output=True,
@@ -63,6 +72,8 @@ async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
     )
     said = "\n".join(line[:400] for line in done.stdout.splitlines())
     assert done.returncode == 0, said + done.stderr[-2000:]
-    assert "30 selected / 30 total" in said
+    assert "38 selected / 38 total" in said
     assert "unexpected" not in house.log
     assert len((await house.get("/api/threads"))["items"]) > 1, "it got inside"
+    shown = [newest_user_text(request.messages) for request in scripted.api.requests]
+    assert any("what has changed since round" in text for text in shown), "into reviews too"

@@ -273,6 +273,35 @@ class TestKills:
                 assert reply.session_resumed, "the file has the whole turn"
             assert (await ask(thread, voice.prompt())).session_resumed
 
+    async def test_a_job_whose_worker_was_killed_goes_on_in_a_copy_of_the_session(self, codex: Stage) -> None:
+        options = ["--wait", "--agent", "codex", "--model", CODEX_MODEL, "--permissions", "all"]
+        died = subprocess.run(
+            [sys.executable, "-m", "clew", "jobs", "submit", *options, TOUCH],
+            env={**codex.environ, "CLEW_FAULT": "tool_started"},
+            cwd=codex.work,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+        )
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        async with codex.open(agent="codex") as client:
+            [job] = await client.jobs.list()
+            await client.carry_out(job.id)
+            done = await client.jobs.find(job.id)
+            assert (done.status, done.runs) == ("succeeded", 2), done
+            first, second = reversed(await client.runs(thread=await client.find(job.thread_id)))
+            thread = await client.find(job.thread_id)
+            after = await ask(thread, "and now?")
+        assert not codex.processes()
+        assert sum(TOUCH in text for role, text in codex.shown if role == "user") == 1
+        [_, launch, last] = codex.launches
+        assert (launch.argv[:2], launch.resumes) == (("exec", "fork"), first.session_id)
+        assert done.session_id == second.session_id != first.session_id
+        [*_, asked, request] = codex.api.main_requests
+        assert second.usage.shown_tokens == asked.cache.prompt_tokens, "its own, not that of the original too"
+        assert (last.resumes, after.session_resumed) == (done.session_id, True)
+        assert after.usage.shown_tokens == request.cache.prompt_tokens
+
     @pytest.mark.parametrize("where", ["request", "start", "text"])
     async def test_cancelled_turn_is_resumed_when_the_file_has_it(self, codex: Stage, where: str) -> None:
         voice = Voice(codex.api)

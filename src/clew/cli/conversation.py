@@ -17,8 +17,17 @@ from clew.cli.person import TerminalPerson
 from clew.core.thread import Permissions, Trust
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from clew.client import Reply, Run, Thread
     from clew.engine.settings import Person
+
+    class Stoppable(Protocol):
+        """What a person may stop: a run, a round of a review."""
+
+        def cancel(self) -> None: ...
+        def kill(self) -> None: ...
+
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -87,7 +96,7 @@ class Stop:
     """Ctrl-C, kill and a closed terminal: the first asks the agent to stop, the next one ends it at once."""
 
     def __init__(self, display: Display) -> None:
-        self.run: Run | None = None
+        self.run: Stoppable | None = None
         self._display = display
         self._asked = False
         self._waiting = asyncio.current_task()

@@ -12,7 +12,20 @@ from clew.cli.jobs_submit import submit
 from clew.cli.jobs_watch import watch
 from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, dollars, harmless, lasted, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.output import (
+    ago,
+    columns,
+    harmless,
+    lasted,
+    note,
+    one_line,
+    plural,
+    price,
+    print_json,
+    say,
+    short_ids,
+    stamp,
+)
 from clew.cli.session import with_client
 
 if TYPE_CHECKING:
@@ -34,6 +47,11 @@ def jobs() -> None:
     """Submit, list, show, watch, retry and cancel jobs: work that goes on where it was cut off.
 
     ID is a job's id as `jobs list` shows it, or any unambiguous beginning of it. `clew work` carries jobs out.
+
+    \b
+      clew work &
+      clew jobs submit --cwd ~/shop --checkpoint "Bring the tests to pass."
+      clew jobs watch 1f3a9c02
     """
 
 
@@ -49,7 +67,12 @@ for command in (submit, watch, logs, retry, cancel):
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @AS_JSON
 def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first.
+
+    \b
+      clew jobs list --status blocked --status conflict     those that wait for you
+      clew jobs list --key shop --json | jq -r '.[].result'
+    """
 
     async def work(client: Client) -> None:
         from clew.core.job import JobStatus
@@ -73,7 +96,11 @@ def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -
 @click.argument("job_id", metavar="ID")
 @AS_JSON
 def show(job_id: str, as_json: bool) -> None:
-    """Show a job: its state, its runs, its result, or what is wrong and what to do."""
+    """Show a job: its state, its runs, its result, or what is wrong and what to do.
+
+    \b
+      clew jobs show 1f3a9c02 --json | jq -r .error.hint
+    """
 
     async def work(client: Client) -> None:
         from clew.job import card
@@ -106,7 +133,11 @@ async def _tell_nobody(client: Client, found: list[JobCard]) -> None:
 def _row(card: JobCard) -> list[str]:
     job = card.job
     key = "-" if job.key == job.id else one_line(job.key, KEY_CHARS)
-    return [state(card), str(job.runs), ago(job.created_at), dollars(card.cost_usd), key, one_line(job.prompt, 40)]
+    return [state(card), str(job.runs), ago(job.created_at), _cost(card), key, one_line(job.prompt, 40)]
+
+
+def _cost(card: JobCard) -> str:
+    return price(card.cost_usd, used=bool(card.usage.shown_tokens or card.usage.output_tokens))
 
 
 def state(card: JobCard) -> str:
@@ -123,7 +154,7 @@ def state(card: JobCard) -> str:
 def _facts(card: JobCard) -> list[tuple[str, str]]:
     """The job for a person: what is not known is left out."""
     from clew.cli.display import meaning
-    from clew.cli.jobs_display import at_clock
+    from clew.cli.jobs_display import at_clock, span
     from clew.job import error_of
 
     job, limits, usage = card.job, card.job.limits, card.usage
@@ -131,7 +162,8 @@ def _facts(card: JobCard) -> list[tuple[str, str]]:
     session = [f"resumed {job.resume_count}×" if job.resume_count else "", job.session_id or ""]
     session += [f"last fresh: {meaning(job.reason)}"] if job.reason else []
     tokens = f"{usage.shown_tokens:,} read ({usage.cache_read_input_tokens:,} cached), {usage.output_tokens:,} written"
-    bounds = [f"{limits.timeout_s:g} s a run" if limits.timeout_s else "", f"{limits.max_resumes} resumes"]
+    bounds = [f"{span(limits.timeout_s)} a run" if limits.timeout_s else "", plural(limits.max_resumes, "resume")]
+    bounds += [f"{plural(limits.retries, 'retry', 'retries')} after trouble"]
     bounds += [f"until {at_clock(limits.deadline_at)}"] if limits.deadline_at else []
     pairs = [
         ("job", job.id),
@@ -150,7 +182,7 @@ def _facts(card: JobCard) -> list[tuple[str, str]]:
         ("not before", at_clock(job.not_before) if job.not_before and not job.runs else ""),
         ("worker", job.worker or ""),
         ("tokens", tokens if usage.shown_tokens or usage.output_tokens else ""),
-        ("cost", dollars(card.cost_usd) if card.cost_usd else ""),
+        ("cost", _cost(card) if card.runs else ""),
     ]
     return [(label, words) for label, words in pairs if words]
 
@@ -159,7 +191,12 @@ def _run_words(number: int, run: Run) -> tuple[str, str]:
     from clew.cli.display import session_words
 
     status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
-    parts = (session_words(run), status, dollars(run.cost_usd) if run.cost_usd else "", one_line(run.error or "", 80))
+    parts = (
+        session_words(run),
+        status,
+        price(run.cost_usd, used=True) if run.cost_usd else "",
+        one_line(run.error or "", 80),
+    )
     return f"run {number}", " · ".join(part for part in parts if part)
 
 

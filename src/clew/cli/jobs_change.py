@@ -35,7 +35,16 @@ POLL_S = 0.1
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result. Without a worker, run it here.")
 @AS_JSON
 def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: bool, as_json: bool) -> int:
-    """Queue a job again that failed, was cancelled, is blocked, or whose files are in conflict."""
+    """Queue a job again that failed, was cancelled, is blocked, or whose files are in conflict.
+
+    It goes on where it stopped. A session counts as young for an hour after its last event. With --wait the exit code
+    is that of the job's end (see `clew jobs submit`).
+
+    \b
+      clew jobs retry 1f3a9c02                after you have logged in, say
+      clew jobs retry 1f3a9c02 --fresh        from the beginning
+      clew jobs retry 1f3a9c02 --restore      with the files of its last checkpoint
+    """
     if restore and keep:
         raise UsageError("Files are put back or kept, not both.")
 
@@ -44,8 +53,10 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
         from clew.job import card, workers
 
         wish = None if resume is None else Wish.RESUME if resume else Wish.FRESH
-        job = await client.jobs.retry((await client.jobs.find(job_id)).id, wish, restore=restore, keep=keep)
-        alive = await workers(client)
+        found, alive = await client.jobs.find(job_id), await workers(client)
+        if wait and not alive:
+            client.engine.find(found.agent)  # raises what is missing, while the job is as it was
+        job = await client.jobs.retry(found.id, wish, restore=restore, keep=keep)
         if wait:
             from clew.cli.jobs_watch import wait_for
 
@@ -65,7 +76,13 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
 @click.argument("job_id", metavar="ID")
 @AS_JSON
 def cancel(job_id: str, as_json: bool) -> None:
-    """Stop a job with all that it started, and wait until it has ended. What the agent said and did is kept."""
+    """Stop a job with all that it started, and wait until it has ended. What the agent said and did is kept.
+
+    It is told gently first, and by force after a few seconds; `clew jobs retry` goes on with it. One that is over: 2.
+
+    \b
+      clew jobs cancel 1f3a9c02
+    """
 
     async def work(client: Client) -> None:
         from clew.job import card

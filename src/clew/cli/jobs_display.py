@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from clew.cli.display import Display, meaning
-from clew.cli.output import SHORT_ID, dim, dollars, note, one_line, plural
+from clew.cli.output import SHORT_ID, dim, note, one_line, plural, price
 from clew.cli.status import StatusLine, clock
 from clew.core import events
 from clew.core.job import OVER, Job, JobStatus
@@ -26,9 +26,10 @@ class JobDisplay(Display):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.agent, as_json=True)
-        self._began = time.monotonic() - (time.time() - job.started_at if job.started_at else 0.0)
-        if self._status is not None:
-            self._status = _Line(self._began)
+        self._began = time.monotonic()
+        self._line = _Line() if self._status is not None else None
+        self._status = self._line
+        self._set_clock(job)
         self._phase = "queued"
         self._number = 0
         self._attempted_at = 0.0
@@ -58,7 +59,15 @@ class JobDisplay(Display):
         parts += [f"“{self._words}”"] if self._words else []
         return " · ".join(part for part in parts if part)
 
+    def _set_clock(self, job: Job) -> None:
+        """It counts from the job's own beginning."""
+        if job.started_at is not None:
+            self._began = time.monotonic() - max(0.0, time.time() - job.started_at)
+        if self._line is not None:
+            self._line.count_from(self._began)
+
     def job_changed(self, job: Job) -> None:
+        self._set_clock(job)
         words = _phase(job)
         if job.status not in OVER and (words != self._phase or self._number == 0) and words != "starting":
             self.note(f"job {job.id[:SHORT_ID]}: {words}")
@@ -72,6 +81,7 @@ class JobDisplay(Display):
                 return
             case events.AttemptStarted():
                 self._attempted_at = told.stored.at
+                self._words_so_far = ""
                 how = "resumed" if event.resumed else f"fresh: {meaning(event.reason)}"
                 self.note(f"run {told.number}: {how}")
             case events.TextStreamed():
@@ -79,6 +89,8 @@ class JobDisplay(Display):
             case events.MessageSaid():
                 self._say(event.text)
                 self._words_so_far = ""
+            case events.TextWithdrawn():
+                self._words = self._words_so_far = ""
             case events.ToolStarted():
                 self._tools_run += 1
             case events.RunEnded():
@@ -97,7 +109,7 @@ class JobDisplay(Display):
         self._tokens += tokens
         took = f" after {clock(max(0.0, at - self._attempted_at))}" if self._attempted_at else ""
         parts = [f"{event.status.replace('_', ' ')}{took}"]
-        parts += [f"{tokens:,} tokens", dollars(event.cost_usd)] if tokens else []
+        parts += [f"{tokens:,} tokens", price(event.cost_usd, used=True)] if tokens else []
         self.note(dim(f"run {self._number}: {' · '.join(parts)}"))
 
     def _doing(self, what: str) -> None:
@@ -120,8 +132,7 @@ class JobDisplay(Display):
 class _Line(StatusLine):
     """Its clock is the job's."""
 
-    def __init__(self, began: float) -> None:
-        super().__init__()
+    def count_from(self, began: float) -> None:
         self._began = began
 
 
@@ -141,9 +152,20 @@ def at_clock(at: float | None) -> str:
     """A time of this machine's clock; the day too when it is another one."""
     if at is None:
         return "-"
-    then = time.localtime(at)
+    try:
+        then = time.localtime(at)
+    except (OverflowError, ValueError, OSError):
+        return "never" if at > 0 else "long ago"  # no calendar has it
     today = time.strftime("%Y-%m-%d", then) == time.strftime("%Y-%m-%d")
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", then)
+
+
+def span(seconds: float) -> str:
+    """`90 s`, `30 min`, `2 h`: in the largest unit that it is a whole number of."""
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:g} s"
 
 
 def closing_line(card: JobCard) -> str:
@@ -155,5 +177,5 @@ def closing_line(card: JobCard) -> str:
     parts = [f"job {job.id[:SHORT_ID]}: {job.status}{took}"]
     parts.append(plural(len(card.runs), "run") + (f", {resumed} resumed" if resumed else ""))
     tokens = card.usage.shown_tokens + card.usage.output_tokens
-    parts += [f"{tokens:,} tokens", dollars(card.cost_usd)] if tokens or card.cost_usd else []
+    parts += [f"{tokens:,} tokens", price(card.cost_usd, used=True)] if tokens or card.cost_usd else []
     return " · ".join(parts)

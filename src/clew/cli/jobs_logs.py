@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clew.cli.options import AS_JSON
-from clew.cli.output import harmless, lasted, note, print_json, say
+from clew.cli.output import harmless, lasted, note, print_json, say, stamp
 from clew.cli.session import with_client
 from clew.errors import NotFound
 
@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 @click.option("--run", "number", type=click.IntRange(1), metavar="N", help="Only the job's Nth run.")
 @AS_JSON
 def logs(job_id: str, number: int | None, as_json: bool) -> None:
-    """Print what the agent said and did in a job, over all its runs, as far as it has come."""
+    """Print what the agent said and did in a job, over all its runs, as far as it has come.
+
+    --json prints the job as an object, with `events`: every event of its runs, in order.
+
+    \b
+      clew jobs logs 1f3a9c02 --run 2
+      clew jobs logs 1f3a9c02 --json | jq -r '.events[] | select(.kind == "tool_started").body.name'
+    """
 
     async def work(client: Client) -> None:
         from clew.job import card
@@ -34,7 +41,8 @@ def logs(job_id: str, number: int | None, as_json: bool) -> None:
             raise NotFound(f"The job has no run {number}.", hint=f"It has {len(job.runs)} so far.")
         meant = [(n, run) for n, run in enumerate(job.runs, 1) if number in (None, n)]
         if as_json:
-            print_json([each for n, run in meant for each in await _objects(client, n, run)])
+            events = [each for n, run in meant for each in await _objects(client, n, run)]
+            print_json({**job.to_json(stamp), "events": events})
             return
         if not meant:
             note(f"Nothing yet: the job is {job.job.status}.")

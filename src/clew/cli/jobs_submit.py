@@ -40,9 +40,13 @@ DAY_S = 86_400.0
     metavar="DURATION",
     default="30m",
     show_default=True,
-    help="Of one run; then it is resumed. 90s, 30m, 2h, none; a bare number is seconds.",
+    help="Of one run; then it is resumed. none: no limit.",
 )
-@click.option("--key", metavar="KEY", help="Jobs of one key run one at a time, in the order they were submitted.")
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Jobs of one key (200 characters) run one at a time, in the order they were submitted.  [default: none]",
+)
 @click.option(
     "--retries",
     type=click.IntRange(0, 1000),
@@ -57,11 +61,12 @@ DAY_S = 86_400.0
     show_default=True,
     help="Of one session; then the job starts over in a fresh one.",
 )
-@click.option("--delay", metavar="DURATION", help="Do not begin before so long from now.")
+@click.option("--delay", metavar="DURATION", help="Do not begin before so long from now.  [default: at once]")
 @click.option(
     "--deadline",
     metavar="WHEN",
-    help="Give up then: a duration from now (2h), a time (18:30), or a date and time (2026-01-31T18:30).",
+    help="Give up then: a duration from now (2h), a time (18:30), or a date and time (2026-01-31T18:30), by this "
+    "machine's clock unless a zone is named.  [default: never]",
 )
 @click.option(
     "--checkpoint/--no-checkpoint",
@@ -76,8 +81,15 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
 
     PROMPT is the argument, or stdin when it is - or left out. The job is on disk when this returns, and outlives
     time-outs, crashes and lost workers. With --wait stdout gets the result instead, and the exit code is 0 when the
-    job succeeded; 4 when it is blocked until somebody logs in, 2 when its files are in conflict, 7 when it was
-    cancelled, else that of its last run (docs/errors.md).
+    job succeeded; 1 when it failed, 2 when its files are in conflict, 3 when the agent is not installed, 4 when it is
+    blocked until somebody logs in, 5 after a usage limit, 6 when its time was over, 7 when it was cancelled.
+
+    A DURATION is 90s, 30m, 2h, 7d or 1h30m; a bare number is seconds.
+
+    \b
+      clew jobs submit "Bring the tests to pass."
+      clew jobs submit --cwd ~/shop --key shop --checkpoint --deadline 18:30 - < task.md
+      clew jobs submit --wait --json "Sum up CHANGELOG.md." | jq -r .result
     """
     from clew.cli.ask import read_stdin
 
@@ -88,8 +100,10 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
         from clew import job as jobs
 
         wanted = jobs.Wanted(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
-        job = await jobs.submit(client, wanted)
         alive = await jobs.workers(client)
+        if wait and not alive:
+            client.engine.find(wanted.agent or client.settings.of("agent"))  # raises what is missing; no job is left
+        job = await jobs.submit(client, wanted)
         _tell_circumstances(wanted)
         if wait:
             from clew.cli.jobs_watch import wait_for

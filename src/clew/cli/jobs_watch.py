@@ -32,8 +32,14 @@ TIDY_S = 1.0  # a run whose process was killed does not end by itself
 def watch(job_id: str, as_json: bool) -> int:
     """Show a job live, over all its runs, to its end; then its result on stdout.
 
-    One that is over is shown at once. Ctrl-C stops the watching, not the job. The exit code is 0 when it succeeded;
-    else that of what ended it (see `clew jobs submit`).
+    A line on stderr says how far it has come: the run, what it does, how long it has been at it, the tools it ran, the
+    tokens of the runs that ended, the agent's last words. Where there is no terminal, it is printed every 10 seconds
+    if it is another one. One that is over is shown at once. Ctrl-C stops the watching, not the job. The exit code is 0
+    when it succeeded; else that of what ended it (see `clew jobs submit`).
+
+    \b
+      clew jobs watch 1f3a9c02
+      clew jobs watch 1f3a9c02 --json | jq -r 'select(.kind == "message_said").body.text'
     """
 
     async def work(client: Client) -> int:
@@ -93,7 +99,6 @@ async def conclude(client: Client, job_id: str, *, as_json: bool) -> int:
     if error is None:
         return 0
     failure.say(error)
-    note(f"  clew jobs retry {job_id[:SHORT_ID]} goes on where it stopped")
     return error.exit_code
 
 

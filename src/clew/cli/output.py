@@ -13,6 +13,7 @@ from typing import Any
 
 SHORT_ID = 8
 MONEY_DIGITS = 6  # of every amount in JSON
+FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 NO_PRICE = "no price"  # tokens were used, and the agent did not say what they cost
 
 # Everything that moves a cursor or rings a bell, but for tab and newline; what turns the direction of writing, and what
@@ -107,12 +108,15 @@ def lasted(began: float | None, ended: float | None) -> str:
 
 
 def stamp(at: float | None) -> str | None:
-    """A time for JSON."""
-    if at is None:
+    """A time for JSON; one that no calendar has is the first or the last of all."""
+    if at is None or at != at:
         return None
     from datetime import UTC, datetime
 
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return LAST_STAMP if at > 0 else FIRST_STAMP
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:

@@ -22,9 +22,10 @@ INTRODUCTION = """\
 Written by `python -m clew.cli.reference` (`make docs`): change the code, not this file.
 
 Answers and tables go to stdout, everything else to stderr. With `--json` stdout gets exactly one JSON value, also after
-an error: `clew ask` and `clew threads retry` then print the object of a reply with its `error`, the other commands
-`{"error": {"code", "message", "hint"}}`. Only `clew runs watch --json` and `clew jobs watch --json` print more: one
-event a line, and the job's object last. An error is one line, and a second one that says what to do.
+an error: `clew ask` and `clew threads retry` then print the object of a reply with its `error`, `clew review start` and
+`follow` that of a round that failed, the other commands `{"error": {"code", "message", "hint"}}`. Only `clew runs watch
+--json` and `clew jobs watch --json` print more: one event a line, and the job's object last.
+An error is one line, and a second one that says what to do.
 """
 
 REPLY = """\
@@ -45,6 +46,31 @@ REPLY = """\
 | `warnings` | sentences |
 """
 
+ROUND = """\
+## The object of `review start --json` and `review follow --json`
+
+| key | meaning |
+| --- | --- |
+| `id`, `round` | the review's id, the number of the round |
+| `status` | `done`, `failed` |
+| `agent`, `model` | who reviewed |
+| `session_resumed`, `reason`, `fallback` | as of a reply |
+| `summary` | two or three sentences; null when the round failed |
+| `findings` | the new ones: `id`, `severity`, `file`, `line`, `title`, `detail`, `suggestion`, `round`, `state`, … |
+| `earlier` | verdicts on the ones before: `id`, `state` (`open`, `fixed`, `withdrawn`), `note` |
+| `message` | your reply |
+| `base_commit`, `head_commit` | what was compared with, and where the repository stood |
+| `files` | what differs: `path`, `status`, `added`, `removed`, `old_path`, `left_out` (why it was not shown whole) |
+| `changed_since` | files that are not as they were in the round before |
+| `run_id`, `runs` | the newest run; two when an answer had to be asked for again |
+| `usage`, `cost_usd` | of all its runs |
+| `prompt_chars`, `transcript_chars` | what was sent, and what the whole transcript would have been |
+| `error` | null, or `code`, `message` and `hint` |
+| `started_at`, `ended_at` | times |
+
+Before there is a round, an error is printed as by the other commands.
+"""
+
 VARIABLES = """\
 Besides these, `CLEW_HOME` is the folder of the store (default: `$XDG_STATE_HOME/clew`, else `~/.local/state/clew`),
 `CLEW_CONFIG` names your `clew.toml` (default: the one in `CLEW_HOME`, else `$XDG_CONFIG_HOME/clew/clew.toml`, else
@@ -53,7 +79,7 @@ Besides these, `CLEW_HOME` is the folder of the store (default: `$XDG_STATE_HOME
 
 
 def text() -> str:
-    parts = [INTRODUCTION, *_commands(), REPLY, _reasons(), _exit_codes(), _settings()]
+    parts = [INTRODUCTION, *_commands(), REPLY, ROUND, _reasons(), _exit_codes(), _settings()]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
 
@@ -121,7 +147,7 @@ MEANINGS = {
     5: "the account's usage limit is reached",
     6: "our wall-clock or idle limit ended the run",
     7: "stopped: by Ctrl-C, `kill` or `clew runs cancel`",
-    8: "another run is going on in the thread, and `--no-wait` was given",
+    8: "another run is going on in the thread, and `--no-wait` was given; or a round in the review",
     9: "the store cannot be read or written",
 }
 

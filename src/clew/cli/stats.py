@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.lazy import SuggestingGroup
 from clew.cli.output import NO_PRICE, dollars, note, plural, print_json, say
+from clew.cli.review_measures import reviews
 from clew.cli.session import complete_thread, with_client
 from clew.errors import UsageError
 
@@ -18,13 +20,21 @@ if TYPE_CHECKING:
 SMALLEST_SHOWN = 0.00005  # of a dollar: less is shown as nothing
 
 
-@click.command()
+@click.group(cls=SuggestingGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only this thread.")
 @click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stats(thread: str | None, since: str | None, as_json: bool) -> None:
+@click.pass_context
+def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bool) -> None:
     """How often sessions were resumed and why not, tokens and cost, and an estimate of what resuming saved."""
-    since_s = _duration(since) if since is not None else None
+    if ctx.invoked_subcommand is not None:
+        if thread is not None or since is not None or as_json:
+            name = ctx.invoked_subcommand
+            raise UsageError(
+                f"These options are not of {name}.", hint=f"Those that are stand behind it: {name} --json."
+            )
+        return
+    since_s = duration_since(since) if since is not None else None
 
     async def work(client: Client) -> None:
         from clew.core.savings import summed
@@ -42,7 +52,10 @@ def stats(thread: str | None, since: str | None, as_json: bool) -> None:
     with_client(work)
 
 
-def _duration(text: str) -> float | None:
+stats.add_command(reviews)
+
+
+def duration_since(text: str) -> float | None:
     from clew.config import duration
 
     try:

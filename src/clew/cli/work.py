@@ -36,6 +36,10 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
 
     Ctrl-C and SIGTERM hand back what is going on: another worker, or the next one, goes on where it stopped. A second
     one does not wait. The exit code is 0 after a gentle end, 7 after the second signal.
+
+    \b
+      clew work --concurrency 2
+      clew work --id build-1 --until-idle
     """
     import asyncio  # noqa: F401 - whole, with TLS: with_client would load it without, and a database's driver wants it
 

@@ -70,6 +70,7 @@ class Request(Record):
     runtime: Runtime
     prompt: Turn  # the new user turn, already stored; not part of `history`
     standing: str | None = None  # what holds for the whole thread
+    full: str | None = None  # what a fresh session is told instead of the prompt's own text, which is its short form
     force_fresh: bool = False
 
 
@@ -163,7 +164,7 @@ def fresh(request: Request, history: History, policy: Policy, reason: Reason) ->
     seen = visible(history, request.agent, policy.visibility)
     section = prompts.turns_section(seen, policy.limit_chars) if seen else None
     omitted = section.omitted if section else 0
-    prompt = prompts.fresh(request.standing, section, request.prompt.text)
+    prompt = prompts.fresh(request.standing, section, request.full or request.prompt.text)
     return Fresh(
         reason=reason,
         prompt=prompt,
@@ -195,7 +196,9 @@ def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume
         prompt=prompt,
         shown=_shown(seen[len(pin.absorbed) :], request.prompt, omitted),
         standing=_standing_digest(request),
-        transcript_chars=sum(len(turn.text) for turn in seen) + len(request.standing or "") + len(request.prompt.text),
+        transcript_chars=sum(len(turn.text) for turn in seen)
+        + len(request.standing or "")
+        + len(request.full or request.prompt.text),
     )
 
 

@@ -16,9 +16,10 @@ way round counts against a limit, so no job goes on for ever.
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 
-from clew.core.ids import RunId, ThreadId
+from clew.core.ids import RunId, ThreadId, TurnId
 from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.thread import Permissions
@@ -97,6 +98,10 @@ class Job(Record):
     permissions: Permissions
     status: JobStatus
     key: str  # jobs of one key run one at a time and in order; its own id when none was given
+    kind: str = "job"  # who made it
+    full_prompt: str | None = None  # what a fresh session is told instead of the prompt
+    allowed_tools: tuple[str, ...] = ()  # beyond what its permissions allow
+    prompt_turn_id: TurnId | None = None  # its prompt in the thread, which other jobs may share
     limits: Limits = DEFAULT_LIMITS
     checkpoint: bool = False
     not_before: float | None = None
@@ -119,7 +124,7 @@ class Job(Record):
     worker: str | None = None
     cancel_requested: bool = False
     created_at: float = 0.0
-    started_at: float | None = None
+    started_at: float | None = None  # since a person last queued it
     wake_at: float | None = None  # while it waits
     ended_at: float | None = None
 
@@ -136,8 +141,8 @@ class Next(Record):
 
 BACKOFF_S = 5.0
 BACKOFF_MOST_S = 600.0
-LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that is over
-LIMIT_MOST_S = 8 * 86_400.0  # no account's limit is longer; a time beyond it is nonsense
+LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that cannot be
+LIMIT_MOST_S = 8 * 86_400.0  # no account's limit is longer
 
 _CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.KILLED, Outcome.OUR_LIMIT})
 _PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED})
@@ -155,8 +160,7 @@ def after_run(job: Job, outcome: Outcome, *, resets_at: float | None, now: float
     if outcome is Outcome.FAILED or job.runs >= job.limits.max_runs:
         return Next(JobStatus.FAILED)
     if outcome is Outcome.USAGE_LIMIT:
-        known = resets_at is not None and resets_at > now
-        wake_at = min(resets_at, now + LIMIT_MOST_S) if known and resets_at is not None else now + LIMIT_UNKNOWN_S
+        wake_at = reset_time(resets_at, now)
         return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now))
     if outcome in _PASSING:
         if job.troubles >= job.limits.retries:
@@ -166,9 +170,17 @@ def after_run(job: Job, outcome: Outcome, *, resets_at: float | None, now: float
     return _in_time(job, Next(JobStatus.QUEUED, afresh=outcome in _SPOILED), now)
 
 
+def reset_time(told: float | None, now: float) -> float:
+    """When to ask again. What an agent tells may be in milliseconds, over already, or no time at all."""
+    for at in () if told is None else (told, told / 1000.0):
+        if math.isfinite(at) and now < at <= now + LIMIT_MOST_S:
+            return at
+    return now + LIMIT_UNKNOWN_S
+
+
 def backoff_s(troubles: int, dice: float) -> float:
     """Twice as long each time, up to a limit, and never the same for two jobs."""
-    return min(BACKOFF_MOST_S, BACKOFF_S * 2.0**troubles) * (0.5 + dice / 2)
+    return min(BACKOFF_MOST_S, BACKOFF_S * 2.0 ** min(troubles, 20)) * (0.5 + dice / 2)
 
 
 def _in_time(job: Job, next_: Next, now: float = 0.0) -> Next:

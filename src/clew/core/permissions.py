@@ -6,7 +6,8 @@ requests that it still puts to its host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from clew.core.events import QuestionAsked
 from clew.core.record import Record
@@ -35,15 +36,35 @@ NOBODY_FOR_FORM = (
 )
 
 
-def settled(permissions: Permissions, question: QuestionAsked) -> Answer | None:
-    """The answer that the thread's permissions give by themselves; None: a person must be asked."""
+def settled(permissions: Permissions, question: QuestionAsked, allowed_tools: Sequence[str] = ()) -> Answer | None:
+    """The answer that the thread's permissions give by themselves; None: a person must be asked.
+
+    `allowed_tools` are names, or a name and what its command looks like: `Bash(git log*)`.
+    """
     if question.is_form:
         return None
+    if any(_allows(tool, question) for tool in allowed_tools):
+        return Answer(allow=True)
     if permissions is Permissions.ALL:
         return Answer(allow=True)
     if permissions is Permissions.READ_ONLY:
         return Answer(allow=False, message=READ_ONLY_REFUSAL.format(tool=question.tool))
     return None
+
+
+def _allows(tool: str, question: QuestionAsked) -> bool:
+    name, opened, pattern = tool.partition("(")
+    if name != question.tool:
+        return False
+    if not opened:
+        return True
+    command = question.input.get("command")
+    return isinstance(command, str) and _is_plain(command) and fnmatchcase(command, pattern.removesuffix(")"))
+
+
+def _is_plain(command: str) -> bool:
+    """One command: what begins as an allowed one must not go on with another."""
+    return not any(mark in command for mark in ("\n", "\r", ";", "&", "|", "`", "$(", "${", "<", ">"))
 
 
 def declined(question: QuestionAsked, permissions: Permissions) -> str:

@@ -56,7 +56,7 @@ class Record:
         return type(self)(**(self.__dict__ | changes))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dicts, also of records within."""
+        """Plain dicts, also of records within, and in tuples within."""
         return {name: _plain(self.__dict__[name]) for name in self._fields}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -78,7 +78,9 @@ class Record:
 
 
 def _plain(value: Any) -> Any:
-    return value.as_dict() if isinstance(value, Record) else value
+    if isinstance(value, Record):
+        return value.as_dict()
+    return tuple(_plain(each) for each in value) if type(value) is tuple else value
 
 
 def replace(record: R, **changes: Any) -> R:

@@ -73,6 +73,7 @@ class Watched(Record):
     lost: asyncio.Event  # the lease is gone: stop at once and touch nothing
     budget: Budget
     permissions: Permissions
+    allowed_tools: tuple[str, ...]
     person: Person | None
     waits: bool  # for an answer through the store, when there is no person
     reply: Callable[[QuestionAsked], Awaitable[Answer | None]]  # the answer that somebody left in the store
@@ -156,7 +157,7 @@ class LiveAttempt:
         elif isinstance(event, TextStreamed | ToolStarted):
             self._trouble = None
         if isinstance(event, QuestionAsked):
-            answer = settled(self.run.permissions, event)
+            answer = settled(self.run.permissions, event, self.run.allowed_tools)
             if answer is None and self.run.person is None and not self.run.waits:
                 answer = nobody(event)
             if answer is not None:

@@ -58,7 +58,8 @@ class Closing:
     def hear(self, event: SessionStarted) -> bool:
         """The agent has said what it runs. True: it named the session itself, and that is to be kept (`adopt`)."""
         self.model = self.model or event.model or None
-        if self.plan.abilities.choose_id or self.plan.attempt.resumed:
+        in_place = self.plan.attempt.resumed and self.plan.launch.fork_of is None
+        if self.plan.abilities.choose_id or in_place:
             return False
         self.session_id = event.session_id
         return True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities, Decision
@@ -24,6 +25,10 @@ from clew.errors import AgentMissing, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
 from clew.store.store import Store
 
+if TYPE_CHECKING:
+    from clew.engine.adoption import Adopted, Found
+
+T = TypeVar("T")
 log = logging.getLogger("clew.engine")
 
 
@@ -48,6 +53,7 @@ class Engine:
         self.around = around
         self._adapters = adapters
         self._live: dict[str, LiveTurn] = {}
+        self._beside: set[asyncio.Task[object]] = set()
 
     async def recover(self) -> list[Run]:
         """Brings to an end what a crash left behind. Called when a surface opens the store."""
@@ -234,10 +240,42 @@ class Engine:
         ended = RunEnded(status, outcome, message=message)
         store.append_events(run.id, [(store.last_seq(run.id) + 1, now, ended)])
 
+    async def adopt(self, thread: Thread, agent: str, session_id: str, *, model: str | None = None) -> Adopted:
+        """Makes a session that was begun without Clew the thread's own, as far as its file tells what it holds."""
+        from clew.engine import adoption
+
+        found = await self.look_at(agent, thread.cwd, session_id)
+        if found is None:
+            return adoption.Adopted(None, ())
+        return await self.database.atomically(
+            lambda store: adoption.adopt(store, thread, found, session_id, model, self.around)
+        )
+
+    async def look_at(self, agent: str, work_dir: str, session_id: str) -> Found | None:
+        """A session's file, to adopt it in a transaction of the caller's own. None: there is none, or nothing in it."""
+        from clew.engine import adoption
+
+        adapter, binary = self.adapter(agent), self.find(agent)
+        runtime = runtime_of(adapter, binary, await self.abilities(agent, binary), self.around)
+        return await asyncio.to_thread(adoption.look_at, adapter, runtime, work_dir, session_id)
+
+    def beside(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        """A host's own work with runs that it started. Runs are ended before the store is closed, and so is this."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+        return task
+
     async def close(self) -> None:
         """Ends what still runs, all at once, and closes the store."""
+        await self._abandon_all()
+        while self._beside:  # a host's work may have started one more run meanwhile
+            await asyncio.wait(set(self._beside), timeout=self.settings.poll_s)
+            await self._abandon_all()
+        self.database.close()
+
+    async def _abandon_all(self) -> None:
         turns = list(self._live.values())
         async with asyncio.TaskGroup() as group:
             for turn in turns:
                 group.create_task(turn.abandon())
-        self.database.close()

@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -41,6 +41,8 @@ _SWITCHED_OFF = (
     "commit.gpgSign=false",
 )
 
+_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -54,7 +56,11 @@ class Done(Record):
 class Git:
     """Calls git in an environment without any `GIT_*` but ours."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, needed_for: str = "Checkpoints need", instead: str = INSTEAD
+    ) -> None:
+        """`needed_for` and `instead` word what is said when git is missing or fails."""
+        self._needed_for, self._instead = needed_for, instead
         self._environ = {key: value for key, value in environ.items() if not key.startswith("GIT_")} | _FIXED
 
     async def call(
@@ -63,18 +69,29 @@ class Git:
         """What it says on stdout; an error, in git's own last words, when it fails."""
         done = await self.attempt(*args, cwd=cwd, extra=extra, stdin=stdin, limit_s=limit_s)
         if done.status != 0:
-            raise failure(args, done)
+            raise failure(args, done, self._instead)
         return done.out
 
     async def attempt(
-        self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
+        self,
+        *args: str,
+        cwd: str,
+        extra: Mapping[str, str],
+        stdin: bytes = b"",
+        limit_s: float = QUICK_S,
+        held: Sequence[int] = (),
     ) -> Done:
-        """Cancelled or out of time, git and all it started are ended."""
-        process = await self._spawn(args, cwd, extra)
+        """Cancelled or out of time, git and all it started are ended.
+
+        `held` are open files with a lock: should this process be killed, git holds the lock until it is done.
+        """
+        process = await self._spawn(args, cwd, extra, held)
         try:
             out, err = await asyncio.wait_for(process.communicate(stdin), limit_s)
         except TimeoutError as error:
-            raise UsageError(f"git {_verb(args)} took longer than {limit_s:.0f} s.", hint=INSTEAD) from error
+            raise UsageError(
+                f"git {_verb(args)} took longer than {limit_s:.0f} s.", hint=self._instead or None
+            ) from error
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -82,9 +99,16 @@ class Git:
                 await process.wait()
         return Done(process.returncode or 0, out, err.decode("utf-8", "replace"))
 
-    async def finish(self, *args: str, cwd: str, extra: Mapping[str, str]) -> Done:
+    async def finish(
+        self,
+        *args: str,
+        cwd: str,
+        extra: Mapping[str, str],
+        limit_s: float = QUICK_S,
+        held: Sequence[int] = (),
+    ) -> Done:
         """As `attempt`, but also when cancelled: killed while it moves a ref, git leaves the ref's lock behind."""
-        work = asyncio.ensure_future(self.attempt(*args, cwd=cwd, extra=extra))
+        work = asyncio.ensure_future(self.attempt(*args, cwd=cwd, extra=extra, limit_s=limit_s, held=held))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -92,10 +116,46 @@ class Git:
                 await work
             raise
 
-    async def _spawn(self, args: tuple[str, ...], cwd: str, extra: Mapping[str, str]) -> asyncio.subprocess.Process:
+    async def without_filters(self, cwd: str, extra: Mapping[str, str]) -> Mapping[str, str]:
+        """What to add to the environment so that filters do not run that the repository's own settings name.
+
+        The user's own may. By the environment: a filter's name may hold a `=`, which `-c` would take for the end of it.
+        """
+        named = await self._filters("--name-only", cwd=cwd, extra=extra)
+        scopes = dict(zip(named[1::2], named[::2], strict=True))
+        theirs = [name for name, scope in scopes.items() if scope in ("local", "worktree")]
+        if not theirs:
+            return {}
+        off = [(name, "") for name in theirs]
+        off += [(f"{name}.required", "false") for name in dict.fromkeys(name.rpartition(".")[0] for name in theirs)]
+        added = {"GIT_CONFIG_COUNT": str(len(off))}
+        for place, (name, value) in enumerate(off):
+            added |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
+        said = (entry.partition("\n") for entry in (await self._filters(cwd=cwd, extra={**extra, **added}))[1::2])
+        values = {name: value for name, _, value in said}  # the last one holds
+        if any(values.get(name) for name in theirs):
+            raise UsageError(
+                "The repository's settings name filters, and this git is too old to switch them off.",
+                hint="Git 2.31 can.",
+            )
+        return added
+
+    async def _filters(self, *options: str, cwd: str, extra: Mapping[str, str]) -> list[str]:
+        """All filters that any settings name, each with where it stands."""
+        words = ("config", "--show-scope", "-z", *options, "--get-regexp", _FILTERS)
+        done = await self.attempt(*words, cwd=cwd, extra=extra)
+        if done.status not in (0, 1):  # 1: there are none
+            raise failure(words, done, self._instead)
+        return [os.fsdecode(word) for word in done.out.split(b"\0")[:-1]]
+
+    async def _spawn(
+        self, args: tuple[str, ...], cwd: str, extra: Mapping[str, str], held: Sequence[int]
+    ) -> asyncio.subprocess.Process:
         binary = shutil.which("git", path=self._environ.get("PATH", os.defpath))
         if binary is None:
-            raise UsageError("Checkpoints need git, and there is none on the PATH.", hint=f"Install git. {INSTEAD}")
+            raise UsageError(
+                f"{self._needed_for} git, and there is none on the PATH.", hint=f"Install git. {self._instead}".strip()
+            )
         switches = [word for setting in _SWITCHED_OFF for word in ("-c", setting)]
         try:
             return await asyncio.create_subprocess_exec(
@@ -107,6 +167,7 @@ class Git:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                pass_fds=tuple(held),
                 start_new_session=True,  # a Ctrl-C or a kill of our group lets it come to its end
             )
         except OSError as error:
@@ -125,11 +186,11 @@ async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
         raise UsageError(f"{error.filename}: {error.strerror}.", hint=INSTEAD) from error
 
 
-def failure(args: tuple[str, ...], done: Done) -> ClewError:
+def failure(args: tuple[str, ...], done: Done, instead: str = INSTEAD) -> ClewError:
     if any(words in done.err for words in ("No space left on device", "Disk quota exceeded")):
-        return _full()
+        return _full(instead)
     said = last_words(done.err) or (f"signal {-done.status}" if done.status < 0 else f"exit status {done.status}")
-    return UsageError(f"git {_verb(args)} failed: {said}", hint=INSTEAD)
+    return UsageError(f"git {_verb(args)} failed: {said}", hint=instead or None)
 
 
 def last_words(err: str) -> str:
@@ -139,8 +200,8 @@ def last_words(err: str) -> str:
     return " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
 
 
-def _full() -> StoreError:
-    return StoreError("The disk is full.", kind="full", hint=f"Free some space. {INSTEAD}")
+def _full(instead: str = INSTEAD) -> StoreError:
+    return StoreError("The disk is full.", kind="full", hint=f"Free some space. {instead}".strip())
 
 
 def _verb(args: tuple[str, ...]) -> str:

@@ -75,6 +75,7 @@ class Planner(Record):
             runtime=self.runtime,
             prompt=prompt,
             standing=self.ask.standing,
+            full=self.ask.full,
             force_fresh=self.ask.force_fresh,
         )
         pins = store.pins(thread.id)
@@ -145,7 +146,8 @@ class Planner(Record):
             fork_of=fork_of,
         )
         readable = attempt.resumed and self.abilities.session_files
-        before = (used(self.adapter, pin) if readable else None) or NO_USAGE
+        goes_on_from = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
+        before = (used(self.adapter, goes_on_from) if readable else None) or NO_USAGE
         return Plan(request, history, decision, pin, attempt, launch, self.abilities, before)
 
     def _pin(self, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
@@ -178,6 +180,8 @@ class Planner(Record):
 
 def policy_of(ask: Ask, settings: EngineSettings) -> Policy:
     policy = replace(settings.policy, visibility=ask.thread.visibility)
+    if policy.max_age_s is None:
+        policy = replace(policy, max_age_s=ask.max_age_s)
     return policy if ask.enable_resume is None else replace(policy, enable_resume=ask.enable_resume)
 
 

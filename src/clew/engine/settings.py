@@ -76,11 +76,14 @@ class Ask(Record):
     agent: str
     model: str | None = None
     standing: str | None = None
+    full: str | None = None  # what a fresh session is told instead of `text`
+    allowed_tools: tuple[str, ...] = ()  # beyond what the thread's permissions allow
     force_fresh: bool = False
     fresh_because: Reason | None = None  # of a forced one: what to say instead
     fork: bool = False  # a resumed session is copied first: whoever else may still hold it can spoil nothing
     retry_of: TurnId | None = None  # an earlier user turn, asked again; what follows it is archived
     enable_resume: bool | None = None  # over the policy's
+    max_age_s: float | None = None  # of a session, where the policy has no limit
     timeout_s: float | None = None  # over the settings'
     wait: bool = True  # for the thread, when another run holds it
     person: Person | None = None  # who answers the agent's questions; None: nobody

@@ -248,6 +248,7 @@ class LiveTurn:
             lost=self._leases.lost,
             budget=Budget(timeout_s),
             permissions=self.ask.thread.permissions,
+            allowed_tools=self.ask.allowed_tools,
             person=self.ask.person,
             waits=self.ask.lasting,
             reply=self._reply,

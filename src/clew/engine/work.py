@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.record import Record
+from clew.engine import queue_file
 from clew.engine.database import Database
 from clew.engine.leases import is_gone
 from clew.engine.settings import Surroundings
@@ -40,6 +40,8 @@ WORKFLOW = "clew_work"
 APPLICATION = "clew"
 APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
 AFTER_TROUBLE_S = 2.0
+HEARTBEAT_S = 5.0
+SILENCE_S = 30.0
 MOST_AT_ONCE = 1000  # that a worker holds: nearly all of them wait; how many agents run is decided elsewhere
 
 
@@ -62,10 +64,11 @@ Handler = Callable[[str], Awaitable[None]]
 class WorkerSettings(Record):
     id: str  # unique among those that are alive, and the same after a restart
     queue: DBOSConfig  # where the queue is: `queue_config`
+    queue_file: str | None = None  # when it is in a file of its own
     concurrency: int = 4
     poll_s: float = 0.5
-    heartbeat_s: float = 5.0
-    silence_s: float = 30.0  # of a worker on another machine, before it counts as dead
+    heartbeat_s: float = HEARTBEAT_S
+    silence_s: float = SILENCE_S  # of a worker on another machine, before it counts as dead
 
 
 class Worker:
@@ -97,10 +100,12 @@ class Worker:
 
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
+        others = await self._database.call(self._bury) - {self._settings.id}
+        await self._in_thread(_launch, self, self._settings, bool(others))
         now = self._around.clock()
         row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
         await self._database.call(lambda store: store.save_worker(row))
-        await self._in_thread(_launch, self, self._settings)
+        await self._in_thread(_listen, self._settings)
         tasks = [
             asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)),
             asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)),
@@ -159,8 +164,9 @@ class Worker:
                 await work()
             except StoreError as error:
                 log.warning("the store: %s", error.message)
-            except Exception:  # the queue's own database may be away for a while, as ours may
-                log.warning("the queue could not be reached", exc_info=True)
+            except Exception as error:
+                log.warning("the queue could not be reached: %s", _first_line(error))
+                log.debug("the queue could not be reached", exc_info=True)
             await asyncio.sleep(seconds)
 
     async def _hand_in(self) -> None:
@@ -220,25 +226,13 @@ def queue_config(worker_id: str, *, file: str | None = None, url: str | None = N
         "log_level": "ERROR",
         "system_database_url": url or f"sqlite:///{file}",
     }
-    if url is None:
-        config["system_database_engine"] = _sqlite(f"sqlite:///{file}")
+    if file is not None:
+        config["system_database_engine"] = queue_file.connected(file)
     return config
 
 
-def _sqlite(url: str) -> Any:
-    """With a write-ahead log, so that workers do not shut each other out, and for the owner's eyes alone."""
-    import sqlalchemy
-
-    os.close(os.open(url.removeprefix("sqlite:///"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-    engine = sqlalchemy.create_engine(url, connect_args={"timeout": 30})
-
-    @sqlalchemy.event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: object) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-
-    return engine
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
 _running: Worker | None = None  # the queue engine has one instance a process, and so have we
@@ -260,14 +254,21 @@ def _register() -> None:
         await handle(kind, subject)
 
 
-def _launch(worker: Worker, settings: WorkerSettings) -> None:
+def _launch(worker: Worker, settings: WorkerSettings, beside_others: bool) -> None:
     global _running
     from dbos import DBOS
 
     _register()
     _running = worker
-    DBOS(config=settings.queue)
-    DBOS.launch()
+    file = settings.queue_file
+    with queue_file.made_ready(file, in_use=beside_others) if file is not None else contextlib.nullcontext():
+        DBOS(config=settings.queue)
+        DBOS.launch()
+
+
+def _listen(settings: WorkerSettings) -> None:
+    from dbos import DBOS
+
     DBOS.register_queue(
         QUEUE,
         partition_concurrency=1,

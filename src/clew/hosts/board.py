@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Protocol
 
 from clew.core.ids import RunId
@@ -13,7 +13,7 @@ from clew.core.savings import Day, daily
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
-from clew.store.records import Changes, RunCard, StoredEvent, ThreadCard, ThreadPage, ThreadView, TurnCard
+from clew.store.records import Changes, RunCard, StoredEvent, Tally, ThreadCard, ThreadPage, ThreadView, TurnCard
 
 MODELS_LISTED = 20
 RUNS_DRAWN = 500
@@ -34,6 +34,14 @@ class AgentHealth(Record):
     hint: str | None
     default_model: str | None
     models: tuple[str, ...]  # that have answered before
+
+
+class Counts(Record):
+    """What is in the store, for whoever watches it."""
+
+    tallies: tuple[Tally, ...]
+    live_runs: int
+    jobs: Mapping[str, int]  # by status
 
 
 class Named(Protocol):
@@ -124,6 +132,11 @@ class Board:
 
     async def daily(self, *, thread: Named | None = None, since: float | None = None) -> list[Day]:
         return daily(await self.recent(thread=thread, since=since, limit=RUNS_COUNTED))
+
+    async def counts(self) -> Counts:
+        return await self.engine.database.call(
+            lambda store: Counts(tuple(store.tallies()), store.count_live_runs(), store.count_jobs())
+        )
 
     async def agents(self) -> list[AgentHealth]:
         return [await self._health(name) for name in self.engine.agents()]

@@ -15,11 +15,13 @@ from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.work import Work
 from clew.errors import Conflict, NotFound, UsageError
-from clew.hosts.job_runs import JobRuns, heard_at
+from clew.hosts.job_rows import heard_at
+from clew.hosts.job_runs import JobRuns
 from clew.store.store import Store
 
 KIND = "job"
 JOBS_LOOKED_AT = 100_000
+MOST_AHEAD_S = 10 * 366 * 86_400.0
 
 
 class NewJob(Record):
@@ -42,8 +44,13 @@ class Jobs(JobRuns):
         """The job is on disk when this returns; a worker takes it up."""
         self._engine.adapter(new.agent)
         now, job_id = self._engine.around.clock(), self._engine.around.new_id()
+        for at in (new.not_before, new.limits.deadline_at):
+            if at is not None and not 0 <= at <= now + MOST_AHEAD_S:  # nor is it when it is no number
+                raise UsageError(
+                    f"{at} is no time that a job can wait for.", hint="Give epoch seconds, at most 10 years."
+                )
         if new.checkpoint:
-            await self._checkpoints(new.cwd, job_id).check()
+            await self._files.of(new.cwd, job_id).check()
         thread = Thread(
             id=ThreadId(self._engine.around.new_id()),
             name=f"job-{job_id[:8]}",
@@ -128,17 +135,16 @@ class Jobs(JobRuns):
         if (restore or keep) and not job.checkpoint:
             raise UsageError("The job keeps no checkpoints.", hint="Submit it with --checkpoint next time.")
         if job.status is JobStatus.CONFLICT and not restore and not keep:
-            raise Conflict(
-                f"Files are not as the job left them: {', '.join(job.conflicts[:5])}.",
-                hint="Put them back with --restore (what is there is saved first), or go on with them: --keep.",
-            )
+            raise Conflict(job.error or "Files are not as the job left them.", hint=job.hint)
         if restore:
-            await self._checkpoints(job.cwd, job.id).restore()
+            await self._files.of(job.cwd, job.id).restore()
 
         def queue(store: Store) -> Job:
-            now = store.require_job(job.id)
-            if now.tries != job.tries or now.status is not job.status:
+            stored, limits = store.require_job(job.id), job.limits
+            if stored.tries != job.tries or stored.status is not job.status:
                 raise Conflict("Somebody else has retried the job in the meantime.", hint="clew jobs show tells more.")
+            if limits.deadline_at is not None and limits.deadline_at <= self._engine.around.clock():
+                limits = replace(limits, deadline_at=None)  # whoever retries it wants it all the same
             return store.update_job(
                 job.id,
                 status=JobStatus.QUEUED,
@@ -146,12 +152,14 @@ class Jobs(JobRuns):
                 keep_files=keep,
                 tries=job.tries + 1,
                 troubles=0,
-                limits=replace(job.limits, max_runs=max(job.limits.max_runs, 2 * job.runs)),
+                limits=replace(limits, max_runs=max(limits.max_runs, 2 * job.runs)),
                 cancel_requested=False,
                 conflicts=(),
+                outcome=None,
                 error=None,
                 hint=None,
                 not_before=None,
+                started_at=None,
                 wake_at=None,
                 ended_at=None,
             )

@@ -15,7 +15,7 @@ WORDS = {
     400: "The request is not HTTP or JSON that makes sense",
     401: "No token, or another one",
     403: "A foreign `Origin`, or a directory outside of the allowed roots",
-    404: "No such thread, turn, run, question or job",
+    404: "No such thread, turn, run, question, job, review or round",
     405: "Not this method",
     409: "A run is going on, or what is to be changed is over already",
     413: "The body is too large",

@@ -22,7 +22,7 @@ log = logging.getLogger("clew.server")
 
 MAX_BODY_BYTES = 12_000_000
 OPEN_PATHS = ("/healthz", STYLE_PATH)
-API_PATH = "/api"  # the page's files hold nothing of the user's; they need the cookie alone
+KEY_PATHS = ("/api", "/metrics")  # the page's files hold nothing of the user's; they need the cookie alone
 PAGE_PATHS = ("/",)  # answers a stranger itself, with a page instead of a problem
 
 CSP = "; ".join(
@@ -83,7 +83,7 @@ class Guards:
         is_socket = scope["type"] == "websocket"
         unsafe = is_socket or scope["method"] not in SAFE_METHODS
         doors.check_origin(headers, unsafe=unsafe)
-        known = doors.is_known(headers, needs_key=scope["path"].startswith(API_PATH))
+        known = doors.is_known(headers, needs_key=scope["path"].startswith(KEY_PATHS))
         scope["clew.known"] = known
         if not known and not (scope["path"] in OPEN_PATHS or (scope["path"] in PAGE_PATHS and not unsafe)):
             raise unauthorized()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from clew.server.requests import Agent, Cwd, Given, Model, Permissions, Prompt, Text, Trust
+from clew.server.requests import Agent, Cwd, Given, Model, Permissions, Prompt, Trust, Word
 from clew.server.schemas import Made, RunError, Time, Usage
 
 Status = Literal["queued", "running", "waiting", "blocked", "conflict", "succeeded", "failed", "cancelled"]
@@ -32,7 +32,7 @@ Moment = Annotated[
     AfterValidator(_a_time),
     Field(pattern=RFC_3339, description="RFC 3339", examples=["2026-01-31T12:00:00Z"]),
 ]
-Key = Annotated[Text, Field(min_length=1, max_length=200, description="Jobs of one key run one at a time, in order")]
+Key = Annotated[Word, Field(min_length=1, max_length=200, description="Jobs of one key run one at a time, in order")]
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 
 MONEY_DIGITS = 6
+FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 
 
 def json_text(value: Any) -> str:
@@ -31,10 +32,13 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def stamp(at: float | None) -> str | None:
-    """A time as RFC 3339 in UTC, with milliseconds."""
-    if at is None:
+    """A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is the first or the last of all."""
+    if at is None or at != at:
         return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return LAST_STAMP if at > 0 else FIRST_STAMP
 
 
 def money(amount: float | None) -> float | None:

@@ -232,7 +232,9 @@ class RunFigures(Made):
     estimate_usd: float | None
 
 
-class Stats(Made):
+class Savings(Made):
+    """What resuming came to."""
+
     runs: int
     resumed: int
     resume_rate: float | None

@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from clew import __version__
 from clew.core.savings import summed
-from clew.server import bodies, schemas
+from clew.review import measures_json
+from clew.server import bodies, review_shapes, schemas
 from clew.server.access import TheClient, TheShared
 from clew.server.documents import fails
 from clew.server.json_body import answer
@@ -34,7 +35,7 @@ async def agents(client: TheClient) -> Response:
     return answer({"items": [bodies.agent(found) for found in await client.agents()]})
 
 
-@router.get("/api/stats", response_model=schemas.Stats, responses=fails(404, body=False), tags=["daemon"])
+@router.get("/api/stats", response_model=review_shapes.Stats, responses=fails(404, body=False), tags=["daemon"])
 async def stats(
     client: TheClient,
     thread: Annotated[str, Query(max_length=200, description="Only this thread: its id or name")] = "",
@@ -44,11 +45,14 @@ async def stats(
     of_thread = await client.find(thread) if thread else None
     since = None if days is None else time.time() - days * DAY_S
     savings = summed(await client.stats(thread=of_thread, since=since))
+    thread_id = None if of_thread is None else of_thread.record.id
+    measures = await client.reviews.measures(since=since, thread_id=thread_id)
     return answer(
         {
             **bodies.savings(savings),
             "by_day": [bodies.day(each) for each in await client.daily(thread=of_thread, since=since)],
             "by_turn": [bodies.figures(run) for run in await client.recent(thread=of_thread, since=since)],
+            "reviews": measures_json(measures),
         }
     )
 

@@ -52,7 +52,9 @@ async def list_(
     client: TheClient,
     q: Annotated[str, Query(max_length=1_000, description="Looked for in names, directories and what was said")] = "",
     cwd: Annotated[str, Query(max_length=4_096, description="Only those of this directory")] = "",
-    kind: Annotated[Literal["chat", "job", "all"], Query(description="Conversations, those of jobs, or both")] = "chat",
+    kind: Annotated[
+        Literal["chat", "job", "review", "all"], Query(description="Conversations, those of jobs, of reviews, or all")
+    ] = "chat",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> Response:

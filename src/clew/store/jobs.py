@@ -15,6 +15,8 @@ from clew.store.database import Row
 from clew.store.records import dumps, each, first, flat, from_columns
 from clew.store.versions import Versions
 
+FIXED = frozenset({"id", "thread_id", "prompt", "full_prompt", "kind", "allowed_tools", "cwd", "key", "created_at"})
+
 
 class Worker(NamedTuple):
     """A process that carries jobs out, and when it was last heard of."""
@@ -58,7 +60,7 @@ class Jobs(Versions):
 
     def update_job(self, job_id: str, **changes: Any) -> Job:
         """Change fields of the record. The status goes only where the stored one leads (IllegalJobMove otherwise)."""
-        if changes.keys() & {"id", "thread_id", "prompt", "cwd", "key", "created_at"}:
+        if changes.keys() & FIXED:
             raise TypeError("what a job is about is fixed")
         with self.transaction():
             stored = self.require_job(job_id)
@@ -70,8 +72,12 @@ class Jobs(Versions):
         return changed
 
     def job_before(self, job_id: str) -> Job | None:
-        """The oldest job of the same key that must end before this one begins."""
+        """The first job of the same key that must end before this one: one that has begun, else the oldest."""
         return first(_job_from, self._one("job_before", id=job_id))
+
+    def claim_job(self, job_id: str, at: float) -> None:
+        """It has begun, if it had not. No surface is told: that it runs follows at once."""
+        self._do("claim_job", id=job_id, at=at)
 
     def add_marker(self, job_id: str, message_id: str, at: float) -> None:
         """How far the agent has come, by its own message ids."""
@@ -107,7 +113,8 @@ class Jobs(Versions):
 
 def _job_row(job: Job) -> Row:
     return {
-        **flat(job, without=("limits", "conflicts")),
+        **flat(job, without=("limits", "conflicts", "allowed_tools")),
+        "allowed_tools": dumps(list(job.allowed_tools)),
         "limits": dumps(job.limits.as_dict()),
         "conflicts": dumps(list(job.conflicts)),
     }
@@ -126,6 +133,7 @@ def _job_from(row: Row) -> Job:
         keep_files=bool(row["keep_files"]),
         cancel_requested=bool(row["cancel_requested"]),
         conflicts=tuple(json.loads(row["conflicts"])),
+        allowed_tools=tuple(json.loads(row["allowed_tools"])),
     )
 
 

@@ -147,6 +147,20 @@ class StatRow(NamedTuple):
     unpriced_runs: int = 0  # used tokens, and the agent reported no price
 
 
+class Tally(NamedTuple):
+    """What the ended runs of one kind came to."""
+
+    kind: str  # of their thread: which host asked
+    agent: str
+    session_resumed: bool
+    reason: str | None  # why fresh; None too when it did not come as far as a decision
+    outcome: str | None
+    runs: int
+    fallbacks: int
+    usage: Usage
+    cost_usd: float
+
+
 def each(make: Callable[[Row], Record], rows: Iterable[Row]) -> list[Record]:
     """The rows' records."""
     try:
@@ -294,6 +308,10 @@ def lease_from(row: Row) -> Lease:
 
 def stat_from(row: Row) -> StatRow:
     return from_columns(StatRow, row, session_resumed=bool(row["session_resumed"]), usage=from_columns(Usage, row))
+
+
+def tally_from(row: Row) -> Tally:
+    return from_columns(Tally, row, session_resumed=bool(row["session_resumed"]), usage=from_columns(Usage, row))
 
 
 def pin_row(pin: Pin) -> Row:

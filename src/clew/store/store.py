@@ -14,15 +14,18 @@ from clew.errors import StoreError, UsageError
 from clew.store.cards import Cards
 from clew.store.dialect import Dialect
 from clew.store.facts import Facts
+from clew.store.hooks import Hooks
 from clew.store.jobs import Jobs
 from clew.store.leases import Leases
 from clew.store.pins import Pins
+from clew.store.reviews import Reviews
+from clew.store.tallies import Tallies
 from clew.store.turns import Turns
 
 CHECK_LIMIT = 20  # problems of one kind that are worth listing
 
 
-class Store(Cards, Turns, Pins, Leases, Jobs, Facts):
+class Store(Cards, Turns, Pins, Leases, Jobs, Reviews, Hooks, Tallies, Facts):
     """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
 
     def check(self) -> list[str]:

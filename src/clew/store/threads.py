@@ -124,4 +124,8 @@ _DUMPED = (
     "pin_absorbed",
     "jobs",
     "job_markers",
+    "reviews",
+    "review_rounds",
+    "hook_keys",
+    "hook_jobs",
 )

@@ -108,7 +108,7 @@ class Launch:
         for word in self.argv:
             if word.startswith("--resume="):
                 return word.removeprefix("--resume=")
-        return self.argv[-2] if self.argv[:2] == ("exec", "resume") else None
+        return self.argv[-2] if self.argv[:2] in (("exec", "resume"), ("exec", "fork")) else None
 
     @property
     def session_id(self) -> str | None:

@@ -13,6 +13,7 @@ NAMES = ("codex",)
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 _RESUME = re.compile(r"^\s+resume\b", re.MULTILINE)  # in the list of `codex exec`'s own commands
+_FORK = re.compile(r"^\s+fork\b", re.MULTILINE)
 _VERSION = re.compile(r"(\S+)\s+(\d+\.\d+\.\d+\S*)")
 
 INSTALL_HINT = (
@@ -46,4 +47,5 @@ def abilities(help_text: str, version_text: str) -> Abilities:
         product=match.group(1) if match else version_text.strip().partition("\n")[0][:80],
         asks=False,
         streams=False,
+        fork=bool(_FORK.search(help_text)),
     )

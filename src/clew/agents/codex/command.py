@@ -1,7 +1,7 @@
 """The Codex CLI's command line and its input.
 
-One launch profile per thread, the same on the first turn and on every resume: launch flags are not restored by a
-resume, and `exec resume` knows fewer of them than `exec` does, so permissions and trust go as `-c key=value`, which
+One launch profile per thread, the same on the first turn, every resume and every fork: launch flags are not restored by
+a resume, and `exec resume` knows fewer of them than `exec` does, so permissions and trust go as `-c key=value`, which
 both take. The prompt is all of stdin; nothing can be asked or answered afterwards.
 """
 
@@ -45,9 +45,11 @@ FOREIGN = frozenset(
 
 
 def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
-    if launch.resume and not is_session_id(launch.session_id):
+    goes_on = [launch.fork_of or launch.session_id] if launch.resume else []  # a copy is named by Codex itself
+    if not all(map(is_session_id, goes_on)):
         raise UsageError("Codex would begin a new session under this id: it is not a UUID.")
-    argv = [binary.path, "exec", *(["resume"] if launch.resume else []), "--json", "--skip-git-repo-check"]
+    how = ["fork" if launch.fork_of else "resume"] if launch.resume else []
+    argv = [binary.path, "exec", *how, "--json", "--skip-git-repo-check"]
     if launch.model:
         argv += ["--model", launch.model]
     argv += _setting("sandbox_mode", f'"{SANDBOX[launch.permissions]}"')
@@ -57,7 +59,7 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     argv += _trust(launch)
     # Without a network it would wait for one for ever; this way it gives up after its usual retries.
     argv += _setting("features.unbounded_connection_retries", "false")
-    return [*argv, *([launch.session_id] if launch.resume else []), "-"]
+    return [*argv, *goes_on, "-"]
 
 
 def _trust(launch: Launch) -> list[str]:

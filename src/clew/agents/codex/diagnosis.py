@@ -73,14 +73,19 @@ _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
     )
 )
 _REFUSED = re.compile(
-    r"thread/resume failed|no rollout found for thread id|already has an active writer", re.IGNORECASE
+    r"thread/(?:resume|fork) failed|no rollout found for thread id|already has an active writer", re.IGNORECASE
 )
 _ERROR_LINE = re.compile(r"^(?:Error\b.*|.*\bERROR\b.*|No prompt provided.*|Failed to .*)$", re.MULTILINE)
 
 
-def diagnose(*, wanted: str | None, thread: str | None, completed: bool, said: str, stderr: str) -> Diagnosis:
-    """`wanted` is the session to be resumed, `thread` the one it says it runs, `said` its own words on a failure."""
-    if wanted is not None and thread is not None and thread != wanted:
+def diagnose(
+    *, wanted: str | None, thread: str | None, completed: bool, said: str, stderr: str, forked: bool = False
+) -> Diagnosis:
+    """`wanted` is the session to be resumed, `thread` the one it says it runs, `said` its own words on a failure.
+
+    `forked`: it goes on in a copy of the wanted one, under an id of its own.
+    """
+    if wanted is not None and thread is not None and (thread == wanted) is forked:
         return Diagnosis(answered=False, outcome=Outcome.REJECTED, message="codex began another session instead")
     if completed:
         return Diagnosis(answered=True)

@@ -2,7 +2,8 @@
 
 A file is JSON lines that are only ever appended: `response_item` lines are what the model is shown, in order; the rest
 is book-keeping. What a person or a host wrote is told from Codex's own notes by `content_item_kinds`. Bad lines are
-skipped, as the CLI does.
+skipped, as the CLI does. A copy (`exec fork`) names the session and the line that it goes on from, and holds what came
+after.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from clew.agents.adapter import Entry, SessionView
 from clew.agents.codex.command import prompt_id
+from clew.agents.codex.location import session_file
 from clew.agents.codex.stream import decode
 from clew.agents.codex.tokens import usage_from
 from clew.core.history import Role
@@ -22,6 +24,7 @@ from clew.core.record import replace
 from clew.core.usage import NO_USAGE, Usage
 
 TAIL_BYTES = 128 * 1024
+FORKS_FOLLOWED = 100  # copies of copies
 
 _USED = frozenset({"response_item", "event_msg", "turn_context", "compacted"})
 # How Codex's own notes in the user's name begin, for versions that do not mark them.
@@ -108,23 +111,49 @@ def read_session(path: Path, since: int = 0) -> SessionView:
 
 
 def session_usage(path: Path) -> Usage:
-    """The running total that the CLI will go on from: its last count in the file."""
+    """The running total that the CLI will go on from: its last count in the file, or in the one it is a copy of."""
+    until: int | None = None
+    for _ in range(FORKS_FOLLOWED):
+        found = _last_total(path, until)
+        origin = _origin(path) if found is None else None
+        if origin is None:
+            return found or NO_USAGE
+        path, until = origin
+    return NO_USAGE
+
+
+def _last_total(path: Path, until: int | None) -> Usage | None:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         for start in (max(0, size - TAIL_BYTES), 0):
             file.seek(start)
             for line in reversed(file.read().split(b"\n")):
-                found = _total(line) if b'"token_count"' in line else None
+                found = _total(line, until) if b'"token_count"' in line else None
                 if found is not None:
                     return found
             if start == 0:
                 break
-    return NO_USAGE
+    return None
 
 
-def _total(line: bytes) -> Usage | None:
-    payload = (decode(line) or {}).get("payload")
+def _origin(path: Path) -> tuple[Path, int | None] | None:
+    """What a copy is a copy of, and up to which line: its own file has only what came after."""
+    with path.open("rb") as file:
+        payload = (decode(file.readline()) or {}).get("payload")
+    home = next((folder.parent for folder in path.parents if folder.name == "sessions"), None)
+    if not isinstance(payload, Mapping) or home is None:
+        return None
+    found = session_file(str(home), str(payload.get("forked_from_id")))
+    until = payload.get("forked_from_ordinal_exclusive")
+    return (found, until if isinstance(until, int) else None) if found is not None and found != path else None
+
+
+def _total(line: bytes, until: int | None) -> Usage | None:
+    value = decode(line) or {}
+    payload, ordinal = value.get("payload"), value.get("ordinal")
     if not isinstance(payload, Mapping) or payload.get("type") != "token_count":
+        return None
+    if until is not None and isinstance(ordinal, int) and ordinal >= until:
         return None
     info = payload.get("info")
     total = info.get("total_token_usage") if isinstance(info, Mapping) else None

@@ -72,7 +72,8 @@ class CodexReader:
 
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         diagnosis = diagnose(
-            wanted=self._launch.session_id if resumed else None,
+            wanted=(self._launch.fork_of or self._launch.session_id) if resumed else None,
+            forked=self._launch.fork_of is not None,
             thread=self._thread,
             completed=self._total is not None and not self._failed,
             said=self._said,

@@ -1,11 +1,12 @@
 -- name: insert_job
 INSERT INTO jobs (id, thread_id, number, prompt, cwd, agent, model, permissions, status, key, limits, checkpoint,
     not_before, wish, keep_files, tries, runs, resume_count, troubles, session_id, session_saved_at, run_id, saved_run_id, reason, outcome,
-    result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at)
+    result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at, kind, full_prompt,
+    allowed_tools, prompt_turn_id)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(number), 0) + 1 FROM jobs), :prompt, :cwd, :agent, :model, :permissions,
     :status, :key, :limits, :checkpoint, :not_before, :wish, :keep_files, :tries, :runs, :resume_count, :troubles,
     :session_id, :session_saved_at, :run_id, :saved_run_id, :reason, :outcome, :result, :error, :hint, :conflicts, :worker,
-    :cancel_requested, :created_at, :started_at, :wake_at, :ended_at);
+    :cancel_requested, :created_at, :started_at, :wake_at, :ended_at, :kind, :full_prompt, :allowed_tools, :prompt_turn_id);
 
 -- name: write_job
 -- All but what it was asked, and where it stands in its queue: that is fixed.
@@ -13,7 +14,8 @@ UPDATE jobs SET status = :status, limits = :limits, checkpoint = :checkpoint, no
     keep_files = :keep_files, tries = :tries, runs = :runs, resume_count = :resume_count, troubles = :troubles,
     session_id = :session_id, session_saved_at = :session_saved_at, run_id = :run_id, saved_run_id = :saved_run_id, reason = :reason,
     outcome = :outcome, result = :result, error = :error, hint = :hint, conflicts = :conflicts, worker = :worker,
-    cancel_requested = :cancel_requested, started_at = :started_at, wake_at = :wake_at, ended_at = :ended_at
+    cancel_requested = :cancel_requested, started_at = :started_at, wake_at = :wake_at, ended_at = :ended_at,
+    prompt_turn_id = :prompt_turn_id
 WHERE id = :id;
 
 -- name: job_by_id
@@ -27,10 +29,15 @@ SELECT * FROM jobs WHERE status = :status AND (CAST(:key AS TEXT) IS NULL OR key
 ORDER BY number DESC LIMIT :limit;
 
 -- name: job_before
--- The oldest job of the same key that must end first.
+-- The first job of the same key that must end before this one: one that has begun, else the oldest.
 SELECT jobs.* FROM jobs, jobs AS mine
-WHERE mine.id = :id AND jobs.key = mine.key AND jobs.number < mine.number AND jobs.status IN ('queued', 'running', 'waiting')
-ORDER BY jobs.number LIMIT 1;
+WHERE mine.id = :id AND jobs.key = mine.key AND jobs.id <> mine.id AND jobs.status IN ('queued', 'running', 'waiting')
+    AND ((jobs.started_at IS NOT NULL AND mine.started_at IS NULL)
+        OR ((jobs.started_at IS NULL) = (mine.started_at IS NULL) AND jobs.number < mine.number))
+ORDER BY (jobs.started_at IS NULL), jobs.number LIMIT 1;
+
+-- name: claim_job
+UPDATE jobs SET started_at = :at WHERE id = :id AND started_at IS NULL;
 
 -- name: add_marker
 INSERT INTO job_markers (job_id, n, message_id, at)

@@ -83,6 +83,33 @@ async def usage_is_of_the_turn_not_of_the_session(subject: Subject) -> None:
     assert second.usage.cache_read_input_tokens > second.usage.input_tokens
 
 
+async def fork_goes_on_in_a_copy_that_the_original_cannot_spoil(subject: Subject) -> None:
+    if not (await abilities(subject)).fork:
+        return  # the engine never asks for one
+    first = await turn(subject, "!say one")
+    path = session_file(subject, first.session_id)
+    assert path is not None
+    before = path.read_bytes()
+    copy = await turn(subject, "!say two", resume=first.session_id, fork=True)
+    assert copy.text == "two"
+    assert copy.session_id != first.session_id
+    assert path.read_bytes() == before, "the original is left alone"
+    assert 0 < copy.usage.output_tokens < 2 * first.usage.output_tokens, "its own, not the original's too"
+    assert copy.usage.cache_read_input_tokens > copy.usage.input_tokens, "it was shown what the original holds"
+    assert copy.prompt_id in [entry.id for entry in entries(subject, copy.session_id) if entry.is_prompt]
+    await turn(subject, f"!say {'much more ' * 500}", resume=first.session_id)
+    again = await turn(subject, "!say three", resume=copy.session_id)
+    assert again.text == "three"
+    assert again.usage.shown_tokens < copy.usage.shown_tokens + 500, "what went on there is not shown here"
+
+
+async def unknown_session_is_not_forked(subject: Subject) -> None:
+    if not (await abilities(subject)).fork:
+        return
+    said = await turn(subject, "!say one", resume=str(uuid.uuid4()), fork=True)
+    assert (said.answered, said.outcome) == (False, Outcome.REJECTED)
+
+
 async def unknown_session_is_rejected(subject: Subject) -> None:
     said = await turn(subject, "!say one", resume=str(uuid.uuid4()))
     assert not said.answered
@@ -130,6 +157,8 @@ CHECKS: tuple[Check, ...] = (
     resume_goes_on_in_the_same_session,
     same_words_again_are_a_new_prompt,
     usage_is_of_the_turn_not_of_the_session,
+    fork_goes_on_in_a_copy_that_the_original_cannot_spoil,
+    unknown_session_is_not_forked,
     unknown_session_is_rejected,
     word_that_is_no_id_names_no_session,
     used_uuid_does_no_work,

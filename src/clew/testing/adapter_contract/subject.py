@@ -134,18 +134,31 @@ async def turn(
     prompt: str,
     *,
     resume: str | None = None,
+    fork: bool = False,
     user_uuid: str | None = None,
     person: Person | None = None,
     permissions: Permissions = Permissions.ASK,
     stop_at: type[Event] | None = None,
     close_at_once: bool = False,
 ) -> Turn:
-    """One process, one prompt, to its end. `stop_at` is the event at which it is interrupted, or ended if it cannot."""
+    """One process, one prompt, to its end. `stop_at` is the event at which it is interrupted, or ended if it cannot.
+
+    `fork`: in a copy of the session that is resumed.
+    """
     adapter, can = subject.adapter, await abilities(subject)
-    said = Turn(session_id=resume or str(uuid.uuid4()), user_uuid=user_uuid or str(uuid.uuid4()))
+    named = resume if resume is not None and not fork else str(uuid.uuid4())
+    said = Turn(session_id=named, user_uuid=user_uuid or str(uuid.uuid4()))
     said.prompt_id = adapter.prompt_id(prompt, said.user_uuid)
-    launch = Launch(said.session_id, resume is not None, subject.model, permissions, Trust.USER, str(subject.work_dir))
-    before = _total(subject, said.session_id) or NO_USAGE
+    launch = Launch(
+        session_id=said.session_id,
+        resume=resume is not None,
+        model=subject.model,
+        permissions=permissions,
+        trust=Trust.USER,
+        work_dir=str(subject.work_dir),
+        fork_of=resume if fork else None,
+    )
+    before = _total(subject, resume or said.session_id) or NO_USAGE
     async with asyncio.timeout(LIMIT_S), _process(subject, can, launch, said.user_uuid) as process:
         reader = adapter.reader(launch)
         await process.send(adapter.prompt_line(prompt, said.user_uuid))
@@ -154,7 +167,7 @@ async def turn(
         async for line in process.lines():
             for event in reader.feed(line):
                 said.events.append(event)
-                if isinstance(event, SessionStarted) and resume is None and not can.choose_id:
+                if isinstance(event, SessionStarted) and (resume is None or fork) and not can.choose_id:
                     said.session_id = event.session_id
                 if isinstance(event, QuestionAsked) and person is not None:
                     await process.send(adapter.answer_line(event, person(event)))

@@ -21,6 +21,7 @@ from clew.testing.store_contract.jobs import JobContract
 from clew.testing.store_contract.leases import LeaseContract
 from clew.testing.store_contract.pins import PinContract
 from clew.testing.store_contract.questions import QuestionContract
+from clew.testing.store_contract.reviews import ReviewContract
 from clew.testing.store_contract.runs import RunContract
 from clew.testing.store_contract.samples import (
     ODD_TEXTS,
@@ -34,6 +35,7 @@ from clew.testing.store_contract.samples import (
     absorbed,
     raises,
 )
+from clew.testing.store_contract.tallies import TallyContract
 from clew.testing.store_contract.threads import ThreadContract
 from clew.testing.store_contract.transactions import TransactionContract
 from clew.testing.store_contract.turns import TurnContract
@@ -50,8 +52,10 @@ __all__ = [
     "LeaseContract",
     "PinContract",
     "QuestionContract",
+    "ReviewContract",
     "RunContract",
     "StoreContract",
+    "TallyContract",
     "ThreadContract",
     "TransactionContract",
     "TurnContract",
@@ -74,6 +78,8 @@ class StoreContract(
     PinContract,
     LeaseContract,
     JobContract,
+    ReviewContract,
+    TallyContract,
     FactContract,
     TransactionContract,
 ):

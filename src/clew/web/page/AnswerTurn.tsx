@@ -4,6 +4,7 @@
 import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { page } from "./sync.ts";
+import { useNow } from "./clock.ts";
 import { Badge, SessionChip } from "./Badge.tsx";
 import { Ending } from "./Ending.tsx";
 import { http } from "./http.ts";
@@ -107,7 +108,7 @@ function Words({ turn, parts, live }: { turn: Turn | null; parts: readonly Part[
   );
 }
 
-function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
+export function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
   const open = progress?.parts.findLast((part) => part.kind === "tool" && part.output === null);
   const words =
     run.cancel_requested
@@ -138,11 +139,7 @@ function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
 const PATIENCE_S = 5; // shorter waits need no clock
 
 function Elapsed({ since }: { since: string }) {
-  const [now, tick] = useState(Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => tick(Date.now()), 1000);
-    return () => clearInterval(timer);
-  }, []);
+  const now = useNow(1000);
   const ms = now - Date.parse(since);
   return ms < PATIENCE_S * 1000 ? null : <span aria-hidden="true">{duration(ms)}</span>;
 }

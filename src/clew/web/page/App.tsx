@@ -17,6 +17,10 @@
 //   jobs          jobs-open, jobs-view, jobs, job-item (data-state), workers, no-worker, new-job, job-view, job-status, job-cancel,
 //                 job-error, job-conflicts, job-waits, job-resume, job-fresh, job-restore, job-keep, job-result, new-job-dialog,
 //                 job-form, job-prompt, job-checkpoint, job-key, submit-job
+//   reviews       reviews-open, reviews-view, reviews, review-item (data-state), new-review, review-view, review-status, export,
+//                 round (data-round), round-badge, round-error, finding (data-state), state-filter, patch, patch-file,
+//                 finding-card (data-finding, data-state), next-message, next-round, round-stop, new-review-dialog,
+//                 review-form, review-base, review-paths, review-focus, start-review
 //   views         savings-view, agents-view, agent, changes-view, home, nowhere
 //   the page      connection (data-state), notice, broken
 
@@ -31,6 +35,8 @@ import { Guard } from "./Guard.tsx";
 import { Close, Mark, Plus } from "./icons.tsx";
 import { Jobs } from "./Jobs.tsx";
 import { JobView } from "./JobView.tsx";
+import { Reviews } from "./Reviews.tsx";
+import { ReviewView } from "./ReviewView.tsx";
 import { Savings } from "./Savings.tsx";
 import { Sidebar } from "./Sidebar.tsx";
 import { useStore } from "./store.ts";
@@ -63,6 +69,8 @@ export function App() {
           {at === "changes" && <Changes />}
           {at === "jobs" && <Jobs />}
           {at === "job" && <JobView />}
+          {at === "reviews" && <Reviews />}
+          {at === "review" && <ReviewView />}
           {at === "savings" && <Savings />}
           {at === "agents" && <Agents />}
         </Guard>
@@ -231,6 +239,7 @@ const KEYS: Record<string, () => void> = {
   f: () => document.querySelector<HTMLElement>("[data-testid=fresh-toggle]")?.click(),
   d: () => document.querySelector<HTMLElement>("[data-testid=changes-open]")?.click(),
   b: () => go({ at: "jobs" }),
+  r: () => go({ at: "reviews" }),
   s: () => go({ at: "savings" }),
   a: () => go({ at: "agents" }),
   "?": () => page.patch({ dialog: { is: "help" } }),

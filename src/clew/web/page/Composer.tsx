@@ -6,6 +6,7 @@ import { ask, changeThread, goingRun, onRefill, stop } from "./actions.ts";
 import { page } from "./sync.ts";
 import { Send, Stop } from "./icons.tsx";
 import { draft } from "./keep.ts";
+import { AgentPicker, ModelPicker, useGrowing } from "./Pickers.tsx";
 import { useStore } from "./store.ts";
 import { isGoing, type Agent, type Run, type Thread, type Turn } from "./wire.ts";
 import { cannotAsk, count, permissionWords, shown } from "./words.ts";
@@ -42,12 +43,7 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
       }),
     [thread.id],
   );
-  useLayoutEffect(() => {
-    const field = area.current;
-    if (!field) return;
-    field.style.height = "auto";
-    field.style.height = `${Math.min(field.scrollHeight, window.innerHeight * 0.4)}px`;
-  }, [text]);
+  useGrowing(area, text);
   useLayoutEffect(() => {
     if (!page.now.browsing && window.matchMedia("(min-width: 760px)").matches) area.current?.focus();
   }, []);
@@ -169,70 +165,6 @@ const CannotAsk = ({ thread, agent }: { thread: Thread; agent: string }) => (
     </button>
   </p>
 );
-
-interface AgentPicking {
-  agents: readonly Agent[] | null;
-  agent: string;
-  choose: (name: string) => void;
-}
-
-function AgentPicker({ agents, agent, choose }: AgentPicking) {
-  const names = new Set([agent, ...(agents ?? []).map((each) => each.name)]);
-  return (
-    <select
-      class="pick"
-      aria-label="Agent"
-      data-testid="agent-picker"
-      value={agent}
-      onChange={(event) => choose(event.currentTarget.value)}
-    >
-      {[...names].map((name) => {
-        const problem = agents?.find((each) => each.name === name)?.problem;
-        return (
-          <option key={name} value={name}>
-            {problem ? `${name} (not well)` : name}
-          </option>
-        );
-      })}
-    </select>
-  );
-}
-
-/** Free text with suggestions: a new model must not wait for a new Clew. */
-function ModelPicker({ agent, model, choose }: { agent: Agent | null; model: string; choose: (model: string) => void }) {
-  const listId = `models-${agent?.name ?? "none"}`;
-  return (
-    <>
-      <input
-        class="pick model"
-        type="text"
-        list={listId}
-        aria-label="Model"
-        data-testid="model-picker"
-        spellcheck={false}
-        autocomplete="off"
-        size={Math.max(8, Math.min(24, (model || agent?.default_model || "default model").length))}
-        placeholder={agent?.default_model ?? "default model"}
-        value={model}
-        onChange={(event) => {
-          const chosen = event.currentTarget.value.trim() || agent?.default_model;
-          if (chosen) choose(chosen);
-          else event.currentTarget.value = model; // there is no default to go back to
-        }}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter") return;
-          event.preventDefault();
-          event.currentTarget.blur();
-        }}
-      />
-      <datalist id={listId}>
-        {(agent?.models ?? []).map((name) => (
-          <option key={name} value={name} />
-        ))}
-      </datalist>
-    </>
-  );
-}
 
 function PermissionPill({ thread, agent }: { thread: Thread; agent: Agent | null }) {
   const permission = permissionWords(agent).find((each) => each.value === thread.permissions);

@@ -6,6 +6,7 @@ import { changeThread, deleteThread } from "./actions.ts";
 import { daemon, page } from "./sync.ts";
 import { Close } from "./icons.tsx";
 import { NewJob } from "./JobForm.tsx";
+import { NewReview } from "./ReviewForm.tsx";
 import { useStore } from "./store.ts";
 import { NewThread, ThreadSettings } from "./ThreadForm.tsx";
 import type { Thread } from "./wire.ts";
@@ -29,6 +30,13 @@ export function Dialogs() {
     return (
       <Modal title="New job" testid="new-job-dialog">
         <NewJob close={close} />
+      </Modal>
+    );
+  }
+  if (dialog.is === "review") {
+    return (
+      <Modal title="New review" testid="new-review-dialog">
+        <NewReview close={close} />
       </Modal>
     );
   }
@@ -180,7 +188,7 @@ const KEYS: [string, string][] = [
   ["e", "edit what you said last"],
   ["f", "fresh session for the next turn"],
   ["d", "file changes of the thread"],
-  ["b  s  a", "jobs, savings, agents"],
+  ["b  r  s  a", "jobs, reviews, savings, agents"],
   ["?", "this list"],
 ];
 

@@ -2,7 +2,9 @@
 
 import { ask, askAgain, refillComposer, retry } from "./actions.ts";
 import { Caret, Warning } from "./icons.tsx";
+import { jobs } from "./jobs.ts";
 import { Output } from "./Steps.tsx";
+import { useStore } from "./store.ts";
 import { visible } from "./visible.ts";
 import type { RunNote } from "./wire.ts";
 import { STATUS_WORDS } from "./words.ts";
@@ -34,6 +36,7 @@ const QUIET: Partial<Record<RunNote["status"], string>> = {
 
 export function Ending(ended: Ended) {
   const { run, kept } = ended;
+  const job = useStore(jobs, (now) => now.open);
   const quiet = QUIET[run.status];
   if (quiet) {
     return (
@@ -47,7 +50,11 @@ export function Ending(ended: Ended) {
       </div>
     );
   }
-  const hint = run.error ? (run.error.hint ?? HINTS[run.error.code ?? ""] ?? "") : "";
+  if (job?.run_id === run.id && job.error !== null && job.error.message === run.error?.message) {
+    return <ToldAbove kept={kept} said={job.stderr_tail ? "" : run.stderr_tail} />;
+  }
+  const ofJob = job?.thread_id === ended.thread; // nobody is there to ask it again
+  const hint = run.error && !ofJob ? (run.error.hint ?? HINTS[run.error.code ?? ""] ?? "") : "";
   return (
     <div class="ending problem" data-testid="run-error" role="group" aria-label="The run failed">
       <p>
@@ -60,6 +67,15 @@ export function Ending(ended: Ended) {
     </div>
   );
 }
+
+/** The job itself says what is wrong, and has the ways out. */
+const ToldAbove = ({ kept, said }: { kept: boolean; said: string }) =>
+  kept || said ? (
+    <div class="ending" data-testid="ending">
+      {kept && <p>{KEPT}</p>}
+      <ProgramSaid text={said} />
+    </div>
+  ) : null;
 
 const ProgramSaid = ({ text }: { text: string }) =>
   text ? (

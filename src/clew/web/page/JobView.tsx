@@ -105,7 +105,7 @@ function Standing({ job }: { job: Job }) {
       <p>
         <Warning /> <strong>{job.error ? visible(job.error.message) : `The job is ${job.status}.`}</strong>
       </p>
-      {job.error?.hint && job.status !== "conflict" && <p>{visible(job.error.hint)}</p>}
+      {job.error?.hint && needsHand(job) && <p>{visible(job.error.hint)}</p>}
       {job.conflicts.length > 0 && (
         <ul class="conflicts" data-testid="job-conflicts">
           {job.conflicts.map((path) => (
@@ -127,6 +127,9 @@ function Standing({ job }: { job: Job }) {
     </div>
   );
 }
+
+/** More is to be done than to press one of the buttons. */
+const needsHand = (job: Job): boolean => job.status === "blocked" || (job.status === "failed" && job.outcome === null);
 
 function Waits({ job }: { job: Job }) {
   const until = job.wake_at ?? job.not_before;

@@ -1,6 +1,7 @@
 // All jobs: what each is to do, how it stands, and what it cost.
 
 import { useEffect, useState } from "preact/hooks";
+import { useMinute } from "./clock.ts";
 import { Plus } from "./icons.tsx";
 import { isUnderWay, jobs, needsYou, refreshJobs } from "./jobs.ts";
 import { useStore } from "./store.ts";
@@ -116,12 +117,3 @@ export const StatusChip = ({ status }: { status: JobStatus }) => (
     {status === "running" && <span class="pulse" aria-hidden="true" />} {JOB_WORDS[status]}
   </span>
 );
-
-function useMinute(): number {
-  const [now, tick] = useState(Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => tick(Date.now()), 30_000);
-    return () => clearInterval(timer);
-  }, []);
-  return Math.max(now, Date.now());
-}

@@ -45,7 +45,7 @@ function withCopy(pre: HTMLElement): void {
   frame.className = "code";
   pre.replaceWith(frame);
   pre.tabIndex = 0; // it scrolls, so the keyboard must reach it
-  pre.setAttribute("role", "region");
+  pre.setAttribute("role", "group"); // no landmark: there may be many
   pre.setAttribute("aria-label", "Code");
   const button = document.createElement("button");
   button.type = "button";
@@ -64,7 +64,7 @@ function scrollable(table: HTMLElement): void {
   const frame = document.createElement("div");
   frame.className = "table";
   frame.tabIndex = 0;
-  frame.setAttribute("role", "region");
+  frame.setAttribute("role", "group");
   frame.setAttribute("aria-label", "Table");
   table.replaceWith(frame);
   frame.append(table);

@@ -2,6 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { attempt, daemon, go, hear, page } from "./sync.ts";
+import { useMinute } from "./clock.ts";
 import { http } from "./http.ts";
 import { Close, Half, Mark, Moon, Plus, Question, Search, Sun } from "./icons.tsx";
 import { jobs, needsYou } from "./jobs.ts";
@@ -23,6 +24,7 @@ export function Sidebar() {
         <Mark />
         <span>Clew</span>
         <span class="grow" />
+        <Looks />
         <button
           class="quiet"
           type="button"
@@ -185,27 +187,31 @@ function State({ status, unread }: { status: string | null; unread: boolean }) {
   );
 }
 
-function useMinute(): number {
-  const [now, tick] = useState(Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => tick(Date.now()), 30_000);
-    return () => clearInterval(timer);
-  }, []);
-  return Math.max(now, Date.now());
-}
-
 const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 
-export function Views() {
-  const at = useStore(page, (now) => now.route.at);
-  const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
-  const yours = useStore(jobs, (now) => now.items.filter(needsYou).length);
+function Looks() {
   const [look, setLook] = useState(theme.get());
   const change = (): void => {
     theme.set(NEXT[look]);
     setLook(NEXT[look]);
   };
   const Icon = look === "auto" ? Half : look === "light" ? Sun : Moon;
+  return (
+    <>
+      <button class="quiet" type="button" data-testid="theme" aria-label={`Theme: ${look}`} title={`Theme: ${look}`} onClick={change}>
+        <Icon />
+      </button>
+      <button class="quiet" type="button" aria-label="Keys" title="Keys (?)" onClick={() => page.patch({ dialog: { is: "help" } })}>
+        <Question />
+      </button>
+    </>
+  );
+}
+
+export function Views() {
+  const at = useStore(page, (now) => now.route.at);
+  const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
+  const yours = useStore(jobs, (now) => now.items.filter(needsYou).length);
   return (
     <div class="views">
       <button
@@ -217,6 +223,16 @@ export function Views() {
         onClick={() => go({ at: "jobs" })}
       >
         Jobs {yours > 0 && <span class="ill">{yours}</span>}
+      </button>
+      <button
+        class="quiet"
+        type="button"
+        data-testid="reviews-open"
+        aria-current={at === "reviews" || at === "review" ? "page" : undefined}
+        title="Reviews (r)"
+        onClick={() => go({ at: "reviews" })}
+      >
+        Reviews
       </button>
       <button
         class="quiet"
@@ -235,13 +251,6 @@ export function Views() {
         onClick={() => go({ at: "agents" })}
       >
         Agents {ill && <span class="ill">!</span>}
-      </button>
-      <span class="grow" />
-      <button class="quiet" type="button" data-testid="theme" aria-label={`Theme: ${look}`} title={`Theme: ${look}`} onClick={change}>
-        <Icon />
-      </button>
-      <button class="quiet" type="button" aria-label="Keys" title="Keys (?)" onClick={() => page.patch({ dialog: { is: "help" } })}>
-        <Question />
       </button>
     </div>
   );

@@ -5,7 +5,8 @@ import { attempt, daemon, go, hear, hearDone, notify, page, refreshSession, refr
 import { http } from "./http.ts";
 import { heardOf } from "./jobs.ts";
 import { draft, forget } from "./keep.ts";
-import { isGoing, type Job, type Question, type Run, type Thread, type Turn } from "./wire.ts";
+import { refreshReview } from "./reviews.ts";
+import { isGoing, type Job, type Question, type Round, type Run, type Thread, type Turn } from "./wire.ts";
 
 export interface Asking {
   fresh?: boolean;
@@ -156,4 +157,32 @@ export async function retryJob(job: Job, { resume, ...files }: Retry): Promise<v
 export async function cancelJob(job: Job): Promise<void> {
   const told = await attempt(http.cancelJob(job.id));
   if (told) heardOf(told);
+}
+
+export async function startReview(body: Record<string, unknown>): Promise<Round | null> {
+  const begun = await attempt(http.startReview(body), body.cwd);
+  if (begun) go({ at: "review", review: begun.id, round: null });
+  return begun;
+}
+
+/** The next round of a review; the page then shows it. */
+export async function followReview(id: string, body: Record<string, unknown>): Promise<boolean> {
+  const begun = await attempt(http.followReview(id, body));
+  if (!begun) return false;
+  void refreshReview().catch(() => undefined);
+  go({ at: "review", review: id, round: null });
+  return true;
+}
+
+export const stopRound = async (run: string): Promise<boolean> => (await attempt(http.cancel(run))) !== null;
+
+/** As a file: a link could not bring the page's key along. */
+export async function exportReview(id: string): Promise<void> {
+  const text = await attempt(http.exportReview(id));
+  if (text === null) return;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/markdown" }));
+  link.download = `review-${id}.md`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

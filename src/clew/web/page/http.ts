@@ -6,6 +6,9 @@ import type {
   Job,
   JobList,
   Question,
+  Review,
+  ReviewNote,
+  Round,
   Run,
   RunEvent,
   SessionSays,
@@ -31,6 +34,13 @@ export class Problem extends Error {
 type Body = Record<string, unknown>;
 
 async function call<T>(method: string, path: string, body?: Body): Promise<T> {
+  const response = await answered(method, path, body);
+  return (response.status === 204 ? undefined : await response.json()) as T;
+}
+
+const text = async (path: string): Promise<string> => (await answered("GET", path)).text();
+
+async function answered(method: string, path: string, body?: Body): Promise<Response> {
   let response: Response;
   try {
     const headers: Record<string, string> = { "X-Clew-Key": pageKey.get() };
@@ -39,7 +49,7 @@ async function call<T>(method: string, path: string, body?: Body): Promise<T> {
   } catch {
     throw new Problem(0, "unreachable", "Clew does not answer.", "Is clew serve still running?");
   }
-  if (response.ok) return (response.status === 204 ? undefined : await response.json()) as T;
+  if (response.ok) return response;
   const said = (await response.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string; hint?: string };
   const words = said.detail ?? said.title ?? `The daemon answered ${response.status}.`;
   throw new Problem(response.status, said.code ?? "", words, said.hint ?? "");
@@ -55,6 +65,7 @@ function query(values: Record<string, string | number | null | undefined>): stri
 const thread = (id: string): string => `/api/threads/${part(id)}`;
 const run = (id: string): string => `/api/runs/${part(id)}`;
 const job = (id: string): string => `/api/jobs/${part(id)}`;
+const review = (id: string): string => `/api/reviews/${part(id)}`;
 
 export const http = {
   threads: (q = "", offset = 0, limit = 50) =>
@@ -85,6 +96,13 @@ export const http = {
   retryJob: (id: string, resume: boolean | undefined, body: Body) =>
     call<Job>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
   cancelJob: (id: string) => call<Job>("POST", `${job(id)}/cancel`),
+
+  reviews: (limit = 50) => call<{ items: ReviewNote[]; total: number }>("GET", `/api/reviews${query({ limit })}`),
+  review: (id: string) => call<Review>("GET", review(id)),
+  startReview: (body: Body) => call<Round>("POST", "/api/reviews", body),
+  followReview: (id: string, body: Body) => call<Round>("POST", `${review(id)}/rounds`, body),
+  diff: (id: string, round: number) => text(`${review(id)}/rounds/${round}/diff`),
+  exportReview: (id: string) => text(`${review(id)}/export${query({ format: "md" })}`),
 
   agents: () => call<{ items: Agent[] }>("GET", "/api/agents"),
   stats: (threadId?: string, days?: number) => call<Stats>("GET", `/api/stats${query({ thread: threadId, days })}`),

@@ -1,6 +1,7 @@
 // The jobs as the page knows them: the newest, how many workers are alive, and the one that is open.
 
 import { http, Problem } from "./http.ts";
+import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
 import type { Job, JobStatus } from "./wire.ts";
 
@@ -23,26 +24,8 @@ export const needsYou = (job: Job): boolean => job.status === "blocked" || job.s
 const SHOWN = 200;
 const EVERY_MS = 250; // at most: a job that works says a lot
 
-let asking: Promise<void> | null = null;
-let again = false;
-
-/** The list, and the open one. One request is under way at a time; whoever asks meanwhile gets one more after it. */
-export function refreshJobs(): Promise<void> {
-  if (asking) {
-    again = true;
-    return asking;
-  }
-  asking = (async () => {
-    do {
-      again = false;
-      await load();
-      if (again) await new Promise((done) => setTimeout(done, EVERY_MS));
-    } while (again);
-  })().finally(() => {
-    asking = null;
-  });
-  return asking;
-}
+/** The list, and the open one. */
+export const refreshJobs = refresher(load, EVERY_MS);
 
 async function load(): Promise<void> {
   const { items, workers } = await http.jobs(SHOWN);

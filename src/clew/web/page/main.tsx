@@ -4,6 +4,7 @@ import "./base.css";
 import "./layout.css";
 import "./turns.css";
 import "./views.css";
+import "./reviews.css";
 import { App } from "./App.tsx";
 import { start } from "./sync.ts";
 import { pageKey, theme } from "./keep.ts";

@@ -13,7 +13,7 @@ function observe(element: Element, came: () => void): () => void {
     (entries) => {
       for (const { isIntersecting, target } of entries) if (isIntersecting) waiting.get(target)?.();
     },
-    { rootMargin: MARGIN },
+    { rootMargin: MARGIN, scrollMargin: MARGIN }, // what scrolls inside the page would cut the first one off
   );
   waiting.set(element, came);
   observer.observe(element);

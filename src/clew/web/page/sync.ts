@@ -5,6 +5,8 @@ import { http, Problem } from "./http.ts";
 import { openJob, refreshJobs } from "./jobs.ts";
 import { seen } from "./keep.ts";
 import { Live } from "./live.ts";
+import { refresher } from "./refresher.ts";
+import { openReview, refreshReview, refreshReviews } from "./reviews.ts";
 import { cursors, EMPTY, reduce, type Heard, type State } from "./state.ts";
 import { Store } from "./store.ts";
 import type { Agent, SessionSays, Settings } from "./wire.ts";
@@ -16,12 +18,15 @@ export type Route =
   | { at: "changes"; thread: string }
   | { at: "jobs" }
   | { at: "job"; job: string }
+  | { at: "reviews" }
+  | { at: "review"; review: string; round: number | null } // null: the newest
   | { at: "savings" }
   | { at: "agents" };
 
 export type Dialog =
   | { is: "new" }
   | { is: "job" }
+  | { is: "review" }
   | { is: "settings" | "rename" | "delete"; thread: string }
   | { is: "help" }
   | null;
@@ -91,6 +96,9 @@ const live = new Live({
       hear(message);
       if (message.threads.some((thread) => thread.id === daemon.now.open)) refreshView();
       if (message.threads.some((thread) => thread.kind === "job")) void quietly(refreshJobs());
+      if (message.deleted.length > 0 || message.threads.some((thread) => thread.kind === "review")) {
+        void quietly(refreshReviewsShown());
+      }
     } else if (message.type === "events") {
       hear({ type: "events_came", thread: message.thread, run: message.run, events: message.events });
     }
@@ -115,7 +123,7 @@ export async function start(): Promise<void> {
 async function greeted(again: boolean): Promise<void> {
   page.patch({ connection: "open" });
   if (again || !daemon.now.listed) {
-    await quietly(Promise.all([refreshList(), refreshView(), refreshJobs()]));
+    await quietly(Promise.all([refreshList(), refreshView(), refreshJobs(), refreshReviewsShown()]));
     void refreshSurroundings();
   }
   watch();
@@ -130,6 +138,13 @@ export async function refreshList(): Promise<void> {
   hear({ type: "threads_listed", items, total, version });
 }
 
+/** Reviews are large: only what is looked at is asked for again. */
+async function refreshReviewsShown(): Promise<void> {
+  const { at } = page.now.route;
+  if (at === "reviews") await refreshReviews();
+  if (at === "review") await refreshReview();
+}
+
 export async function refreshSurroundings(): Promise<void> {
   await quietly(
     Promise.all([
@@ -139,25 +154,7 @@ export async function refreshSurroundings(): Promise<void> {
   );
 }
 
-// One view is under way at a time; whoever asks meanwhile gets one more after it.
-let viewing: Promise<void> | null = null;
-let viewAgain = false;
-
-export function refreshView(): Promise<void> {
-  if (viewing) {
-    viewAgain = true;
-    return viewing;
-  }
-  viewing = (async () => {
-    do {
-      viewAgain = false;
-      await loadView();
-    } while (viewAgain);
-  })().finally(() => {
-    viewing = null;
-  });
-  return viewing;
-}
+export const refreshView = refresher(loadView);
 
 async function loadView(): Promise<void> {
   const id = daemon.now.open;
@@ -166,7 +163,7 @@ async function loadView(): Promise<void> {
     const before = deeds;
     const view = await http.view(id);
     if (deeds !== before) {
-      viewAgain = true;
+      void refreshView();
       return;
     }
     hear({ type: "view_came", view });
@@ -209,18 +206,25 @@ function decoded(part: string): string {
 function route(): void {
   const [, first, second, third] = location.hash.split("/");
   const id = decoded(second ?? "");
-  const next: Route =
-    first === "t" && id
-      ? { at: third === "changes" ? "changes" : "thread", thread: id }
-      : first === "jobs" && id
-        ? { at: "job", job: id }
-        : first === "jobs" || first === "savings" || first === "agents"
-          ? { at: first }
-          : { at: first ? "nowhere" : "home" };
+  const next = meant(first ?? "", id, third ?? "");
   page.patch({ route: next, drawer: false, editing: null });
   if (next.at === "job") void quietly(openJob(next.job).then((job) => job && show(job.thread_id)));
-  else if ("thread" in next) show(next.thread);
+  else if (next.at === "review") {
+    void quietly(openReview(next.review).then((review) => review && isShown(review.id) && show(review.thread_id)));
+  } else if ("thread" in next) show(next.thread);
 }
+
+const isShown = (review: string): boolean => page.now.route.at === "review" && page.now.route.review === review;
+
+function meant(first: string, id: string, third: string): Route {
+  if (first === "t" && id) return { at: third === "changes" ? "changes" : "thread", thread: id };
+  if (first === "jobs" && id) return { at: "job", job: id };
+  if (first === "reviews" && id) return { at: "review", review: id, round: Number(third) || null };
+  const view = VIEWS.find((each) => each === first);
+  return { at: view ?? (first ? "nowhere" : "home") };
+}
+
+const VIEWS = ["jobs", "reviews", "savings", "agents"] as const;
 
 function show(thread: string): void {
   if (thread === daemon.now.open) return;
@@ -231,15 +235,20 @@ function show(thread: string): void {
   });
 }
 
+export const reviewHash = (id: string, round: number | null = null): string =>
+  `#/reviews/${encodeURIComponent(id)}${round === null ? "" : `/${round}`}`;
+
 export function go(to: Route): void {
   const hash =
     to.at === "thread" || to.at === "changes"
       ? `#/t/${encodeURIComponent(to.thread)}${to.at === "changes" ? "/changes" : ""}`
       : to.at === "job"
         ? `#/jobs/${encodeURIComponent(to.job)}`
-        : to.at === "home" || to.at === "nowhere"
-          ? "#/"
-          : `#/${to.at}`;
+        : to.at === "review"
+          ? reviewHash(to.review, to.round)
+          : to.at === "home" || to.at === "nowhere"
+            ? "#/"
+            : `#/${to.at}`;
   if (location.hash === hash) page.patch({ drawer: false });
   else location.hash = hash;
 }

@@ -195,6 +195,82 @@ export interface JobList {
   workers: number;
 }
 
+export type Severity = "critical" | "high" | "medium" | "low" | "info";
+export type FindingState = "open" | "fixed" | "withdrawn";
+export type Scope = "all" | "staged" | "unstaged";
+export type RoundStatus = "running" | "done" | "failed";
+
+export interface Finding {
+  id: string;
+  severity: Severity;
+  file: string | null;
+  line: number | null; // in the file as it was in that round
+  title: string;
+  detail: string;
+  suggestion: string;
+  round: number;
+  state: FindingState;
+  state_round: number;
+  note: string;
+}
+
+export interface FileChange {
+  path: string;
+  status: string;
+  added: number | null; // null: binary
+  removed: number | null;
+  old_path: string | null;
+  left_out: string | null;
+}
+
+export interface Round {
+  id: string; // of the review
+  round: number;
+  status: RoundStatus;
+  agent: string;
+  model: string | null;
+  session_resumed: boolean;
+  reason: string | null;
+  fallback: boolean;
+  summary: string | null;
+  findings: Finding[];
+  earlier: { id: string; state: FindingState; note: string }[];
+  message: string;
+  files: FileChange[];
+  changed_since: string[];
+  run_id: string | null;
+  runs: number;
+  usage: Usage;
+  cost_usd: number;
+  error: { code?: string | null; message: string; hint?: string | null } | null;
+  started_at: string;
+  ended_at: string | null;
+}
+
+export interface ReviewNote {
+  id: string;
+  status: RoundStatus | null;
+  round: number;
+  cwd: string;
+  scope: Scope;
+  base: string | null;
+  paths: string[];
+  focus: string;
+  agent: string;
+  model: string | null;
+  thread_id: string;
+  imported_from: string | null;
+  open: number;
+  open_by_severity: Partial<Record<Severity, number>>;
+  cost_usd: number;
+  created_at: string;
+}
+
+export interface Review extends ReviewNote {
+  findings: Finding[]; // each in its present state
+  rounds: Round[];
+}
+
 export interface Settings {
   agent: string;
   model: string | null;

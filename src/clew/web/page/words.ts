@@ -1,6 +1,6 @@
 // Numbers, times and reasons as a person says them.
 
-import type { Agent, JobStatus, Permissions, RunNote, RunStatus, Usage, Visibility } from "./wire.ts";
+import type { Agent, JobStatus, Permissions, RunNote, RunStatus, Scope, Usage, Visibility } from "./wire.ts";
 
 /** Why a turn started fresh, after "fresh: ". The list is that of docs/decision.md. */
 const REASONS: Record<string, string> = {
@@ -46,6 +46,12 @@ export const JOB_WORDS: Record<JobStatus, string> = {
   failed: "failed",
   cancelled: "cancelled",
 };
+
+export const SCOPES: { value: Scope; label: string; means: string }[] = [
+  { value: "all", label: "All", means: "All that is not committed, and new files." },
+  { value: "staged", label: "Staged", means: "What the next commit would hold." },
+  { value: "unstaged", label: "Unstaged", means: "What is not staged, and new files." },
+];
 
 interface PermissionWords {
   value: Permissions;
@@ -135,7 +141,7 @@ export const moment = (at: string): string =>
 export const shown = (usage: Usage): number =>
   usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens;
 
-export function tookMs(run: RunNote): number | null {
+export function tookMs(run: Pick<RunNote, "started_at" | "ended_at">): number | null {
   return run.started_at && run.ended_at ? Date.parse(run.ended_at) - Date.parse(run.started_at) : null;
 }
 

@@ -1,0 +1,183 @@
+"""What a review's follow-up costs by resume and by the full prompt, with the real Claude CLI.
+
+In units of one input token. A diff of so many lines, three rounds; before each follow-up the author mends a few lines.
+The scripted model API keeps the prompt cache's accounts by the documented rules, so the costs are counted, not timed,
+and the short form is the long one. Only the input side counts: the answers are the same text either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import subprocess
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.report import Check, Column, Result, Table
+from bench.timing import tell
+from clew.client import Client
+from clew.core.review import Round, RoundStatus
+from clew.hosts.reviews import NewReview, Next
+from clew.testing.model_api import ModelApi
+from clew.testing.prompt_cache import CacheAccount
+from clew.testing.scripts import Reply, Request, Text
+from clew.testing.stage import MODEL, Stage, real_claude
+
+LIMITS = {400: 0.5, 4_000: 0.2}  # of what the full prompt costs, by the lines of the diff
+ROUNDS = 3
+FILES = 8
+FINDINGS = 5
+MENDED = 6  # lines, before each follow-up
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The account of one review, a round each."""
+
+    accounts: tuple[CacheAccount, ...]
+
+    @property
+    def follow_ups(self) -> CacheAccount:
+        return sum(self.accounts[1:], CacheAccount())
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """By resume and by the full prompt, of one diff."""
+
+    lines: int
+    resumed: Reviewed
+    full: Reviewed
+
+    @property
+    def ratio(self) -> float:
+        return self.resumed.follow_ups.cost_units / self.full.follow_ups.cost_units
+
+    @property
+    def worst(self) -> float:
+        """Of the follow-ups, one by one."""
+        pairs = zip(self.resumed.accounts[1:], self.full.accounts[1:], strict=True)
+        return max(resumed.cost_units / full.cost_units for resumed, full in pairs)
+
+
+def measure(_quick: bool) -> Result:
+    lines = tuple(LIMITS)
+    tell(f"  {2 * len(lines)} reviews of {ROUNDS} rounds with the real CLI, {WORKERS} at a time")
+    cases = [(number, resume) for number in lines for resume in (True, False)]
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        jobs = {case: pool.submit(review, *case) for case in cases}
+        held = {case: job.result() for case, job in jobs.items()}
+    return result([Case(number, held[number, True], held[number, False]) for number in lines])
+
+
+def result(cases: list[Case]) -> Result:
+    each = ROUNDS - 1
+    rows, checks = [], []
+    for case in cases:
+        full, resumed = case.full.follow_ups, case.resumed.follow_ups
+        rows.append(
+            (
+                case.lines,
+                case.resumed.accounts[0].cost_units,
+                full.cost_units / each,
+                resumed.cost_units / each,
+                case.ratio,
+                1 - case.ratio,
+                full.read_tokens / full.prompt_tokens,
+                resumed.read_tokens / resumed.prompt_tokens,
+            )
+        )
+        what = f"a follow-up resumed ÷ the full prompt, {case.lines:,} lines, the dearest"
+        checks.append(Check(what, case.worst, LIMITS[case.lines], timed=False))
+    columns = [
+        Column("lines of the diff", ",d"),
+        Column("first round", ",.0f"),
+        Column("follow-up, full prompt", ",.0f"),
+        Column("follow-up, resumed", ",.0f"),
+        Column("resumed ÷ full", ".1%"),
+        Column("less", ".1%"),
+        Column("read from cache, full", ".0%"),
+        Column("read from cache, resumed", ".0%"),
+    ]
+    title = f"Cost of a round in token units ({ROUNDS} rounds, {MENDED} lines mended before each follow-up, input side)"
+    return Result("reviews", [Table(title, columns, rows)], checks)
+
+
+def review(lines: int, resume: bool) -> Reviewed:
+    """One review, in a process and a world of its own."""
+    with tempfile.TemporaryDirectory() as folder, ModelApi(reply=_reply) as api:
+        stage = Stage(Path(folder), api, real_claude())
+        return asyncio.run(_review(stage, lines, resume))
+
+
+async def _review(stage: Stage, lines: int, resume: bool) -> Reviewed:
+    accounts: list[CacheAccount] = []
+    seen = 0
+    review_id = None
+    async with stage.open() as client:
+        for number in range(1, ROUNDS + 1):
+            _write(stage, lines, number)
+            done = await _round(client, stage, review_id, resume)
+            expected = (RoundStatus.DONE, resume and number > 1)
+            if (done.status, done.session_resumed) != expected or done.runs != 1:
+                raise RuntimeError(
+                    f"round {number} did not go as it should: {done.status}, {done.reason}, {done.error}"
+                )
+            review_id = done.review_id
+            requests = stage.api.requests  # whatever else the CLI asks for is paid too
+            accounts.append(sum((request.cache for request in requests[seen:]), CacheAccount()))
+            seen = len(requests)
+    return Reviewed(tuple(accounts))
+
+
+async def _round(client: Client, stage: Stage, review_id: str | None, resume: bool) -> Round:
+    if review_id is None:
+        live = await client.reviews.start(NewReview(str(stage.work), "claude", MODEL, enable_resume=resume))
+    else:
+        live = await client.reviews.follow(review_id, Next("I have mended some of it.", enable_resume=resume))
+    return await live.finish()
+
+
+def _write(stage: Stage, lines: int, number: int) -> None:
+    """So many new lines in some files; before each follow-up a few lines of one of them are mended."""
+    each = lines // FILES
+    if number == 1:
+        _git(stage, "init", "-q")
+        _git(stage, "commit", "-q", "--allow-empty", "-m", "nothing yet")
+        for file in range(FILES):
+            text = "".join(f"value_{line} = compute({file}, {line})  # line {line}\n" for line in range(each))
+            (stage.work / f"module_{file}.py").write_text(text)
+        return
+    path = stage.work / f"module_{number}.py"
+    held = path.read_text().splitlines(keepends=True)
+    for place in range(MENDED):
+        held[place * each // MENDED] = f"value_{place} = checked(compute({number}, {place}))\n"
+    path.write_text("".join(held))
+
+
+def _reply(request: Request) -> Reply | None:
+    """The same number of findings each time, so that rounds can be compared."""
+    if not request.is_main:
+        return None
+    found = [
+        {
+            "severity": "medium",
+            "file": f"module_{number}.py",
+            "line": 3 + number,
+            "title": f"The result of compute is not checked, case {number}",
+            "detail": "When compute fails, its error is lost and the value is used all the same. " * 2,
+            "suggestion": "Check it before it is used.",
+        }
+        for number in range(FINDINGS)
+    ]
+    return Text(json.dumps({"summary": "Some calls are not checked.", "findings": found, "earlier": []}))
+
+
+def _git(stage: Stage, *words: str) -> None:
+    who = ["-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "commit.gpgsign=false"]
+    environ = {**stage.environ, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *who, *words], cwd=stage.work, env=environ, check=True, capture_output=True)

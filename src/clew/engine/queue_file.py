@@ -1,0 +1,107 @@
+"""The queue's own SQLite file, beside the store's. It can be spared: the queue is made anew from the jobs' rows."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from clew.errors import StoreError
+
+log = logging.getLogger("clew.engine.work")
+
+CHECKED_BYTES = 64 * 1024 * 1024  # a larger one is looked at only as far as its table of contents
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+
+
+@contextmanager
+def made_ready(file: str, *, in_use: bool) -> Iterator[None]:
+    """The file can be used; one that is damaged is set aside, unless other workers are at work on it.
+
+    Workers that start at once come in here one after the other: the first one makes the tables. Nothing in this process
+    may have the file open before: closing a file drops all locks on it. Raises StoreError.
+    """
+    import fcntl
+
+    try:
+        guard = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(file, error) from error
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        _make(file)
+        if _is_damaged(file):
+            if in_use:
+                raise StoreError(
+                    f"The queue's file {file} is damaged, and other workers have it open.",
+                    kind="corrupt",
+                    hint="End them, and start again: it is then made anew from the jobs' rows, and no job is lost.",
+                )
+            _set_aside(file)
+            _make(file)
+        yield
+    finally:
+        os.close(guard)
+
+
+def _make(file: str) -> None:
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise _unusable(file, error) from error
+
+
+def connected(file: str) -> Any:
+    """An engine with a write-ahead log, so that workers do not shut each other out."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}", connect_args={"timeout": 30})
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    return engine
+
+
+def _is_damaged(file: str) -> bool:
+    """Its header, its table of contents and, where that takes no time, all of it. An empty one is a new one."""
+    try:
+        with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if Path(file).stat().st_size > CHECKED_BYTES:
+                return False
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            return True
+        raise _unusable(file, error) from error
+
+
+def _set_aside(file: str) -> None:
+    name = f"{file}.broken-{time.strftime('%Y%m%d-%H%M%S')}"
+    while os.path.lexists(name):
+        name += "x"
+    for suffix in ("-wal", "-shm"):
+        if os.path.lexists(f"{file}{suffix}"):
+            Path(f"{file}{suffix}").rename(f"{name}{suffix}")
+    Path(file).rename(name)
+    log.warning("the queue's file was damaged: it is now %s, and the queue is made anew from the jobs' rows", name)
+
+
+def _unusable(file: str, error: Exception) -> StoreError:
+    number = error.errno if isinstance(error, OSError) else None
+    kinds = {errno.EACCES: "read_only", errno.EPERM: "read_only", errno.EROFS: "read_only", errno.ENOSPC: "full"}
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return StoreError(
+        f"The queue's file {file} cannot be used ({why}).",
+        kind=kinds.get(number or 0, "unreachable"),
+        hint="It must be a file that you may write to. Move away what is there: it is made anew, and no job is lost.",
+    )

@@ -1,0 +1,153 @@
+"""What a job's runs read and write of it, each inside one transaction or one moment's view."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from clew.core.history import Turn
+from clew.core.ids import RunId
+from clew.core.job import CONTINUE, OVER, UNDER_WAY, Job, JobStatus, Next, Wish
+from clew.core.outcome import Outcome
+from clew.core.record import Record
+from clew.core.run import LIVE, Run
+from clew.core.thread import Thread
+from clew.engine.closing import Finished
+from clew.engine.failures import error_of_run
+from clew.store.store import Store
+
+LAST_EVENTS = 3
+
+
+class NotItsTurn(Exception):
+    """Another job of the key goes first by now."""
+
+
+class State(Record):
+    """What a job's next run goes on from."""
+
+    thread: Thread
+    turns: tuple[Turn, ...]
+    last: Run | None  # the job's newest
+    asked: bool  # its prompt may have reached the agent
+    heard_at: float | None  # when it was last heard of
+    went_on: bool  # another job has asked something in the thread since this one did: its prompt is asked anew
+
+
+def state(store: Store, job: Job) -> State:
+    last = store.run(job.run_id) if job.run_id is not None else None
+    # A process's id is stored before the prompt is sent to it.
+    asked = last is not None and any(attempt.pid is not None for attempt in store.attempts(last.id))
+    thread, turns = store.require_thread(job.thread_id), store.history(job.thread_id)
+    return State(thread, turns, last, asked, heard_at(store, job), _went_on(store, job, turns))
+
+
+def _went_on(store: Store, job: Job, turns: tuple[Turn, ...]) -> bool:
+    others = {each.prompt_turn_id for each in store.jobs(key=job.key, limit=1000) if each.id != job.id}
+    place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
+    return any(turn.id in others for turn in turns[place:])
+
+
+def heard_at(store: Store, job: Job) -> float | None:
+    """When the agent of its newest run was last heard of. That a run ended may be found out much later."""
+    if job.run_id is None:
+        return None
+    events = store.events(job.run_id, max(0, store.last_seq(job.run_id) - LAST_EVENTS))
+    return next((event.at for event in reversed(events) if event.kind != "run_ended"), None)
+
+
+def catch_up(store: Store, job_id: str) -> Job:
+    """The job, with a run that its worker had begun when it died, and not put down here yet."""
+    job = store.require_job(job_id)
+    newest = next(iter(store.runs(thread_id=job.thread_id, limit=1)), None)
+    if newest is None or newest.id == job.run_id or newest.status in LIVE or job.status not in UNDER_WAY:
+        return job
+    if newest.prompt not in (job.prompt, CONTINUE) or newest.created_at < (job.started_at or math.inf):
+        return job  # another job's of the same thread, or somebody's own, asked in it
+    return store.update_job(
+        job.id,
+        status=JobStatus.RUNNING,
+        run_id=newest.id,
+        runs=job.runs + 1,
+        prompt_turn_id=job.prompt_turn_id or newest.prompt_turn_id,
+    )
+
+
+def claim(store: Store, job: Job, now: float) -> bool:
+    """The key is this job's from here to its end. False: the job is over, or another's. Raises NotItsTurn."""
+    stored = store.require_job(job.id)
+    if stored.status not in UNDER_WAY or stored.cancel_requested or stored.run_id != job.run_id:
+        return False
+    if store.job_before(job.id) is not None:
+        raise NotItsTurn
+    store.claim_job(job.id, now)
+    return True
+
+
+def mark_running(store: Store, job: Job, run: Run, worker: str) -> bool:
+    """False: the job was cancelled, or is another worker's by now: this one has slept."""
+    stored = store.require_job(job.id)
+    if stored.status not in UNDER_WAY or stored.cancel_requested or stored.run_id != job.run_id:
+        return False
+    if store.require_run(run.id).status not in LIVE:
+        return False
+    store.update_job(
+        job.id,
+        status=JobStatus.RUNNING,
+        worker=worker,
+        wish=None,
+        keep_files=False,
+        wake_at=None,
+        run_id=run.id,
+        runs=job.runs + 1,
+        prompt_turn_id=stored.prompt_turn_id or run.prompt_turn_id,
+    )
+    return True
+
+
+def is_open(store: Store, job_id: str, run_id: RunId) -> bool:
+    """The run is the job's newest, and nothing followed from it yet."""
+    job = store.require_job(job_id)
+    return job.run_id == run_id and job.saved_run_id != run_id and job.status in UNDER_WAY
+
+
+def add_marker(job_id: str, run_id: RunId, message_id: str, at: float, store: Store) -> None:
+    """How far the agent has come, unless it is one that nobody waits for any more."""
+    if is_open(store, job_id, run_id):
+        store.add_marker(job_id, message_id, at)
+
+
+def unconcluded(store: Store, job_id: str) -> Finished | None:
+    """The job's newest run, when it is over and nothing followed from it yet: its worker died in between."""
+    job = store.require_job(job_id)
+    run = store.run(job.run_id) if job.run_id is not None and job.saved_run_id != job.run_id else None
+    if run is None or run.status in LIVE:
+        return None
+    turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+    return Finished(run, turn.text if turn is not None else "", error_of_run(run))
+
+
+def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: Next, now: float) -> dict[str, Any]:
+    """Of the job's row, after a run."""
+    run = store.require_run(finished.run.id)
+    changed = {
+        "status": what.status,
+        "wish": Wish.FRESH if what.afresh else job.wish,  # of a run that never came to pass: still to be met
+        "wake_at": what.wake_at,
+        "troubles": job.troubles + 1 if what.counts_as_trouble else 0,
+        "saved_run_id": run.id,
+        "worker": None if what.status is JobStatus.QUEUED else job.worker,
+        "outcome": outcome,
+        "result": finished.text if outcome is Outcome.SUCCESS else None,
+        "error": finished.error.message if finished.error else None,
+        "hint": finished.error.hint if finished.error else None,
+        "ended_at": now if what.status in OVER else None,
+    }
+    if run.session_id is not None:  # or it had not come so far: the session is as it was
+        changed |= {
+            "session_id": run.session_id,
+            "session_saved_at": (heard_at(store, job) or now) + what.excused_s,
+            "resume_count": job.resume_count + 1 if run.session_resumed else 0,
+            "reason": job.reason if run.session_resumed else run.reason,
+        }
+    return changed

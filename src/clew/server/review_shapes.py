@@ -1,0 +1,201 @@
+"""Reviews as they come in and go out. `clew.review` builds what goes out; the tests hold it against these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from clew.server.requests import Agent, Cwd, Given, Identity, Model, Text, Word
+from clew.server.schemas import Made, RunError, Savings, Time, Usage
+
+Scope = Literal["all", "staged", "unstaged"]
+RoundStatus = Literal["running", "done", "failed"]
+Severity = Literal["critical", "high", "medium", "low", "info"]
+State = Literal["open", "fixed", "withdrawn"]
+
+PATHS_BYTES = 100_000  # of all paths together: they go on a command line
+
+
+def _file_name(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL character")
+    return text
+
+
+def _few(paths: list[str]) -> list[str]:
+    if sum(len(path.encode()) for path in paths) > PATHS_BYTES:
+        raise ValueError("are too many: name a folder that holds them")
+    return paths
+
+
+FileName = Annotated[Text, AfterValidator(_file_name), Field(min_length=1, max_length=4096)]
+Paths = Annotated[
+    list[FileName], AfterValidator(_few), Field(max_length=1000, description="Files and folders, from cwd")
+]
+Base = Annotated[Word, Field(min_length=1, max_length=500, description="A branch, tag or commit to compare with")]
+Message = Annotated[Text, Field(max_length=100_000, description="The author's reply to the earlier findings")]
+Focus = Annotated[Text, Field(max_length=20_000, description="What to look at most of all")]
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, description="Wall clock of each run of the round")]
+Resume = Annotated[bool, Field(description="false: in a fresh session, with all earlier rounds. Left out: the setting")]
+
+
+class NewRound(Given):
+    message: Message | None = None
+    agent: Agent | None = Field(None, description="Another one than the review's, for this round")
+    model: Model | None = Field(None, description="Another one than the review's; it has a session of its own")
+    resume: Resume | None = None
+    timeout_s: Seconds | None = None
+
+
+NOTHING_SAID = NewRound(agent=None, model=None)
+
+
+class NewReview(NewRound):
+    cwd: Cwd | None = Field(None, description="In the repository; needed unless previous_review_id is given")
+    paths: Paths | None = None
+    base: Base | None = None
+    scope: Scope | None = Field(None, description="Which changes; left out: all that is not committed")
+    focus: Focus | None = None
+    previous_review_id: Identity | None = Field(None, description="This is the next round of that review")
+
+
+class Finding(Made):
+    id: str
+    severity: Severity
+    file: str | None
+    line: int | None = Field(description="In the file as it was in that round")
+    title: str
+    detail: str
+    suggestion: str
+    round: int
+    state: State
+    state_round: int = Field(description="Which round said so")
+    note: str = Field(description="Why it is in that state")
+
+
+class Verdict(Made):
+    """What a later round says of an earlier finding."""
+
+    id: str
+    state: State
+    note: str
+
+
+class FileChange(Made):
+    path: str
+    status: str = Field(description="A added, M modified, D deleted, R renamed, …")
+    added: int | None = Field(description="Lines; null: binary")
+    removed: int | None
+    old_path: str | None
+    left_out: str | None = Field(description="Why its text was not shown to the reviewer")
+
+
+class Round(Made):
+    """One look at the changes, or at what has changed since the last one."""
+
+    id: str = Field(description="Of the review")
+    round: int
+    status: RoundStatus
+    agent: str
+    model: str | None
+    session_resumed: bool
+    reason: str | None = Field(description="Why it was fresh; null when resumed, or not known yet")
+    fallback: bool
+    summary: str | None
+    findings: list[Finding] = Field(description="Those that it found, in the state of that round")
+    earlier: list[Verdict] = Field(description="What it says of earlier ones")
+    message: str
+    base_commit: str | None = Field(description="What the files were compared with; null: with the index")
+    head_commit: str | None
+    files: list[FileChange]
+    changed_since: list[str] = Field(description="Files that are not as they were in the round before")
+    run_id: str | None = Field(description="Its newest run: GET /api/runs/{run}/events")
+    runs: int = Field(description="2: the first answer did not fit, and was asked for again")
+    usage: Usage
+    cost_usd: float
+    prompt_chars: int
+    transcript_chars: int
+    error: RunError | None
+    started_at: Time
+    ended_at: Time | None
+
+
+class ReviewNote(Made):
+    """A review as a list has it."""
+
+    id: str
+    status: RoundStatus | None = Field(description="Of its last round; null: it has none")
+    round: int = Field(description="The last one")
+    cwd: str = Field(description="The repository's work tree")
+    scope: Scope
+    base: str | None
+    paths: list[str]
+    focus: str
+    agent: str
+    model: str | None
+    thread_id: str = Field(description="Its conversation")
+    thread: str
+    imported_from: str | None
+    open: int = Field(description="How many findings are")
+    open_by_severity: dict[Severity, int]
+    cost_usd: float
+    created_at: Time
+
+
+class Review(ReviewNote):
+    """Rounds over a diff."""
+
+    sessions: dict[str, str] = Field(description="By model: the session that its next round would go on in")
+    findings: list[Finding] = Field(description="Of all rounds, each in its present state")
+    rounds: list[Round]
+
+
+class ReviewPage(Made):
+    items: list[ReviewNote]
+    total: int = Field(description="Of all pages")
+    version: int
+
+
+class AgeAtExpiry(Made):
+    count: int
+    median: float | None
+    most: float | None
+
+
+class ModelFigures(Made):
+    follow_ups: int
+    resumed: int
+    resume_rate: float
+
+
+class PathFigures(Made):
+    rounds: int
+    usage: Usage
+    units_per_round: float | None = Field(description="Tokens weighted by price")
+    tokens_per_round: float | None = Field(description="That the model read, cached or not")
+    cost_usd_per_round: float | None
+    seconds_per_round: float | None
+
+
+class Measures(Made):
+    """What the rounds that are over came to."""
+
+    reviews: int
+    rounds: int
+    follow_ups: int = Field(description="Rounds after the first: those that could resume")
+    resumed: int
+    resume_rate: float | None
+    misses: dict[str, int] = Field(description="Follow-ups that began fresh, by reason")
+    fallbacks: int
+    fallback_share: float | None
+    failed: int
+    age_at_expiry_s: AgeAtExpiry
+    rounds_per_review: dict[str, int]
+    by_model: dict[str, ModelFigures]
+    with_resume: PathFigures
+    without_resume: PathFigures
+
+
+class Stats(Savings):
+    reviews: Measures

@@ -1,0 +1,190 @@
+"""Reviews: started, gone on with round by round, looked at and exported. A round goes on after its request."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query
+from starlette.responses import Response
+
+from clew import review as reviews
+from clew.core.review import Round
+from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
+from clew.server import review_shapes as shapes
+from clew.server.access import Shared, TheClient, TheShared
+from clew.server.documents import fails
+from clew.server.json_body import answer, stamp
+
+router = APIRouter(prefix="/api/reviews", tags=["reviews"])
+
+ReviewId = Annotated[str, Path(alias="review", max_length=200, description="A review's id: YYYY-MM-DD-NNN")]
+Number = Annotated[int, Path(alias="round", ge=1, le=10**9, description="A round's number, from 1")]
+LOCATED: dict[int | str, dict[str, Any]] = {
+    202: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The round's address"}}}
+}
+NOTED = tuple(shapes.ReviewNote.model_fields)
+MARKDOWN = "text/markdown"
+
+# Where the host's hint names a command.
+HINTS = {AgentFailed.code: "Ask for another round, perhaps of another model.", TimedOut.code: "Ask for another round."}
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=shapes.Round,
+    responses={**fails(404, 409), **LOCATED},
+    summary="A new review, or another round",
+)
+async def start(wanted: shapes.NewReview, shared: TheShared) -> Response:
+    """What it compares is on disk when this answers, and its first round is under way. `previous_review_id`: the next
+    round of that review, which looks at what that one looked at."""
+    if wanted.previous_review_id is not None:
+        return await _followed(shared, wanted.previous_review_id, wanted)
+    if wanted.cwd is None:
+        raise UsageError("cwd is missing.", hint="Name a directory in the repository, or previous_review_id.")
+    if wanted.message:
+        raise UsageError("A first round answers no message.", hint="Say it as focus, or name previous_review_id.")
+    cwd = shared.roots.resolved(wanted.cwd)
+    if shared.roots.paths:  # the whole work tree is looked at, also when cwd is a folder in it
+        shared.roots.check(await shared.client.reviews.top(cwd))
+    live = await reviews.start(
+        shared.client,
+        reviews.Wanted(
+            cwd=cwd,
+            paths=tuple(wanted.paths or ()),
+            base=wanted.base,
+            scope=wanted.scope,
+            agent=wanted.agent,
+            model=wanted.model,
+            focus=wanted.focus or "",
+            resume=wanted.resume,
+            timeout_s=wanted.timeout_s,
+        ),
+    )
+    return _accepted(live.round)
+
+
+@router.get("", response_model=shapes.ReviewPage, responses=fails(body=False), summary="All reviews")
+async def list_(
+    client: TheClient,
+    cwd: Annotated[str, Query(max_length=4_096, description="Only those of this work tree")] = "",
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
+    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+) -> Response:
+    """The newest first."""
+    top = os.path.realpath(cwd) if cwd and "\0" not in cwd else cwd or None
+    version = await client.version()  # before the rest: what changes meanwhile is told again
+    found = await client.reviews.list(top=top, limit=limit, offset=offset)
+    items = [reviews.review_json(state, {}, stamp) for state in found]
+    return answer(
+        {
+            "items": [{name: item[name] for name in NOTED} for item in items],
+            "total": await client.reviews.count(top=top),
+            "version": version,
+        }
+    )
+
+
+@router.get("/{review}", response_model=shapes.Review, responses=fails(404, body=False))
+async def show(review_id: ReviewId, shared: TheShared) -> Response:
+    return answer(await _review(shared, review_id))
+
+
+@router.post("/{review}/rounds", status_code=202, response_model=shapes.Round, responses={**fails(404, 409), **LOCATED})
+async def follow(review_id: ReviewId, shared: TheShared, wanted: shapes.NewRound | None = None) -> Response:
+    """The next round: what changed since the last one, and the author's reply. 409 while one is going on."""
+    return await _followed(shared, review_id, wanted or shapes.NOTHING_SAID)
+
+
+@router.get("/{review}/rounds/{round}", response_model=shapes.Round, responses=fails(404, body=False))
+async def show_round(review_id: ReviewId, number: Number, shared: TheShared) -> Response:
+    body = await _review(shared, review_id)
+    return answer(_round(body, number))
+
+
+@router.get(
+    "/{review}/rounds/{round}/diff",
+    response_class=Response,
+    responses={
+        **fails(404, body=False),
+        200: {"description": "As git words it", "content": {"text/plain": {"schema": {"type": "string"}}}},
+    },
+)
+async def diff(review_id: ReviewId, number: Number, client: TheClient) -> Response:
+    """What the round compared, whole: also what was too large to be shown to the reviewer."""
+    text = await client.reviews.diff(review_id, number)
+    return _text(text, "text/plain")
+
+
+@router.get(
+    "/{review}/export",
+    response_class=Response,
+    responses={
+        **fails(404, body=False),
+        200: {
+            "description": "The whole review",
+            "content": {
+                MARKDOWN: {"schema": {"type": "string"}},
+                "application/json": {"schema": {"$ref": "#/components/schemas/Review"}},
+            },
+        },
+    },
+)
+async def export(
+    review_id: ReviewId,
+    shared: TheShared,
+    format_: Annotated[Literal["md", "json"], Query(alias="format", description="Markdown, or the Review")] = "md",
+) -> Response:
+    if format_ == "json":
+        return answer(await _review(shared, review_id))
+    return _text(reviews.markdown(await shared.client.reviews.find(review_id)), MARKDOWN)
+
+
+async def _followed(shared: Shared, review_id: str, wanted: shapes.NewRound) -> Response:
+    review = (await shared.client.reviews.find(review_id)).review
+    shared.roots.check(review.top)
+    if isinstance(wanted, shapes.NewReview):
+        reviews.check_agrees(
+            review,
+            cwd=None if wanted.cwd is None else shared.roots.resolved(wanted.cwd),
+            paths=wanted.paths or (),
+            base=wanted.base,
+            scope=wanted.scope,
+            focus=wanted.focus,
+        )
+    asked = reviews.WantedNext(
+        message=wanted.message or "",
+        agent=wanted.agent,
+        model=wanted.model,
+        resume=wanted.resume,
+        timeout_s=wanted.timeout_s,
+    )
+    return _accepted((await reviews.follow(shared.client, review.id, asked)).round)
+
+
+def _accepted(begun: Round) -> Response:
+    address = f"/api/reviews/{begun.review_id}/rounds/{begun.number}"
+    return answer(reviews.round_json(begun, stamp), 202, {"Location": address})
+
+
+async def _review(shared: Shared, review_id: str) -> dict[str, Any]:
+    """The whole review, as docs/http.md has it."""
+    state = await shared.client.reviews.find(review_id)
+    body = reviews.review_json(state, await shared.client.reviews.sessions(state), stamp)
+    for error in (each["error"] for each in body["rounds"] if each["error"] is not None):
+        error["hint"] = HINTS.get(error["code"], error["hint"])
+    return body
+
+
+def _round(body: dict[str, Any], number: int) -> dict[str, Any]:
+    for each in body["rounds"]:
+        if each["round"] == number:
+            return dict(each)
+    raise NotFound(f"Review {body['id']} has no round {number}.")
+
+
+def _text(text: str, media_type: str) -> Response:
+    """A repository's file may hold half a character; a response cannot."""
+    return Response(text.encode("utf-8", "replace"), headers={"Content-Type": f"{media_type}; charset=utf-8"})

@@ -1,0 +1,21 @@
+-- name: tallies
+-- What the runs that ended came to, by the host that asked. One that is going on may still change its figures.
+SELECT threads.kind AS kind, runs.agent AS agent, runs.session_resumed AS session_resumed, runs.reason AS reason,
+    runs.outcome AS outcome,
+    COUNT(*) AS runs,
+    CAST(SUM(runs.fallback) AS BIGINT) AS fallbacks,
+    CAST(SUM(runs.input_tokens) AS BIGINT) AS input_tokens,
+    CAST(SUM(runs.output_tokens) AS BIGINT) AS output_tokens,
+    CAST(SUM(runs.cache_read_input_tokens) AS BIGINT) AS cache_read_input_tokens,
+    CAST(SUM(runs.cache_creation_input_tokens) AS BIGINT) AS cache_creation_input_tokens,
+    SUM(runs.cost_usd) AS cost_usd
+FROM runs JOIN threads ON threads.id = runs.thread_id
+WHERE runs.ended_at IS NOT NULL
+GROUP BY threads.kind, runs.agent, runs.session_resumed, runs.reason, runs.outcome
+ORDER BY threads.kind, runs.agent, runs.session_resumed, runs.reason, runs.outcome;
+
+-- name: count_live_runs
+SELECT COUNT(*) AS n FROM runs WHERE status IN ('queued', 'running', 'waiting');
+
+-- name: count_jobs
+SELECT status, COUNT(*) AS n FROM jobs GROUP BY status ORDER BY status;

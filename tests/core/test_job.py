@@ -1,0 +1,109 @@
+"""A job's states, and what follows from the end of a run."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+
+from clew.core.ids import ThreadId
+from clew.core.job import (
+    BACKOFF_MOST_S,
+    JOB_MOVES,
+    LIMIT_MOST_S,
+    LIMIT_UNKNOWN_S,
+    OVER,
+    UNDER_WAY,
+    IllegalJobMove,
+    Job,
+    JobStatus,
+    Limits,
+    advance_job,
+    after_run,
+    backoff_s,
+    is_too_old,
+    reset_time,
+)
+from clew.core.outcome import Outcome
+from clew.core.thread import Permissions
+
+NOW = 1_800_000_000.0
+
+
+def a_job(**more: object) -> Job:
+    return Job(  # type: ignore[arg-type]
+        id="j",
+        thread_id=ThreadId("t"),
+        prompt="do it",
+        cwd="/",
+        agent="claude",
+        model=None,
+        permissions=Permissions.EDITS,
+        key="j",
+        **{"status": JobStatus.RUNNING, "runs": 1, **more},
+    )
+
+
+@pytest.mark.parametrize(("before", "to"), list(product(JobStatus, JobStatus)))
+def test_a_status_goes_only_where_the_table_leads(before: JobStatus, to: JobStatus) -> None:
+    if to is before or to in JOB_MOVES[before]:
+        assert advance_job(before, to) is to
+    else:
+        with pytest.raises(IllegalJobMove):
+            advance_job(before, to)
+
+
+def test_only_a_retry_leads_out_of_what_is_over() -> None:
+    assert {to for status in OVER for to in JOB_MOVES[status]} == {JobStatus.QUEUED, JobStatus.CANCELLED}
+    assert JOB_MOVES[JobStatus.SUCCEEDED] == frozenset()
+
+
+WILD = [None, 0.0, -1.0, -math.inf, math.inf, math.nan, NOW - 1, NOW, 1e18, 1e300, 253_402_300_800.0, NOW + 1e9]
+
+
+@pytest.mark.parametrize("told", WILD)
+def test_a_reset_time_that_cannot_be_is_waited_for_as_one_that_nobody_told(told: float | None) -> None:
+    what = after_run(a_job(), Outcome.USAGE_LIMIT, resets_at=told, now=NOW, dice=0.5)
+    assert (what.status, what.wake_at) == (JobStatus.WAITING, NOW + LIMIT_UNKNOWN_S)
+    assert what.excused_s == LIMIT_UNKNOWN_S
+
+
+@pytest.mark.parametrize("told", [NOW + 60, (NOW + 60) * 1000])
+def test_a_reset_time_is_taken_in_seconds_or_in_milliseconds(told: float) -> None:
+    assert reset_time(told, NOW) == pytest.approx(NOW + 60)
+
+
+def test_no_wait_is_longer_than_any_accounts_limit() -> None:
+    told = [NOW + 2.0**power for power in range(1024 - 31)]
+    assert all(NOW < reset_time(at, NOW) <= NOW + LIMIT_MOST_S for at in told)
+
+
+@pytest.mark.parametrize("troubles", [0, 1, 5, 100, 10**6])
+def test_a_pause_after_trouble_grows_and_has_an_end(troubles: int) -> None:
+    assert 0 < backoff_s(troubles, 0.0) < backoff_s(troubles, 1.0) <= BACKOFF_MOST_S
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_way_round_has_an_end(outcome: Outcome) -> None:
+    """At the last run that is allowed, whatever happens, nothing goes on by itself but a job that somebody stopped."""
+    job = a_job(runs=50, limits=Limits(max_runs=50))
+    what = after_run(job, outcome, resets_at=None, now=NOW, dice=0.5)
+    assert what.status in OVER or outcome is Outcome.CANCELLED
+
+
+@pytest.mark.parametrize("outcome", [Outcome.USAGE_LIMIT, Outcome.NETWORK, Outcome.TIMED_OUT, Outcome.KILLED])
+def test_a_deadline_that_comes_before_the_next_run_ends_the_job(outcome: Outcome) -> None:
+    late = a_job(limits=Limits(deadline_at=NOW - 1))
+    early = a_job(limits=Limits(deadline_at=NOW + 10 * LIMIT_MOST_S))
+    assert after_run(late, outcome, resets_at=None, now=NOW, dice=0.5).status is JobStatus.FAILED
+    assert after_run(early, outcome, resets_at=None, now=NOW, dice=0.5).status in UNDER_WAY
+
+
+def test_a_session_is_too_old_by_its_last_event_and_not_by_the_wait_for_a_limit() -> None:
+    job = a_job(limits=Limits(max_age_s=60))
+    assert not is_too_old(job, NOW)
+    assert is_too_old(a_job(limits=Limits(max_age_s=60), session_saved_at=NOW - 61), NOW)
+    what = after_run(job, Outcome.USAGE_LIMIT, resets_at=NOW + 3600, now=NOW, dice=0.5)
+    woken = a_job(limits=Limits(max_age_s=60), session_saved_at=NOW + what.excused_s)
+    assert what.wake_at is not None and not is_too_old(woken, what.wake_at + 59)

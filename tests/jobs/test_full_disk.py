@@ -1,0 +1,104 @@
+"""A disk that is full for a while, under the store or the checkpoints: the job goes on when there is room again."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clew.core.job import JobStatus
+from clew.core.run import RunStatus
+from clew.engine.checkpoints import Checkpoints
+from clew.errors import StoreError
+from clew.testing.stage import Stage
+from jobs.house import a_job, a_repository, carried_out, ended, log_of, speaking, workers
+
+pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+
+GIT = """#!/bin/sh
+case " $* " in *" hash-object "*|*" write-tree "*|*" commit-tree "*|*" add "*|*" update-index "*|*" update-ref "*)
+    if [ -e "{full}" ]; then echo "fatal: unable to write loose object file: No space left on device" >&2; exit 128; fi
+esac
+exec "{git}" "$@"
+"""
+
+
+def a_disk(stage: Stage) -> Path:
+    """While this file is there, git cannot write."""
+    git, full = shutil.which("git"), stage.folder / "full"
+    script = stage.folder / "bin" / "git"
+    script.write_text(GIT.format(full=full, git=git))
+    script.chmod(0o755)
+    return full
+
+
+@pytest.mark.timeout(300)
+async def test_a_store_that_cannot_be_written_costs_no_job(scripted: Stage) -> None:
+    prompt = "!slow 400 0.05"
+    async with scripted.open() as client, workers(scripted) as alive:
+        job = await client.jobs.submit(a_job(scripted, prompt))
+        await speaking(client, job)
+        [attempt] = await client.attempts((await client.jobs.find(job.id)).run_id or "")
+        _, most = resource.prlimit(alive[0].pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(alive[0].pid, resource.RLIMIT_FSIZE, (0, most))  # no file of the worker's can be written
+        try:
+            other = await client.jobs.submit(a_job(scripted, "!say other"))
+            async with asyncio.timeout(90):
+                while Path(f"/proc/{attempt.pid}").exists():  # what it says cannot be kept: it is ended
+                    await asyncio.sleep(0.1)
+            assert (await client.jobs.find(job.id)).status is JobStatus.RUNNING
+        finally:
+            resource.prlimit(alive[0].pid, resource.RLIMIT_FSIZE, (most, most))
+        done = await ended(client, job)
+        assert (await ended(client, other)).result == "other"
+        assert alive[0].returncode is None, "the worker lives"
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2)
+        runs = await client.runs(thread=await client.find(job.thread_id))
+        assert [run.status is RunStatus.ANSWERED for run in runs] == [True, False]
+        asked = [
+            request
+            for request in scripted.api.main_requests
+            if any(prompt in text for _, text in request.shown_texts())
+        ]
+        assert sum(prompt in text for role, text in asked[-1].shown_texts() if role == "user") == 1
+
+
+async def test_a_checkpoint_that_cannot_be_written_does_not_end_the_job(scripted: Stage) -> None:
+    a_repository(scripted)
+    full = a_disk(scripted)
+    async with scripted.open() as client, workers(scripted):
+        prompt = f'!tool Bash {{"command": "echo x > made.txt; touch {full}"}}'
+        done = await ended(client, await client.jobs.submit(a_job(scripted, prompt, checkpoint=True)))
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 1)
+    assert "no checkpoint of job" in log_of(scripted)
+    assert [each.why for each in await Checkpoints(str(scripted.work), done.id, scripted.environ).list()] == ["start"]
+
+
+async def test_a_job_that_cannot_keep_its_first_checkpoint_waits_for_room(scripted: Stage) -> None:
+    a_repository(scripted)
+    full = a_disk(scripted)
+    full.touch()
+    async with scripted.open() as client, workers(scripted):
+        job = await client.jobs.submit(a_job(scripted, "!say done", checkpoint=True))
+        async with asyncio.timeout(60):
+            while "The disk is full" not in log_of(scripted):
+                await asyncio.sleep(0.1)
+        assert (await client.jobs.find(job.id)).runs == 0
+        full.unlink()
+        done = await ended(client, job)
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 1)
+
+
+async def test_a_job_in_place_says_that_the_disk_is_full_and_is_still_there(scripted: Stage) -> None:
+    a_repository(scripted)
+    full = a_disk(scripted)
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!say done", checkpoint=True))
+        full.touch()
+        with pytest.raises(StoreError, match="disk is full"):
+            await carried_out(client, job)
+        full.unlink()
+        assert (await carried_out(client, job)).status is JobStatus.SUCCEEDED

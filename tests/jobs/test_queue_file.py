@@ -1,0 +1,177 @@
+"""The queue's own file is damaged or in the way: a worker makes it anew or says so; no job is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from clew.core.job import Job, JobStatus
+from clew.engine import queue_file
+from clew.errors import StoreError
+from clew.testing.stage import Stage
+from jobs.house import a_job, carried_out, end, ended, log_of, start, workers
+
+pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+
+
+def random_bytes(path: Path) -> None:
+    path.write_bytes(os.urandom(100_000))
+
+
+def nothing(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def cut_short(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE workflow_status (text TEXT)")
+        database.executemany("INSERT INTO workflow_status VALUES (?)", [("x" * 1000,)] * 200)
+        database.commit()
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def garbage_inside(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE workflow_status (text TEXT)")
+        database.commit()
+    content = bytearray(path.read_bytes())
+    content[60:] = b"\xff" * (len(content) - 60)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [random_bytes, cut_short, garbage_inside])
+async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage: Callable[[Path], None]) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!say done"))
+        file = scripted.clew_home / "queue.db"
+        damage(file)
+        before = file.read_bytes()
+        async with workers(scripted):
+            done = await ended(client, job)
+        assert (done.status, done.result) == (JobStatus.SUCCEEDED, "done")
+        aside = [
+            path for path in scripted.clew_home.glob("queue.db.broken-*") if not path.name.endswith(("-wal", "-shm"))
+        ]
+        assert [path.read_bytes() for path in aside] == [before]
+        assert file.stat().st_mode & 0o777 == 0o600
+        told = [line for line in log_of(scripted).splitlines() if "damaged" in line]
+        assert len(told) == 1 and aside[0].name in told[0]
+        assert "Traceback" not in log_of(scripted)
+
+
+async def test_workers_that_start_at_once_on_a_damaged_one_share_the_new_one(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        jobs = [await client.jobs.submit(a_job(scripted, "!say done")) for _ in range(4)]
+        random_bytes(scripted.clew_home / "queue.db")
+        async with workers(scripted, {}, 3) as alive:
+            done = [await ended(client, job) for job in jobs]
+            assert [process.returncode for process in alive] == [None] * 3
+        assert [job.status for job in done] == [JobStatus.SUCCEEDED] * 4
+        assert log_of(scripted).count("damaged") == 1
+
+
+async def test_an_empty_one_is_a_new_one(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!say done"))
+        nothing(scripted.clew_home / "queue.db")
+        async with workers(scripted):
+            assert (await ended(client, job)).status is JobStatus.SUCCEEDED
+        assert not list(scripted.clew_home.glob("queue.db.broken-*"))
+
+
+async def test_a_job_in_place_needs_none(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        random_bytes(scripted.clew_home / "queue.db")
+        job: Job = await client.jobs.submit(a_job(scripted, "!say done"))
+        assert (await carried_out(client, job)).status is JobStatus.SUCCEEDED
+
+
+async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) -> None:
+    async with scripted.open() as client, workers(scripted):
+        done = await ended(client, await client.jobs.submit(a_job(scripted, "!say done")))
+        assert done.status is JobStatus.SUCCEEDED
+    with pytest.raises(StoreError) as caught:
+        file = scripted.clew_home / "queue.db"
+        random_bytes(file)
+        with queue_file.made_ready(str(file), in_use=True):
+            pass
+    assert caught.value.kind == "corrupt" and caught.value.hint
+    assert not list(scripted.clew_home.glob("queue.db.broken-*"))
+
+
+def test_a_healthy_one_is_not_touched_whoever_uses_it(tmp_path: Path) -> None:
+    file = tmp_path / "queue.db"
+    with queue_file.made_ready(str(file), in_use=False), closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(file, isolation_level=None)) as database:
+        database.execute("CREATE TABLE t (x)")
+        database.execute("BEGIN IMMEDIATE")
+        for in_use in (True, False):
+            with queue_file.made_ready(str(file), in_use=in_use):
+                assert file.exists()
+        database.execute("COMMIT")
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    assert [path.name for path in tmp_path.iterdir() if "broken" in path.name] == []
+
+
+@pytest.mark.parametrize("what", ["folder", "loop", "no folder"])
+def test_what_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "queue.db"
+    if what == "folder":
+        file.mkdir()
+    elif what == "loop":
+        file.symlink_to(file)
+    else:
+        file = tmp_path / "not there" / "queue.db"
+    with pytest.raises(StoreError) as caught, queue_file.made_ready(str(file), in_use=False):
+        pass
+    assert str(file) in caught.value.message and "\n" not in caught.value.message and caught.value.hint
+
+
+async def test_a_worker_says_so_in_one_line_and_ends(scripted: Stage) -> None:
+    scripted.clew_home.mkdir(exist_ok=True)
+    (scripted.clew_home / "queue.db").mkdir()
+    worker = await start(scripted)
+    try:
+        async with asyncio.timeout(60):
+            assert await worker.wait() != 0
+    finally:
+        await end([worker])
+    [*_, last] = log_of(scripted).splitlines()
+    assert "StoreError" in last and "queue.db cannot be used (Is a directory)" in last
+    assert "sqlalchemy" not in log_of(scripted)
+
+
+AS_NOBODY = """
+import fcntl, os, sys
+from clew.engine import queue_file
+from clew.errors import StoreError
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+try:
+    with queue_file.made_ready(sys.argv[1], in_use=False):
+        print("fine")
+except StoreError as error:
+    print(error.kind, bool(error.hint))
+"""
+
+
+def test_an_unreadable_one_is_one_clear_error() -> None:
+    """By somebody without the powers of root, whom no file's mode stops."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="clew-queue-") as folder:
+        file = Path(folder, "queue.db")
+        file.write_bytes(b"")
+        file.chmod(0o000)
+        Path(folder).chmod(0o777)
+        command = [sys.executable, "-W", "error", "-c", AS_NOBODY, str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (done.stdout, done.stderr) == ("read_only True\n", "")

@@ -1,0 +1,205 @@
+"""When a job's session is gone on with, and when it starts over; a run that nobody heard is not spoken of."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from clew.client import Client
+from clew.core.job import CONTINUE, Job, JobStatus, Limits, is_too_old
+from clew.core.run import RunStatus
+from clew.testing.scripts import Fail, Hang, Reply, Request
+from clew.testing.stage import Stage
+from jobs.house import REFUSED, a_job, carried_out, start, until
+
+pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+
+
+def user_texts(stage: Stage) -> list[str]:
+    return [text for role, text in stage.shown if role == "user"]
+
+
+async def refused_once(stage: Stage, client: Client, prompt: str = "do it", **limits: object) -> Job:
+    """Blocked after its first run; the next one is answered."""
+    stage.api.reply = lambda request: (
+        Fail(401, "authentication_error", "invalid x-api-key") if request.is_main else None
+    )
+    job = await client.jobs.submit(a_job(stage, prompt, limits=Limits(**limits)))  # type: ignore[arg-type]
+    blocked = await carried_out(client, job)
+    assert blocked.status is JobStatus.BLOCKED
+    stage.api.reply = None
+    return blocked
+
+
+async def test_an_expired_session_is_left_and_the_original_prompt_asked_again(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await refused_once(scripted, client, max_age_s=0.0)
+        await client.jobs.retry(job.id)
+        done = await carried_out(client, job)
+        assert (done.status, done.reason, done.resume_count) == (JobStatus.SUCCEEDED, "expired", 0)
+        assert done.session_id != job.session_id
+        assert scripted.launches[-1].resumes is None
+        assert user_texts(scripted) == ["do it"]
+
+
+async def test_a_young_session_is_gone_on_with(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await refused_once(scripted, client, max_age_s=3600.0)
+        await client.jobs.retry(job.id)
+        done = await carried_out(client, job)
+        assert (done.status, done.session_id, done.resume_count) == (JobStatus.SUCCEEDED, job.session_id, 1)
+        assert user_texts(scripted) == ["do it", CONTINUE]
+
+
+async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage) -> None:
+    """It waits for longer than the session may be old, and is as young then as it was."""
+    async with scripted.open() as client:
+        resets_at = int(client.engine.around.clock()) + 7200
+        limit = Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{resets_at}")
+        scripted.api.reply = lambda request: limit if request.is_main else None
+        job = await client.jobs.submit(a_job(scripted, "do it", limits=Limits(max_age_s=600)))
+        carrying = asyncio.create_task(client.carry_out(job.id))
+        try:
+            waiting = await until(client, job.id, lambda now: now.status is JobStatus.WAITING)
+        finally:
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
+        assert waiting.wake_at == resets_at
+        assert not is_too_old(waiting, resets_at + 300)
+        assert is_too_old(waiting, resets_at + 660), "from then on it counts"
+
+
+async def test_a_worker_that_died_long_ago_does_not_make_its_session_young(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05", limits=Limits(max_age_s=1.0)))
+        dying = await start(scripted, {"CLEW_FAULT": "text_streamed"})
+        async with asyncio.timeout(60):
+            await dying.wait()
+        scripted.api.reply = lambda request: None
+        heard = await client.engine.database.call(lambda store: store.events(store.job(job.id).run_id or "")[-1].at)  # type: ignore[union-attr]
+        async with asyncio.timeout(60):
+            while client.engine.around.clock() < heard + 2:
+                await asyncio.sleep(0.1)
+        carrying = asyncio.create_task(client.carry_out(job.id))
+        try:
+            begun = await until(client, job.id, lambda now: now.runs == 2)
+            run = await client.run(begun.run_id or "")
+            async with asyncio.timeout(60):
+                while run.reason is None:
+                    await asyncio.sleep(0.1)
+                    run = await client.run(run.id)
+            assert run.reason == "expired"
+        finally:
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbage", "empty"])
+async def test_a_session_that_is_damaged_is_left_once(scripted: Stage, damage: str) -> None:
+    async with scripted.open() as client:
+        job = await refused_once(scripted, client)
+        [file] = scripted.session_files()
+        if damage == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(b"\x00\xff{not json\n" * 100 if damage == "garbage" else b"")
+        await client.jobs.retry(job.id)
+        done = await carried_out(client, job)
+        assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 0)
+        assert done.reason and done.session_id != job.session_id
+        assert sum("do it" in text for text in user_texts(scripted)) == 1
+
+
+async def test_a_session_that_the_agent_refuses_is_left_once(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await refused_once(scripted, client)
+        scripted.fault({"do": "reject", "on": "resume"})
+        await client.jobs.retry(job.id)
+        done = await carried_out(client, job)
+        assert (done.status, done.runs, done.reason) == (JobStatus.SUCCEEDED, 2, "rejected")
+        assert [bool(launch.resumes) for launch in scripted.launches] == [False, True, False]
+        assert sum("do it" in text for text in user_texts(scripted)) == 1
+
+
+async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        limits = Limits(timeout_s=1.5, max_resumes=1, max_runs=3)
+        scripted.api.reply = None
+        job = await client.jobs.submit(a_job(scripted, "!hang text so far", limits=limits))
+        asked: list[str] = []
+
+        def reply(request: Request) -> Reply | None:
+            if request.is_main:
+                asked.append(request.shown_texts()[-1][1])
+            return Hang("text", "so far") if request.is_main else None
+
+        scripted.api.reply = reply
+        over = await carried_out(client, job)
+        scripted.api.release()
+        assert (over.status, over.runs, over.reason) == (JobStatus.FAILED, 3, "worn_out")
+        assert asked == ["!hang text so far", CONTINUE, "!hang text so far"]
+
+
+DIES = """
+import asyncio, sys, clew
+from clew.engine.settings import Ask
+
+async def main():
+    async with clew.open() as client:
+        job = await client.jobs.find(sys.argv[1])
+        thread = (await client.find(job.thread_id)).record
+        await client.engine.database.call(lambda store: store.claim_job(job.id, client.engine.around.clock()))
+        turn = await client.engine.start(Ask(thread, sys.argv[2], job.agent, job.model, wait=False))
+        await turn.finish()
+
+asyncio.run(main())
+"""
+
+
+async def dies_before_the_jobs_row(stage: Stage, job: Job, prompt: str, point: str) -> None:
+    """As a worker that has stored the run, and died before it could put that down in the job."""
+    environ = {**stage.environ, "CLEW_FAULT": point}
+    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, job.id, prompt, env=environ)
+    async with asyncio.timeout(60):
+        assert await dying.wait() == -9
+
+
+@pytest.mark.parametrize("point", ["prompt_stored", "decided", "spawned", "prompt_sent", "text_streamed"])
+async def test_a_run_counts_that_its_worker_did_not_live_to_put_down(scripted: Stage, point: str) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!say done"))
+        await dies_before_the_jobs_row(scripted, job, job.prompt, point)
+        assert (await client.jobs.find(job.id)).runs == 0
+
+        done = await carried_out(client, job)
+
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2)
+        runs = await client.runs(thread=await client.find(job.thread_id))
+        assert [run.status for run in runs] == [RunStatus.ANSWERED, RunStatus.INTERRUPTED]
+        assert sum("!say done" in text for text in user_texts(scripted)) == 1
+        if point in ("prompt_stored", "decided", "spawned"):
+            assert user_texts(scripted) == ["!say done"], "nobody was cut off: nobody had been asked"
+            assert done.result == "done"
+
+
+async def test_a_continuation_that_nobody_heard_is_said_once(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await refused_once(scripted, client)
+        await client.jobs.retry(job.id)
+        await dies_before_the_jobs_row(scripted, job, CONTINUE, "prompt_stored")
+
+        done = await carried_out(client, job)
+
+        assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 3)
+        assert user_texts(scripted) == ["do it", CONTINUE]
+
+
+async def test_runs_that_nobody_lived_to_put_down_come_to_an_end_as_well(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, REFUSED, limits=Limits(max_runs=1)))
+        await dies_before_the_jobs_row(scripted, job, job.prompt, "prompt_stored")
+        over = await carried_out(client, job)
+        assert (over.status, over.runs) == (JobStatus.FAILED, 1)
+        assert not scripted.launches

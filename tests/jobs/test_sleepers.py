@@ -1,0 +1,103 @@
+"""A worker that only slept while another machine took its job over: it spoils nothing when it wakes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.client import Client
+from clew.core.job import Job, JobStatus
+from clew.core.run import RunStatus
+from clew.engine.checkpoints import Checkpoints
+from clew.store.records import StoredEvent
+from clew.store.store import Store
+from clew.testing.stage import Stage
+from jobs.house import a_job, a_repository, end, ended, log_of, put_to_sleep, speaking, start
+
+# The agents of one machine cannot be seen from another: they lose the mark by which they would be found here.
+LAUNCHER = '#!/bin/sh\n[ -n "$CLEW_TEST_OUT_OF_SIGHT" ] && unset CLEW_ATTEMPT\nexec "{behind}" "$@"\n'
+OUT_OF_SIGHT = {"CLEW_TEST_OUT_OF_SIGHT": "1"}
+
+
+def put_out_of_sight(stage: Stage) -> None:
+    behind = stage.binary.rename(stage.binary.with_name("launcher"))
+    text = behind.read_text().replace("launcher", "claude")
+    behind.write_text(text)
+    stage.binary.write_text(LAUNCHER.format(behind=behind))
+    stage.binary.chmod(0o755)
+
+
+async def all_of(client: Client, job: Job) -> Any:
+    """Every row that is about the job."""
+
+    def read(store: Store) -> Any:
+        runs = store.runs(thread_id=job.thread_id)
+        return (
+            store.require_job(job.id),
+            runs,
+            [store.attempts(run.id) for run in runs],
+            [_to_the_end(store.events(run.id)) for run in runs],
+            store.history(job.thread_id),
+            store.pins(job.thread_id),
+            store.markers(job.id),
+        )
+
+    return await client.engine.database.call(read)
+
+
+def _to_the_end(events: list[StoredEvent]) -> list[StoredEvent]:
+    """Of the run: what a sleeper's agent still had to say may stand after it, and counts for nothing."""
+    ends = [place for place, event in enumerate(events) if event.kind == "run_ended"]
+    return events[: ends[0] + 1]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("agent", ["still at work", "answered meanwhile"])
+async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(scripted: Stage, agent: str) -> None:
+    put_out_of_sight(scripted)
+    a_repository(scripted)
+    prompt = "!hang text so far" if agent == "still at work" else "!slow 40 0.1"
+    async with scripted.open() as client:
+        sleeper = await start(scripted, OUT_OF_SIGHT, "one")
+        other: asyncio.subprocess.Process | None = None
+        try:
+            job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
+            await speaking(client, job)
+            await put_to_sleep(scripted, sleeper)
+            first = (await client.jobs.find(job.id)).run_id or ""
+            [attempt] = await client.attempts(first)
+            other = await start(scripted, {}, "two")
+            done = await ended(client, job)
+            assert (done.status, done.runs, done.worker) == (JobStatus.SUCCEEDED, 2, "two")
+            if agent == "still at work":
+                assert Path(f"/proc/{attempt.pid}").exists(), "nobody could reach it"
+            before = await all_of(client, job)
+            saved = await Checkpoints(str(scripted.work), job.id, scripted.environ).list()
+
+            os.kill(sleeper.pid, signal.SIGCONT)
+            async with asyncio.timeout(90):
+                while Path(f"/proc/{attempt.pid}").exists():
+                    await asyncio.sleep(0.1)
+                while "one" not in {
+                    each.id for each in await client.engine.database.call(lambda store: store.workers())
+                }:
+                    await asyncio.sleep(0.1)
+            more = await ended(client, await client.jobs.submit(a_job(scripted, "!say more")))
+            assert more.status is JobStatus.SUCCEEDED, "both are of use"
+            await end([sleeper])
+            assert sleeper.returncode == 0
+
+            assert await all_of(client, job) == before
+            assert await Checkpoints(str(scripted.work), job.id, scripted.environ).list() == saved
+            assert [run.status for run in before[1]] == [RunStatus.ANSWERED, RunStatus.INTERRUPTED]
+        finally:
+            scripted.api.release()
+            await end([process for process in (sleeper, other) if process is not None])
+        assert "Traceback" not in log_of(scripted)
+        forks = [launch for launch in scripted.launches if "--fork-session" in launch.argv]
+        assert len(forks) == 1 and forks[0].resumes == attempt.session_id != forks[0].session_id
