@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clew import config
-from clew.agents.claude import Claude
-from clew.agents.codex import Codex
 from clew.core.decision import Policy
 from clew.core.history import Visibility
 from clew.core.run import Owner
@@ -30,8 +28,37 @@ SECRETS = ("CLEW_STORE",)  # of ours, and none of an agent's business; and so is
 SECRET_ENDS = ("_SECRET", "_TOKEN")
 
 
-def adapters() -> dict[str, Adapter]:
-    return {adapter.name: adapter for adapter in (Claude(), Codex())}
+class Adapters(Mapping[str, "Adapter"]):
+    """Every agent that is known, by name. One that nobody asks for is not even loaded."""
+
+    def __init__(self, more: Iterable[Adapter] = ()) -> None:
+        self._made: dict[str, Adapter] = {adapter.name: adapter for adapter in more}
+
+    def __getitem__(self, name: str) -> Adapter:
+        if name not in self._made:
+            self._made[name] = MAKERS[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MAKERS | self._made)
+
+    def __len__(self) -> int:
+        return len(MAKERS | self._made)
+
+
+def _claude() -> Adapter:
+    from clew.agents.claude import Claude
+
+    return Claude()
+
+
+def _codex() -> Adapter:
+    from clew.agents.codex import Codex
+
+    return Codex()
+
+
+MAKERS: dict[str, Callable[[], Adapter]] = {"claude": _claude, "codex": _codex}
 
 
 def open_engine(
@@ -42,7 +69,7 @@ def open_engine(
 ) -> Engine:
     """An engine on the store under `home`. The caller closes it."""
     _install_fault(environ.get("CLEW_FAULT"))
-    known = adapters() | {adapter.name: adapter for adapter in more_adapters}
+    known = Adapters(more_adapters)
     engine_settings = EngineSettings(
         policy=Policy(
             enable_resume=settings.of("enable_resume"),

@@ -93,6 +93,10 @@ def test_a_review_is_started_on_the_page_and_its_findings_stand_on_the_diff(own_
     expect(file_of(page, "b.py").get_by_test_id("finding-card")).to_have_count(0)
     expect(page.locator("[data-testid=patch] > [data-testid=finding-card]")).to_contain_text("No test")
 
+    page.get_by_test_id("word-by-word").locator("summary").click()
+    expect(page.get_by_label("Asked, 1")).to_contain_text("+    return 3")
+    expect(page.get_by_label("Answered, 2")).to_contain_text('"summary": "Looked at it."')
+
     page.get_by_test_id("reviews-open").click()
     row = page.get_by_test_id("review-item")
     expect(row).to_have_attribute("data-state", "done")

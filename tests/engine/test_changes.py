@@ -232,6 +232,24 @@ async def test_kinds_of_changes(work: Work) -> None:
     assert "gone" not in diff.files
 
 
+@pytest.mark.parametrize("scope", list(Scope))
+async def test_a_folder_that_became_a_link_leads_nowhere(work: Work, scope: Scope) -> None:
+    """A file of the repository has the name of one elsewhere: what is there is not read."""
+    (work.folder / "outside").mkdir()
+    (work.folder / "outside" / "c.txt").write_text("a secret\n")
+    shutil.rmtree(work.work / "dir")
+    (work.work / "dir").symlink_to(work.folder / "outside")
+    if scope is Scope.STAGED:
+        work.git("add", "-A")
+    diff = await diff_of(work, scope)
+    assert statuses(diff)["dir"] == "A" and "dir/c.txt" not in diff.files
+    assert b"a secret\n" not in diff.files.values() and "a secret" not in diff.text
+    (work.folder / "outside" / "c.txt").write_text("another secret\n")
+    now = await diff_of(work, scope)
+    since = await looked_at(work).since(before(diff), now)
+    assert since.paths == () and "secret" not in since.text
+
+
 NAMES = [
     "with blank", "quote\"d", "tab\tbed", "new\nline", "es\x1bcaped", "back\\slash", "-option", ":(exclude)magic",
     "*", "Grüße", "line\u2028end", "carriage\rreturn", "non-utf-8-\udcff", "diff --git a/x b/x", "x b/y", "a -> b",

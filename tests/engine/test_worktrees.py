@@ -838,6 +838,18 @@ async def test_tree_that_cannot_be_archived_stays(house: House) -> None:
     assert Path(tree.path, "new").read_text() == "mine\n"
 
 
+async def test_removal_that_was_cut_off_leaves_no_half_of_a_tree(house: House) -> None:
+    tree = await house.open()
+    broken = house.other.wrapped('if [ "$verb" = worktree ]; then kill -9 $$; fi')
+    with pytest.raises(UsageError):
+        await WorkTrees(house.home, {**house.other.environ, **broken}).close(str(house.source), KEY)
+    assert not Path(tree.path).exists(), "all of it went at once"
+    assert (await house.open()).branch == tree.branch
+    assert house.git("status", "--porcelain", cwd=tree.path) == ""
+    assert (await house.close()).outcome is Outcome.REMOVED
+    assert (house.left(), house.branches()) == ([], {"main"}), "what the other threw away is gone too"
+
+
 async def test_closed_key_gets_a_new_tree_at_the_same_place(house: House) -> None:
     first = await house.open()
     house.work(first, mine="1\n")

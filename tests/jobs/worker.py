@@ -40,7 +40,7 @@ async def work_elsewhere(concurrency: int, machine: str, stop: asyncio.Event) ->
     here = wiring.surroundings(environ)
     engine = Engine(
         open_store(settings.of("store") or home / wiring.STORE_FILE),
-        wiring.adapters(),
+        wiring.Adapters(),
         EngineSettings(lease_s=SILENCE_S),
         replace(here, owner=replace(here.owner, host=machine)),
     )

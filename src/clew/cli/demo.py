@@ -99,10 +99,10 @@ def _stoppable() -> Iterator[None]:
 
 
 def find_agent(path: str | None, folder: Path) -> Agent:
-    from clew.wiring import adapters
+    from clew.wiring import Adapters
 
     try:
-        binary = adapters()["claude"].find(path, os.environ)
+        binary = Adapters()["claude"].find(path, os.environ)
     except AgentMissing:
         if path is not None:
             raise

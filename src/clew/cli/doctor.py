@@ -193,9 +193,9 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
 
 def _look_at_agents_alone(findings: Findings, settings: Settings) -> None:
     """Without a store: where the agents are, not what they can do."""
-    from clew.wiring import adapters
+    from clew.wiring import Adapters
 
-    for name, adapter in adapters().items():
+    for name, adapter in Adapters().items():
         try:
             binary = adapter.find(settings.of(f"agents.{name}.path"), os.environ)
             findings.agents.append({"name": name, "path": binary.path, "found_by": binary.source})

@@ -298,6 +298,8 @@ def _contents(top: str, changes: Sequence[FileChange]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     room = ALL_MOST
     for change in changes:
+        if change.status == "D":
+            continue  # by a link in its place that name may still lead somewhere
         path = Path(top, change.path)
         try:
             if path.is_symlink():

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ READABLE_MOST = 60  # characters of a name that are there for people
 NESTED_MOST = 3  # as many are named
 POLL_S = 0.05
 
+_GONE = ".gone-"
 _PROC = Path("/proc")
 
 
@@ -116,6 +118,17 @@ def set_aside(place: Path) -> Path:
         f"{place.name}.aside-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:6]}"
     )
     return place.rename(aside)
+
+
+def throw_away(place: Path) -> Path:
+    """All at once, so that nobody ever finds half of it there. `sweep` deletes it."""
+    return place.rename(place.with_name(f"{_GONE}{uuid.uuid4().hex}"))
+
+
+def sweep(folder: Path) -> None:
+    """Deletes what was thrown away, also by those who were killed before they could."""
+    for gone in folder.glob(f"{_GONE}*"):
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def obstacle(place: Path, git_dir: Path) -> str | None:

@@ -23,7 +23,6 @@ import asyncio
 import builtins
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from enum import StrEnum
@@ -31,10 +30,10 @@ from pathlib import Path
 
 from clew.core.hook import Update, split_key
 from clew.core.record import Record
-from clew.engine.git import WHOLE_S, failure, last_words
+from clew.engine.git import WHOLE_S, failure
 from clew.engine.git_tree import GitTree
 from clew.engine.tree_branch import Wish, forward, plan
-from clew.engine.tree_place import Kept, Spot, alone, leads_to, obstacle, records, set_aside, spot
+from clew.engine.tree_place import Kept, Spot, alone, leads_to, obstacle, records, set_aside, spot, sweep, throw_away
 from clew.engine.tree_source import FETCH_S, HALF_MADE, Source, Tree
 from clew.errors import UsageError
 
@@ -148,10 +147,12 @@ class WorkTrees:
             if why is not None:
                 return _left(why)
             ref = await self._archived(source, here, tree, kept) if reason is None else None
-            done = await source.change("worktree", "remove", "--force", "--force", str(here.place))
-            if done.status != 0:
-                return Closed(Outcome.LEFT, ref, f"The work tree is left: {last_words(done.err)}.")
+            gone = await asyncio.to_thread(throw_away, here.place)
+            await source.must("worktree", "remove", "--force", "--force", str(here.place))
             told = await self._tidy(source, here, kept)
+            await asyncio.to_thread(sweep, here.folder)
+            if await asyncio.to_thread(gone.exists):
+                told += f" Not all of it could be deleted: {gone}."
             if ref is None:
                 return Closed(Outcome.REMOVED, None, f"The work tree is removed.{told}")
             return Closed(Outcome.ARCHIVED, ref, f"The work tree is removed, and what it held is kept as {ref}.{told}")
@@ -183,7 +184,8 @@ class WorkTrees:
         if stands and not half_made:
             return tree
         if there and half_made:
-            await asyncio.to_thread(shutil.rmtree, here.place)
+            await asyncio.to_thread(throw_away, here.place)
+            await asyncio.to_thread(sweep, here.folder)
         elif there:
             aside = await asyncio.to_thread(set_aside, here.place)
             notes.append(f"What was in the place of the work tree is now in {aside}.")

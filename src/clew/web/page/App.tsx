@@ -20,7 +20,7 @@
 //   reviews       reviews-open, reviews-view, reviews, review-item (data-state), new-review, review-view, review-status, export,
 //                 round (data-round), round-badge, round-error, finding (data-state), state-filter, patch, patch-file,
 //                 finding-card (data-finding, data-state), next-message, next-round, round-stop, new-review-dialog,
-//                 review-form, review-base, review-paths, review-focus, start-review
+//                 review-form, review-base, review-paths, review-focus, start-review, word-by-word
 //   views         savings-view, agents-view, agent, changes-view, home, nowhere
 //   the page      connection (data-state), notice, broken
 

@@ -2,7 +2,6 @@
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import { exportReview, followReview, stopRound } from "./actions.ts";
-import { Turns } from "./Conversation.tsx";
 import { FindingList, type Filter, type Target } from "./Findings.tsx";
 import { byGravity, onRound } from "./findings.ts";
 import { Back, Download, Send, Stop } from "./icons.tsx";
@@ -12,7 +11,7 @@ import { AgentPicker, ModelPicker, useGrowing } from "./Pickers.tsx";
 import { refreshReview, reviews } from "./reviews.ts";
 import { about, ReviewChip, Trouble } from "./Reviews.tsx";
 import { Rounds } from "./Rounds.tsx";
-import { Fold } from "./Steps.tsx";
+import { Fold, Output } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { daemon, go, page } from "./sync.ts";
 import { MenuButton } from "./ThreadHead.tsx";
@@ -113,13 +112,17 @@ function Head({ review }: { review: Review }) {
   );
 }
 
-/** The conversation as the reviewer had it: for when an answer is hard to believe, or did not fit. */
+/** What the reviewer was shown and answered, as it is: for when an answer is hard to believe, or did not fit. */
 function Behind({ review }: { review: Review }) {
-  const conversation = useStore(daemon, (now) => (now.open === review.thread_id ? now.conversation : null));
-  if (!conversation) return null;
+  const turns = useStore(daemon, (now) => (now.open === review.thread_id ? now.conversation?.turns : null));
+  if (!turns?.length) return null;
   return (
-    <Fold class="behind" summary="What was said, word by word">
-      {() => <Turns conversation={conversation} fixed />}
+    <Fold class="behind" testid="word-by-word" summary="What was said, word by word">
+      {() =>
+        turns.map((turn, index) => (
+          <Output key={turn.id} label={`${turn.role === "user" ? "Asked" : "Answered"}, ${index + 1}`} text={turn.text} />
+        ))
+      }
     </Fold>
   );
 }
