@@ -45,7 +45,9 @@ from clew.wiring import ARCHIVE_DIR, open_engine
 if TYPE_CHECKING:
     import asyncio
 
+    from clew.core.hook import Forge
     from clew.core.job import Job
+    from clew.hooks_config import Keys
     from clew.hosts.hooks import Hooks
     from clew.hosts.jobs import Jobs
     from clew.hosts.reviews import Reviews
@@ -238,6 +240,12 @@ class Client(Board):
         from clew.hooks_wiring import open_hooks
 
         return open_hooks(self.engine, self.home, self._environ)
+
+    def hook_keys(self, forge: Forge) -> Keys:
+        """What the environment has for a forge. Never stored, never shown."""
+        from clew.hooks_config import keys_of
+
+        return keys_of(forge, self._environ)
 
     async def work(
         self, concurrency: int, stop: asyncio.Event, *, name: str | None = None, until_idle: bool = False

@@ -97,6 +97,14 @@ def at_least_one(value: Any) -> int:
     return int(value)
 
 
+def up_to_a_thousand(value: Any) -> int | None:
+    if str(value).strip().lower() == "none":
+        return None
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,4}", str(value).strip()) or int(value) > 1000:
+        raise ValueError("is not a whole number up to 1000, 0 for none of it")
+    return int(value)
+
+
 def word(value: Any) -> str | None:
     if not isinstance(value, str):
         raise ValueError("is not a text")
@@ -156,6 +164,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
     Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),
+    Setting("serve.work", up_to_a_thousand, None, "jobs it carries out at once; none: 2 with rules for hooks, else 0"),
 )
 TABLES_OF_OTHERS = ("hooks",)  # of the user's own file, read by whom they are for
 BY_NAME = {setting.name: setting for setting in TABLE}
@@ -218,7 +227,7 @@ def _from_file(path: Path) -> dict[str, Value]:
     return {
         name: _parsed(_known(name, source), value, source)
         for name, value in _read(path)
-        if not name.startswith(tuple(f"{table}." for table in TABLES_OF_OTHERS))
+        if name.partition(".")[0] not in TABLES_OF_OTHERS
     }
 
 

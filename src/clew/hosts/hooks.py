@@ -99,11 +99,14 @@ class Hooks(HookSessions):
         settings: HookSettings,
         home: Path,
         api_of: Callable[[Forge], ForgeApi | None] = lambda forge: None,
+        *,
+        again_s: float = AGAIN_S,
     ) -> None:
         """`api_of`: the forge's API, where the environment has a token for it."""
         super().__init__(engine, settings, home)
         self.skills = Skills(settings)
         self._api_of = api_of
+        self._again_s = again_s
 
     async def receive(self, event: HookEvent) -> Received:
         """On disk when this returns."""
@@ -147,7 +150,10 @@ class Hooks(HookSessions):
                     await self._done(hook_id, "failed", " ".join(filter(None, (error.message, error.hint))))
                     return
                 await self._call(lambda store: store.update_hook_event(hook_id, tries=stored.tries + 1))  # noqa: B023
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(self._again_s)
+            except Exception as error:  # noqa: BLE001 - those of its issue that come later must not wait for ever
+                await self._done(hook_id, "failed", f"A fault in Clew itself: {error!r}")
+                return
 
     async def judge(self, event: HookEvent) -> Verdict:
         """Who is to act, with what words. Asks the forge who may, and changes nothing."""
@@ -228,7 +234,7 @@ class Hooks(HookSessions):
                 issue=number,
                 forge=event.forge.value,
                 thread_id=thread.id,
-                branch=event.branch,
+                branch=None if event.from_fork else event.branch,  # a fork's branches have names of their own
                 created_at=now,
                 used_at=now,
             )
@@ -331,13 +337,22 @@ class Hooks(HookSessions):
         if api is None:
             await self._replied(job_id, "failed", f"there is no token for {hook.event.forge}")
             return
-        await self._replied(job_id, "posting", None)
+        if not await self._engine.database.atomically(lambda store: self._claim(store, job_id)):
+            return
         try:
             url = await api.comment(repo, number, marked((job.result or "").strip()[:REPLY_MOST] or "(no words)"))
         except ClewError as error:
             await self._replied(job_id, "failed", error.message)
             return
         await self._replied(job_id, "posted", None, url)
+
+    def _claim(self, store: Store, job_id: str) -> bool:
+        """False: another worker has begun to post it. Whoever dies from here on has posted it, or nobody does."""
+        stored = store.hook_job(job_id)
+        if stored is None or stored.reply != "waiting":
+            return False
+        store.update_hook_job(job_id, reply="posting", tries=stored.tries + 1, at=self._engine.around.clock())
+        return True
 
     async def _replied(self, job_id: str, reply: str, why: str | None, url: str | None = None) -> None:
         now = self._engine.around.clock()
@@ -346,7 +361,16 @@ class Hooks(HookSessions):
         await self._call(lambda store: store.update_hook_job(job_id, reply=reply, why=why, url=url, at=now))
 
     async def events(self, *, state: str | None = None, limit: int = 50) -> list[StoredHook]:
-        return await self._call(lambda store: store.hook_events(state=state, limit=limit))
+        """The newest first."""
+        return await self._call(lambda store: store.hook_events(state=state, limit=limit, newest=True))
+
+    async def last_events(self) -> dict[str, StoredHook]:
+        """By key: what woke its agent last."""
+        return await self._call(lambda store: store.last_hook_events())
+
+    async def event_counts(self) -> dict[tuple[str, str], int]:
+        """Events by forge and state."""
+        return await self._call(lambda store: store.count_hook_events())
 
     async def sweep(self, *, dry_run: bool = False) -> list[Swept]:
         """Drops sessions whose clean-up event was missed: too long unused, or closed as the forge says."""
@@ -392,6 +416,8 @@ class Hooks(HookSessions):
         repo = self.settings.repo(name)
         if not close_tree or repo is None:
             return None
+        if await self._call(lambda store: _has_work(store, key)):
+            return "The work tree is left: a job of it is under way."  # and swept when that is over
         try:
             return (await self.trees.close(repo.path, key)).why
         except ClewError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -62,7 +63,7 @@ class JobRuns:
     ) -> None:
         """`most_at_once`: over all machines; each worker has a limit of its own.
 
-        `prepare`: what is to be done before the first run of a job, by its kind.
+        `prepare`: what is to be done before the first run of a job, and when its directory is gone, by its kind.
         """
         self._prepare = prepare
         self._engine = engine
@@ -137,7 +138,7 @@ class JobRuns:
             ended = await self._call(lambda store: job_rows.unconcluded(store, job.id))
             if ended is not None:
                 return await self._conclude(job, ended)
-            if job.runs == 0 and job.kind in self._prepare:
+            if job.kind in self._prepare and (job.runs == 0 or not await asyncio.to_thread(os.path.isdir, job.cwd)):
                 await self._prepare[job.kind](job)
             await self._files.check(job)
             turn = await self._begin(job, worker)

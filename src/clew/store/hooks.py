@@ -80,11 +80,20 @@ class Hooks(Versions):
     def hook_event(self, hook_id: str) -> StoredHook | None:
         return first(_hook_from, self._one("hook_event_by_id", id=hook_id))
 
-    def hook_events(self, *, state: str | None = None, limit: int = 100) -> list[StoredHook]:
-        """Of a state, the oldest first; of all, the newest first."""
+    def hook_events(self, *, state: str | None = None, limit: int = 100, newest: bool = False) -> list[StoredHook]:
+        """Of a state, the oldest first unless `newest`; of all, the newest first."""
         if state is None:
             return each(_hook_from, self._all("hook_events_newest", limit=limit))
-        return each(_hook_from, self._all("hook_events_with_state", state=state, limit=limit))
+        query = "hook_events_newest_with_state" if newest else "hook_events_with_state"
+        return each(_hook_from, self._all(query, state=state, limit=limit))
+
+    def last_hook_events(self) -> dict[str, StoredHook]:
+        """By key: the event that woke its agent last."""
+        return {str(row["key"]): _hook_from(row) for row in self._all("hook_events_last_by_key")}
+
+    def count_hook_events(self) -> dict[tuple[str, str], int]:
+        """How many there are, by forge and state."""
+        return {(row["forge"], row["state"]): row["count"] for row in self._all("count_hook_events")}
 
     def hook_event_before(self, hook_id: str) -> str | None:
         """The oldest of the same issue that is not dealt with yet."""

@@ -14,6 +14,18 @@ SELECT * FROM hook_events WHERE state = :state ORDER BY number LIMIT :limit;
 -- name: hook_events_newest
 SELECT * FROM hook_events ORDER BY number DESC LIMIT :limit;
 
+-- name: hook_events_newest_with_state
+SELECT * FROM hook_events WHERE state = :state ORDER BY number DESC LIMIT :limit;
+
+-- name: hook_events_last_by_key
+-- Which event woke whoever stands behind a key last.
+SELECT hook_events.*, hook_keys.key FROM hook_keys
+JOIN hook_jobs ON hook_jobs.key = hook_keys.key JOIN hook_events ON hook_events.id = hook_jobs.hook_id
+WHERE hook_jobs.at = (SELECT MAX(later.at) FROM hook_jobs AS later WHERE later.key = hook_keys.key);
+
+-- name: count_hook_events
+SELECT forge, state, COUNT(*) AS count FROM hook_events GROUP BY forge, state ORDER BY forge, state;
+
 -- name: hook_event_before
 -- The oldest of the same issue that must be dealt with first.
 SELECT earlier.id FROM hook_events AS earlier, hook_events AS mine
@@ -29,10 +41,11 @@ UPDATE hook_events SET state = :state, why = :why, tries = :tries, jobs = :jobs,
 DELETE FROM hook_events WHERE state <> 'received' AND done_at < :before;
 
 -- name: save_hook_key
+-- Not every event of a pull request tells its branch.
 INSERT INTO hook_keys (key, agent, repo, issue, forge, thread_id, branch, created_at, used_at)
 VALUES (:key, :agent, :repo, :issue, :forge, :thread_id, :branch, :created_at, :used_at)
-ON CONFLICT (key) DO UPDATE SET forge = excluded.forge, thread_id = excluded.thread_id, branch = excluded.branch,
-    used_at = excluded.used_at;
+ON CONFLICT (key) DO UPDATE SET forge = excluded.forge, thread_id = excluded.thread_id,
+    branch = COALESCE(excluded.branch, hook_keys.branch), used_at = excluded.used_at;
 
 -- name: hook_key
 SELECT * FROM hook_keys WHERE key = :key;

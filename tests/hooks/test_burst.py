@@ -1,0 +1,154 @@
+"""A burst of events over many issues, while workers are killed at random: none lost, none twice, in order by issue."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from clew.client import Client
+from clew.core.hook import HookEvent, session_key
+from clew.core.job import CONTINUE, UNDER_WAY, Job, JobStatus
+from clew.core.run import RunStatus
+from clew.errors import StoreError
+from clew.testing.postgres import PostgresServer
+from clew.testing.scripts import Slow
+from clew.testing.stage import Stage
+from hooks.house import REPO, SETTINGS, House, event
+from jobs.house import log_of, start, workers
+
+# Every event says its own word, whether a session goes on or is told everything.
+TEMPLATES = {"default.full.md": "SKILL of {{ agent }}\n{{ text }}", "default.delta.md": "NEWS\n{{ text }}"}
+WORD = re.compile(r"word-\d+-\d+")
+KILL_EVERY_S = (3.0, 6.0)
+
+
+def house_of(stage: Stage) -> House:
+    """A tree is made once for each issue, and left as it is: this is not about git."""
+    house = House(stage, SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\nupdate = "none"'))
+    for name, text in TEMPLATES.items():
+        (stage.clew_home / "skills" / "boss" / name).write_text(text)
+    return house
+
+
+def a_burst(count: int, issues: int, dice: random.Random) -> list[HookEvent]:
+    """In no order among the issues; those of one issue are numbered."""
+    of_issue = [number % issues + 1 for number in range(count)]
+    dice.shuffle(of_issue)
+    told: dict[int, int] = {}
+    events = []
+    for issue in of_issue:
+        nth = told[issue] = told.get(issue, 0) + 1
+        kind = "issue.opened" if nth == 1 else "issue.commented"
+        events.append(event(kind, issue, text=f"word-{issue}-{nth}", delivery=f"burst-{issue}-{nth}"))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("count", "issues", "where"),
+    [
+        (100, 10, "sqlite"),
+        pytest.param(1000, 50, "sqlite", marks=pytest.mark.soak),
+        pytest.param(1000, 50, "postgres", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.timeout(2400)  # a busy machine; the wait below has a limit of its own
+async def test_a_burst_is_carried_out_once_and_in_order(
+    scripted: Stage, tmp_path_factory: pytest.TempPathFactory, count: int, issues: int, where: str
+) -> None:
+    dice = random.Random(count)
+    house_of(scripted)
+    scripted.api.default = Slow("done with it", words_per_s=20)
+    with ExitStack() as stack:
+        environ: dict[str, str] = {}
+        if where == "postgres":
+            server = stack.enter_context(PostgresServer(tmp_path_factory.mktemp("burst") / "data"))
+            environ["CLEW_STORE"] = server.new_database()
+        burst = a_burst(count, issues, dice)
+        async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
+            killed: list[int] = []
+            unrest = asyncio.create_task(_kill_now_and_then(scripted, environ, alive, dice, killed))
+            try:
+                for told in burst:
+                    assert (await client.hooks.receive(told)).is_new
+                    if dice.random() < 0.2:
+                        assert not (await client.hooks.receive(told)).is_new, "the forge has sent it again"
+                await _all_done(client, count, limit_s=2.0 * count + 100)
+            finally:
+                unrest.cancel()
+                ends = await asyncio.gather(unrest, return_exceptions=True)
+            assert not [each for each in ends if isinstance(each, Exception)]
+            assert len(killed) >= 2, "else it proves little"
+            await _holds(client, scripted, burst, issues)
+    assert "Traceback" not in log_of(scripted)
+
+
+async def _kill_now_and_then(
+    stage: Stage,
+    environ: dict[str, str],
+    alive: list[asyncio.subprocess.Process],
+    dice: random.Random,
+    killed: list[int],
+) -> None:
+    while True:
+        await asyncio.sleep(dice.uniform(*KILL_EVERY_S))
+        place = dice.randrange(len(alive))
+        if alive[place].returncode is None:
+            alive[place].kill()
+            killed.append(alive[place].pid)
+        await alive[place].wait()
+        alive[place] = await start(stage, environ)
+
+
+async def _all_done(client: Client, count: int, limit_s: float) -> None:
+    async with asyncio.timeout(limit_s):
+        while True:
+            try:
+                if not await client.hooks.events(state="received", limit=1):
+                    jobs = await client.jobs.list(limit=2 * count)
+                    if not [job for job in jobs if job.status in UNDER_WAY]:
+                        return
+            except StoreError:
+                pass  # the store is busy: it is asked again
+            await asyncio.sleep(0.5)
+
+
+async def _holds(client: Client, stage: Stage, burst: list[HookEvent], issues: int) -> None:
+    stored = await client.hooks.events(limit=2 * len(burst))
+    assert sorted(each.event.delivery for each in stored) == sorted(each.delivery for each in burst)
+    assert {each.state for each in stored} == {"dispatched"}
+    assert {len(each.jobs) for each in stored} == {1}
+    word_of = {each.jobs[0]: each.event.text for each in stored}
+
+    jobs = await client.jobs.list(limit=2 * len(burst))
+    assert sorted(job.id for job in jobs) == sorted(word_of), "every job is some event's"
+    assert {job.status for job in jobs} == {JobStatus.SUCCEEDED}
+    keys = {session_key("boss", REPO, issue) for issue in range(1, issues + 1)}
+    assert {key.key.key for key in await client.hooks.sessions()} == keys
+    for issue in range(1, issues + 1):
+        words = [told.text for told in burst if told.number == issue]
+        line = sorted((job for job in jobs if job.key == session_key("boss", REPO, issue)), key=_begun)
+        assert [word_of[job.id] for job in line] == words, "begun in order"
+        assert all((before.ended_at or 0) <= _begun(after) for before, after in pairwise(line)), "one at a time"
+        assert len({job.thread_id for job in line}) == 1
+        await _thread_holds(client, stage, line, words)
+
+
+async def _thread_holds(client: Client, stage: Stage, line: list[Job], words: list[str]) -> None:
+    thread = await client.find(line[0].thread_id)
+    asked = [turn.text for turn in await thread.turns() if turn.role == "user" and turn.text != CONTINUE]
+    assert [WORD.findall(text) for text in asked] == [[word] for word in words], "each prompt once, in order"
+    runs = await client.runs(thread=thread, limit=1000)
+    assert [run.status for run in runs].count(RunStatus.ANSWERED) == len(words), "each event has one answer"
+    assert len(runs) == sum(job.runs for job in line), "and every run is some job's"
+    last = [request for request in stage.api.main_requests if words[-1] in str(request.messages[-1])][-1]
+    shown = [text for role, text in last.shown_texts() if role == "user"]
+    assert WORD.findall("\n".join(shown)) == words, "the model was shown all of it, once and in order"
+
+
+def _begun(job: Job) -> float:
+    return job.started_at or 0.0
