@@ -56,6 +56,7 @@ PUBLIC = [
     "UsageLimit",
     "Warned",
     "open",
+    "session_key",
     "__version__",
 ]
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from clew.core.events import ToolStarted as ToolStarted
     from clew.core.events import Warned as Warned
     from clew.core.history import Turn as Turn
+    from clew.core.hook import session_key as session_key
     from clew.core.permissions import Answer as Answer
     from clew.core.question import Question as Question
     from clew.core.thread import Permissions as Permissions
@@ -78,6 +79,7 @@ _HOME = {
         "Warned",
     ),
     "clew.core.history": ("Turn",),
+    "clew.core.hook": ("session_key",),
     "clew.core.permissions": ("Answer",),
     "clew.core.question": ("Question",),
     "clew.core.thread": ("Permissions", "Trust"),

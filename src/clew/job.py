@@ -32,7 +32,7 @@ from clew.thread import choice
 
 if TYPE_CHECKING:
     from clew.client import Client
-    from clew.store.jobs import Worker
+    from clew.store.job_rows import Worker
     from clew.store.store import Store
 
 RUNS_SHOWN = 10_000  # more than any job may have

@@ -14,7 +14,6 @@ from clew.client import Client
 from clew.core.job import Job, JobStatus
 from clew.core.run import RunStatus
 from clew.engine.checkpoints import Checkpoints
-from clew.store.records import StoredEvent
 from clew.store.store import Store
 from clew.testing.stage import Stage
 from jobs.house import a_job, a_repository, end, ended, log_of, put_to_sleep, speaking, start
@@ -41,19 +40,13 @@ async def all_of(client: Client, job: Job) -> Any:
             store.require_job(job.id),
             runs,
             [store.attempts(run.id) for run in runs],
-            [_to_the_end(store.events(run.id)) for run in runs],
+            [store.events(run.id) for run in runs],
             store.history(job.thread_id),
             store.pins(job.thread_id),
             store.markers(job.id),
         )
 
     return await client.engine.database.call(read)
-
-
-def _to_the_end(events: list[StoredEvent]) -> list[StoredEvent]:
-    """Of the run: what a sleeper's agent still had to say may stand after it, and counts for nothing."""
-    ends = [place for place, event in enumerate(events) if event.kind == "run_ended"]
-    return events[: ends[0] + 1]
 
 
 @pytest.mark.timeout(300)

@@ -188,7 +188,9 @@ async def test_a_round_whose_process_was_killed_is_concluded_and_gone_on_from(sc
         assert not scripted.processes()
 
 
-async def test_a_round_that_died_before_its_run_began_is_concluded(scripted: Stage) -> None:
+async def test_a_round_that_died_before_its_run_began_is_concluded_and_what_it_would_have_shown_is_shown(
+    scripted: Stage,
+) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = Reviewer()
@@ -196,15 +198,16 @@ async def test_a_round_that_died_before_its_run_began_is_concluded(scripted: Sta
     gone.wait()
     async with scripted.open() as client:
         first = await start(client, repo)
+        (repo / "a.py").write_text("a = 3\n")
         here = client.engine.around.owner
         dead = replace(
             first, number=2, status=RoundStatus.RUNNING, owner=Owner(here.host, gone.pid, 1.0), run_id=None, runs=0,
             answer=None, ended_at=None,
         )  # fmt: skip
-        await client.engine.database.call(lambda store: store.add_round(dead, diff="", files={}))
-        (repo / "a.py").write_text("a = 3\n")
+        await client.engine.database.call(lambda store: store.add_round(dead, diff="", files={"a.py": b"a = 3\n"}))
         second = await follow(client, first.review_id)
         assert (second.number, second.changed_since, second.session_resumed) == (3, ("a.py",), True)
+        assert "-a = 2\n+a = 3" in scripted.prompt
         rounds = (await client.reviews.find(first.review_id)).rounds
         assert rounds[1].status is RoundStatus.FAILED and rounds[1].error
 

@@ -14,6 +14,7 @@ TABLE = {
     "runs": ("clew.cli.runs:runs", "List, show, watch, answer and stop runs, also those of other processes."),
     "review": ("clew.cli.review:review", "Review changes in rounds: start, follow, list, show, export, import."),
     "jobs": ("clew.cli.jobs:jobs", "Submit, list, show, watch, retry and cancel jobs: work that outlives a cut."),
+    "hooks": ("clew.cli.hooks:hooks", "Agents that issues and pull requests wake: check, fire, list, reset."),
     "work": ("clew.cli.work:work", "Carry out jobs until Ctrl-C."),
     "mcp": ("clew.cli.mcp:mcp", "Serve reviews and conversations to an agent, as an MCP server."),
     "serve": ("clew.cli.serve:serve", "Serve the page and the HTTP API on this machine."),

@@ -8,7 +8,7 @@ from clew.cli.lazy import LazyGroup
 
 TABLE = {
     "check": ("clew.cli.hooks_check:check", "Check the settings, every template, and what the machine has."),
-    "fire": ("clew.cli.hooks_check:fire", "Show what an event would set going, or set it going."),
+    "fire": ("clew.cli.hooks_fire:fire", "Show what an event would set going, or set it going."),
     "events": ("clew.cli.hooks_list:events", "List what forges told, and what became of it."),
     "sessions": ("clew.cli.hooks_list:sessions", "List the sessions by key."),
     "import-sessions": ("clew.cli.hooks_change:import_sessions", "Adopt the sessions of an old sessions.json."),

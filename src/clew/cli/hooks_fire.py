@@ -16,6 +16,7 @@ from clew.errors import UsageError
 if TYPE_CHECKING:
     from clew.client import Client
     from clew.core.hook import HookEvent
+    from clew.core.job import Job
     from clew.hosts.hook_outlook import Ahead
     from clew.hosts.hooks import Planned, Verdict
     from clew.store.hooks import StoredHook
@@ -82,7 +83,9 @@ def _bytes_of(path: Path) -> bytes:
 def _nothing(event: str, *, as_json: bool) -> int:
     why = f"{event} of this kind is nothing to Clew"
     if as_json:
-        print_json({"event": None, "id": None, "state": "ignored", "why": why, "planned": [], "dropped": [], "jobs": []})
+        print_json(
+            {"event": None, "id": None, "state": "ignored", "why": why, "planned": [], "dropped": [], "jobs": []}
+        )
     else:
         say(f"nobody wakes: {harmless(why)}")
     return 0
@@ -130,25 +133,26 @@ def _event_words(told: HookEvent) -> str:
 
 
 def _facts(client: Client, planned: Planned, ahead: Ahead) -> list[tuple[str, str]]:
-    from clew.core.decision import MEANING, Reason
+    from clew.cli.display import meaning
 
-    agent = planned.agent
+    agent, rule = planned.agent, planned.match.rule
     session = "resumed, with the delta"
     if not ahead.resumes:
-        session = f"fresh, with the full text: {MEANING[Reason(ahead.reason or Reason.FIRST_TURN)]}"
+        session = f"fresh, with the full text: {meaning(ahead.reason)}"
     if ahead.told_before:
         session += f"; {plural(ahead.told_before, 'turn')} of the thread go along"
+    cli = " ".join(part for part in (agent.agent, agent.model) if part)
+    by = f"number {_number(client, planned)}" + (f", by {rule.command}" if rule.command else "")
     pairs = [
-        ("", ""),
-        ("wakes", f"{agent.name}: {' '.join(part for part in (agent.agent, agent.model) if part)}, {agent.permissions}"),
-        ("rule", f"number {_number(client, planned)}" + (f", command {planned.match.rule.command}" if planned.match.command is not None else "")),
+        ("wakes", f"{agent.name}: {cli}, {agent.permissions}"),
+        ("rule", by),
         ("key", planned.key),
         ("in", planned.cwd),
         ("session", session),
     ]
     if ahead.jobs_before:
-        pairs.append(("after", f"{plural(ahead.jobs_before, 'job')} of this key, which may change the session and the prompt"))
-    if planned.match.rule.comment:
+        pairs.append(("after", f"{plural(ahead.jobs_before, 'job')} of this key: the session may be another one then"))
+    if rule.comment:
         pairs.append(("then", "its final words are posted as a comment"))
     return pairs
 
@@ -188,20 +192,19 @@ async def _fire(client: Client, told: HookEvent, *, wait: bool, as_json: bool) -
             say(received.id)
             note(f"received: {_event_words(told)}; clew hooks events shows what becomes of it")
         if not alive:
-            note("no worker is alive to take it up: start clew serve or clew work, or fire with --wait to work on it here")
+            note("no worker is alive to take it up: start clew serve or clew work, or fire with --wait")
         return 0
     await hooks.deal_with(received.id)
     stored = await client.engine.database.call(lambda store: store.hook_event(received.id))
     assert stored is not None
-    code = await _follow(client, stored, in_place=not alive)
+    code = await _follow(client, stored, in_place=not alive, quiet=as_json)
     if as_json:
-        stored = await client.engine.database.call(lambda store: store.hook_event(received.id))
-        print_json(_stored_object(told, received.id, stored, [await _job(client, each) for each in (stored.jobs if stored else ())]))
+        print_json(_stored_object(told, received.id, stored, [await _job(client, each) for each in stored.jobs]))
     return code
 
 
-async def _follow(client: Client, stored: StoredHook, *, in_place: bool) -> int:
-    """Every job that came of it, one after the other."""
+async def _follow(client: Client, stored: StoredHook, *, in_place: bool, quiet: bool) -> int:
+    """Every job that came of it, one after the other; the exit code of the first that did not succeed."""
     from clew.cli.jobs_watch import wait_for
 
     note(f"{_event_words(stored.event)}: {stored.state}{f': {harmless(stored.why)}' if stored.why else ''}")
@@ -211,11 +214,27 @@ async def _follow(client: Client, stored: StoredHook, *, in_place: bool) -> int:
     for job_id in stored.jobs:
         job = await client.jobs.find(job_id)
         note(f"job {job_id[:SHORT_ID]} ({job.key}) runs{' here: no worker is alive' if in_place else ''}")
-        ended = await wait_for(client, job, as_json=False, in_place=in_place)
+        if quiet:
+            ended = await _ended(client, job, in_place=in_place)
+        else:
+            ended = await wait_for(client, job, as_json=False, in_place=in_place)
         code = code or ended
-        if in_place:
+        if in_place and ended == 0:
             await client.hooks.post(job_id)
     return code
+
+
+async def _ended(client: Client, job: Job, *, in_place: bool) -> int:
+    """The exit code; stdout is for the object alone."""
+    from clew.job import error_of, follow
+
+    if in_place:
+        await client.carry_out(job.id)
+    else:
+        async for _ in follow(client, job.id):
+            pass
+    error = error_of(await client.jobs.find(job.id))
+    return 0 if error is None else error.exit_code
 
 
 async def _job(client: Client, job_id: str) -> dict[str, Any]:

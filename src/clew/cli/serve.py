@@ -45,6 +45,7 @@ def serve(
     flags: dict[str, Any] = {"serve.host": host, "serve.port": port, "serve.roots": list(roots) or None}
 
     async def work(client: Client) -> None:
+        from clew.hooks_wiring import check
         from clew.server import daemon, token
         from clew.server.page import is_built
         from clew.server.roots import Roots
@@ -54,6 +55,7 @@ def serve(
         if not has_page:
             rest = ", and no browser is opened" if open_page else ""
             note(f"clew: the page is not built: run make web in the source tree; until then only the API answers{rest}")
+        check(client.hooks)  # what is missing is found now, not when an event arrives
         held = client.settings
         roots = Roots(held.of("serve.roots") or ()).paths
         address = daemon.Address(held.of("serve.host"), held.of("serve.port"), allow_remote, allow_hosts)

@@ -26,7 +26,7 @@ from clew.engine.database import Database
 from clew.engine.leases import is_gone
 from clew.engine.settings import Surroundings
 from clew.errors import StoreError
-from clew.store.jobs import Worker as WorkerRow
+from clew.store.job_rows import Worker as WorkerRow
 from clew.store.store import Store
 
 if TYPE_CHECKING:

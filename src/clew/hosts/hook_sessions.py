@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from clew.core.decision import candidate
-from clew.core.hook import HookAgent, split_key
+from clew.core.hook import HookAgent, session_key, split_key
 from clew.core.hook_settings import HookRepo, HookSettings
 from clew.core.ids import ThreadId
 from clew.core.pins import PinState
@@ -45,11 +45,13 @@ class HookSessions:
 
     async def get_session(self, key: str) -> str | None:
         """The id of the session that the key's next event would go on in."""
+        key = self._named(key)
         return await self._call(lambda store: _session_of(store, key))
 
     async def set_session(self, key: str, session_id: str) -> bool:
         """Adopts a session that was begun elsewhere. False: it has no file here, so there is nothing to resume."""
-        agent, repo, _ = _parts(key)
+        key = self._named(key)
+        agent, repo, _ = split_key(key)
         known = self.settings.agent(agent)
         place = self.settings.repo(repo)
         if known is None or place is None:
@@ -90,7 +92,7 @@ class HookSessions:
 
     async def drop_session(self, key: str) -> bool:
         """True when something was removed: the key's next event is told the whole skill, in a fresh session."""
-        _parts(key)
+        key = self._named(key)
         return await self._engine.database.atomically(lambda store: self._forget(store, key))
 
     async def drop_all_for_issue(self, repo: str, number: int) -> list[str]:
@@ -130,6 +132,12 @@ class HookSessions:
             place = (session.key.repo, session.key.agent, session.state)
             found[place] = found.get(place, 0) + 1
         return found
+
+    def _named(self, key: str) -> str:
+        """The key with the repository as the settings spell it: forges do not tell upper case from lower."""
+        agent, repo, number = _parts(key)
+        place = self.settings.repo(repo)
+        return session_key(agent, place.name, number) if place is not None else key
 
     async def _call(self, work: Callable[[Store], T]) -> T:
         return await self._engine.database.call(work)

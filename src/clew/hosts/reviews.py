@@ -469,17 +469,18 @@ def _last_seen(store: Store, review: Review, rounds: Sequence[Round]) -> Round |
     """The newest round whose text is part of the thread: what changed is told from there."""
     standing = {turn.run_id for turn in store.history(review.thread_id)}
     for round_ in reversed(rounds):
-        if any(run_id in standing for run_id in _runs_of(store, review, round_)):
+        if any(run_id in standing for run_id in _runs_of(store, review, rounds, round_)):
             return round_
     return None
 
 
-def _runs_of(store: Store, review: Review, round_: Round) -> list[str]:
+def _runs_of(store: Store, review: Review, rounds: Sequence[Round], round_: Round) -> list[str]:
     """The run that showed it: of two, the first; of a process that died in between, one that it had not noted yet."""
     if round_.run_id is not None and round_.runs < 2:
         return [round_.run_id]
     runs = store.runs(thread_id=review.thread_id, limit=1000)
-    return [each.id for each in runs if each.created_at >= round_.started_at]
+    of_others = {other.run_id for other in rounds if other.number != round_.number}
+    return [each.id for each in runs if each.created_at >= round_.started_at and each.id not in of_others]
 
 
 def _is_repeated(state: ReviewState, wanted: Next) -> bool:

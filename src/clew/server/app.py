@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from clew import __version__
 from clew.client import Client
 from clew.errors import ClewError
-from clew.server import documents, events, jobs, live, metrics, problems, reviews, runs, surroundings, threads
+from clew.server import documents, events, hooks, jobs, live, metrics, problems, reviews, runs, surroundings, threads
 from clew.server.access import Shared
 from clew.server.doors import Doors
 from clew.server.guards import Guards
@@ -72,7 +72,7 @@ def _api(shared: Shared, page: APIRouter) -> FastAPI:
     )
     api.state.shared = shared
     problems.install(api)
-    routers = [module.router for module in (threads, runs, events, jobs, reviews, surroundings, metrics, live)]
+    routers = [module.router for module in (threads, runs, events, jobs, reviews, hooks, surroundings, metrics, live)]
     for router in routers:
         api.include_router(router)
     api.state.methods_at = methods_of(routers)

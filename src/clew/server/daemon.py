@@ -31,6 +31,7 @@ from clew.server.patience import Patience
 from clew.server.presence import announced
 from clew.server.token import Invitation, Secret
 from clew.server.wire import MOST_CONNECTIONS, Connection, Socket
+from clew.server.worker import jobs_at_once, working
 from clew.web import STATIC
 
 INVITATION_S = 60.0  # as long as a browser may take to start
@@ -188,7 +189,7 @@ async def serve(
     def started() -> None:
         tell(address.url(port, secret.token), address.url(port, invitation.code))
 
-    async with app.running():
+    async with app.running(), working(client, jobs_at_once(client)):
         with announced(client.home, port):
             await Daemon(config, app, started).serve(sockets=[listening])
 

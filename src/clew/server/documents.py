@@ -13,9 +13,9 @@ from clew.server.schemas import Problem
 
 WORDS = {
     400: "The request is not HTTP or JSON that makes sense",
-    401: "No token, or another one",
+    401: "No token, or another one; of a hook: no signature, or a wrong one",
     403: "A foreign `Origin`, or a directory outside of the allowed roots",
-    404: "No such thread, turn, run, question, job, review or round",
+    404: "No such thread, turn, run, question, job, review or round; no secret for hooks",
     405: "Not this method",
     409: "A run is going on, or what is to be changed is over already",
     413: "The body is too large",
@@ -26,6 +26,7 @@ WORDS = {
     431: "The headers are too large",
     503: "The store is busy, full or cannot be read, the agent's CLI is missing, or too many listen already",
 }
+OPEN = ("/healthz", "/hooks/{forge}")  # need no token
 ANY_CALL = (400, 401, 403, 405, 414, 421, 422, 431, 503)
 WITH_BODY = (413, 415)
 
@@ -67,5 +68,5 @@ def _document(app: FastAPI) -> dict[str, Any]:
     }
     for path, calls in made["paths"].items():
         for call in calls.values():
-            call["security"] = [] if path == "/healthz" else [{"token": []}]
+            call["security"] = [] if path in OPEN else [{"token": []}]
     return made

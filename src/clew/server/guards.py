@@ -2,17 +2,22 @@
 
 From the outside in: every response gets the security headers; whatever escapes the app becomes a problem and a line in
 the log; then size, host, origin, token, kind of body, size of body, each with its own status.
+
+A forge's message has no token and no origin: it is known by its signature, which is over the body. So those bodies are
+read before anybody knows whose they are, and all of them together may only take so much room.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clew.core.hook import Forge
 from clew.server import problems
 from clew.server.doors import SAFE_METHODS, Doors, Headers, unauthorized
 from clew.server.entrance import STYLE_PATH
@@ -21,8 +26,11 @@ from clew.server.problems import Refusal
 log = logging.getLogger("clew.server")
 
 MAX_BODY_BYTES = 12_000_000
+MAX_HOOK_BYTES = 25_000_000  # of a forge's message: what GitHub sends at most
+MAX_HOOKS_BYTES = 100_000_000  # of all of them that are being heard
 OPEN_PATHS = ("/healthz", STYLE_PATH)
-KEY_PATHS = ("/api", "/metrics")  # the page's files hold nothing of the user's; they need the cookie alone
+HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # these and nothing below them
+KEY_PATHS = ("/api", "/metrics", "/reset")  # the page's files hold nothing of the user's; they need the cookie alone
 PAGE_PATHS = ("/",)  # answers a stranger itself, with a page instead of a problem
 
 CSP = "; ".join(
@@ -57,6 +65,7 @@ class Guards:
     def __init__(self, app: ASGIApp, doors: Doors) -> None:
         self._app = app
         self._doors = doors
+        self._hooks = _Room(MAX_HOOKS_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -65,8 +74,13 @@ class Guards:
         began = time.monotonic()
         response = _Watched(send)
         try:
-            receive = await self._admitted(scope, receive)
-            await self._app(scope, receive, response)
+            if scope["type"] == "http" and scope["path"] in HOOK_PATHS:
+                with self._hooks.taken() as taken:
+                    receive = await self._hook(scope, receive, taken)
+                    await self._app(scope, receive, response)
+            else:
+                receive = await self._admitted(scope, receive)
+                await self._app(scope, receive, response)
         except Refusal as refusal:
             await _refuse(scope, receive, response, refusal)
         except Exception as error:  # noqa: BLE001 - the last net: nothing may look like a crash from outside
@@ -88,6 +102,48 @@ class Guards:
         if not known and not (scope["path"] in OPEN_PATHS or (scope["path"] in PAGE_PATHS and not unsafe)):
             raise unauthorized()
         return receive if is_socket else await _with_body(headers, receive)
+
+    async def _hook(self, scope: Scope, receive: Receive, taken: _Taken) -> Receive:
+        """A forge's message: whoever can sign it may send it, from wherever. Its route checks the signature."""
+        headers = scope["headers"]
+        self._doors.check_size(scope.get("raw_path") or b"", scope.get("query_string") or b"", headers)
+        self._doors.check_host(headers)
+        if scope["method"] != "POST":
+            raise Refusal(405, f"{scope['method']} is not possible here.", headers={"Allow": "POST"})
+        return await _with_body(headers, receive, MAX_HOOK_BYTES, taken.more, only_json=False)
+
+
+class _Room:
+    """For bodies of which nobody knows whose they are yet."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._held = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[_Taken]:
+        taken = _Taken(self)
+        try:
+            yield taken
+        finally:
+            self._held -= taken.size
+
+    def take(self, size: int) -> None:
+        self._held += size
+        if self._held > self._most:
+            raise Refusal(503, "Too much is being heard at once.", headers={"Retry-After": "5", "Connection": "close"})
+
+
+class _Taken:
+    """One message's part of the room."""
+
+    def __init__(self, room: _Room) -> None:
+        self._room = room
+        self.size = 0
+
+    def more(self, size: int) -> None:
+        self.size += size
+        self._room.take(size)
 
 
 class _Watched:
@@ -115,17 +171,22 @@ def _with_security(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[byt
     yield from (each for each in (*SECURITY_HEADERS, NO_STORE) if each[0] not in names)
 
 
-async def _with_body(headers: Headers, receive: Receive) -> Receive:
+async def _with_body(
+    headers: Headers,
+    receive: Receive,
+    most_bytes: int = MAX_BODY_BYTES,
+    came: Callable[[int], None] = lambda size: None,
+    *,
+    only_json: bool = True,
+) -> Receive:
     """Reads the whole body, up to the limit, before anything else looks at it; chunked ones too."""
     kinds = {name.lower(): value for name, value in headers}
     length = kinds.get(b"content-length", b"0")
     chunked = b"transfer-encoding" in kinds
     if not chunked and length == b"0":
         return receive
-    too_large = Refusal(
-        413, f"The body is larger than {MAX_BODY_BYTES // 1_000_000} MB.", headers={"Connection": "close"}
-    )
-    if not chunked and (not length.isdigit() or len(length) > 12 or int(length) > MAX_BODY_BYTES):
+    too_large = Refusal(413, f"The body is larger than {most_bytes // 1_000_000} MB.", headers={"Connection": "close"})
+    if not chunked and (not length.isdigit() or len(length) > 12 or int(length) > most_bytes):
         raise too_large
     parts: list[bytes] = []
     size = 0
@@ -135,11 +196,12 @@ async def _with_body(headers: Headers, receive: Receive) -> Receive:
             raise Refusal(400, "The body broke off.")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > MAX_BODY_BYTES:
+        came(len(parts[-1]))
+        if size > most_bytes:
             raise too_large
         if not message.get("more_body", False):
             break
-    if size and not _is_json(kinds.get(b"content-type", b"")):
+    if only_json and size and not _is_json(kinds.get(b"content-type", b"")):
         raise Refusal(415, "The body is not JSON.", hint="Send it with Content-Type: application/json.")
     body: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
 

@@ -64,6 +64,7 @@ async def metrics(client: TheClient) -> Response:
         *of_runs(counts.tallies, counts.live_runs),
         *of_jobs(counts.jobs, len(await job.workers(client))),
         *of_reviews(await client.reviews.measures()),
+        *of_hooks(await client.hooks.counts(), await client.hooks.event_counts()),
     ]
     return Response(written(found), headers={"Content-Type": CONTENT_TYPE})
 
@@ -147,6 +148,18 @@ def of_reviews(found: Measures) -> list[Metric]:
         _by_path("clew_review_units_per_round", "Tokens weighted by price.", paths, lambda path: path.units),
         _by_path("clew_review_seconds_per_round", "From a round's start to its end.", paths, lambda path: path.seconds),
         _by_path("clew_review_cost_usd_per_round", "As the agent reports it.", paths, lambda path: path.cost_usd),
+    ]
+
+
+def of_hooks(sessions: Mapping[tuple[str, str, str], int], events: Mapping[tuple[str, str], int]) -> list[Metric]:
+    by_place = [
+        ((("repo", repo), ("agent", agent), ("state", state)), count)
+        for (repo, agent, state), count in sorted(sessions.items())
+    ]
+    by_forge = [((("forge", forge), ("state", state)), count) for (forge, state), count in sorted(events.items())]
+    return [
+        _gauge("clew_hook_sessions", "Sessions of hooks, by what the next event would find.", by_place),
+        _counter("clew_hook_events_total", "What forges told and is still kept, by what became of it.", by_forge),
     ]
 
 

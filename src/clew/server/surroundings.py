@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from clew import __version__
 from clew.core.savings import summed
+from clew.hook import counts_json
 from clew.review import measures_json
-from clew.server import bodies, review_shapes, schemas
+from clew.server import bodies, hook_shapes, schemas
 from clew.server.access import TheClient, TheShared
 from clew.server.documents import fails
 from clew.server.json_body import answer
@@ -35,7 +36,7 @@ async def agents(client: TheClient) -> Response:
     return answer({"items": [bodies.agent(found) for found in await client.agents()]})
 
 
-@router.get("/api/stats", response_model=review_shapes.Stats, responses=fails(404, body=False), tags=["daemon"])
+@router.get("/api/stats", response_model=hook_shapes.Stats, responses=fails(404, body=False), tags=["daemon"])
 async def stats(
     client: TheClient,
     thread: Annotated[str, Query(max_length=200, description="Only this thread: its id or name")] = "",
@@ -53,6 +54,7 @@ async def stats(
             "by_day": [bodies.day(each) for each in await client.daily(thread=of_thread, since=since)],
             "by_turn": [bodies.figures(run) for run in await client.recent(thread=of_thread, since=since)],
             "reviews": measures_json(measures),
+            "hooks": await counts_json(client),
         }
     )
 

@@ -53,7 +53,8 @@ async def list_(
     q: Annotated[str, Query(max_length=1_000, description="Looked for in names, directories and what was said")] = "",
     cwd: Annotated[str, Query(max_length=4_096, description="Only those of this directory")] = "",
     kind: Annotated[
-        Literal["chat", "job", "review", "all"], Query(description="Conversations, those of jobs, of reviews, or all")
+        Literal["chat", "job", "review", "hook", "all"],
+        Query(description="Conversations, those of jobs, of reviews, of hooks, or all"),
     ] = "chat",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,

@@ -13,7 +13,8 @@ class Events(Questions):
     def append_events(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> None:
         """Store (seq, at, event) each; all or none. One whose seq is there already is left as it is.
 
-        What is read off the events (open questions, the number of tools) moves in the same transaction.
+        Nothing comes after a run's end: whoever still has something to say has slept through it. What is read off the
+        events (open questions, the number of tools) moves in the same transaction.
         """
         rows = [
             {"run_id": run_id, "seq": seq, "at": at, "kind": event.kind, "body": dumps(to_body(event))}
@@ -23,6 +24,8 @@ class Events(Questions):
             return
         with self.transaction():
             known = self.last_seq(run_id)
+            if self._one("run_has_ended", run_id=run_id, last=known) is not None:
+                return
             new = [item for item in events if item[0] > known]
             self._do_many("append_event", rows)
             tools = sum(isinstance(event, ToolStarted) for _, _, event in new)

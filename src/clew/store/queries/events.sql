@@ -3,6 +3,9 @@
 INSERT INTO events (run_id, seq, at, kind, body) VALUES (:run_id, :seq, :at, :kind, :body)
 ON CONFLICT (run_id, seq) DO NOTHING;
 
+-- name: run_has_ended
+SELECT seq FROM events WHERE run_id = :run_id AND seq = :last AND kind = 'run_ended';
+
 -- name: events_after
 SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq;
 

@@ -24,6 +24,13 @@ class EventContract:
         assert [stored.kind for stored in store.events("run-1", after_seq=2)] == ["message_said", "run_ended"]
         assert store.last_seq("run-1") == 5 and store.last_seq("nothing") == 0 and store.events("nothing") == []
 
+    def test_nothing_comes_after_the_end_of_a_run(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_run(a_run())
+        store.append_events("run-1", [(1, 1.0, RunEnded("answered", "success"))])
+        store.append_events("run-1", [(2, 2.0, ToolStarted("t", "Bash", {})), (3, 2.0, TextStreamed("late"))])
+        assert [stored.kind for stored in store.events("run-1")] == ["run_ended"]
+
     def test_an_event_sent_twice_is_stored_once(self, store: Store) -> None:
         store.create_thread(a_thread())
         store.create_run(a_run())

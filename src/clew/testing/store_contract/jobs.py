@@ -9,7 +9,7 @@ from clew.core.job import IllegalJobMove, Job, JobStatus, Limits, Wish
 from clew.core.record import replace
 from clew.core.thread import Permissions
 from clew.errors import NotFound
-from clew.store.jobs import Worker
+from clew.store.job_rows import Worker
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, OTHER, OWNER, a_thread, raises
 

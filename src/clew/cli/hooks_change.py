@@ -1,0 +1,182 @@
+"""`clew hooks reset`, `sweep` and `import-sessions`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import columns, harmless, note, one_line, plural, print_json, say
+from clew.cli.session import with_client
+from clew.errors import ClewError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from clew.client import Client
+
+FILE_MOST = 100_000_000  # bytes
+WORDS = {
+    "adopted": "adopted: its next event goes on in it",
+    "no_file": "no session file here: not resumed",
+    "kept": "has a session already (--replace takes this one)",
+    "unknown_agent": "the settings have no such agent",
+    "unknown_repo": "the settings have no such repository",
+    "failed": "failed",
+    "no_key": "no session key: they look like boss:charles/peon:4",
+}
+
+
+@click.command()
+@click.argument("words", metavar="KEY | AGENT REPO NUMBER", nargs=-1, required=True)
+@AS_JSON
+def reset(words: tuple[str, ...], as_json: bool) -> None:
+    """Drop a session: the next event of its key is told the whole skill, in a fresh one.
+
+    Says whether there was one; the exit code is 0 either way. The conversation is kept as a thread, and so is the work
+    tree. A run that is going on ends first.
+
+    \b
+      clew hooks reset boss:charles/peon:4
+      clew hooks reset boss charles/peon 4
+    """
+    key = _key(words)
+
+    async def work(client: Client) -> None:
+        dropped = await client.hooks.drop_session(key)
+        if as_json:
+            print_json({"key": key, "dropped": dropped})
+        else:
+            say(f"{key}: {'dropped' if dropped else 'there was no session'}")
+
+    with_client(work)
+
+
+def _key(words: tuple[str, ...]) -> str:
+    from clew.core.hook import session_key, split_key
+
+    try:
+        if len(words) == 1:
+            split_key(words[0])
+            return words[0]
+        agent, repo, number = words
+        return session_key(agent, repo, int(number))
+    except ValueError:
+        raise UsageError(
+            f"{' '.join(words)!r} is no session key.", hint="Write boss:charles/peon:4, or boss charles/peon 4."
+        ) from None
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say which ones.")
+@AS_JSON
+def sweep(dry_run: bool, as_json: bool) -> None:
+    """Drop the sessions whose clean-up event was missed.
+
+    Those not used for longer than hooks.sweep_age; those of issues and pull requests that are closed, where the
+    environment has a token to ask the forge with; and work trees that are left of dropped sessions. What is in a work
+    tree and nowhere else is archived first. Events older than 30 days are forgotten. `clew serve` does it daily.
+
+    \b
+      clew hooks sweep --dry-run
+    """
+
+    async def work(client: Client) -> None:
+        found = await client.hooks.sweep(dry_run=dry_run)
+        if as_json:
+            print_json([{"key": each.key, "why": each.why, "tree": each.tree} for each in found])
+        elif not found:
+            note("Nothing to sweep.")
+        else:
+            rows = [[each.key, each.why, one_line(each.tree or "-", 100)] for each in found]
+            say(columns(["KEY", "WHY", "WORK TREE"], rows))
+            note(f"{plural(len(found), 'session')} {'to drop' if dry_run else 'dropped'}")
+
+    with_client(work)
+
+
+@click.command("import-sessions")
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.option("--replace", is_flag=True, help="Also where the key has a session already.")
+@click.option("--dry-run", is_flag=True, help="Only say what would become of each.")
+@AS_JSON
+def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> int:
+    """Adopt the sessions of an old sessions.json: an object of keys and session ids.
+
+    What a session holds is read from its own file and becomes turns of the key's thread. Without that file there is
+    nothing to resume, and the next event starts afresh. Agent and repository must be in the settings. The exit code is
+    0 when each was adopted, kept or had no file; 2 when one could not be taken over, and the others are all the same.
+
+    \b
+      clew hooks import-sessions ~/.local/state/claude-hooks/sessions.json --dry-run
+    """
+    old = _read(Path(file).expanduser())
+
+    async def work(client: Client) -> list[dict[str, Any]]:
+        from clew.hosts.hook_sessions import by_key
+
+        found = by_key(old)
+        results = [_result(key, None, "no_key") for key in old if key not in found]
+        for key, session_id in found.items():
+            results.append(await _adopted(client, key, session_id, replace=replace, dry_run=dry_run))
+        return results
+
+    results = with_client(work)
+    if as_json:
+        print_json(results)
+    else:
+        _say(results, dry_run=dry_run)
+    return 0 if all(each["state"] in ("adopted", "kept", "no_file") for each in results) else UsageError.exit_code
+
+
+def _read(path: Path) -> Mapping[str, object]:
+    try:
+        if path.stat().st_size > FILE_MOST:
+            raise UsageError(f"{path} is too long for a sessions.json.")
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no JSON.", hint="Is it a whole file? A rewrite may have been cut off.") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} is no JSON object of keys and session ids.")
+    return content
+
+
+async def _adopted(client: Client, key: str, session_id: str, *, replace: bool, dry_run: bool) -> dict[str, Any]:
+    from clew.core.hook import session_key, split_key
+
+    hooks = client.hooks
+    agent, repo, number = split_key(key)
+    known, place = hooks.settings.agent(agent), hooks.settings.repo(repo)
+    if known is None:
+        return _result(key, session_id, "unknown_agent")
+    if place is None:
+        return _result(key, session_id, "unknown_repo")
+    key = session_key(agent, place.name, number)  # as the settings spell it
+    if not replace and await hooks.get_session(key) is not None:
+        return _result(key, session_id, "kept")
+    try:
+        if dry_run:
+            tree = await hooks.trees.place(place.path, key)
+            there = await client.engine.look_at(known.agent, tree, session_id) is not None
+        else:
+            there = await hooks.set_session(key, session_id)
+    except ClewError as error:
+        return _result(key, session_id, "failed", error.message)
+    return _result(key, session_id, "adopted" if there else "no_file")
+
+
+def _result(key: str, session_id: str | None, state: str, why: str | None = None) -> dict[str, Any]:
+    return {"key": key, "session_id": session_id, "state": state, "why": why}
+
+
+def _say(results: list[dict[str, Any]], *, dry_run: bool) -> None:
+    for each in results:
+        why = f": {each['why']}" if each["why"] else ""
+        say(harmless(f"{one_line(each['key'], 80)}  {WORDS[each['state']]}{why}"))
+    adopted = sum(each["state"] == "adopted" for each in results)
+    note(f"{adopted} of {plural(len(results), 'session')} {'would be ' if dry_run else ''}adopted")

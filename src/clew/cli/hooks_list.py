@@ -1,0 +1,115 @@
+"""`clew hooks events` and `sessions`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import SHORT_ID, ago, columns, harmless, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.session import with_client
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.hosts.hook_sessions import Session
+    from clew.store.hooks import StoredHook
+
+STATES = ("received", "dispatched", "ignored", "failed")
+WHY_CHARS = 90
+
+
+@click.command()
+@click.option("--state", type=click.Choice(STATES), help="Only those of which this became; the oldest first.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@AS_JSON
+def events(state: str | None, limit: int, as_json: bool) -> None:
+    """List what forges told, the newest first, and what became of it.
+
+    `received` waits for a worker, `dispatched` woke somebody or cleaned up, `ignored` did neither, and `failed` was put
+    aside: WHY says what is wrong. Events are kept for 30 days.
+
+    \b
+      clew hooks events --state failed
+      clew hooks events --json | jq -r '.[] | select(.state == "ignored").why'
+    """
+
+    async def work(client: Client) -> None:
+        from clew.hook import event_json
+
+        found = await client.hooks.events(state=state, limit=limit)
+        if as_json:
+            print_json([event_json(each, stamp) for each in found])
+        elif not found:
+            note("No events yet." if state is None else "No such events.")
+        else:
+            short = short_ids(each.id for each in found)
+            headings = ["EVENT", "STATE", "TOLD", "BY", "KIND", "WHERE", "JOBS", "WHY"]
+            say(columns(headings, [[short[each.id], *_event_row(each)] for each in found]))
+
+    with_client(work)
+
+
+def _event_row(stored: StoredHook) -> list[str]:
+    event = stored.event
+    where = f"{event.repo}#{event.number}" if event.number is not None else f"{event.repo} {event.branch or ''}"
+    jobs = " ".join(job[:SHORT_ID] for job in stored.jobs) or "-"
+    return [
+        stored.state,
+        ago(stored.received_at),
+        one_line(event.actor, 20),
+        event.kind,
+        one_line(where, 50),
+        jobs,
+        one_line(stored.why or "-", WHY_CHARS),
+    ]
+
+
+@click.command()
+@click.option("--repo", metavar="OWNER/NAME", help="Only those of this repository.")
+@AS_JSON
+def sessions(repo: str | None, as_json: bool) -> None:
+    """List the sessions by key, with what the key's next event would find.
+
+    `resumable`: a session to go on in. `fresh`: none, so the whole skill is told. `running`: an agent works there now.
+
+    \b
+      clew hooks sessions
+      clew hooks sessions --repo charles/peon --json | jq -r '.[].key'
+    """
+
+    async def work(client: Client) -> None:
+        from clew.hook import session_json
+
+        found = [each for each in await client.hooks.sessions() if repo is None or _is_of(each, repo)]
+        last = await client.hooks.last_events()
+        trees = {tree.key: tree.path for tree in await client.hooks.trees.list() if tree.there}
+        if as_json:
+            print_json(
+                [
+                    session_json(each, last.get(each.key.key), stamp) | {"work_tree": trees.get(each.key.key)}
+                    for each in found
+                ]
+            )
+        elif not found:
+            note("No sessions yet." if repo is None else f"No sessions of {harmless(repo)}.")
+        else:
+            say(columns(["KEY", "STATE", "USED", "BRANCH", "WORK TREE"], [_session_row(each, trees) for each in found]))
+
+    with_client(work)
+
+
+def _is_of(session: Session, repo: str) -> bool:
+    """Forges do not tell upper case from lower."""
+    return session.key.repo.lower() == repo.lower()
+
+
+def _session_row(session: Session, trees: dict[str, str]) -> list[str]:
+    key = session.key
+    return [
+        key.key,
+        session.state,
+        ago(key.used_at),
+        one_line(key.branch or "-", 30),
+        harmless(trees.get(key.key, "-")),
+    ]

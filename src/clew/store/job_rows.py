@@ -1,0 +1,54 @@
+"""Jobs and workers, as rows and back. Loaded when the first job is touched: most commands never do."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from clew.core.job import Job, JobStatus, Limits, Wish
+from clew.core.record import fields_of
+from clew.core.run import Owner
+from clew.core.thread import Permissions
+from clew.store.records import Row, dumps, flat, from_columns
+
+
+class Worker(NamedTuple):
+    """A process that carries jobs out, and when it was last heard of."""
+
+    id: str
+    owner: Owner
+    concurrency: int
+    started_at: float
+    heartbeat_at: float
+    stopped_at: float | None
+
+
+def job_row(job: Job) -> Row:
+    return {
+        **flat(job, without=("limits", "conflicts", "allowed_tools")),
+        "allowed_tools": dumps(list(job.allowed_tools)),
+        "limits": dumps(job.limits.as_dict()),
+        "conflicts": dumps(list(job.conflicts)),
+    }
+
+
+def job_from(row: Row) -> Job:
+    limits = {name: value for name, value in json.loads(row["limits"]).items() if name in fields_of(Limits)}
+    return from_columns(
+        Job,
+        row,
+        permissions=Permissions(row["permissions"]),
+        status=JobStatus(row["status"]),
+        wish=None if row["wish"] is None else Wish(row["wish"]),
+        limits=Limits(**limits),
+        checkpoint=bool(row["checkpoint"]),
+        keep_files=bool(row["keep_files"]),
+        cancel_requested=bool(row["cancel_requested"]),
+        conflicts=tuple(json.loads(row["conflicts"])),
+        allowed_tools=tuple(json.loads(row["allowed_tools"])),
+    )
+
+
+def worker_from(row: Row) -> Worker:
+    owner = Owner(row["host"], row["pid"], row["pid_started"])
+    return Worker(row["id"], owner, row["concurrency"], row["started_at"], row["heartbeat_at"], row["stopped_at"])

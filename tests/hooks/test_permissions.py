@@ -1,0 +1,212 @@
+"""Who is answered: people with write access, by the settings, by the forge's word, or by what its event says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from clew.core.hook import Forge, HookEvent
+from clew.hosts.hooks import MOST_TRIES, Hooks
+from clew.store.hooks import StoredHook
+from clew.testing.stage import Stage
+from hooks.forge import TOKEN, PlayedForge, hooks_with
+from hooks.house import SETTINGS, House, event
+
+NOBODY_LISTED = SETTINGS.replace('writers = ["alice"]\n', "")
+FOR_ANYONE = NOBODY_LISTED + '[[hooks.rules]]\nagent = "reviewer"\nevents = ["issue.opened"]\nanyone = true\n'
+
+
+@pytest.fixture
+def forge() -> Iterator[PlayedForge]:
+    with PlayedForge() as forge:
+        yield forge
+
+
+def on_github(**more: object) -> HookEvent:
+    return event(**more).replace(forge=Forge.GITHUB)  # type: ignore[arg-type]
+
+
+async def dealt_with(hooks: Hooks, told: HookEvent) -> StoredHook:
+    received = await hooks.receive(told)
+    async with asyncio.timeout(60):
+        await hooks.deal_with(received.id)
+    return next(each for each in await hooks.events() if each.id == received.id)
+
+
+@pytest.mark.parametrize(
+    ("association", "may"),
+    [
+        ("OWNER", True),
+        ("MEMBER", True),
+        ("COLLABORATOR", True),
+        ("CONTRIBUTOR", False),
+        ("FIRST_TIMER", False),
+        ("FIRST_TIME_CONTRIBUTOR", False),
+        ("MANNEQUIN", False),
+        ("NONE", False),
+        ("owner", False),
+        ("OWNER ", False),
+        ("", False),
+        (None, False),
+    ],
+)
+async def test_without_a_token_github_s_word_about_the_actor_counts(
+    scripted: Stage, association: str | None, may: bool
+) -> None:
+    House(scripted, NOBODY_LISTED)
+    async with scripted.open() as client:
+        verdict = await client.hooks.judge(on_github(association=association))
+        assert (len(verdict.planned), verdict.ignored is None) == (int(may), may)
+
+
+@pytest.mark.parametrize(
+    ("permission", "may"),
+    [("admin", True), ("maintain", True), ("write", True), ("triage", False), ("read", False), ("none", False)],
+)
+@pytest.mark.parametrize("association", ["OWNER", "NONE", None])
+async def test_with_a_token_the_forge_is_asked_whatever_the_event_says(
+    scripted: Stage, forge: PlayedForge, permission: str, may: bool, association: str | None
+) -> None:
+    House(scripted, NOBODY_LISTED)
+    forge.permissions["alice"] = permission
+    async with scripted.open() as client:
+        verdict = await hooks_with(client, forge).judge(on_github(association=association))
+        assert bool(verdict.planned) is may
+    assert forge.asked == ["GET /repos/charles/peon/collaborators/alice/permission"]
+    assert forge.tokens == {f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize("kind", list(Forge))
+async def test_a_forge_that_does_not_say_lets_nobody_in_but_the_writers_of_the_settings(
+    scripted: Stage, forge: PlayedForge, kind: Forge
+) -> None:
+    House(scripted)
+    async with scripted.open() as client:
+        hooks = hooks_with(client, forge)
+        stranger = event(actor="mallory", association="OWNER").replace(forge=kind)
+        assert not (await hooks.judge(stranger)).planned
+        assert len(forge.asked) == 1
+        assert len((await hooks.judge(event(actor="Alice").replace(forge=kind))).planned) == 1
+        assert len(forge.asked) == 1, "the settings say so: nobody is asked"
+
+
+@pytest.mark.parametrize("kind", [Forge.GITEA, Forge.FORGEJO])
+async def test_without_a_token_only_the_writers_of_the_settings_are_known(scripted: Stage, kind: Forge) -> None:
+    House(scripted)
+    async with scripted.open() as client:
+        for actor, may in [("alice", True), ("ALICE", True), ("mallory", False), ("alic", False), ("alice2", False)]:
+            verdict = await client.hooks.judge(event(actor=actor).replace(forge=kind))
+            assert bool(verdict.planned) is may, actor
+
+
+async def test_it_is_the_actor_who_counts_and_not_the_author(scripted: Stage) -> None:
+    House(scripted)
+    async with scripted.open() as client:
+        by_stranger = event("issue.commented", actor="mallory", author="alice", text="Do it.")
+        assert not (await client.hooks.judge(by_stranger)).planned
+        on_strangers = event("issue.commented", actor="alice", author="mallory", text="Do it.")
+        assert len((await client.hooks.judge(on_strangers)).planned) == 1
+
+
+@pytest.mark.parametrize("actor", ["../../orgs/x", "alice/../bob", "alice?x=1", "alice#", "ali%63e", ".."])
+async def test_a_name_leads_the_question_nowhere_else(scripted: Stage, forge: PlayedForge, actor: str) -> None:
+    House(scripted)
+    forge.permissions |= {"alice": "admin", "bob": "admin", "x": "admin"}
+    async with scripted.open() as client:
+        stored = await dealt_with(hooks_with(client, forge), event(actor=actor))
+    assert (stored.state, stored.jobs) == ("ignored" if forge.asked else "failed", ())
+    for asked in forge.asked:
+        assert asked.startswith("GET /api/v1/repos/charles/peon/collaborators/") and asked.endswith("/permission")
+        assert asked.count("/") == 8, asked
+
+
+async def test_a_rule_for_anyone_wakes_its_agent_alone(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted, FOR_ANYONE)
+    forge.permissions["mallory"] = "read"
+    async with scripted.open() as client:
+        verdict = await hooks_with(client, forge).judge(event(actor="mallory"))
+        assert [planned.agent.name for planned in verdict.planned] == ["reviewer"]
+        assert len(forge.asked) == 1
+        forge.permissions["mallory"] = "write"
+        verdict = await hooks_with(client, forge).judge(event(actor="mallory"))
+        assert [planned.agent.name for planned in verdict.planned] == ["boss", "reviewer"]
+
+
+@pytest.mark.parametrize("status", [500, 502, 429])
+async def test_a_forge_that_is_down_is_asked_again_and_then_the_event_is_put_aside(
+    scripted: Stage, forge: PlayedForge, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    House(scripted, NOBODY_LISTED)
+    forge.fails = lambda nth: status
+    async with scripted.open() as client:
+        stored = await dealt_with(hooks_with(client, forge), event())
+        assert (stored.state, stored.jobs, stored.tries) == ("failed", (), MOST_TRIES - 1)
+        assert "gives no answer" in (stored.why or "")
+        assert await client.jobs.list() == []
+    assert len(forge.asked) == MOST_TRIES
+    assert "put aside" in caplog.text and TOKEN not in caplog.text
+
+
+async def test_a_forge_that_comes_back_in_time_loses_nothing_and_keeps_the_order(
+    scripted: Stage, forge: PlayedForge
+) -> None:
+    House(scripted, NOBODY_LISTED)
+    forge.permissions["alice"] = "write"
+    forge.fails = lambda nth: 503 if nth < MOST_TRIES else None
+    async with scripted.open() as client:
+        hooks = hooks_with(client, forge)
+        first = await hooks.receive(event(text="first"))
+        second = await hooks.receive(event("issue.commented", text="second"))
+        async with asyncio.timeout(60):
+            await asyncio.gather(hooks.deal_with(second.id), hooks.deal_with(first.id))
+        stored = {each.id: each for each in await hooks.events()}
+        assert {each.state for each in stored.values()} == {"dispatched"}
+        newest, oldest = await client.jobs.list()
+        assert (stored[first.id].jobs, stored[second.id].jobs) == ((oldest.id,), (newest.id,))
+
+
+async def test_how_often_a_forge_was_asked_outlives_the_worker(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted, NOBODY_LISTED)
+    forge.fails = lambda nth: 503
+    async with scripted.open() as client:
+        patient = hooks_with(client, forge, again_s=3600)
+        received = await patient.receive(event())
+        dying = asyncio.create_task(patient.deal_with(received.id))
+        async with asyncio.timeout(60):
+            while not [each for each in await patient.events() if each.tries == 1]:
+                await asyncio.sleep(0.02)
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+    async with scripted.open() as client:
+        hooks = hooks_with(client, forge)
+        await hooks.deal_with(received.id)
+        assert [each.state for each in await hooks.events()] == ["failed"]
+    assert len(forge.asked) == MOST_TRIES
+
+
+async def test_a_token_that_is_refused_is_not_tried_again(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted, NOBODY_LISTED)
+    forge.fails = lambda nth: 401
+    async with scripted.open() as client:
+        stored = await dealt_with(hooks_with(client, forge), event())
+        assert (stored.state, len(forge.asked)) == ("failed", 1)
+        assert "does not accept the token" in (stored.why or "") and TOKEN not in (stored.why or "")
+        forge.fails = lambda nth: None
+        forge.permissions["alice"] = "write"
+        assert (await dealt_with(hooks_with(client, forge), event())).state == "dispatched", (
+            "the next one is not in its way"
+        )
+
+
+async def test_a_fault_of_our_own_is_no_dead_end_for_the_issue(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted)
+    async with scripted.open() as client:
+        broken = Hooks(client.engine, client.hooks.settings, client.home, _broken)
+        assert "A fault in Clew" in ((await dealt_with(broken, event(actor="mallory"))).why or "")
+        assert (await dealt_with(broken, event(actor="alice"))).state == "dispatched"
+
+
+def _broken(forge: Forge) -> None:
+    raise RuntimeError("this is not a forge")

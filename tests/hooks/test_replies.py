@@ -1,0 +1,215 @@
+"""An agent's final words as a comment: at most once, never answered by Clew itself, and with a token that nobody sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.job import Job, JobStatus
+from clew.hosts.forge_api import MARK
+from clew.store.hooks import HookJob
+from clew.testing.scripts import Fail, Slow, Text
+from clew.testing.stage import Stage
+from hooks.forge import TOKEN, PlayedForge, hooks_with
+from hooks.house import SETTINGS, House, event, handled, succeeded
+from jobs.house import ended, log_of, speaking, start, workers
+
+pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+
+WITH_COMMENTS = SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\ncomment = true')
+
+
+@pytest.fixture
+def forge() -> Iterator[PlayedForge]:
+    with PlayedForge() as forge:
+        yield forge
+
+
+def at(forge: PlayedForge) -> str:
+    """Settings for programs of their own, which find the forge there."""
+    return f'{WITH_COMMENTS}[hooks.forges.gitea]\nurl = "{forge.url}"\n'
+
+
+async def reply_of(client: Client, job: Job) -> HookJob:
+    found = await client.engine.database.call(lambda store: store.hook_job(job.id))
+    assert found is not None
+    return found
+
+
+async def until_reply(client: Client, job: Job, state: str) -> HookJob:
+    async with asyncio.timeout(90):
+        while True:
+            found = await reply_of(client, job)
+            if found.reply == state:
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def dispatched(client: Client, **more: object) -> Job:
+    """An event's job, for workers to carry out."""
+    kind = str(more.pop("kind", "issue.opened"))
+    received = await client.hooks.receive(event(kind, **more))  # type: ignore[arg-type]
+    async with asyncio.timeout(90):
+        while True:
+            stored = next(each for each in await client.hooks.events() if each.id == received.id)
+            if stored.jobs:
+                return await client.jobs.find(stored.jobs[0])
+            assert stored.state in ("received", "dispatched"), stored
+            await asyncio.sleep(0.1)
+
+
+async def test_final_words_are_posted_once_with_the_mark(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted, WITH_COMMENTS)
+    scripted.api.default = Text("I mended the port.\n\nAnd tested it.")
+    async with scripted.open() as client:
+        hooks = hooks_with(client, forge)
+        job = await succeeded(client, event())
+        assert (await reply_of(client, job)).reply == "waiting" and forge.comments == []
+        await asyncio.gather(*(hooks.post(job.id) for _ in range(4)))
+        await hooks.post(job.id)
+        assert forge.comments == [(4, f"I mended the port.\n\nAnd tested it.\n\n{MARK}")]
+        reply = await reply_of(client, job)
+        assert (reply.reply, reply.url, reply.tries) == ("posted", f"{forge.url}/comments/1", 1)
+
+
+async def test_without_a_rule_for_it_nothing_is_posted(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted)
+    async with scripted.open() as client:
+        job = await succeeded(client, event())
+        await hooks_with(client, forge).post(job.id)
+        assert (await reply_of(client, job)).reply == "none"
+    assert forge.asked == []
+
+
+async def test_a_job_that_failed_has_no_final_words(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted, WITH_COMMENTS)
+    scripted.api.default = Fail(418, "teapot", "I am one")
+    async with scripted.open() as client:
+        [job] = await handled(client, event())
+        assert job.status is JobStatus.FAILED
+        assert await client.engine.database.call(lambda store: store.hook_replies_due()) == []
+        scripted.api.default = Text("Now it works.")
+        await client.jobs.retry(job.id)
+        await client.carry_out(job.id)
+        [due] = await client.engine.database.call(lambda store: store.hook_replies_due())
+        await hooks_with(client, forge).post(due.job_id)
+    assert forge.comments == [(4, f"Now it works.\n\n{MARK}")]
+
+
+@pytest.mark.parametrize("status", [500, 401, 404, 422])
+async def test_a_forge_that_takes_no_comment_is_told_nothing_twice(
+    scripted: Stage, forge: PlayedForge, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After no answer nobody knows whether it was posted."""
+    House(scripted, WITH_COMMENTS)
+    forge.fails = lambda nth: status
+    async with scripted.open() as client:
+        job = await succeeded(client, event())
+        hooks = hooks_with(client, forge)
+        await hooks.post(job.id)
+        await hooks.post(job.id)
+        reply = await reply_of(client, job)
+        assert reply.reply == "failed" and str(status) in (reply.why or "")
+        assert (await client.jobs.find(job.id)).status is JobStatus.SUCCEEDED
+        assert await client.engine.database.call(lambda store: store.hook_replies_due()) == []
+    assert len(forge.asked) == 1
+    assert "not posted" in caplog.text and TOKEN not in caplog.text
+
+
+async def test_without_a_token_it_is_said_why(scripted: Stage) -> None:
+    House(scripted, WITH_COMMENTS)
+    async with scripted.open() as client:
+        job = await succeeded(client, event())
+        await client.hooks.post(job.id)
+        reply = await reply_of(client, job)
+        assert (reply.reply, reply.why) == ("failed", "there is no token for gitea")
+
+
+async def test_a_worker_that_dies_while_it_posts_leaves_no_second_comment(scripted: Stage, forge: PlayedForge) -> None:
+    House(scripted, at(forge))
+    environ = {"CLEW_GITEA_TOKEN": TOKEN}
+    async with scripted.open() as client, workers(scripted, environ) as alive:
+        forge.held.clear()
+        first = await dispatched(client)
+        await asyncio.to_thread(forge.wait_for_comments, 1)
+        assert (await reply_of(client, first)).reply == "posting"
+        alive[0].kill()
+        await alive[0].wait()
+        forge.held.set()
+        alive[0] = await start(scripted, environ)
+        second = await dispatched(client, kind="issue.commented", text="More.")
+        await until_reply(client, second, "posted")
+        assert (await reply_of(client, first)).reply == "posting", "nobody knows, so nobody says it again"
+    assert [number for number, _ in forge.comments] == [4, 4], "one each"
+
+
+async def test_clew_does_not_answer_its_own_comment(scripted: Stage, forge: PlayedForge) -> None:
+    """Even if its account may write, and its words hold a command."""
+    House(scripted, WITH_COMMENTS)
+    scripted.api.default = Text("Done. @boss\n/boss do it again")
+    async with scripted.open() as client:
+        job = await succeeded(client, event())
+        await hooks_with(client, forge).post(job.id)
+        [(number, comment)] = forge.comments
+        launches = len(scripted.launches)
+        for text in (comment, comment.replace("\n", "\r\n"), f"{comment}\n", f"{comment}\r\n"):
+            assert await handled(client, event("issue.commented", number, text=text, actor="alice")) == []
+            assert (await client.hooks.events())[0].why == "it is Clew's own comment"
+        assert len(scripted.launches) == launches
+        quoted = "> " + comment.replace("\n", "\n> ") + "\n\nThat is not enough."
+        await succeeded(client, event("issue.commented", number, text=quoted))
+        assert len(scripted.launches) == launches + 1, "who quotes it is answered"
+
+
+SECRETS = {
+    f"CLEW_{forge}_{what}": f"{what.lower()}-planted-{forge.lower()}"
+    for forge in ("GITHUB", "GITEA", "FORGEJO")
+    for what in ("TOKEN", "SECRET")
+}
+
+
+async def test_no_secret_reaches_the_store_a_log_or_an_agent(stage: Stage, forge: PlayedForge) -> None:
+    house = House(stage, at(forge).replace('model = "{model}"\n', 'model = "{model}"\nallowed_tools = ["Bash"]\n', 1))
+    stage.api.script.append(Slow("still at it " * 30, words_per_s=20))
+    async with stage.open() as client, workers(stage, SECRETS) as alive:
+        job = await dispatched(client)
+        await speaking(client, job)
+        ours = {process.pid for process in alive}
+        assert any(b"token-planted-gitea" in _environ(pid) for pid in ours), "the worker has it"
+        agents = [pid for pid in stage.processes() if pid not in ours]
+        assert agents
+        assert not [pid for pid in agents if b"-planted-" in _environ(pid)]
+        assert (await ended(client, job)).status is JobStatus.SUCCEEDED
+        await until_reply(client, job, "posted")
+        forge.fails = lambda nth: 401
+        stage.api.default = None
+        stage.api.script.extend([_env_tool(), Text("That is all.")])
+        failing = await dispatched(client, kind="issue.commented", text="Show me the environment.")
+        assert (await ended(client, failing)).status is JobStatus.SUCCEEDED
+        await until_reply(client, failing, "failed")
+    assert forge.tokens == {f"token {SECRETS['CLEW_GITEA_TOKEN']}"}
+    tree = Path(job.cwd)
+    assert "HOME=" in (tree / "seen").read_text(), "the agent could look"
+    searched = [path for path in stage.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert {stage.clew_home / "clew.db", stage.clew_home / "queue.db", tree / "seen"} <= set(searched)
+    assert any(path.is_relative_to(stage.home) for path in searched)
+    assert any(path.is_relative_to(house.repo) for path in searched)
+    assert [path for path in searched if b"-planted-" in path.read_bytes()] == []
+    assert "not posted" in log_of(stage)
+
+
+def _env_tool() -> object:
+    from clew.testing.scripts import ToolUse
+
+    return ToolUse("Bash", {"command": "env > seen"})
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
