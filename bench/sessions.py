@@ -40,7 +40,7 @@ def rewrite(path: Path, key: str, value: str) -> None:
     entries[key] = value
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with beside.open("w") as handle:
-        json.dump(entries, handle)
+        handle.write(json.dumps(entries))
         handle.flush()
         os.fsync(handle.fileno())
     beside.rename(path)

@@ -1,4 +1,4 @@
-"""An agent's final words as a comment: at most once, never answered by Clew itself, and with a token that nobody sees."""
+"""An agent's final words as a comment: at most once, never answered by Clew itself, by a token that nobody sees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clew.client import Client
 from clew.core.job import Job, JobStatus
 from clew.hosts.forge_api import MARK
 from clew.store.hooks import HookJob
-from clew.testing.scripts import Fail, Slow, Text
+from clew.testing.scripts import Fail, Slow, Text, ToolUse
 from clew.testing.stage import Stage
 from hooks.forge import TOKEN, PlayedForge, hooks_with
 from hooks.house import SETTINGS, House, event, handled, succeeded
@@ -186,8 +186,7 @@ async def test_no_secret_reaches_the_store_a_log_or_an_agent(stage: Stage, forge
         assert (await ended(client, job)).status is JobStatus.SUCCEEDED
         await until_reply(client, job, "posted")
         forge.fails = lambda nth: 401
-        stage.api.default = None
-        stage.api.script.extend([_env_tool(), Text("That is all.")])
+        stage.api.script.extend([ToolUse("Bash", {"command": "env > seen"}), Text("That is all.")])
         failing = await dispatched(client, kind="issue.commented", text="Show me the environment.")
         assert (await ended(client, failing)).status is JobStatus.SUCCEEDED
         await until_reply(client, failing, "failed")
@@ -200,12 +199,6 @@ async def test_no_secret_reaches_the_store_a_log_or_an_agent(stage: Stage, forge
     assert any(path.is_relative_to(house.repo) for path in searched)
     assert [path for path in searched if b"-planted-" in path.read_bytes()] == []
     assert "not posted" in log_of(stage)
-
-
-def _env_tool() -> object:
-    from clew.testing.scripts import ToolUse
-
-    return ToolUse("Bash", {"command": "env > seen"})
 
 
 def _environ(pid: int) -> bytes:

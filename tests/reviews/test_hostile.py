@@ -387,3 +387,15 @@ async def test_a_repository_that_is_gone_at_the_next_round(scripted: Stage) -> N
         with pytest.raises(UsageError):
             await follow(client, first.review_id, "So?")
         assert len((await client.reviews.find(first.review_id)).rounds) == 1
+
+
+async def test_the_cli_adds_nothing_of_the_repository_by_itself(real: Stage) -> None:
+    """Branch, commits and git's status are the repository's words too."""
+    repo = repository(real.work / "repo", {"a.py": "a = 1\n", "CLAUDE.md": f"{ORDER}\n", "AGENTS.md": f"{ORDER}\n"})
+    git(repo, "commit", "-q", "--allow-empty", "-m", ORDER)
+    git(repo, "checkout", "-qb", f"{EVIL}-branch")
+    (repo / "a.py").write_text("a = 2\n")
+    real.api.reply = Reviewer()
+    async with real.open() as client:
+        assert (await start(client, repo)).status is RoundStatus.DONE
+    assert [request for request in real.api.requests if EVIL in json.dumps(request.body)] == []

@@ -70,8 +70,8 @@ class Request(Record):
     runtime: Runtime
     prompt: Turn  # the new user turn, already stored; not part of `history`
     standing: str | None = None  # what holds for the whole thread
-    full: str | None = None  # what a fresh session is told instead of the prompt's own text, which is its short form
     force_fresh: bool = False
+    full: str | None = None  # what a fresh session is told instead of the prompt's own text, which is its short form
 
 
 class Abilities(Record):

@@ -17,6 +17,8 @@ from clew.core.permissions import Answer
 from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 
+# By itself the CLI tells the model branch, commit subjects and changed files: a stranger's words, outside any fence.
+NO_GIT = '{"includeGitInstructions":false}'
 READ_ONLY_TOOLS = "Read,Glob,Grep,AskUserQuestion"
 
 # Set by a Claude session for the processes it starts. Handed on, our agent would think that it is a part of that one.
@@ -42,7 +44,7 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     argv += ["--permission-prompt-tool", "stdio"]
     if launch.model:
         argv += ["--model", launch.model]
-    argv += _permissions(launch.permissions)
+    argv += _permissions(launch.permissions, abilities)
     argv += _trust(launch.trust, abilities)
     if launch.resume:
         argv.append(f"--resume={launch.fork_of or launch.session_id}")  # the = form: an id is never taken for a flag
@@ -53,12 +55,13 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     return argv
 
 
-def _permissions(permissions: Permissions) -> list[str]:
+def _permissions(permissions: Permissions, abilities: Abilities) -> list[str]:
     """`ask` and `all` look alike to the agent: Clew answers the requests, a person or the policy."""
     if permissions is Permissions.EDITS:
         return ["--permission-mode", "acceptEdits"]
     if permissions is Permissions.READ_ONLY:
-        return ["--permission-mode", "default", "--tools", READ_ONLY_TOOLS, "--strict-mcp-config"]
+        without_git = ["--settings", NO_GIT] if "--settings" in abilities.flags else []
+        return ["--permission-mode", "default", "--tools", READ_ONLY_TOOLS, "--strict-mcp-config", *without_git]
     return ["--permission-mode", "default"]  # over the user's own defaultMode: `ask` asks
 
 

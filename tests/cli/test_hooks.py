@@ -1,0 +1,362 @@
+"""`clew hooks`: what would wake whom is told before, done when it is fired, and listed afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.hook import session_key
+from clew.testing.stage import MODEL, Stage
+from hooks.house import REPO, SETTINGS, House, event
+from reviews.house import git
+from reviews.test_import import in_the_plain_cli
+
+KEY = session_key("boss", REPO, 4)
+PAYLOADS = Path(__file__).parents[1] / "hooks" / "payloads"
+TOKEN = "not-a-real-token-8f2"
+
+
+@pytest.fixture
+def house(cli: Any) -> House:
+    return House(cli.stage)
+
+
+def own(folder: Path, name: str = "event.json", **more: Any) -> str:
+    """An event as Clew keeps it, in a file."""
+    given = event(**more).as_dict()
+    path = folder / name
+    path.write_text(json.dumps({key: value for key, value in given.items() if value not in ("", None)}))
+    return str(path)
+
+
+def payload(folder: Path, name: str, **changes: Any) -> str:
+    """A forge's, of the house's repository and writer."""
+    body = json.loads((PAYLOADS / name).read_text())
+    body["repository"]["full_name"] = REPO
+    body["sender"]["login"] = "alice"
+    path = folder / name
+    path.write_text(json.dumps(body | changes))
+    return str(path)
+
+
+def unmarked(prompt: str) -> str:
+    """The fences' marks are new each time."""
+    return re.sub(r"\b[0-9a-f]{16}\b", "MARK", prompt)
+
+
+# check
+
+
+def test_check_says_what_is_good_and_nothing_of_secrets(cli: Any, house: House) -> None:
+    done = cli.run("hooks", "check", CLEW_GITEA_SECRET="hush-hush", CLEW_GITHUB_TOKEN=TOKEN)
+    assert done.code == 0, done.out
+    assert "nothing would fail" in done.out
+    assert re.search(rf"^ok +agent boss: claude {MODEL}, edits, 5 events; /", done.out, re.M)
+    assert f"repo charles/peon: {house.repo}, remote origin" in done.out
+    assert "forge gitea: secret present, token absent" in done.out
+    assert "forge github: secret absent, token present" in done.out
+    shown = cli.run("hooks", "check", "--json", CLEW_GITEA_SECRET="hush-hush", CLEW_GITHUB_TOKEN=TOKEN)
+    assert shown.json["ok"] is True and shown.json["problems"] == []
+    for text in (done.out, done.err, shown.out, shown.err):
+        assert "hush" not in text and TOKEN not in text
+
+
+def test_check_finds_all_that_would_fail_a_line_each(cli: Any, house: House) -> None:
+    skills = house.stage.clew_home / "skills"
+    (skills / "boss" / "default.delta.md").unlink()
+    (skills / "boss" / "issue.opened.delta.md").write_text("{{ nonsense }}")
+    (skills / "boss" / "issue.opend.full.md").write_text("never read")
+    house.write(
+        SETTINGS.replace('path = "{path}"', f'path = "{house.stage.work}"').replace(
+            'permissions = "read-only"', 'agent = "nobody"'
+        )
+        + "comment = true\n"
+    )
+    done = cli.run("hooks", "check")
+    problems = [line for line in done.out.splitlines() if line.startswith("problem ")]
+    assert done.code == 2
+    assert sum("boss has no delta text for" in line for line in problems) == 4, problems
+    assert sum("'nonsense' is undefined" in line for line in problems) == 1
+    assert sum("there is no agent 'nobody'" in line for line in problems) == 1
+    assert sum("is no git repository" in line for line in problems) == 1
+    assert sum("there is no token" in line for line in problems) == 1
+    assert done.out.splitlines()[-1] == "8 problems" and len(problems) == 8
+    assert "issue.opend.full.md is never read" in done.out
+    assert cli.run("hooks", "check", "--json").json["problems"][0] in problems[0]
+
+
+def test_check_names_the_place_of_a_broken_setting(cli: Any, house: House) -> None:
+    house.write(SETTINGS.replace('events = ["pull.review_requested"]', 'events = ["pull.nonsense"]'))
+    done = cli.run("hooks", "check", "--json")
+    assert done.code == 2
+    [problem] = done.json["problems"]
+    assert "clew.toml: hooks.rules, number 2, names 'pull.nonsense'" in problem
+    assert cli.run("threads", "list").code == 0, "other commands do not mind"
+
+
+def test_check_warns_of_tools_that_an_agent_does_not_ask_for(codex_cli: Any) -> None:
+    house = House(codex_cli.stage)
+    house.write(SETTINGS.replace("[hooks.agents.boss]\n", '[hooks.agents.boss]\nagent = "codex"\nallowed_tools = ["Bash"]\n'))
+    done = codex_cli.run("hooks", "check", "--json")
+    assert done.code == 0, done.out
+    assert [line for line in done.json["warnings"] if "codex does not ask, so allowed_tools do nothing" in line]
+
+
+def test_check_without_settings_says_that_there_are_none(cli: Any) -> None:
+    done = cli.run("hooks", "check")
+    assert done.code == 0
+    assert "Hooks are not set up" in done.out
+
+
+# fire
+
+
+def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
+    house = House(both.stage)
+    opened = own(both.stage.folder, kind="issue.opened")
+    asked = own(both.stage.folder, "asked.json", kind="issue.commented", text="Any news?")
+    for file, resumes, beginning in ((opened, False, "SKILL: you are boss"), (asked, True, "DELTA issue.commented #4")):
+        before = len(both.stage.launches)
+        dry = both.run("hooks", "fire", file, "--dry-run", "--json").json
+        [planned] = dry["planned"]
+        assert (planned["key"], planned["agent"], planned["rule"]) == (KEY, "boss", 1)
+        assert (planned["resumes"], planned["reason"]) == (resumes, None if resumes else "first_turn")
+        assert planned["prompt"].startswith(beginning)
+        assert len(both.stage.launches) == before
+        assert len(both.run("hooks", "events", "--json").json) == (1 if resumes else 0)
+
+        done = both.run("hooks", "fire", file, "--wait", "--json")
+        assert done.code == 0, done.err
+        [job] = done.json["jobs"]
+        assert (job["status"], job["key"], job["cwd"]) == ("succeeded", KEY, planned["work_tree"])
+        assert both.stage.prompt != planned["prompt"], "the marks are new"
+        assert unmarked(both.stage.prompt) == unmarked(planned["prompt"])
+        assert (both.stage.launches[-1].resumes is not None) is resumes
+    assert house.repo.is_dir()
+
+
+def test_a_dry_run_of_a_lost_session_shows_the_whole_skill_and_what_was_said_before(both: Any) -> None:
+    House(both.stage)
+    assert both.run("hooks", "fire", own(both.stage.folder), "--wait").code == 0
+    for file in both.stage.session_files():
+        file.unlink()
+    asked = own(both.stage.folder, kind="issue.commented", text="Any news?")
+    words = both.run("hooks", "fire", asked, "--dry-run").out
+    assert "fresh, with the full text: the session's file is gone; 2 turns of the thread go along" in words
+    [planned] = both.run("hooks", "fire", asked, "--dry-run", "--json").json["planned"]
+    assert planned["reason"] == "session_missing"
+    assert both.run("hooks", "fire", asked, "--wait").code == 0
+    assert "# Conversation so far" in both.stage.prompt
+    assert unmarked(both.stage.prompt) == unmarked(planned["prompt"])
+
+
+def test_a_payload_says_by_its_name_what_it_is(cli: Any, house: House) -> None:
+    file = payload(cli.stage.folder, "gitea.issues.opened.json")
+    shown = cli.run("hooks", "fire", file, "--dry-run")
+    assert shown.code == 0, shown.err
+    assert "event    issue.opened in charles/peon#" in shown.out
+    assert "wakes    boss: claude" in shown.out and "prompt   " in shown.out
+    assert "nothing was stored" in shown.err
+    body = Path(file).read_text()
+    plain = cli.stage.folder / "payload.json"
+    plain.write_text(body)
+    unsaid = cli.run("hooks", "fire", str(plain), "--dry-run")
+    assert unsaid.code == 2
+    assert "does not say which forge sent it" in unsaid.err and "--forge and --event" in unsaid.err
+    assert "which event it is" in cli.run("hooks", "fire", str(plain), "--forge", "gitea", "--dry-run").err
+    said = cli.run("hooks", "fire", "-", "--forge", "gitea", "--event", "issues", "--dry-run", "--json", stdin=body)
+    assert said.json["event"]["kind"] == "issue.opened" and len(said.json["planned"]) == 1
+    other = cli.run("hooks", "fire", str(plain), "--forge", "gitea", "--event", "push", "--dry-run")
+    assert other.code == 0 and "nobody wakes" in other.out
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"actor": "mallory"}, "mallory is not known to have write access"),
+        ({"repo": "charles/other"}, "charles/other is no repository of the settings"),
+        ({"kind": "issue.labeled", "label": "x"}, "no rule applies"),
+        ({"kind": "issue.closed"}, "there is no session of it"),
+    ],
+)
+def test_nobody_wakes_and_it_says_why(cli: Any, house: House, change: dict[str, Any], why: str) -> None:
+    file = own(cli.stage.folder, **change)
+    shown = cli.run("hooks", "fire", file, "--dry-run")
+    assert (shown.code, f"nobody   wakes: {why}" in shown.out) == (0, True), shown.out
+    fired = cli.run("hooks", "fire", file, "--wait", "--json")
+    assert (fired.code, fired.json["state"], fired.json["why"]) == (0, "ignored", why)
+    assert cli.stage.launches == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "is no JSON object"),
+        ('{"kind": "issue.opened", "repo": "../x", "actor": "a", "number": 1}', "repo is no owner/name"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": -1}', "number is no positive"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a"}', "number is missing"),
+        ('{"kind": "issue.opened", "repo": "a/b", "number": 1}', "actor is missing"),
+        ('{"kind": "nonsense", "repo": "a/b", "actor": "a", "number": 1}', "is no kind of event"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "x": 1}', "an event has no x"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "labels": "x"}', "labels is no list"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "body": 7}', "body is no text"),
+    ],
+)
+def test_a_file_that_is_no_event_is_refused_in_one_line(cli: Any, house: House, content: str, says: str) -> None:
+    path = cli.stage.folder / "event.json"
+    path.write_text(content)
+    done = cli.run("hooks", "fire", str(path), "--json")
+    assert done.code == 2
+    assert says in done.json["error"]["message"]
+    assert cli.run("hooks", "events", "--json").json == []
+
+
+def test_without_waiting_it_is_left_to_a_worker(cli: Any, house: House) -> None:
+    fired = cli.run("hooks", "fire", own(cli.stage.folder))
+    assert fired.code == 0
+    assert "no worker is alive" in fired.err
+    [stored] = cli.run("hooks", "events", "--json").json
+    assert (stored["id"], stored["state"]) == (fired.out.strip(), "received")
+    assert cli.run("work", "--until-idle").code == 0
+    [stored] = cli.run("hooks", "events", "--json", "--state", "dispatched").json
+    [job] = cli.run("jobs", "list", "--json").json
+    assert stored["jobs"] == [job["id"]] and job["status"] == "succeeded"
+    table = cli.run("hooks", "events").out
+    assert "dispatched" in table and "charles/peon#4" in table and job["id"][:8] in table
+
+
+def test_the_same_file_may_be_fired_again(cli: Any, house: House) -> None:
+    file = own(cli.stage.folder)
+    assert [cli.run("hooks", "fire", file, "--wait").code for _ in range(2)] == [0, 0]
+    assert len(cli.run("hooks", "events", "--json").json) == 2
+
+
+def test_a_job_that_failed_is_the_exit_code(cli: Any, house: House) -> None:
+    cli.stage.api.default = __import__("clew.testing.scripts", fromlist=["Fail"]).Fail(
+        401, "authentication_error", "invalid x-api-key"
+    )
+    done = cli.run("hooks", "fire", own(cli.stage.folder), "--wait", "--json")
+    assert (done.code, done.json["jobs"][0]["status"]) == (4, "blocked")
+
+
+# sessions, reset, sweep
+
+
+def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
+    assert cli.run("hooks", "sessions", "--json").json == []
+    assert "No sessions yet." in cli.run("hooks", "sessions").err
+    cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
+    [session] = cli.run("hooks", "sessions", "--json", "--repo", "Charles/Peon").json
+    assert (session["key"], session["state"], session["number"]) == (KEY, "resumable", 4)
+    assert session["session_id"] == cli.stage.launches[-1].session_id
+    assert Path(session["work_tree"]).is_dir()
+    assert cli.run("hooks", "sessions", "--json", "--repo", "charles/other").json == []
+    assert re.search(rf"^{KEY} +resumable ", cli.run("hooks", "sessions").out, re.M)
+
+    assert cli.run("hooks", "sweep", "--json").json == []
+    house.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
+    [told] = cli.run("hooks", "sweep", "--dry-run", "--json").json
+    assert (told["key"], told["why"], told["tree"]) == (KEY, "unused for too long", None)
+    assert len(cli.run("hooks", "sessions", "--json").json) == 1
+    swept = cli.run("hooks", "sweep")
+    assert KEY in swept.out and "1 session dropped" in swept.err
+    assert not Path(session["work_tree"]).exists()
+    assert cli.run("hooks", "sessions", "--json").json == []
+
+
+@pytest.mark.parametrize("words", [(KEY,), ("boss", REPO, "4"), ("boss", "Charles/PEON", "4")])
+def test_a_reset_says_whether_there_was_one(cli: Any, house: House, words: tuple[str, ...]) -> None:
+    cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
+    assert cli.run("hooks", "reset", *words, "--json").json["dropped"] is True
+    again = cli.run("hooks", "reset", *words)
+    assert (again.code, "there was no session" in again.out) == (0, True)
+    assert cli.run("hooks", "fire", own(cli.stage.folder), "--wait", "--json").json["jobs"][0]["reason"] == "first_turn"
+
+
+@pytest.mark.parametrize("words", [("boss",), ("boss:charles/peon",), ("boss", REPO), ("boss", REPO, "x"), ("boss", "..", "1")])
+def test_what_is_no_key_is_refused(cli: Any, words: tuple[str, ...]) -> None:
+    done = cli.run("hooks", "reset", *words)
+    assert (done.code, "is no session key" in done.err) == (2, True)
+
+
+# import-sessions
+
+
+def old_file(stage: Stage, content: object) -> str:
+    path = stage.folder / "sessions.json"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def test_an_old_session_is_adopted_from_its_file_and_gone_on_in(both: Any) -> None:
+    """Begun by an older tool in a work directory of its own."""
+    House(both.stage)
+    elsewhere = both.stage.folder / "elsewhere"
+    elsewhere.mkdir()
+    session = in_the_plain_cli(both.stage, elsewhere, "The old skill: you are the boss of OMEGA.")
+    gone = str(uuid.uuid4())
+    file = old_file(
+        both.stage,
+        {
+            KEY: session,
+            session_key("boss", REPO, 5): {"sessionId": gone},
+            "boss:charles/nowhere:1": session,
+            "nobody:charles/peon:1": session,
+            "no key": session,
+        },
+    )
+    wanted = {
+        KEY: "adopted",
+        session_key("boss", REPO, 5): "no_file",
+        "boss:charles/nowhere:1": "unknown_repo",
+        "nobody:charles/peon:1": "unknown_agent",
+        "no key": "no_key",
+    }
+    dry = both.run("hooks", "import-sessions", file, "--dry-run", "--json")
+    assert (dry.code, {each["key"]: each["state"] for each in dry.json}) == (2, wanted)
+    assert both.run("hooks", "sessions", "--json").json == []
+    done = both.run("hooks", "import-sessions", file, "--json")
+    assert (done.code, {each["key"]: each["state"] for each in done.json}) == (2, wanted)
+    [listed] = both.run("hooks", "sessions", "--json").json
+    assert (listed["key"], listed["session_id"], listed["state"]) == (KEY, session, "resumable")
+
+    asked = own(both.stage.folder, kind="issue.commented", text="Go on.")
+    fired = both.run("hooks", "fire", asked, "--wait", "--json")
+    assert fired.code == 0, fired.err
+    assert (fired.json["jobs"][0]["reason"], both.stage.launches[-1].resumes) == (None, session)
+    told = [text for role, text in both.stage.shown if role == "user"]
+    assert told[0] == "The old skill: you are the boss of OMEGA."
+    assert told[-1].startswith("DELTA issue.commented #4") and "SKILL" not in "".join(told)
+
+
+def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, house: House) -> None:
+    cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
+    [mine] = cli.run("hooks", "sessions", "--json").json
+    other = in_the_plain_cli(cli.stage, cli.stage.work, "Another one.")
+    file = old_file(cli.stage, {"boss:Charles/Peon:4": other})
+    kept = cli.run("hooks", "import-sessions", file)
+    assert (kept.code, "has a session already" in kept.out) == (0, True)
+    assert cli.run("hooks", "sessions", "--json").json[0]["session_id"] == mine["session_id"]
+    replaced = cli.run("hooks", "import-sessions", file, "--replace")
+    assert (replaced.code, f"{KEY}  adopted" in replaced.out) == (0, True)
+    assert cli.run("hooks", "sessions", "--json").json[0]["session_id"] == other
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '"x"', ""])
+def test_a_file_that_is_no_sessions_file_is_refused(cli: Any, house: House, content: str) -> None:
+    path = cli.stage.folder / "sessions.json"
+    path.write_text(content)
+    done = cli.run("hooks", "import-sessions", str(path))
+    assert (done.code, "is no JSON" in done.err) == (2, True)
+
+
+def test_the_work_tree_of_a_fired_event_is_a_clean_one(cli: Any, house: House) -> None:
+    cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
+    [session] = cli.run("hooks", "sessions", "--json").json
+    assert git(Path(session["work_tree"]), "status", "--porcelain") == ""

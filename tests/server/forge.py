@@ -1,0 +1,99 @@
+"""A forge as the daemon knows it: messages with a signature. The payloads are those of tests/hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from itertools import count
+from typing import Any
+
+import httpx
+
+from clew.testing.stage import Stage
+from hooks.house import House as Repository
+from hooks.test_forge_events import headers_of, payload_of
+from server.house import House, Served
+
+SECRETS = {
+    "CLEW_GITHUB_SECRET": "github-dummy-secret",
+    "CLEW_GITEA_SECRET": "gitea-dummy-secret",
+    "CLEW_FORGEJO_SECRET": "forgejo-dummy-secret",
+}
+SETTINGS = """
+[hooks.agents.boss]
+model = "{model}"
+
+[hooks.repos."alice/maze"]
+path = "{path}"
+writers = ["alice", "bob"]
+
+[[hooks.rules]]
+agent = "boss"
+events = ["issue.opened", "issue.commented"]
+"""
+SIGNED_BY = {"github": "x-hub-signature-256", "gitea": "x-gitea-signature", "forgejo": "x-forgejo-signature"}
+LIMIT_S = 60
+deliveries = count(1)
+
+
+def repository(stage: Stage) -> Repository:
+    """`alice/maze`, and a boss who is woken by its issues and by what is said about them."""
+    return Repository(stage, SETTINGS)
+
+
+def secret_of(forge: str) -> str:
+    return SECRETS[f"CLEW_{forge.upper()}_SECRET"]
+
+
+def signature(forge: str, body: bytes, secret: str | None = None) -> dict[str, str]:
+    digest = hmac.new((secret_of(forge) if secret is None else secret).encode(), body, hashlib.sha256).hexdigest()
+    return {SIGNED_BY[forge]: f"sha256={digest}" if forge == "github" else digest}
+
+
+def message(name: str, payload: Any = None, delivery: str | None = None) -> tuple[str, bytes, dict[str, str]]:
+    """Where it goes, the body and the headers, all in order. `name` is a payload's: `github.issues.opened`."""
+    forge = name.partition(".")[0]
+    body = json.dumps(payload_of(name) if payload is None else payload).encode()
+    told = {f"x-{forge}-delivery": delivery or f"delivery-{next(deliveries)}"}
+    return f"/hooks/{forge}", body, headers_of(name) | told | signature(forge, body)
+
+
+async def send(http: httpx.AsyncClient, name: str, payload: Any = None, **more: Any) -> httpx.Response:
+    path, body, headers = message(name, payload, more.pop("delivery", None))
+    return await http.post(path, content=body, headers=headers | more.pop("headers", {}), **more)
+
+
+async def received(http: httpx.AsyncClient, name: str, payload: Any = None) -> str:
+    """The id of the event."""
+    response = await send(http, name, payload)
+    assert (response.status_code, response.json()["state"]) == (202, "received"), response.text
+    return str(response.json()["id"])
+
+
+async def event(house: House, event_id: str) -> Any:
+    found = [each for each in (await house.get("/api/hooks/events?limit=1000"))["items"] if each["id"] == event_id]
+    assert len(found) == 1
+    return found[0]
+
+
+async def dealt_with(house: House, event_id: str) -> Any:
+    """The event, when somebody has judged it. Nothing tells of that, so it is looked at again and again."""
+    end = time.monotonic() + LIMIT_S
+    while (found := await event(house, event_id))["state"] == "received":
+        assert time.monotonic() < end, f"nobody dealt with it: {house.log if isinstance(house, Served) else ''}"
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def carried_out(house: House, event_id: str) -> Any:
+    """The one job of the event, when it is over."""
+    found = await dealt_with(house, event_id)
+    assert found["state"] == "dispatched", found
+    [job_id] = found["jobs"]
+    async with house.http.stream("GET", f"/api/jobs/{job_id}/events", timeout=LIMIT_S) as response:
+        async for _ in response.aiter_lines():
+            pass
+    return await house.get(f"/api/jobs/{job_id}")
