@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clew.core.hook import session_key
+from clew.testing.scripts import FINAL, Fail
 from clew.testing.stage import MODEL, Stage
 from hooks.house import REPO, SETTINGS, House, event
 from reviews.house import git
@@ -99,10 +100,10 @@ def test_check_names_the_place_of_a_broken_setting(cli: Any, house: House) -> No
     assert cli.run("threads", "list").code == 0, "other commands do not mind"
 
 
-def test_check_warns_of_tools_that_an_agent_does_not_ask_for(codex_cli: Any) -> None:
-    house = House(codex_cli.stage)
-    house.write(SETTINGS.replace("[hooks.agents.boss]\n", '[hooks.agents.boss]\nagent = "codex"\nallowed_tools = ["Bash"]\n'))
-    done = codex_cli.run("hooks", "check", "--json")
+def test_check_warns_of_tools_that_an_agent_does_not_ask_for(cli: Any, house: House) -> None:
+    boss = '[hooks.agents.boss]\nagent = "codex"\nallowed_tools = ["Bash"]\n'
+    house.write(SETTINGS.replace("[hooks.agents.boss]\n", boss))
+    done = cli.run("hooks", "check", "--json")
     assert done.code == 0, done.out
     assert [line for line in done.json["warnings"] if "codex does not ask, so allowed_tools do nothing" in line]
 
@@ -238,9 +239,7 @@ def test_the_same_file_may_be_fired_again(cli: Any, house: House) -> None:
 
 
 def test_a_job_that_failed_is_the_exit_code(cli: Any, house: House) -> None:
-    cli.stage.api.default = __import__("clew.testing.scripts", fromlist=["Fail"]).Fail(
-        401, "authentication_error", "invalid x-api-key"
-    )
+    cli.api.default = Fail(401, "authentication_error", "invalid x-api-key", FINAL)
     done = cli.run("hooks", "fire", own(cli.stage.folder), "--wait", "--json")
     assert (done.code, done.json["jobs"][0]["status"]) == (4, "blocked")
 
@@ -279,7 +278,9 @@ def test_a_reset_says_whether_there_was_one(cli: Any, house: House, words: tuple
     assert cli.run("hooks", "fire", own(cli.stage.folder), "--wait", "--json").json["jobs"][0]["reason"] == "first_turn"
 
 
-@pytest.mark.parametrize("words", [("boss",), ("boss:charles/peon",), ("boss", REPO), ("boss", REPO, "x"), ("boss", "..", "1")])
+@pytest.mark.parametrize(
+    "words", [("boss",), ("boss:charles/peon",), ("boss", REPO), ("boss", REPO, "x"), ("boss", "..", "1")]
+)
 def test_what_is_no_key_is_refused(cli: Any, words: tuple[str, ...]) -> None:
     done = cli.run("hooks", "reset", *words)
     assert (done.code, "is no session key" in done.err) == (2, True)

@@ -173,10 +173,11 @@ class TestSignature:
         assert await stored(site) == before
         assert (await forge.post(path, content=body, headers=headers)).status_code == 202, "the right one is heard"
 
-    async def test_a_token_is_no_signature(self, site: Served) -> None:
+    async def test_a_token_is_no_signature(self, site: Served, forge: httpx.AsyncClient) -> None:
         path, body, headers = message("github.issues.opened")
         del headers["x-hub-signature-256"]
-        assert (await site.http.post(path, content=body, headers=headers)).status_code == 401
+        known = {"Authorization": f"Bearer {site.token}"}
+        assert (await forge.post(path, content=body, headers=headers | known)).status_code == 401
 
     async def test_without_a_secret_nobody_is_heard(self, scripted: Stage) -> None:
         with served(scripted, CLEW_GITHUB_SECRET="", CLEW_GITEA_SECRET="gitea-dummy-secret") as made:
@@ -207,7 +208,7 @@ class TestOdd:
             (b"[]", "no object"),
             (b"", "no JSON"),
             (b"\xff\xfe{}", "no JSON"),
-            (b"[" * 100_000, "is no"),
+            (b"[" * 100_000, "the body is"),
             (json.dumps({"action": "opened"}).encode(), "repository is missing"),
             (json.dumps({"repository": {"full_name": "../.."}, "sender": {"login": "bob"}}).encode(), "owner/name"),
         ],
@@ -219,8 +220,7 @@ class TestOdd:
         headers = headers_of("gitea.issues.opened") | signature("gitea", body)
         answer = await forge.post("/hooks/gitea", content=body, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
-        if words != "is no":
-            assert words in answer.json()["detail"]
+        assert words in answer.json()["detail"]
         assert "[[[" not in answer.text
         assert await stored(site) == before
 

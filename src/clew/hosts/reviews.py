@@ -7,19 +7,16 @@ transcript brings back the earlier rounds. An answer that does not fit the shape
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from clew.core import review_prompts as words
-from clew.core.decision import candidate
 from clew.core.ids import ThreadId
-from clew.core.pins import Pin, PinState
-from clew.core.record import Record, replace
+from clew.core.pins import PinState
+from clew.core.record import Record
 from clew.core.review import (
-    FileChange,
     Measures,
     Review,
     Round,
@@ -28,25 +25,20 @@ from clew.core.review import (
     findings_of,
     measure,
 )
-from clew.core.run import LIVE, Run
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.changes import Before, Diff, Repository, Since
-from clew.engine.closing import Finished
-from clew.engine.engine import Engine, check_word
-from clew.engine.journal import Noted
-from clew.engine.leases import is_gone
-from clew.engine.settings import Ask
-from clew.engine.turn import LiveTurn
-from clew.errors import AgentFailed, Busy, ClewError, NotFound, UsageError
+from clew.engine.engine import check_word
+from clew.errors import NotFound, UsageError
 from clew.hosts.checks import existing_dir
-from clew.hosts.review_answer import DoesNotFit, read_answer
+from clew.hosts.review_rounds import LiveRound as LiveRound
+from clew.hosts.review_rounds import Next as Next
+from clew.hosts.review_rounds import Prepared, ReviewRounds, busy, last_seen
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.reviews")
 
 T = TypeVar("T")
 KIND = "review"
-SILENCE_S = 60.0  # of a process on another machine, before a round of its counts as cut off
 MESSAGE_MOST = 100_000
 LATEST = "latest"  # instead of an id
 SEARCHED = 1000  # newest first, for the beginning of an id
@@ -66,16 +58,6 @@ class NewReview(Record):
     timeout_s: float | None = None
 
 
-class Next(Record):
-    """What the next round is asked with; None: the review's own, or the setting."""
-
-    message: str = ""
-    agent: str | None = None
-    model: str | None = None
-    enable_resume: bool | None = None
-    timeout_s: float | None = None
-
-
 class ReviewState(Record):
     """A review with its rounds as they are."""
 
@@ -88,54 +70,7 @@ class ReviewState(Record):
         return self.rounds[-1] if self.rounds else None
 
 
-class _Prepared(Record):
-    """A round about to begin."""
-
-    number: int
-    text: str
-    changes: tuple[FileChange, ...]
-    changed_since: tuple[str, ...]
-    diff: Diff
-
-
-class LiveRound:
-    """A round of this process: its events as they come, and its end."""
-
-    def __init__(self, review: Review, round_: Round, turn: LiveTurn) -> None:
-        self.review = review
-        self.round = round_  # as it began
-        self.turns = [turn]  # the second asks again for an answer that fits
-        self.decided = asyncio.Event()  # whether there is a second one
-        self.stopped = False  # somebody said so, maybe between its two runs
-        self.task: asyncio.Task[Round]
-
-    async def events(self) -> AsyncIterator[Noted]:
-        """Of its first run, and of the second if there is one."""
-        place = 0
-        while place < len(self.turns):
-            async for noted in self.turns[place].events():
-                yield noted
-            place += 1
-            if place == len(self.turns):
-                await self.decided.wait()
-
-    async def finish(self) -> Round:
-        """Waits for the end; a cancelled wait does not cancel the round."""
-        return await asyncio.shield(self.task)
-
-    def cancel(self) -> None:
-        self.stopped = True
-        self.turns[-1].cancel()
-
-    def kill(self) -> None:
-        self.turns[-1].kill()
-
-
-class Reviews:
-    def __init__(self, engine: Engine, *, max_age_s: float | None = 86_400.0) -> None:
-        self._engine = engine
-        self._max_age_s = max_age_s
-
+class Reviews(ReviewRounds):
     async def start(self, new: NewReview) -> LiveRound:
         """The review and what it compares are on disk when this returns; its first round goes on by itself."""
         self._engine.find(new.agent)
@@ -159,14 +94,14 @@ class Reviews:
         prepared = self._first(asked, diff, 1)
         review, thread = await self._engine.database.atomically(create)
         options = Next(agent=new.agent, enable_resume=new.enable_resume, timeout_s=new.timeout_s)
-        return await self._begin(review, thread, prepared, options)
+        return await self.begin(review, thread, prepared, options)
 
     async def follow(self, review_id: str, wanted: Next) -> LiveRound:
         """The next round: what changed since the last one that the reviewer saw. Raises Busy while one is going on."""
         state = await self.find(review_id)
         review, thread, rounds = state.review, state.thread, state.rounds
         if state.last is not None and state.last.status is RoundStatus.RUNNING:
-            raise _busy(state.last)
+            raise busy(state.last)
         if len(wanted.message) > MESSAGE_MOST:
             raise UsageError(f"The message has {len(wanted.message):,} characters; the limit is {MESSAGE_MOST:,}.")
         if wanted.agent is not None:
@@ -181,7 +116,7 @@ class Reviews:
             paths=review.paths,
         )
         number = len(rounds) + 1
-        seen = await self._engine.database.call(lambda store: _last_seen(store, review, rounds))
+        seen = await self._engine.database.call(lambda store: last_seen(store, review, rounds))
         if seen is None:
             prepared = self._first(review, diff, number, wanted.message, rounds)
         else:
@@ -193,7 +128,7 @@ class Reviews:
                     hint="Change something, say something, or ask another model.",
                 )
             prepared = self._next(diff, since, seen, number, wanted.message, rounds)
-        return await self._begin(review, thread, prepared, wanted)
+        return await self.begin(review, thread, prepared, wanted)
 
     async def find(self, review_id: str) -> ReviewState:
         """Raises NotFound."""
@@ -268,18 +203,18 @@ class Reviews:
 
     def _first(
         self, review: Review, diff: Diff, number: int, message: str = "", rounds: Sequence[Round] = ()
-    ) -> _Prepared:
+    ) -> Prepared:
         """A round that shows the whole diff: the first, or one after rounds whose files are not known."""
         fitted = words.fit(diff.text)
         changes = words.marked(diff.changes, fitted.left_out)
         text = words.first_round(
             review, number, changes, fitted.text, self._mark(), diff.base_commit, message, findings_of(rounds)
         )
-        return _Prepared(number, text, changes, (), diff)
+        return Prepared(number, text, changes, (), diff)
 
     def _next(
         self, diff: Diff, since: Since, seen: Round, number: int, message: str, rounds: Sequence[Round]
-    ) -> _Prepared:
+    ) -> Prepared:
         fitted = words.fit(since.text)
         text = words.next_round(
             number,
@@ -291,196 +226,11 @@ class Reviews:
             base_moved=diff.base_commit != seen.base_commit,
             last=seen.number,
         )
-        return _Prepared(number, text, words.marked(diff.changes, fitted.left_out), since.paths, diff)
-
-    async def _begin(self, review: Review, thread: Thread, prepared: _Prepared, wanted: Next) -> LiveRound:
-        """The round's row first, then its run: a round without a run was never seen by anybody."""
-        around, diff = self._engine.around, prepared.diff
-        round_ = Round(
-            review_id=review.id,
-            number=prepared.number,
-            status=RoundStatus.RUNNING,
-            agent=wanted.agent or thread.agent,
-            model=wanted.model or thread.model,
-            owner=around.owner,
-            message=wanted.message,
-            base_commit=diff.base_commit,
-            head_commit=diff.head_commit,
-            changes=prepared.changes,
-            changed_since=prepared.changed_since,
-            started_at=around.clock(),
-        )
-
-        def add(store: Store) -> tuple[Pin, ...]:
-            known = [self._as_it_is(store, each) for each in store.rounds(review.id)]
-            if len(known) != prepared.number - 1 or any(each.status is RoundStatus.RUNNING for each in known):
-                raise _busy(known[-1])
-            store.add_round(round_, diff=diff.text, files=diff.files)
-            return store.pins(thread.id)
-
-        pins = await self._engine.database.atomically(add)
-        try:
-            turn = await self._engine.start(self._ask(thread, prepared.text, wanted, round_.agent))
-        except BaseException as error:
-            await self._update(round_, **self._failure(error))
-            raise
-        pin = candidate(pins, turn.run.agent, turn.run.model or "")
-        round_ = await self._update(
-            round_,
-            model=turn.run.model,
-            run_id=turn.run.id,
-            runs=1,
-            session_age_s=None if pin is None else max(0.0, around.clock() - pin.used_at),
-        )
-        live = LiveRound(review, round_, turn)
-        live.task = self._engine.beside(self._carry_out(live, thread, wanted))
-        return live
-
-    def _ask(self, thread: Thread, text: str, wanted: Next, agent: str) -> Ask:
-        return Ask(
-            thread=thread,
-            text=text,
-            agent=agent,
-            model=wanted.model,
-            standing=thread.standing,
-            enable_resume=wanted.enable_resume,
-            max_age_s=self._max_age_s,
-            timeout_s=wanted.timeout_s,
-            wait=False,
-        )
-
-    async def _carry_out(self, live: LiveRound, thread: Thread, wanted: Next) -> Round:
-        round_ = live.round
-        try:
-            finished = await live.turns[0].finish()
-            round_ = await self._update(round_, **_figures(round_, finished.run, first=True))
-            wrong = self._misfit(live, finished)
-            if wrong is not None:
-                again = replace(wanted, enable_resume=None, model=finished.run.model)
-                turn = await self._engine.start(self._ask(thread, words.again(wrong), again, round_.agent))
-                live.turns.append(turn)
-                if live.stopped:
-                    turn.cancel()
-                live.decided.set()
-                round_ = await self._update(round_, run_id=turn.run.id, runs=2)
-                finished = await turn.finish()
-                round_ = await self._update(round_, **_figures(round_, finished.run, first=False))
-            return await self._conclude(round_, finished)
-        except ClewError as error:
-            log.debug("a round failed: %s", error.message)
-            return await self._update(round_, **self._failure(error))
-        except Exception as error:
-            await self._update(round_, **self._failure(AgentFailed(f"A fault in Clew itself: {error!r}")))
-            raise
-        finally:
-            live.decided.set()
-
-    def _misfit(self, live: LiveRound, finished: Finished) -> str | None:
-        """What is wrong with an answer that came, in words for the model."""
-        if finished.error is not None:
-            return None
-        try:
-            read_answer(finished.text, already=0, round_number=live.round.number)
-        except DoesNotFit as error:
-            return str(error)
-        return None
-
-    async def _conclude(self, round_: Round, finished: Finished) -> Round:
-        if finished.error is not None:
-            return await self._update(round_, **self._failure(finished.error))
-        return await self._engine.database.atomically(lambda store: self._write_answer(store, round_, finished.text))
-
-    def _write_answer(self, store: Store, round_: Round, text: str) -> Round:
-        """Findings are numbered here, in the transaction that stores them."""
-        already = len(findings_of(store.rounds(round_.review_id)))
-        try:
-            answer = read_answer(text, already=already, round_number=round_.number)
-        except DoesNotFit as error:
-            failure = AgentFailed(
-                f"The answer does not fit, and neither did the first: {error}",
-                hint=f"clew threads show review-{round_.review_id} has it. Ask again, or with another model.",
-            )
-            return store.update_round(round_.review_id, round_.number, **self._failure(failure))
-        return store.update_round(
-            round_.review_id,
-            round_.number,
-            status=RoundStatus.DONE,
-            answer=answer,
-            ended_at=self._engine.around.clock(),
-        )
-
-    def _failure(self, error: BaseException) -> dict[str, object]:
-        known = error if isinstance(error, ClewError) else AgentFailed("The round was cut off.")
-        return {
-            "status": RoundStatus.FAILED,
-            "error": known.message,
-            "hint": known.hint,
-            "error_code": known.code,
-            "ended_at": self._engine.around.clock(),
-        }
-
-    async def _update(self, round_: Round, **changes: object) -> Round:
-        return await self._engine.database.call(
-            lambda store: store.update_round(round_.review_id, round_.number, **changes)
-        )
+        return Prepared(number, text, words.marked(diff.changes, fitted.left_out), since.paths, diff)
 
     def _state(self, store: Store, review: Review) -> ReviewState:
-        rounds = tuple(self._as_it_is(store, each) for each in store.rounds(review.id))
+        rounds = tuple(self.as_it_is(store, each) for each in store.rounds(review.id))
         return ReviewState(review, store.require_thread(review.thread_id), rounds)
-
-    def _as_it_is(self, store: Store, round_: Round) -> Round:
-        """A round that its process did not live to conclude is concluded by whoever looks next."""
-        if round_.status is not RoundStatus.RUNNING:
-            return round_
-        run = store.run(round_.run_id) if round_.run_id is not None else None
-        if run is not None and run.status in LIVE:
-            return round_
-        heard = (run.ended_at if run is not None else None) or round_.started_at
-        if not is_gone(round_.owner, heard + SILENCE_S, self._engine.around):
-            return round_
-        turn = store.turn(run.answer_turn_id) if run is not None and run.answer_turn_id is not None else None
-        if run is not None:
-            store.update_round(round_.review_id, round_.number, **_figures(round_, run, first=round_.runs == 1))
-        if turn is not None and not turn.partial:
-            return self._write_answer(store, round_, turn.text)
-        message = (run.error if run is not None else None) or "The round was cut off before it had begun."
-        return store.update_round(round_.review_id, round_.number, **self._failure(AgentFailed(message)))
-
-
-def _figures(round_: Round, run: Run, *, first: bool) -> dict[str, object]:
-    """What its runs came to. How the session began is told by the first."""
-    figures: dict[str, object] = {
-        "usage": round_.usage + run.usage,
-        "cost_usd": round_.cost_usd + run.cost_usd,
-        "model": run.model or round_.model,
-    }
-    if first:
-        figures |= {
-            "session_resumed": run.session_resumed,
-            "reason": run.reason,
-            "fallback": run.fallback,
-            "prompt_chars": run.prompt_chars,
-            "transcript_chars": run.transcript_chars,
-        }
-    return figures
-
-
-def _last_seen(store: Store, review: Review, rounds: Sequence[Round]) -> Round | None:
-    """The newest round whose text is part of the thread: what changed is told from there."""
-    standing = {turn.run_id for turn in store.history(review.thread_id)}
-    for round_ in reversed(rounds):
-        if any(run_id in standing for run_id in _runs_of(store, review, rounds, round_)):
-            return round_
-    return None
-
-
-def _runs_of(store: Store, review: Review, rounds: Sequence[Round], round_: Round) -> list[str]:
-    """The run that showed it: of two, the first; of a process that died in between, one that it had not noted yet."""
-    if round_.run_id is not None and round_.runs < 2:
-        return [round_.run_id]
-    runs = store.runs(thread_id=review.thread_id, limit=1000)
-    of_others = {other.run_id for other in rounds if other.number != round_.number}
-    return [each.id for each in runs if each.created_at >= round_.started_at and each.id not in of_others]
 
 
 def _is_repeated(state: ReviewState, wanted: Next) -> bool:
@@ -491,14 +241,6 @@ def _is_repeated(state: ReviewState, wanted: Next) -> bool:
     agent = wanted.agent or thread.agent
     model = wanted.model or (thread.model if agent == thread.agent else None)
     return agent == last.agent and model in (None, last.model)
-
-
-def _busy(last: Round) -> Busy:
-    return Busy(
-        f"Round {last.number} of {last.review_id} is going on.",
-        hint="Wait for it, or stop it.",
-        run_id=last.run_id,
-    )
 
 
 def _elsewhere(new: NewReview) -> str:

@@ -1,0 +1,196 @@
+"""What a pair's rounds read and write of it, each inside one transaction: what is due next, and what follows an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clew.core import pair_prompts as words
+from clew.core.history import Turn
+from clew.core.pair import Order, Pair, Part, Phase, Round, known_models
+from clew.core.run import LIVE, Run, RunStatus
+from clew.core.thread import Permissions
+from clew.engine.closing import Finished
+from clew.engine.failures import error_of_run
+from clew.errors import Busy, UsageError
+from clew.store.store import Store
+
+UNHEARD = "unheard"  # why a prompt was archived that no agent had been sent
+RUNS_LOOKED_AT = 1000
+
+
+def due(store: Store, pair: Pair, text: str, now: float, **changes: object) -> Pair:
+    """`text` is to be asked next."""
+    wanted = {"asking": text, "asked_at": now, "run_id": None, **changes}
+    return store.update_pair(pair.id, at=now, **wanted)
+
+
+def open_round(store: Store, pair: Pair, number: int, now: float, mark: str) -> Pair:
+    """The next round: the instructor is told what is new."""
+    before = next((each for each in store.pair_rounds(pair.id) if each.number == number - 1), None)
+    message, changed = pair.message, pair.changed_files
+    if before is None:
+        text = words.first_round(pair)
+    else:
+        text = words.next_round(number, pair.last_round, before, mark, message=message, changed=changed)
+    store.add_pair_round(Round(pair.id, number, message, changed, started_at=now))
+    told = {"message": "", "changed_files": ()} if before is not None else {}
+    return due(
+        store,
+        pair,
+        text,
+        now,
+        number=number,
+        phase=Phase.INSTRUCTING,
+        is_finished=False,
+        asked_again=False,
+        **told,
+    )
+
+
+def catch_up(store: Store, pair: Pair, now: float) -> Pair:
+    """With a run that a process had begun when it died, and not put down here yet."""
+    if pair.run_id is not None or pair.phase is Phase.DONE:
+        return pair
+    for run in store.runs(thread_id=pair.thread_of(pair.part), limit=RUNS_LOOKED_AT):
+        if run.prompt == pair.asking and run.created_at >= pair.asked_at:
+            return began(store, pair, run, now)
+    return pair
+
+
+def began(store: Store, pair: Pair, run: Run, now: float) -> Pair:
+    """A run asks what is due."""
+    if pair.part is Part.WORKER:
+        store.update_pair_round(pair.id, pair.number, worker_run_id=run.id, worker_model=run.model)
+    else:
+        store.update_pair_round(pair.id, pair.number, instructor_run_id=run.id)
+    return store.update_pair(pair.id, at=now, run_id=run.id)
+
+
+def ended(store: Store, pair: Pair) -> Finished | None:
+    """The run that the present phase was left with, and how it ended. None: none was begun. Raises Busy."""
+    run = store.run(pair.run_id) if pair.run_id is not None else None
+    if run is None:
+        return None
+    if run.status in LIVE:
+        raise Busy(f"A run of {pair.name} is going on.", hint="Wait for it, or stop it.", run_id=run.id)
+    turn = _answer(store, run)
+    if run.status is RunStatus.INTERRUPTED and turn is not None and not turn.partial:
+        return Finished(run, turn.text, None)  # its words were whole when Clew died
+    return Finished(run, turn.text if turn is not None else "", error_of_run(run))
+
+
+def _answer(store: Store, run: Run) -> Turn | None:
+    return store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+
+
+def go_on(store: Store, pair: Pair, run: Run, now: float, mark: str) -> Pair:
+    """After a run that did not answer. A prompt that nobody heard is asked again; a session that was cut off goes on."""
+    thread_id = pair.thread_of(pair.part)
+    stands = any(turn.id == run.prompt_turn_id for turn in store.history(thread_id))
+    # A process's id is stored before the prompt is sent to it.
+    heard = stands and any(attempt.pid is not None for attempt in store.attempts(run.id))
+    to_instructor = pair.part is Part.INSTRUCTOR
+    message, changed = (pair.message, pair.changed_files) if to_instructor else ("", ())
+    text = words.going_on(mark, message=message, changed=changed) if heard else pair.asking
+    if stands and not heard:
+        store.archive_turns(thread_id, run.prompt_turn_id, inclusive=True, at=now, why=UNHEARD)
+    if heard and to_instructor and (message or changed):
+        round_ = next(each for each in store.pair_rounds(pair.id) if each.number == pair.number)
+        said = "\n\n".join(part for part in (round_.message, message) if part)
+        known = tuple(dict.fromkeys([*round_.changed_files, *changed]))
+        store.update_pair_round(pair.id, pair.number, message=said, changed_files=known)
+        return due(store, pair, text, now, message="", changed_files=())
+    return due(store, pair, text, now)
+
+
+def ordered(store: Store, pair: Pair, order: Order, now: float, mark: str) -> Pair:
+    """The instructor has answered."""
+    model = order.worker_model if order.worker_model in pair.models else None
+    store.update_pair_round(pair.id, pair.number, order=order, worker_model=model or pair.worker_model)
+    if order.should_continue:
+        return due(store, pair, order.instruction, now, phase=Phase.WORKING, asked_again=False)
+    store.update_pair_round(pair.id, pair.number, ended_at=now)
+    if (pair.message or pair.changed_files) and pair.number < pair.last_round:
+        return open_round(store, pair, pair.number + 1, now, mark)  # it has not heard everything yet
+    return store.update_pair(pair.id, at=now, phase=Phase.DONE, is_finished=True, asking="", run_id=None)
+
+
+def worked(store: Store, pair: Pair, text: str, now: float, mark: str) -> Pair:
+    """The worker has ended."""
+    store.update_pair_round(pair.id, pair.number, result=text, ended_at=now)
+    if pair.number >= pair.last_round:
+        return store.update_pair(pair.id, at=now, phase=Phase.DONE, is_finished=False, asking="", run_id=None)
+    return open_round(store, pair, pair.number + 1, now, mark)
+
+
+class Wishes:
+    """What somebody who goes on with a pair asks for; None: as it was."""
+
+    def __init__(
+        self,
+        *,
+        message: str = "",
+        more_rounds: int | None = None,
+        instructor_model: str | None = None,
+        worker_model: str | None = None,
+        agent: str | None = None,
+        thinking: bool = False,
+        permissions: Permissions | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        self.message = message
+        self.more_rounds = more_rounds
+        self.instructor_model = instructor_model
+        self.worker_model = worker_model
+        self.agent = agent
+        self.thinking = thinking
+        self.permissions = permissions
+        self.cwd = cwd
+
+
+def take_up(store: Store, pair: Pair, wishes: Wishes, changed: Sequence[str], now: float, mark: str) -> Pair:
+    """The pair as it goes on: with its wishes, and with a next round when it was done. Raises UsageError."""
+    if pair.phase is Phase.DONE and pair.is_finished and not wishes.message:
+        raise UsageError(
+            f"The pair {pair.name} has finished.", hint='Say what is next: clew pair --resume "and now …".'
+        )
+    last = pair.last_round
+    if wishes.more_rounds is not None:
+        last = pair.rounds_done + wishes.more_rounds
+    elif not pair.rounds_left:
+        last = pair.rounds_done + pair.max_rounds
+    message = "\n\n".join(part for part in (pair.message, wishes.message) if part)
+    pair = store.update_pair(
+        pair.id,
+        at=now,
+        cwd=wishes.cwd or pair.cwd,
+        agent=wishes.agent or pair.agent,
+        instructor_model=wishes.instructor_model or pair.instructor_model,
+        worker_model=wishes.worker_model or pair.worker_model,
+        models=known_models(wishes.instructor_model, wishes.worker_model, before=pair.models),
+        thinking=pair.thinking or wishes.thinking,
+        last_round=last,
+        message=message,
+        changed_files=tuple(dict.fromkeys([*pair.changed_files, *changed])),
+        asked_again=False,  # another chance
+        error=None,
+        hint=None,
+        error_code=None,
+    )
+    _set_threads(store, pair, wishes, now)
+    return open_round(store, pair, pair.number + 1, now, mark) if pair.phase is Phase.DONE else pair
+
+
+def _set_threads(store: Store, pair: Pair, wishes: Wishes, now: float) -> None:
+    wanted = {
+        Part.INSTRUCTOR: {"model": pair.instructor_model, "standing": words.rubric(pair)},
+        Part.WORKER: {"model": pair.worker_model}
+        | ({"permissions": wishes.permissions} if wishes.permissions is not None else {}),
+    }
+    for part, fields in wanted.items():
+        thread = store.require_thread(pair.thread_of(part))
+        fields |= {"cwd": pair.cwd, "agent": pair.agent}
+        fields["model"] = fields["model"] or thread.model
+        changes = {key: value for key, value in fields.items() if getattr(thread, key) != value}
+        if changes:
+            store.update_thread(thread.id, at=now, **changes)

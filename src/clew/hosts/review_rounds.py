@@ -1,0 +1,287 @@
+"""One round of a review: begun, carried out, its answer checked and asked for once more, concluded by whoever lives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from clew.core import review_prompts as words
+from clew.core.decision import candidate
+from clew.core.pins import Pin
+from clew.core.record import Record, replace
+from clew.core.review import (
+    FileChange,
+    Review,
+    Round,
+    RoundStatus,
+    findings_of,
+)
+from clew.core.run import LIVE, Run
+from clew.core.thread import Thread
+from clew.engine.changes import Diff
+from clew.engine.closing import Finished
+from clew.engine.engine import Engine
+from clew.engine.journal import Noted
+from clew.engine.leases import is_gone
+from clew.engine.settings import Ask
+from clew.engine.turn import LiveTurn
+from clew.errors import AgentFailed, Busy, ClewError
+from clew.hosts.review_answer import DoesNotFit, read_answer
+from clew.store.store import Store
+
+log = logging.getLogger("clew.hosts.reviews")
+
+SILENCE_S = 60.0  # of a process on another machine, before a round of its counts as cut off
+
+
+class Next(Record):
+    """What the next round is asked with; None: the review's own, or the setting."""
+
+    message: str = ""
+    agent: str | None = None
+    model: str | None = None
+    enable_resume: bool | None = None
+    timeout_s: float | None = None
+
+
+class Prepared(Record):
+    """A round about to begin."""
+
+    number: int
+    text: str
+    changes: tuple[FileChange, ...]
+    changed_since: tuple[str, ...]
+    diff: Diff
+
+
+class LiveRound:
+    """A round of this process: its events as they come, and its end."""
+
+    def __init__(self, review: Review, round_: Round, turn: LiveTurn) -> None:
+        self.review = review
+        self.round = round_  # as it began
+        self.turns = [turn]  # the second asks again for an answer that fits
+        self.decided = asyncio.Event()  # whether there is a second one
+        self.stopped = False  # somebody said so, maybe between its two runs
+        self.task: asyncio.Task[Round]
+
+    async def events(self) -> AsyncIterator[Noted]:
+        """Of its first run, and of the second if there is one."""
+        place = 0
+        while place < len(self.turns):
+            async for noted in self.turns[place].events():
+                yield noted
+            place += 1
+            if place == len(self.turns):
+                await self.decided.wait()
+
+    async def finish(self) -> Round:
+        """Waits for the end; a cancelled wait does not cancel the round."""
+        return await asyncio.shield(self.task)
+
+    def cancel(self) -> None:
+        self.stopped = True
+        self.turns[-1].cancel()
+
+    def kill(self) -> None:
+        self.turns[-1].kill()
+
+
+class ReviewRounds:
+    def __init__(self, engine: Engine, *, max_age_s: float | None = 86_400.0) -> None:
+        self._engine = engine
+        self._max_age_s = max_age_s
+
+    async def begin(self, review: Review, thread: Thread, prepared: Prepared, wanted: Next) -> LiveRound:
+        """The round's row first, then its run: a round without a run was never seen by anybody."""
+        around, diff = self._engine.around, prepared.diff
+        round_ = Round(
+            review_id=review.id,
+            number=prepared.number,
+            status=RoundStatus.RUNNING,
+            agent=wanted.agent or thread.agent,
+            model=wanted.model or thread.model,
+            owner=around.owner,
+            message=wanted.message,
+            base_commit=diff.base_commit,
+            head_commit=diff.head_commit,
+            changes=prepared.changes,
+            changed_since=prepared.changed_since,
+            started_at=around.clock(),
+        )
+
+        def add(store: Store) -> tuple[Pin, ...]:
+            known = [self.as_it_is(store, each) for each in store.rounds(review.id)]
+            if len(known) != prepared.number - 1 or any(each.status is RoundStatus.RUNNING for each in known):
+                raise busy(known[-1])
+            store.add_round(round_, diff=diff.text, files=diff.files)
+            return store.pins(thread.id)
+
+        pins = await self._engine.database.atomically(add)
+        try:
+            turn = await self._engine.start(self._ask(thread, prepared.text, wanted, round_.agent))
+        except BaseException as error:
+            await self._update(round_, **self._failure(error))
+            raise
+        pin = candidate(pins, turn.run.agent, turn.run.model or "")
+        round_ = await self._update(
+            round_,
+            model=turn.run.model,
+            run_id=turn.run.id,
+            runs=1,
+            session_age_s=None if pin is None else max(0.0, around.clock() - pin.used_at),
+        )
+        live = LiveRound(review, round_, turn)
+        live.task = self._engine.beside(self._carry_out(live, thread, wanted))
+        return live
+
+    def _ask(self, thread: Thread, text: str, wanted: Next, agent: str) -> Ask:
+        return Ask(
+            thread=thread,
+            text=text,
+            agent=agent,
+            model=wanted.model,
+            standing=thread.standing,
+            enable_resume=wanted.enable_resume,
+            max_age_s=self._max_age_s,
+            timeout_s=wanted.timeout_s,
+            wait=False,
+        )
+
+    async def _carry_out(self, live: LiveRound, thread: Thread, wanted: Next) -> Round:
+        round_ = live.round
+        try:
+            finished = await live.turns[0].finish()
+            round_ = await self._update(round_, **_figures(round_, finished.run, first=True))
+            wrong = self._misfit(live, finished)
+            if wrong is not None:
+                again = replace(wanted, enable_resume=None, model=finished.run.model)
+                turn = await self._engine.start(self._ask(thread, words.again(wrong), again, round_.agent))
+                live.turns.append(turn)
+                if live.stopped:
+                    turn.cancel()
+                live.decided.set()
+                round_ = await self._update(round_, run_id=turn.run.id, runs=2)
+                finished = await turn.finish()
+                round_ = await self._update(round_, **_figures(round_, finished.run, first=False))
+            return await self._conclude(round_, finished)
+        except ClewError as error:
+            log.debug("a round failed: %s", error.message)
+            return await self._update(round_, **self._failure(error))
+        except Exception as error:
+            await self._update(round_, **self._failure(AgentFailed(f"A fault in Clew itself: {error!r}")))
+            raise
+        finally:
+            live.decided.set()
+
+    def _misfit(self, live: LiveRound, finished: Finished) -> str | None:
+        """What is wrong with an answer that came, in words for the model."""
+        if finished.error is not None:
+            return None
+        try:
+            read_answer(finished.text, already=0, round_number=live.round.number)
+        except DoesNotFit as error:
+            return str(error)
+        return None
+
+    async def _conclude(self, round_: Round, finished: Finished) -> Round:
+        if finished.error is not None:
+            return await self._update(round_, **self._failure(finished.error))
+        return await self._engine.database.atomically(lambda store: self._write_answer(store, round_, finished.text))
+
+    def _write_answer(self, store: Store, round_: Round, text: str) -> Round:
+        """Findings are numbered here, in the transaction that stores them."""
+        already = len(findings_of(store.rounds(round_.review_id)))
+        try:
+            answer = read_answer(text, already=already, round_number=round_.number)
+        except DoesNotFit as error:
+            failure = AgentFailed(
+                f"The answer does not fit, and neither did the first: {error}",
+                hint=f"clew threads show review-{round_.review_id} has it. Ask again, or with another model.",
+            )
+            return store.update_round(round_.review_id, round_.number, **self._failure(failure))
+        return store.update_round(
+            round_.review_id,
+            round_.number,
+            status=RoundStatus.DONE,
+            answer=answer,
+            ended_at=self._engine.around.clock(),
+        )
+
+    def _failure(self, error: BaseException) -> dict[str, object]:
+        known = error if isinstance(error, ClewError) else AgentFailed("The round was cut off.")
+        return {
+            "status": RoundStatus.FAILED,
+            "error": known.message,
+            "hint": known.hint,
+            "error_code": known.code,
+            "ended_at": self._engine.around.clock(),
+        }
+
+    async def _update(self, round_: Round, **changes: object) -> Round:
+        return await self._engine.database.call(
+            lambda store: store.update_round(round_.review_id, round_.number, **changes)
+        )
+
+    def as_it_is(self, store: Store, round_: Round) -> Round:
+        """A round that its process did not live to conclude is concluded by whoever looks next."""
+        if round_.status is not RoundStatus.RUNNING:
+            return round_
+        run = store.run(round_.run_id) if round_.run_id is not None else None
+        if run is not None and run.status in LIVE:
+            return round_
+        heard = (run.ended_at if run is not None else None) or round_.started_at
+        if not is_gone(round_.owner, heard + SILENCE_S, self._engine.around):
+            return round_
+        turn = store.turn(run.answer_turn_id) if run is not None and run.answer_turn_id is not None else None
+        if run is not None:
+            store.update_round(round_.review_id, round_.number, **_figures(round_, run, first=round_.runs == 1))
+        if turn is not None and not turn.partial:
+            return self._write_answer(store, round_, turn.text)
+        message = (run.error if run is not None else None) or "The round was cut off before it had begun."
+        return store.update_round(round_.review_id, round_.number, **self._failure(AgentFailed(message)))
+
+
+def _figures(round_: Round, run: Run, *, first: bool) -> dict[str, object]:
+    """What its runs came to. How the session began is told by the first."""
+    figures: dict[str, object] = {
+        "usage": round_.usage + run.usage,
+        "cost_usd": round_.cost_usd + run.cost_usd,
+        "model": run.model or round_.model,
+    }
+    if first:
+        figures |= {
+            "session_resumed": run.session_resumed,
+            "reason": run.reason,
+            "fallback": run.fallback,
+            "prompt_chars": run.prompt_chars,
+            "transcript_chars": run.transcript_chars,
+        }
+    return figures
+
+
+def last_seen(store: Store, review: Review, rounds: Sequence[Round]) -> Round | None:
+    """The newest round whose text is part of the thread: what changed is told from there."""
+    standing = {turn.run_id for turn in store.history(review.thread_id)}
+    for round_ in reversed(rounds):
+        if any(run_id in standing for run_id in _runs_of(store, review, rounds, round_)):
+            return round_
+    return None
+
+
+def _runs_of(store: Store, review: Review, rounds: Sequence[Round], round_: Round) -> list[str]:
+    """The run that showed it: of two, the first; of a process that died in between, one that it had not noted yet."""
+    if round_.run_id is not None and round_.runs < 2:
+        return [round_.run_id]
+    runs = store.runs(thread_id=review.thread_id, limit=1000)
+    of_others = {other.run_id for other in rounds if other.number != round_.number}
+    return [each.id for each in runs if each.created_at >= round_.started_at and each.id not in of_others]
+
+
+def busy(last: Round) -> Busy:
+    return Busy(
+        f"Round {last.number} of {last.review_id} is going on.",
+        hint="Wait for it, or stop it.",
+        run_id=last.run_id,
+    )

@@ -1,0 +1,80 @@
+"""Pairs and their rounds, as rows and back. Loaded when the first pair is touched: most commands never do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from clew.core.pair import Order, Pair, Phase, Round
+from clew.core.record import Record, fields_of
+from clew.core.review import FileChange
+from clew.store.records import Row, dumps, flat, from_columns
+from clew.store.review_rows import packed_files, unpacked_files
+
+
+class KeptFiles(Record):
+    """What the files were when the worker last stopped."""
+
+    run_id: str | None  # the worker's newest then
+    base_commit: str | None
+    changes: tuple[FileChange, ...]
+    files: Mapping[str, bytes]
+
+
+def pair_row(pair: Pair) -> Row:
+    return {
+        **flat(pair, without=("models", "changed_files")),
+        "models": dumps(list(pair.models)),
+        "changed_files": dumps(list(pair.changed_files)),
+    }
+
+
+def pair_from(row: Row) -> Pair:
+    return from_columns(
+        Pair,
+        row,
+        models=tuple(json.loads(row["models"])),
+        changed_files=tuple(json.loads(row["changed_files"])),
+        phase=Phase(row["phase"]),
+        thinking=bool(row["thinking"]),
+        is_finished=bool(row["is_finished"]),
+        asked_again=bool(row["asked_again"]),
+    )
+
+
+def round_row(round_: Round) -> Row:
+    return {
+        **flat(round_, without=("order", "changed_files")),
+        "changed_files": dumps(list(round_.changed_files)),
+        "instructor_order": None if round_.order is None else dumps(round_.order.as_dict()),
+    }
+
+
+def round_from(row: Row) -> Round:
+    order = row["instructor_order"]
+    return from_columns(
+        Round,
+        row,
+        changed_files=tuple(json.loads(row["changed_files"])),
+        order=None if order is None else _known(Order, json.loads(order)),
+    )
+
+
+def files_row(kept: KeptFiles) -> Row:
+    return {
+        "run_id": kept.run_id,
+        "base_commit": kept.base_commit,
+        "changes": dumps([change.as_dict() for change in kept.changes]),
+        "files": packed_files(kept.files),
+    }
+
+
+def files_from(row: Row) -> KeptFiles:
+    changes = tuple(_known(FileChange, change) for change in json.loads(row["changes"]))
+    return KeptFiles(row["run_id"], row["base_commit"], changes, unpacked_files(row["files"]))
+
+
+def _known(kind: Any, body: Mapping[str, Any]) -> Any:
+    """What a later version adds is left out."""
+    return kind(**{name: value for name, value in body.items() if name in fields_of(kind)})

@@ -1,0 +1,265 @@
+"""What becomes of a hook: the daemon that heard it works on it, over kills and restarts, and tells what it did."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.server.worker import working
+from clew.store.hooks import HookKey
+from clew.testing.stage import MODEL, Stage
+from hooks.test_forge_events import payload_of
+from server.forge import SECRETS, SETTINGS, carried_out, dealt_with, received, repository
+from server.house import House, Served, house_of
+from server.test_metrics import looked_at, value
+from server.test_serve_start import run
+
+Serve = Callable[..., Served]
+BOSS = {"agent": "boss", "repo": "alice/maze", "number": 4}
+KEY = "boss:alice/maze:4"
+NO_RULES = SETTINGS.partition("[[hooks.rules]]")[0]
+
+
+def opened(words: str = "It is wrong.", number: int = 4) -> dict[str, Any]:
+    payload = payload_of("gitea.issues.opened")
+    payload["issue"]["body"] = words
+    payload["issue"]["number"] = number
+    return payload
+
+
+def commented(words: str) -> dict[str, Any]:
+    payload = payload_of("gitea.issue_comment.created")
+    payload["comment"]["body"] = words
+    return payload
+
+
+async def test_a_signed_message_wakes_the_agent_and_the_next_one_finds_it_again(scripted: Stage, serve: Serve) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    await house.know_contract()
+    async with house.client(known=False) as forge:
+        first = await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
+        assert (first["status"], first["key"], first["runs"]) == ("succeeded", KEY, 1)
+        assert "SKILL: you are boss of alice/maze" in scripted.prompt
+        assert Path(first["cwd"]).is_relative_to(scripted.clew_home / "worktrees")
+
+        second = await carried_out(
+            house, await received(forge, "gitea.issue_comment.created", commented("Try the left door."))
+        )
+    assert (second["status"], second["thread_id"]) == ("succeeded", first["thread_id"])
+    assert "DELTA issue.commented #4" in scripted.prompt
+    assert "Try the left door." in scripted.prompt
+    assert "SKILL" not in scripted.prompt
+    assert scripted.launches[-1].resumes == first["session_id"]
+    [session] = (await house.get("/api/hooks/sessions"))["items"]
+    assert (session["key"], session["state"], session["session_id"]) == (KEY, "resumable", second["session_id"])
+    assert (session["thread_id"], session["last_event"]["kind"]) == (first["thread_id"], "issue.commented")
+    assert [each["kind"] for each in (await house.get("/api/hooks/events"))["items"]] == [
+        "issue.commented",
+        "issue.opened",
+    ]
+    [thread] = (await house.get("/api/threads?kind=hook"))["items"]
+    assert (thread["id"], thread["turns"]) == (first["thread_id"], 4)
+    assert (await house.get("/api/threads"))["total"] == 0, "it is no conversation of the user's"
+    assert house.stop() == 0
+
+
+async def test_a_daemon_that_is_killed_after_its_answer_leaves_the_event_to_the_next(
+    scripted: Stage, serve: Serve
+) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    async with house.client(known=False) as forge:
+        told = [await received(forge, "gitea.issues.opened", opened(number=number)) for number in (4, 5)]
+        house.kill()
+    house.restart()
+    done = [await carried_out(house, each) for each in told]
+    assert [job["status"] for job in done] == ["succeeded", "succeeded"]
+    assert [job["key"] for job in done] == [KEY, "boss:alice/maze:5"]
+    assert len((await house.get("/api/jobs"))["items"]) == 2, "neither lost nor twice"
+
+
+async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, serve: Serve) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    async with house.client(known=False) as forge:
+        told = await received(forge, "gitea.issues.opened", opened("!hang text so far"))
+        found = await dealt_with(house, told)
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
+    assert house.stop() == 0
+    scripted.api.release()
+    assert not scripted.processes()
+    house.restart()
+    job = await carried_out(house, told)
+    assert ([job["id"]], job["status"], job["runs"]) == (found["jobs"], "succeeded", 2)
+    assert "Traceback" not in house.log
+
+
+async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_starts_afresh(
+    scripted: Stage, serve: Serve
+) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    await house.know_contract()
+    assert await house.post("/reset", BOSS, 200) == {"dropped": False}
+    async with house.client(known=False) as forge:
+        first = await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
+        assert await house.post("/reset", BOSS | {"repo": "Alice/Maze"}, 200) == {"dropped": True}
+        assert await house.post("/reset", BOSS, 200) == {"dropped": False}
+        assert (await house.get("/api/hooks/sessions"))["items"] == []
+        second = await carried_out(house, await received(forge, "gitea.issue_comment.created", commented("And now?")))
+    assert "SKILL" in scripted.prompt
+    assert scripted.launches[-1].resumes is None
+    assert second["thread_id"] != first["thread_id"]
+    assert await house.post("/api/hooks/reset", BOSS, 200) == {"dropped": True}
+    for wrong in ({"agent": "no/name"}, {"repo": "a/../b"}, {"number": 0}, {"number": "4"}, {"more": 1}):
+        assert (await house.http.post("/reset", json=BOSS | wrong)).status_code == 422, wrong
+    assert (await house.http.get("/reset")).status_code == 405
+
+
+async def test_what_nobody_is_woken_by_says_why(scripted: Stage, serve: Serve) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    stranger, elsewhere = opened(), opened()
+    stranger["sender"]["login"] = "mallory"
+    elsewhere["repository"]["full_name"] = "alice/other"
+    async with house.client(known=False) as forge:
+        for payload, why in ((stranger, "write access"), (elsewhere, "no repository of the settings")):
+            found = await dealt_with(house, await received(forge, "gitea.issues.opened", payload))
+            assert (found["state"], found["jobs"]) == ("ignored", [])
+            assert why in found["why"]
+    assert len((await house.get("/api/hooks/events?state=ignored"))["items"]) == 2
+    assert (await house.get("/api/hooks/events?state=received"))["items"] == []
+    assert len((await house.get("/api/hooks/events?limit=1"))["items"]) == 1
+    assert (await house.http.get("/api/hooks/events?state=gone")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "most"),
+    [(SETTINGS, None, 2), (SETTINGS, "0", 0), (NO_RULES, None, 0), (NO_RULES, "1", 1)],
+)
+async def test_how_many_jobs_a_daemon_works_on(
+    scripted: Stage, serve: Serve, settings: str, given: str | None, most: int
+) -> None:
+    repository(scripted).write(settings)
+    house = serve(scripted, **({} if given is None else {"CLEW_SERVE_WORK": given}))
+    assert (await house.get("/api/hooks/settings"))["work"] == most
+    job = await house.post("/api/jobs", {"prompt": "!say done", "cwd": str(scripted.work), "model": MODEL}, 201)
+    if most:
+        async with house.http.stream("GET", f"/api/jobs/{job['id']}/events") as response:
+            assert [line async for line in response.aiter_lines()]
+        assert (await house.get(f"/api/jobs/{job['id']}"))["result"] == "done"
+    else:
+        listed = await house.get("/api/jobs")
+        assert (listed["workers"], listed["items"][0]["status"]) == (0, "queued")
+
+
+def test_a_skill_that_is_missing_is_found_at_the_start(scripted: Stage) -> None:
+    repository(scripted)
+    (scripted.clew_home / "skills" / "boss" / "default.delta.md").unlink()
+    refused = run(scripted, "--port", "0")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "boss has no delta text for issue.opened" in refused.stderr
+    assert "clew hooks check" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("broken", ["[hooks]\nrulez = 1\n", "hooks = 3\n", "[[hooks.rules]]\nagent = 'nobody'\n"])
+def test_broken_settings_of_hooks_stop_the_daemon_and_nobody_else(scripted: Stage, broken: str) -> None:
+    scripted.clew_home.mkdir(mode=0o700)
+    (scripted.clew_home / "clew.toml").write_text(broken)
+    refused = run(scripted, "--port", "0")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "clew.toml" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    asked = subprocess.run(
+        [sys.executable, "-m", "clew", "ask", "!say here"],
+        env={**scripted.environ, "CLEW_MODEL": MODEL},
+        cwd=scripted.work,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (asked.returncode, "here" in asked.stdout) == (0, True), asked.stderr
+
+
+async def test_sessions_and_events_are_counted(scripted: Stage, serve: Serve) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    await house.know_contract()
+    empty = await house.get("/api/stats")
+    assert empty["hooks"] == {"sessions": [], "events": []}
+    elsewhere = opened()
+    elsewhere["repository"]["full_name"] = "alice/other"
+    async with house.client(known=False) as forge:
+        await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
+        await dealt_with(house, await received(forge, "gitea.issues.opened", elsewhere))
+    place = {"repo": "alice/maze", "agent": "boss", "state": "resumable"}
+    assert (await house.get("/api/stats"))["hooks"] == {
+        "sessions": [{**place, "count": 1}],
+        "events": [
+            {"forge": "gitea", "state": "dispatched", "count": 1},
+            {"forge": "gitea", "state": "ignored", "count": 1},
+        ],
+    }
+    found = await looked_at(house)
+    assert value(found, "clew_hook_sessions", **place) == 1
+    for state in ("dispatched", "ignored"):
+        assert value(found, "clew_hook_events_total", forge="gitea", state=state) == 1
+    assert value(found, "clew_runs_total", kind="hook", agent="claude", outcome="success") == 1
+
+
+async def test_settings_are_shown_and_hooks_count_as_used_once_there_is_something(
+    house: House, scripted: Stage
+) -> None:
+    """What the page needs to know whether to show them at all."""
+    settings = await house.get("/api/hooks/settings")
+    assert (settings["is_used"], settings["work"], settings["rules"]) == (False, 0, [])
+    assert {each["forge"]: each["has_secret"] for each in settings["forges"]} == {
+        "github": False,
+        "gitea": False,
+        "forgejo": False,
+    }
+    assert house.shared is not None
+    await a_session(house, used_at=1.0)
+    assert (await house.get("/api/hooks/settings"))["is_used"]
+    [session] = (await house.get("/api/hooks/sessions"))["items"]
+    assert (session["key"], session["state"], session["last_event"]) == (KEY, "fresh", None)
+
+
+async def test_missed_clean_ups_are_made_up_for(scripted: Stage) -> None:
+    async with house_of(scripted) as house:
+        assert house.shared is not None
+        client = house.shared.client
+        await a_session(house, used_at=1.0)
+        async with asyncio.timeout(30), working(client, 0, sweep_soon_s=0):
+            while await client.hooks.sessions():
+                await client.written()
+        assert (await house.get("/api/hooks/sessions"))["items"] == []
+
+
+async def a_session(house: House, *, used_at: float) -> None:
+    """A key as it stands in the store after an event of long ago."""
+    assert house.shared is not None
+    made = await house.thread("boss-alice-maze-4")
+    key = HookKey(KEY, "boss", "alice/maze", 4, "gitea", made["id"], None, used_at, used_at)
+    await house.shared.client.engine.database.call(lambda store: store.save_hook_key(key))
+
+
+async def test_a_second_signal_does_not_wait_for_the_work(scripted: Stage, serve: Serve) -> None:
+    repository(scripted)
+    house = serve(scripted, **SECRETS)
+    scripted.fault({"do": "hang_after_init", "ignore_term": True})
+    async with house.client(known=False) as forge:
+        await dealt_with(house, await received(forge, "gitea.issues.opened", opened()))
+    house.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(house.process.wait, 60) == 0
+    assert "Traceback" not in house.log
