@@ -153,7 +153,6 @@ class ReviewRounds:
         round_ = live.round
         try:
             finished = await live.turns[0].finish()
-            round_ = await self._update(round_, **_figures(round_, finished.run, first=True))
             wrong = self._misfit(live, finished)
             if wrong is not None:
                 again = replace(wanted, enable_resume=None, model=finished.run.model)
@@ -162,10 +161,9 @@ class ReviewRounds:
                 if live.stopped:
                     turn.cancel()
                 live.decided.set()
-                round_ = await self._update(round_, run_id=turn.run.id, runs=2)
+                round_ = await self._update(round_, **_figures(round_, finished.run), run_id=turn.run.id, runs=2)
                 finished = await turn.finish()
-                round_ = await self._update(round_, **_figures(round_, finished.run, first=False))
-            return await self._conclude(round_, finished)
+            return await self._engine.database.atomically(lambda store: self._conclude(store, round_, finished))
         except ClewError as error:
             log.debug("a round failed: %s", error.message)
             return await self._update(round_, **self._failure(error))
@@ -185,10 +183,12 @@ class ReviewRounds:
             return str(error)
         return None
 
-    async def _conclude(self, round_: Round, finished: Finished) -> Round:
+    def _conclude(self, store: Store, round_: Round, finished: Finished) -> Round:
+        """Figures and end in one transaction: what a run came to counts once."""
+        round_ = store.update_round(round_.review_id, round_.number, **_figures(round_, finished.run))
         if finished.error is not None:
-            return await self._update(round_, **self._failure(finished.error))
-        return await self._engine.database.atomically(lambda store: self._write_answer(store, round_, finished.text))
+            return store.update_round(round_.review_id, round_.number, **self._failure(finished.error))
+        return self._write_answer(store, round_, finished.text)
 
     def _write_answer(self, store: Store, round_: Round, text: str) -> Round:
         """Findings are numbered here, in the transaction that stores them."""
@@ -196,8 +196,9 @@ class ReviewRounds:
         try:
             answer = read_answer(text, already=already, round_number=round_.number)
         except DoesNotFit as error:
+            again = ", and neither did the first" if round_.runs > 1 else ""
             failure = AgentFailed(
-                f"The answer does not fit, and neither did the first: {error}",
+                f"The answer does not fit{again}: {error}",
                 hint=f"clew threads show review-{round_.review_id} has it. Ask again, or with another model.",
             )
             return store.update_round(round_.review_id, round_.number, **self._failure(failure))
@@ -234,23 +235,24 @@ class ReviewRounds:
         heard = (run.ended_at if run is not None else None) or round_.started_at
         if not is_gone(round_.owner, heard + SILENCE_S, self._engine.around):
             return round_
-        turn = store.turn(run.answer_turn_id) if run is not None and run.answer_turn_id is not None else None
-        if run is not None:
-            store.update_round(round_.review_id, round_.number, **_figures(round_, run, first=round_.runs == 1))
-        if turn is not None and not turn.partial:
-            return self._write_answer(store, round_, turn.text)
-        message = (run.error if run is not None else None) or "The round was cut off before it had begun."
-        return store.update_round(round_.review_id, round_.number, **self._failure(AgentFailed(message)))
+        with store.transaction():
+            if run is None:
+                error = AgentFailed("The round was cut off before it had begun.")
+                return store.update_round(round_.review_id, round_.number, **self._failure(error))
+            turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+            answered = turn is not None and not turn.partial
+            error_of = None if answered else AgentFailed(run.error or "The round was cut off.")
+            return self._conclude(store, round_, Finished(run, turn.text if turn is not None else "", error_of))
 
 
-def _figures(round_: Round, run: Run, *, first: bool) -> dict[str, object]:
-    """What its runs came to. How the session began is told by the first."""
+def _figures(round_: Round, run: Run) -> dict[str, object]:
+    """What its runs came to, with this one. How the session began is told by the first."""
     figures: dict[str, object] = {
         "usage": round_.usage + run.usage,
         "cost_usd": round_.cost_usd + run.cost_usd,
         "model": run.model or round_.model,
     }
-    if first:
+    if round_.runs < 2:
         figures |= {
             "session_resumed": run.session_resumed,
             "reason": run.reason,
