@@ -22,6 +22,7 @@ NAMES = {
     "decision": "decision and plan, by the length of the history",
     "store": "operations a second",
     "sessions": "sessions by key, in a table and in a file that is rewritten",
+    "threads": "a list's and a search's first page over 100,000 threads",
     "jobs": "submit to start, take-over, throughput, an idle worker",
     "reviews": "a review's follow-ups by the full prompt and by resume, in tokens",
     "delivery": "from the agent's event to a client of the daemon",

@@ -130,6 +130,7 @@ UNSAFE = {
     "serve.host": '"0.0.0.0"',
     "serve.port": "80",
     "serve.roots": '["/"]',
+    "serve.work": "1000",
 }
 
 

@@ -146,6 +146,7 @@ PYTHON_EXAMPLES: dict[str, Example] = {
         _asks_once,
         ["Bash {'command': 'make test'}", "None", "The tests pass."],
     ),
+    "Sessions by key": (_says(), ["boss:charles/peon:4 None", "False []"]),
     "Errors": (
         _refuses,
         [

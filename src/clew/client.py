@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from clew.core.hook import Forge
     from clew.core.job import Job
     from clew.hooks_config import Keys
+    from clew.hosts.archives import Archives
     from clew.hosts.hooks import Hooks
     from clew.hosts.jobs import Jobs
+    from clew.hosts.pair import Pairs
     from clew.hosts.reviews import Reviews
 
 NO_ENVIRON: Mapping[str, str] = MappingProxyType({})
@@ -233,6 +235,25 @@ class Client(Board):
         from clew.hosts.reviews import Reviews
 
         return Reviews(self.engine, max_age_s=self.settings.of("reviews.max_age"))
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """An instructor and a worker, round by round: start, resume, bring_in, find, list."""
+        from clew.hosts.pair import Pairs
+
+        return Pairs(self.engine)
+
+    @cached_property
+    def archives(self) -> Archives:
+        """Threads that are put away: archive, restore, files, clean, tidy."""
+        from clew.hosts.archives import Archives
+
+        return Archives(
+            self.engine,
+            self.home / ARCHIVE_DIR,
+            keep_threads_s=self.settings.of("retention.threads"),
+            keep_archives_s=self.settings.of("retention.archives"),
+        )
 
     @cached_property
     def hooks(self) -> Hooks:

@@ -161,6 +161,8 @@ TABLE: tuple[Setting, ...] = (
     Setting("agents.claude.model", word, None, "the Claude model when nothing else names one", in_project=True),
     Setting("agents.codex.path", word, None, "the Codex CLI; none: looked for"),
     Setting("agents.codex.model", word, None, "the Codex model when nothing else names one", in_project=True),
+    Setting("retention.threads", duration, None, "threads not used for so long are archived once a day; none: never"),
+    Setting("retention.archives", duration, 2_592_000.0, "archives older than this are removed; none: never"),
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
     Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),

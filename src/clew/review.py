@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -245,12 +246,12 @@ _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 
 def markdown(state: ReviewState) -> str:
-    """The whole review, for a pull request or a file. What a model wrote cannot end its own block."""
+    """The whole review, for a pull request or a file. What a model or an author wrote cannot leave its own block."""
     review = state.review
     findings = sorted(findings_of(state.rounds), key=lambda each: (_ORDER[each.severity], int(each.id[1:])))
     lines = [f"# Review {review.id}", ""]
-    about = f"{review.scope.value} changes" + (f" since {review.base}" if review.base else "")
-    lines += [f"{about} in `{review.top}`, {len(state.rounds)} round(s).", ""]
+    about = f"{review.scope.value} changes" + (f" since {_code(review.base)}" if review.base else "")
+    lines += [f"{about} in {_code(review.top)}, {len(state.rounds)} round(s).", ""]
     for status in State:
         some = [finding for finding in findings if finding.state is status]
         if some:
@@ -259,25 +260,41 @@ def markdown(state: ReviewState) -> str:
                 lines += _finding_lines(finding)
     for round_ in state.rounds:
         lines += [f"## Round {round_.number}", ""]
-        how = "resumed" if round_.session_resumed else f"fresh ({round_.reason})"
-        lines += [f"{round_.agent} {round_.model or ''}, {how}.", ""]
+        how = "resumed" if round_.session_resumed else f"fresh ({round_.reason})" if round_.reason else "not begun"
+        lines += [f"{round_.agent} {_code(round_.model) if round_.model else ''}, {how}.", ""]
         if round_.message:
-            lines += [*[f"> {line}" for line in round_.message.splitlines()], ""]
+            lines += ["The author:", "", *_block(round_.message), ""]
         if round_.answer is not None:
-            lines += [round_.answer.summary, ""]
+            lines += [*_block(round_.answer.summary), ""]
         elif round_.error:
-            lines += [f"It failed: {round_.error}", ""]
+            lines += ["It failed:", "", *_block(round_.error), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _finding_lines(finding: Finding) -> list[str]:
     where = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    lines = [f"### {finding.id} {finding.severity.value}: {finding.title}", ""]
+    lines = [f"### {finding.id} {finding.severity.value}: {_tame(' '.join(finding.title.split()))}", ""]
     if where:
-        lines += [f"`{where}`, found in round {finding.round}", ""]
-    lines += [finding.detail, ""]
+        lines += [f"{_code(where)}, found in round {finding.round}", ""]
+    lines += [*_block(finding.detail), ""]
     if finding.suggestion:
-        lines += [f"**Suggestion:** {finding.suggestion}", ""]
+        lines += ["**Suggestion:**", "", *_block(finding.suggestion), ""]
     if finding.note:
-        lines += [f"Round {finding.state_round}: {finding.note}", ""]
+        lines += [f"Round {finding.state_round}:", "", *_block(finding.note), ""]
     return lines
+
+
+def _block(text: str) -> list[str]:
+    """As a quotation: whatever is opened in it, a fence or a heading, ends with it."""
+    return [f"> {_tame(line)}" for line in text.splitlines()]
+
+
+def _code(text: str) -> str:
+    """On one line, between marks that nothing in it can end."""
+    return f"`{' '.join(text.split()).replace('`', chr(39))}`"
+
+
+def _tame(line: str) -> str:
+    """Without what begins an HTML tag, and without control characters."""
+    line = re.sub(r"<(?=[A-Za-z/!?])", r"\\<", line)
+    return "".join(letter if letter.isprintable() or letter == "\t" else "\ufffd" for letter in line)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
-SECRETS = ("CLEW_STORE",)  # of ours, and none of an agent's business; and so is what ends so:
+SECRETS = ("CLEW_STORE", "CLEW_PASSPHRASE")  # of ours, and none of an agent's business; and so is what ends so:
 SECRET_ENDS = ("_SECRET", "_TOKEN")
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from browser.house import House, Visitor, answers
+from browser.house import House, Visitor, answers, prompts
 from browser.test_use import PHONE, violations
+from clew.testing.scripts import Hang, ToolUse
 from clew.testing.stage import MODEL
 
 Visit = Callable[..., Visitor]
@@ -101,6 +102,32 @@ def test_a_running_job_is_watched_live_cancelled_and_goes_on(own_house: House, v
         expect(page.get_by_test_id("badge").last).to_contain_text("resumed")
     done = own_house.get(f"/api/jobs/{job['id']}")
     assert (done["runs"], done["resume_count"], done["tries"]) == (2, 1, 2)
+
+
+def test_a_job_that_was_cancelled_amid_its_work_tells_what_that_run_did(own_house: House, visit: Visit) -> None:
+    own_house.stage.api.script.extend([ToolUse("Bash", {"command": "echo half"}), Hang("headers")])
+    with working(own_house):
+        job = submitted(own_house, "Do it.\nAll of it.", permissions="all", limits={"timeout_s": 1800})
+        page = visit(own_house).open(view=f"jobs/{job['id']}")
+        expect(page).to_have_title("Do it. · Clew")
+        expect(page.get_by_test_id("tool").and_(page.locator(".done"))).to_be_visible()
+        page.get_by_test_id("job-cancel").click()
+        status(page, "cancelled")
+        own_house.stage.api.release()
+        page.get_by_test_id("job-resume").click()
+        status(page, "succeeded")
+        page.reload()
+
+        first = prompts(page).first
+        expect(first.get_by_test_id("ending")).to_contain_text("before it had answered")
+        expect(first.get_by_test_id("tool")).to_contain_text("echo half")
+        expect(first.get_by_test_id("badge")).to_contain_text("written")
+        page.get_by_text("About this job").click()
+        facts = page.locator(".job-facts")
+        expect(facts).to_contain_text("resumed once")
+        expect(facts).to_contain_text("30 min a run")
+        page.get_by_role("button", name="All jobs").click()
+        expect(page).to_have_title("Jobs · Clew")
 
 
 def test_a_blocked_job_says_what_to_do_and_may_start_over(own_house: House, visit: Visit) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from browser.house import House, Visitor, answers, expect_idle, prompts, send
 from clew import web
-from clew.testing.scripts import Text
+from clew.testing.scripts import Hang, Text, ToolUse
 
 Visit = Callable[..., Visitor]
 
@@ -133,6 +133,61 @@ def test_an_address_that_means_nothing_says_so(house: House, visit: Visit) -> No
     expect(page.get_by_test_id("nowhere")).to_contain_text("#/saving is no page of Clew")
     page.get_by_test_id("nowhere").get_by_role("link").click()
     expect(page.get_by_test_id("home")).to_be_visible()
+
+
+def test_a_run_stopped_before_it_answered_tells_its_steps_and_its_cost(house: House, visit: Visit) -> None:
+    path = house.stage.work / "half.txt"
+    write = ToolUse("Write", {"file_path": str(path), "content": "half\n"})
+    house.stage.api.script.extend([write, Hang("headers")])
+    page = visit(house).open(house.thread("halfway", permissions="all"))
+    send(page, "Do it.")
+    tool = page.get_by_test_id("tool")
+    expect(tool.and_(page.locator(".done"))).to_be_visible()
+    page.get_by_test_id("stop").click()
+
+    def told(turn: Locator) -> None:
+        expect(turn.get_by_test_id("ending")).to_contain_text("Stopped, before it had answered.")
+        expect(turn.get_by_test_id("tool")).to_contain_text("half.txt")
+        expect(turn.get_by_test_id("badge")).to_contain_text("fresh: first turn")
+        expect(turn.get_by_test_id("badge")).to_contain_text(re.compile(r"\d read.*\d written\$\d"))
+
+    told(answers(page))
+    house.stage.api.release()
+    page.reload()
+    told(answers(page))
+    send(page, "And now?")
+    expect(answers(page)).to_contain_text("ack: And now?")
+    told(prompts(page).first)
+    page.reload()
+    told(prompts(page).first)
+    expect(tool).to_have_count(1)
+    page.get_by_test_id("changes-open").click()
+    expect(page.get_by_test_id("changes-view")).to_contain_text("+half")
+
+
+def test_a_tool_that_was_cut_off_is_not_shown_as_running(house: House, visit: Visit) -> None:
+    house.stage.api.script.append(ToolUse("Bash", {"command": "sleep 60"}))
+    page = visit(house).open(house.thread("cut-off", permissions="all"))
+    send(page, "Do it.")
+    tool = page.get_by_test_id("tool")
+    expect(tool).to_contain_text("running")
+    page.get_by_test_id("stop").click()
+    expect(page.get_by_test_id("ending")).to_be_visible()
+    expect(tool).to_contain_text("unfinished")
+    page.reload()
+    expect(tool).to_contain_text("unfinished")
+
+
+def test_the_tab_is_called_after_what_is_open_now(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("titled", "one"))
+    expect(page).to_have_title("titled · Clew")
+    page.get_by_test_id("changes-open").click()
+    expect(page).to_have_title("File changes · titled · Clew")
+    for key, title in (("b", "Jobs"), ("r", "Reviews"), ("s", "Savings"), ("a", "Agents")):
+        page.keyboard.press(key)
+        expect(page).to_have_title(f"{title} · Clew")
+    page.goto(page.url.split("#")[0] + "#/")
+    expect(page).to_have_title("Clew")
 
 
 def test_everything_is_reached_by_keys(own_house: House, visit: Visit) -> None:

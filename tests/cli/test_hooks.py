@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from clew.core.hook import session_key
-from clew.testing.scripts import FINAL, Fail
+from clew.testing.scripts import FINAL, Fail, Text
 from clew.testing.stage import MODEL, Stage
+from hooks.forge import TOKEN, PlayedForge
 from hooks.house import REPO, SETTINGS, House, event
 from reviews.house import git
 from reviews.test_import import in_the_plain_cli
 
 KEY = session_key("boss", REPO, 4)
 PAYLOADS = Path(__file__).parents[1] / "hooks" / "payloads"
-TOKEN = "not-a-real-token-8f2"
 
 
 @pytest.fixture
@@ -236,6 +236,44 @@ def test_the_same_file_may_be_fired_again(cli: Any, house: House) -> None:
     file = own(cli.stage.folder)
     assert [cli.run("hooks", "fire", file, "--wait").code for _ in range(2)] == [0, 0]
     assert len(cli.run("hooks", "events", "--json").json) == 2
+
+
+def test_final_words_are_posted_also_from_here(cli: Any) -> None:
+    with PlayedForge() as forge:
+        url = f'[hooks.forges.gitea]\nurl = "{forge.url}"\n'
+        House(cli.stage, SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\ncomment = true') + url)
+        forge.permissions["bob"] = "write"
+        cli.api.default = Text("It is mended.")
+        file = own(cli.stage.folder, actor="bob")
+        shown = cli.run("hooks", "fire", file, "--dry-run", CLEW_GITEA_TOKEN=TOKEN)
+        assert "then     its final words are posted as a comment" in shown.out
+        assert forge.comments == []
+        done = cli.run("hooks", "fire", file, "--wait", CLEW_GITEA_TOKEN=TOKEN)
+        assert (done.code, done.out) == (0, "It is mended.\n"), done.err
+        assert [(number, text.split("\n")[0]) for number, text in forge.comments] == [(4, "It is mended.")]
+        forge.closed.add(4)
+        [swept] = cli.run("hooks", "sweep", "--json", CLEW_GITEA_TOKEN=TOKEN).json
+        assert (swept["key"], swept["why"]) == (KEY, "it is closed")
+        for text in (done.out, done.err, shown.out, shown.err):
+            assert TOKEN not in text
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_where_a_worker_is_alive_it_is_waited_for(cli: Any, house: House, as_json: bool) -> None:
+    worker = cli.start("work", "--id", "w1")
+    while b"worker w1" not in worker.stderr.readline():
+        assert worker.poll() is None
+    done = cli.run("hooks", "fire", own(cli.stage.folder), "--wait", *(["--json"] if as_json else []))
+    worker.terminate()
+    worker.communicate(timeout=60)
+    assert done.code == 0, done.err
+    assert "no worker is alive" not in done.err
+    [job] = cli.run("jobs", "list", "--json").json
+    assert (job["status"], job["worker"]) == ("succeeded", "w1")
+    if as_json:
+        assert [each["id"] for each in done.json["jobs"]] == [job["id"]]
+    else:
+        assert done.out.strip() == job["result"]
 
 
 def test_a_job_that_failed_is_the_exit_code(cli: Any, house: House) -> None:

@@ -38,7 +38,7 @@ def test_list_shows_the_last_used_first_and_can_be_narrowed(talk: Any, tmp_path:
     assert len(talk.run("threads", "list", "--limit", "1", "--json").json) == 1
     headings = talk.run("threads", "list").out.splitlines()[0]
     assert headings.split("  ")[0] == "NAME"
-    assert headings.split() == ["NAME", "LAST", "USED", "STATE", "COST", "AGENT", "DIRECTORY"]
+    assert headings.split() == ["NAME", "KIND", "LAST", "USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
 
 
 def test_an_edit_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk: Any) -> None:

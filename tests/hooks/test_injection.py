@@ -1,4 +1,4 @@
-"""Whatever strangers write on a forge is data: it leads to no other key, thread, tree or command, and orders nothing."""
+"""Whatever strangers write on a forge is data: it leads to no other key, tree or command, and orders nothing."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def test_nothing_that_a_stranger_writes_leaves_its_marks(skills: Skills) -> None
         plain = plain or left
         assert left == plain, "what stands outside is the template's, whatever is inside"
         assert CANARY not in left and "rendered" not in prompt
-        assert not re.search(r"(?im)^\s*(#+ *(new message|standing|assistant|user)|(system|human|assistant):)", prompt)
+        assert not re.search(
+            r"(?im)^\s*(#+ *(new message|standing|assistant|user)\b|(system|human|assistant):)", prompt
+        )
 
 
 def test_a_mark_cannot_be_guessed_from_an_earlier_prompt(skills: Skills) -> None:

@@ -201,7 +201,8 @@ async def test_a_round_that_died_before_its_run_began_is_concluded_and_what_it_w
         (repo / "a.py").write_text("a = 3\n")
         here = client.engine.around.owner
         dead = replace(
-            first, number=2, status=RoundStatus.RUNNING, owner=Owner(here.host, gone.pid, 1.0), run_id=None, runs=0,
+            first, number=2, status=RoundStatus.RUNNING, owner=Owner(here.host, gone.pid, 1.0), run_id=None,
+                first_run_id=None, runs=0,
             answer=None, ended_at=None,
         )  # fmt: skip
         await client.engine.database.call(lambda store: store.add_round(dead, diff="", files={"a.py": b"a = 3\n"}))

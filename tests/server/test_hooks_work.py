@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -254,12 +253,11 @@ async def a_session(house: House, *, used_at: float) -> None:
     await house.shared.client.engine.database.call(lambda store: store.save_hook_key(key))
 
 
-async def test_a_second_signal_does_not_wait_for_the_work(scripted: Stage, serve: Serve) -> None:
+async def test_an_agent_that_will_not_end_does_not_hold_the_daemon_up(scripted: Stage, serve: Serve) -> None:
     repository(scripted)
     house = serve(scripted, **SECRETS)
     scripted.fault({"do": "hang_after_init", "ignore_term": True})
     async with house.client(known=False) as forge:
         await dealt_with(house, await received(forge, "gitea.issues.opened", opened()))
-    house.process.send_signal(signal.SIGTERM)
-    assert await asyncio.to_thread(house.process.wait, 60) == 0
+    assert await asyncio.to_thread(house.stop) == 0
     assert "Traceback" not in house.log

@@ -32,8 +32,9 @@ COUNTERS = {
     "clew_review_follow_ups",
     "clew_review_misses",
     "clew_review_fallbacks",
+    "clew_hook_events",
 }
-GAUGES = {"clew_runs_live", "clew_jobs", "clew_workers"}
+GAUGES = {"clew_runs_live", "clew_jobs", "clew_workers", "clew_hook_sessions"}
 SUMMARIES = {
     "clew_review_session_age_at_expiry_seconds",
     "clew_review_tokens_per_round",

@@ -44,7 +44,7 @@ def test_garbage_instead_of_a_database(tmp_path: Path) -> None:
 
 
 def test_garbage_in_the_middle_of_the_database(tmp_path: Path) -> None:
-    path = filled(tmp_path / "clew.db")
+    path = filled(tmp_path / "clew.db", turns=400)  # so that the schema is not in the middle
     content = bytearray(path.read_bytes())
     middle = slice(len(content) // 2, len(content) * 3 // 4)
     content[middle] = b"\xff" * len(content[middle])

@@ -1,7 +1,9 @@
 """The SQL files: named queries, migrations that only add, and texts in a form that every database takes."""
 
+import logging
 import re
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.store import open_store, sql
+from clew.store.database import told_when_long
 from clew.store.records import flat, run_row
 from clew.store.text import pack, unpack
 from clew.testing.store_contract import a_run, a_thread, a_turn
@@ -104,6 +107,54 @@ def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) ->
             assert store.run("run-1") == a_run(reason="first_turn")
             assert [card.turns for card in store.cards().items] == [1]
             assert store._all("schema_version") == [{"version": len(sql.migrations())}]
+
+
+def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> None:
+    """A store of version 6, with what an agent may print, an edit and an archived turn in it."""
+    path = tmp_path / "clew.db"
+    path.touch(0o600)
+    raw = sqlite3.connect(path)
+    for number, file in enumerate(sql.migrations()[:6], start=1):
+        for statement in sql.statements(file):
+            raw.execute(statement)
+        raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
+    raw.execute("PRAGMA journal_mode = WAL")
+    _insert(raw, "threads", flat(a_thread()))
+    for number, text in enumerate(("the first needle", pack("NUL \0needle \ud83d"), "gone needle"), start=1):
+        row = {**flat(a_turn(f"turn-{number}", pack(text))), "thread_id": "thread-1", "position": number}
+        _insert(raw, "turns", {**row, "archived_at": 20.0 if number == 3 else None})
+    _insert(raw, "runs", {**run_row(a_run(cost_usd=0.5)), "position": 1})
+    raw.commit()
+    raw.close()
+    with open_store(path) as store:
+        assert [hit.turn_id for hit in store.search("needle")] == ["turn-2", "turn-1"]
+        assert len(store.search("needle", archived=True)) == 3
+        [listed] = store.listed()
+        assert (listed.chars, listed.card.cost_usd) == (len("the first needle") + len(pack("NUL \0needle \ud83d")), 0.5)
+        store.edit_turn("turn-1", "nothing", 30.0)
+        store.delete_thread("thread-1")
+        assert store.search("needle", archived=True) == [] and store.check() == []
+
+
+def test_whoever_waits_long_for_a_migration_is_told() -> None:
+    told = threading.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            assert "brought up to date" in record.getMessage()
+            told.set()
+
+    log, listener = logging.getLogger("clew.store"), Listener()
+    log.addHandler(listener)
+    try:
+        with told_when_long(0.001):
+            assert told.wait(30)
+        told.clear()
+        with told_when_long(3600):
+            pass
+        assert not told.is_set()
+    finally:
+        log.removeHandler(listener)
 
 
 def _insert(raw: sqlite3.Connection, table: str, row: dict[str, object]) -> None:

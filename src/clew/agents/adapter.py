@@ -7,7 +7,7 @@ disk only read, and say so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -59,6 +59,14 @@ class SessionView(Record):
     size_bytes: int
     model: str = ""  # the newest turn's, where the file tells
     tool_called: bool = False  # in what was read
+
+
+class SessionHead(Record):
+    """What the beginning of a session's file tells."""
+
+    id: str
+    work_dir: str  # where it was begun; "" when the file does not say
+    first_words: str  # of its first prompt, as far as it was read; "" when that stands further down
 
 
 class Ending(Record):
@@ -144,4 +152,19 @@ class Adapter(Protocol):
 
     def session_usage(self, path: Path) -> Usage | None:
         """The running total that the agent will go on from (reads the disk). None: it tells each run's own usage."""
+        return None
+
+    def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        """Where the agent will look for a session that was made elsewhere. None: nowhere that we know.
+
+        The engine writes it, and never over another one.
+        """
+        return None
+
+    def session_paths(self, config_dir: str) -> Iterator[Path]:
+        """Every session's file (reads the disk, folders alone). What subagents keep is not a session."""
+        return iter(())
+
+    def session_head(self, path: Path) -> SessionHead | None:
+        """Reads the beginning of the file, however long it is. None: it is no session. Raises OSError."""
         return None

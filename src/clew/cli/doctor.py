@@ -108,7 +108,9 @@ def _look_at_permissions(findings: Findings) -> None:
     from clew.wiring import STORE_FILE
 
     home = config.home(os.environ)
-    findings.store = {"path": str(home / STORE_FILE), "only_owner_reads": True}
+    address = os.environ.get(config.BY_NAME["store"].variable)
+    shown = config.BY_NAME["store"].shown(address) if address else str(home / STORE_FILE)
+    findings.store = {"path": shown, "only_owner_reads": True}
     for path in (home, *(home.glob(f"{STORE_FILE}*") if home.is_dir() else ())):
         try:
             mode = stat.S_IMODE(path.stat().st_mode)

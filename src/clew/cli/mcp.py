@@ -36,7 +36,7 @@ def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
     An agent starts it, not you; docs/mcp.md shows how to tell it. Tools: start_review, follow_up_review, get_review,
     list_reviews, ask, list_threads.
 
-    \\b
+    \b
       claude mcp add clew -- clew mcp
       codex mcp add clew -- clew mcp
     """
@@ -54,6 +54,9 @@ def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
         from clew.mcp.server import make_server
 
         bounds = Bounds(where, allowed, Permissions(permissions))
-        await make_server(client, bounds).run_stdio_async()
+        try:
+            await make_server(client, bounds).run_stdio_async()
+        except* (BrokenPipeError, ConnectionResetError):
+            pass  # whoever called is gone: what it had asked for is stopped
 
     with_client(work, work_dir=where)

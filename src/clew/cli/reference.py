@@ -175,7 +175,7 @@ def _default(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    return f"`{value:g}s`" if isinstance(value, float) else f"`{value}`"
+    return f"`{value:.10g}s`" if isinstance(value, float) else f"`{value}`"
 
 
 def main() -> int:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli import states
 from clew.cli.ahead import ahead_of
 from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT
 from clew.cli.output import (
     ago,
-    columns,
     harmless,
     note,
     one_line,
     plural,
-    price,
     print_json,
     say,
     short_ids,
     stamp,
 )
 from clew.cli.session import complete_thread, with_client
+from clew.cli.threads_archive import archive, archives, clean, restore
 from clew.cli.threads_delete import delete
+from clew.cli.threads_export import export
+from clew.cli.threads_import import import_
+from clew.cli.threads_list import list_, thread_object, who
+from clew.cli.threads_search import search
 from clew.cli.threads_set import rename, set_
 from clew.errors import UsageError
 
@@ -35,62 +35,22 @@ if TYPE_CHECKING:
     from clew.client import Client, Run, Thread
     from clew.core.history import Turn
     from clew.core.run import Run as RunRecord
-    from clew.core.thread import Thread as ThreadRecord
     from clew.engine.settings import Person
-    from clew.store.records import ThreadCard
 
 RUNS_LOOKED_AT = 100_000
 SHOWN_CHARS = 200  # of the standing text
-HEADINGS = ["NAME", "LAST USED", "STATE", "COST", "AGENT", "DIRECTORY"]
 
 
 @click.group(cls=SuggestingGroup)
 def threads() -> None:
-    """List, show, set, rename, edit, truncate, retry and delete threads.
+    """List, search, show, change, archive, restore and delete threads.
 
     TURN_ID is a turn's id as `threads show` lists it, or any unambiguous beginning of it.
     """
 
 
-for command in (delete, rename, set_):
+for command in (list_, search, delete, export, import_, rename, set_, archive, restore, archives, clean):
     threads.add_command(command)
-
-
-@threads.command("list")
-@click.option("--cwd", metavar="DIR", help="Only those of this work directory.")
-@click.option("--here", is_flag=True, help="Only those of the directory you are in.")
-@click.option("--search", metavar="TEXT", help="Only those with this in their name, directory or turns.")
-@click.option(
-    "--kind",
-    type=click.Choice(["chat", "job", "all"]),
-    default="chat",
-    show_default=True,
-    help="Conversations, those of jobs, or both.",
-)
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
-@AS_JSON
-def list_(cwd: str | None, here: bool, search: str | None, kind: str, limit: int, as_json: bool) -> None:
-    """List threads, the last used first, with what is going on in them and what they cost."""
-    if cwd is not None and here:
-        raise UsageError("--cwd and --here name two directories.", hint="Give one of them.")
-
-    async def work(client: Client) -> None:
-        from clew.core.run import RunStatus
-
-        folder = "." if here else cwd
-        where = os.path.realpath(folder) if folder is not None else None
-        of_kind = None if kind == "all" else kind
-        found = (await client.cards(q=search, cwd=where, kind=of_kind, limit=limit)).items
-        queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT))
-        if as_json:
-            print_json([_card_object(card, queued[card.thread.id]) for card in found])
-        elif found:
-            say(columns(HEADINGS, [_row(card, queued[card.thread.id]) for card in found]))
-        else:
-            narrowed = search is not None or where is not None
-            note("No such threads." if narrowed else 'No threads yet. Start one with clew ask "…".')
-
-    with_client(work)
 
 
 @threads.command()
@@ -105,11 +65,11 @@ def show(name: str, as_json: bool) -> None:
         ahead = await ahead_of(client, thread)
         if as_json:
             print_json(
-                _thread_object(thread.record) | {"turns": [_turn_object(turn) for turn in turns]} | ahead.as_object()
+                thread_object(thread.record) | {"turns": [_turn_object(turn) for turn in turns]} | ahead.as_object()
             )
             return
         record = thread.record
-        say(f"{record.name}  {_who(record)}  {harmless(record.cwd)}")
+        say(f"{record.name}  {who(record)}  {harmless(record.cwd)}")
         say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
         if record.standing:
             say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
@@ -221,16 +181,6 @@ async def _tell_session(thread: Thread) -> None:
             note("the session never saw what you changed: the next turn still resumes it")
 
 
-def _row(card: ThreadCard, queued: int) -> list[str]:
-    record = card.thread
-    state, cost = states.of_thread(card, queued), price(card.cost_usd, used=False)
-    return [record.name, ago(record.updated_at), state, cost, _who(record), harmless(record.cwd)]
-
-
-def _who(record: ThreadRecord) -> str:
-    return one_line(f"{record.agent} {record.model}" if record.model else record.agent, 80)
-
-
 def _turn_heading(turn: Turn, short: str) -> str:
     who = "you" if turn.role == "user" else one_line(" ".join(part for part in (turn.agent, turn.model) if part), 80)
     marks = [mark for mark, given in (("cut off", turn.partial), ("edited", turn.revision > 0)) if given]
@@ -243,33 +193,6 @@ def _for_terminal(text: str) -> str:
 
 def _short(turns: tuple[Turn, ...], turn_id: str) -> str:
     return one_line(short_ids(turn.id for turn in turns).get(turn_id, turn_id), 60)
-
-
-def _card_object(card: ThreadCard, queued: int) -> dict[str, Any]:
-    live = card.live
-    return _thread_object(card.thread) | {
-        "cost_usd": card.cost_usd,
-        "live": None if live is None else {"run": live.id, "status": live.status},
-        "queued": queued,
-        "questions": card.questions,
-        "last_text": card.last_text,
-    }
-
-
-def _thread_object(record: ThreadRecord) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "id": record.id,
-        "cwd": record.cwd,
-        "agent": record.agent,
-        "model": record.model,
-        "permissions": record.permissions,
-        "trust": record.trust,
-        "visibility": record.visibility,
-        "instructions": record.standing,
-        "created_at": stamp(record.created_at),
-        "updated_at": stamp(record.updated_at),
-    }
 
 
 def _turn_object(turn: Turn) -> dict[str, Any]:

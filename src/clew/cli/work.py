@@ -10,7 +10,7 @@ import click
 
 from clew.cli.output import SHORT_ID, harmless, lasted, note, plural
 from clew.cli.session import with_client
-from clew.errors import Cancelled
+from clew.errors import Cancelled, ClewError, UsageError
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.3  # at most so often, and only when this process wrote something
 RECENT = 100
+TIDY_SOON_S = 60.0  # after the start, so that a short one is not held up
+TIDY_EVERY_S = 3600.0  # it is done once a day, by whoever comes first
 
 
 @click.command()
@@ -43,6 +45,10 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
     """
     import asyncio  # noqa: F401 - whole, with TLS: with_client would load it without, and a database's driver wants it
 
+    if name is not None and not name.strip():
+        raise UsageError("The worker's name is empty.", hint="Leave --id out: one is made up.")
+    note("starting a worker …")
+
     async def inside(client: Client) -> None:
         most = concurrency or client.settings.of("max_agents")
         set_up_logs()
@@ -59,6 +65,7 @@ async def _work(client: Client, most: int, name: str | None, *, until_idle: bool
     log = WorkLog(client)
     working = asyncio.create_task(client.work(most, stop, name=name, until_idle=until_idle))
     telling = asyncio.create_task(log.run(most))
+    tidying = asyncio.create_task(tidy_daily(client))
     try:
         await asyncio.wait({working, telling}, return_when=asyncio.FIRST_COMPLETED)
         if telling.done():
@@ -66,10 +73,24 @@ async def _work(client: Client, most: int, name: str | None, *, until_idle: bool
         await working
     finally:
         telling.cancel()
+        tidying.cancel()
         stop.set()
-        await asyncio.gather(working, telling, return_exceptions=True)
+        await asyncio.gather(working, telling, tidying, return_exceptions=True)
     await log.look()
     note(f"worker ended; {plural(log.ended, 'job')} done here")
+
+
+async def tidy_daily(client: Client, soon_s: float = TIDY_SOON_S) -> None:
+    """What the settings retention.threads and retention.archives say. Trouble with it is no reason to stop working."""
+    import asyncio
+
+    await asyncio.sleep(soon_s)
+    while True:
+        try:
+            await client.archives.tidy_if_due()
+        except (ClewError, OSError) as error:
+            note(f"old threads and archives could not be cleaned: {error}")
+        await asyncio.sleep(TIDY_EVERY_S)
 
 
 def _heed_signals(stop: asyncio.Event) -> None:

@@ -137,8 +137,10 @@ class Next(Record):
     afresh: bool = False  # the session is of no use any more
     counts_as_trouble: bool = False
     excused_s: float = 0.0  # of the session's age: it was the account's fault
+    error: str | None = None  # what to say instead of what the run came to grief over
 
 
+TOO_LATE = "The job's deadline has passed."
 BACKOFF_S = 5.0
 BACKOFF_MOST_S = 600.0
 LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that cannot be
@@ -186,7 +188,7 @@ def backoff_s(troubles: int, dice: float) -> float:
 def _in_time(job: Job, next_: Next, now: float = 0.0) -> Next:
     deadline = job.limits.deadline_at
     if deadline is not None and (next_.wake_at or now) >= deadline:
-        return Next(JobStatus.FAILED)
+        return Next(JobStatus.FAILED, error=TOO_LATE)
     return next_
 
 

@@ -1,9 +1,9 @@
 """A pair: an instructor plans, a worker does, round by round; and where it stands at every moment.
 
-phase         what is going on                                            may become
-instructing   the instructor is asked what to do next                     working, done, instructing (a message is waiting)
-working       the worker carries the instruction out                      instructing (the next round), done (no rounds left)
-done          the instructor said so, or the rounds are used up           instructing (somebody goes on with it)
+phase         what is going on                                    may become
+instructing   the instructor is asked what to do next             working, done, instructing (a message waits)
+working       the worker carries the instruction out              instructing (the next round), done (no rounds left)
+done          the instructor said so, or the rounds are used up   instructing (somebody goes on with it)
 
 Both have a thread of their own. `asking` is the text that the present phase wants asked, `run_id` the run that asks it:
 none yet, or the newest. Both are stored before and after every run, so whoever goes on after a crash knows what is due.

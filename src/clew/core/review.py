@@ -107,6 +107,7 @@ class Round(Record):
     changes: tuple[FileChange, ...] = ()
     changed_since: tuple[str, ...] = ()  # files that are not as they were in the round before
     run_id: RunId | None = None  # the newest: a second one asked again for an answer that fits
+    first_run_id: RunId | None = None  # the one that showed it
     runs: int = 0
     session_resumed: bool = False
     reason: str | None = None  # why fresh

@@ -122,8 +122,7 @@ def first_round(
     if message:
         parts.append(f"The author says:\n{message}")
     if findings:
-        lines = "\n".join(_state(finding, None) for finding in findings)
-        parts.append(f"The findings so far (yours or another reviewer's):\n{fenced(lines, mark)}")
+        parts.append(_findings(findings, None, mark))
     if review.focus:
         parts.append(f"Look at this above all: {review.focus}")
     parts.append(_listed(changes, mark))
@@ -149,8 +148,7 @@ def next_round(
     if base_moved:
         parts.append("What the changes are compared with has moved on in the meantime.")
     if findings:
-        lines = "\n".join(_state(finding, changed) for finding in findings)
-        parts.append(f"The findings so far (yours or another reviewer's):\n{fenced(lines, mark)}")
+        parts.append(_findings(findings, changed, mark))
     else:
         parts.append("There are no findings so far.")
     if changed:
@@ -204,6 +202,18 @@ def _line(change: FileChange) -> str:
     name = f"{change.old_path} -> {change.path}" if change.old_path else change.path
     why = f" ({change.left_out} below: too long; read the file)" if change.left_out else ""
     return f"{change.status} {_one_line(name)} {counts}{why}"
+
+
+def _findings(findings: Sequence[Finding], changed: Sequence[str] | None, mark: str) -> str:
+    """The open ones in a row each; of the others only what became of them, and why if that was just now."""
+    newest = max(finding.state_round for finding in findings)
+    rows = [_state(finding, changed) for finding in findings if finding.state is State.OPEN]
+    for state in (State.FIXED, State.WITHDRAWN):
+        closed = [finding for finding in findings if finding.state is state]
+        rows += [_state(finding, changed) for finding in closed if finding.state_round == newest]
+        older = [finding.id for finding in closed if finding.state_round != newest]
+        rows += [_one_line(f"{state} before: {', '.join(older)}")] if older else []
+    return f"The findings so far (yours or another reviewer's):\n{fenced(_rows(rows), mark)}"
 
 
 def _state(finding: Finding, changed: Sequence[str] | None) -> str:

@@ -83,6 +83,11 @@ def adopt(
     return Adopted(pin, turns)
 
 
+def turns_of(found: Found, around: Surroundings) -> tuple[Turn, ...]:
+    """What an adoption would bring."""
+    return _turns(found.view, found.runtime.agent, found.view.model or None, found.changed_at, around)
+
+
 def _turns(view: SessionView, agent: str, model: str | None, at: float, around: Surroundings) -> tuple[Turn, ...]:
     """A turn for each prompt, and one for all that was said until the next."""
     turns: list[Turn] = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from clew.core.review import FileChange, Scope
 from clew.engine.git import WHOLE_S, Git, failure, on_disk
 from clew.errors import UsageError
 
+NAME_MOST = 4_096
+ODD_MOST = 100  # files that are none any more
 FILE_MOST = 1_000_000  # bytes of a file that are kept; of a larger one only that it changed
 ALL_MOST = 20_000_000
 UNKNOWN_OPTION: Final = 129  # git's exit status: an older one
@@ -91,7 +94,9 @@ class Repository:
             done = await self._git.attempt("rev-parse", "--show-toplevel", cwd=self._work_dir, extra={})
             if done.status != 0:
                 if "not a git repository" in done.err or "must be run in a work tree" in done.err:
-                    raise UsageError(f"{self._work_dir} is not in a git work tree.", hint="Name a directory in one.")
+                    raise UsageError(
+                        f"{self._work_dir} is not in a git work tree.", hint="Name a directory in one, with --cwd."
+                    )
                 said = done.err.strip().splitlines()[:1] or ["git failed"]
                 raise UsageError(f"{self._work_dir}: {said[0].removeprefix('fatal: ')}")
             self._top = os.fsdecode(done.out.rstrip(b"\n"))
@@ -103,12 +108,21 @@ class Repository:
         top = Path(await self.top())
         found = []
         for path in paths:
+            if "\0" in path or len(path) > NAME_MOST:
+                raise UsageError(f"{path[:100]!r} is no path.")
             # The links in between are the repository's own affair: only where the name leads counts.
             whole = os.path.normpath(Path(os.path.realpath(self._work_dir), path))
             if os.path.commonpath([whole, top]) != str(top):
                 raise UsageError(f"{path} is not in the repository {top}.")
             found.append(os.path.relpath(whole, top))
         return tuple(dict.fromkeys(path for path in found if path != ".")) if "." not in found else ()
+
+    async def require(self, paths: Sequence[str]) -> None:
+        """UsageError for a path that is neither there nor known to git."""
+        for path in paths:
+            there = await asyncio.to_thread(os.path.lexists, Path(await self.top(), path))
+            if not there and not await self._call("ls-files", "-z", "--", path):
+                raise UsageError(f"There is no {path} in the repository.", hint="Is it spelled right?")
 
     async def diff(
         self, scope: Scope, *, base: str | None = None, base_commit: str | None = None, paths: Sequence[str] = ()
@@ -124,7 +138,7 @@ class Repository:
             words = ["diff", *_SHOWN]
             words += ["--cached"] if scope is Scope.STAGED else []
             words += [compared] if compared is not None else []
-            listed = await self._call(*words, "--raw", "--numstat", "-z", "--", *paths, extra=extra)
+            listed = await self._readable(*words, "--raw", "--numstat", "-z", "--", *paths, extra=extra)
             text = await self._call(*words, "-p", "--", *paths, extra=extra)
             changes, blobs = _listed(listed)
             files = await (
@@ -197,9 +211,13 @@ class Repository:
             if base_commit is not None and await self._commit(base_commit, "tree") is not None:
                 return base_commit  # before the first commit it is the empty tree
             return head or (await self._call("hash-object", "-t", "tree", "--stdin")).decode().strip()
-        commit = None if base.startswith(("-", "^")) else await self._commit(base)
+        commit = None if base.startswith(("-", "^")) or len(base) > NAME_MOST else await self._commit(base)
+        if commit is None and base_commit is not None and await self._commit(base_commit) is not None:
+            return base_commit  # the branch was deleted since, as they are
         if commit is None:
-            raise UsageError(f"{base!r} is no commit of this repository.", hint="Name a branch, a tag or a commit.")
+            raise UsageError(
+                f"{base[:100]!r} is no commit of this repository.", hint="Name a branch, a tag or a commit."
+            )
         if head is None:
             return commit
         done = await self._git.attempt("merge-base", commit, head, cwd=await self.top(), extra={})
@@ -207,6 +225,8 @@ class Repository:
 
     async def _commit(self, name: str, kind: str = "commit") -> str | None:
         top = await self.top()
+        if "\0" in name:
+            return None
         done = await self._git.attempt("rev-parse", "--verify", "--quiet", f"{name}^{{{kind}}}", cwd=top, extra={})
         return done.out.decode().strip() if done.status == 0 else None
 
@@ -243,6 +263,20 @@ class Repository:
             if done.status != UNKNOWN_OPTION:
                 break
         raise failure(words, done, "")
+
+    async def _readable(self, *words: str, extra: Mapping[str, str]) -> bytes:
+        """As `_call`. A tracked file in whose place there is a pipe or a device counts as deleted."""
+        for _ in range(ODD_MOST):
+            done = await self._git.attempt(
+                *_SETTINGS, *words, cwd=await self.top(), extra={**self._filters_off, **extra}, limit_s=WHOLE_S
+            )
+            odd = re.search(r"^error: (.*): unsupported file type$", done.err, re.MULTILINE)
+            if done.status == 0 or odd is None:
+                break
+            await self._call("update-index", "--force-remove", "-z", "--stdin", extra=extra, stdin=odd[1].encode())
+        if done.status != 0:
+            raise failure(words, done, "")
+        return done.out
 
     async def _call(self, *words: str, extra: Mapping[str, str] | None = None, stdin: bytes = b"") -> bytes:
         top = await self.top()

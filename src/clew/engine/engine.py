@@ -40,6 +40,8 @@ def check_word(what: str, value: str | None) -> None:
     """It goes on a command line, so it may hold nothing that ends a word there."""
     if value is not None and not value.isprintable():
         raise UsageError(f"The {what} holds characters that cannot be printed.")
+    if value is not None and value.startswith("-"):
+        raise UsageError(f"{value!r} is no {what}.", hint="A name does not begin with a dash.")
 
 
 class Engine:
@@ -84,8 +86,11 @@ class Engine:
     def agent_settings(self, agent: str) -> AgentSettings:
         return self.settings.agents.get(agent, AgentSettings())
 
-    async def start(self, ask: Ask) -> LiveTurn:
-        """The prompt is on disk when this returns; the run goes on by itself."""
+    async def start(self, ask: Ask, also: Callable[[Store, Run], None] | None = None) -> LiveTurn:
+        """The prompt is on disk when this returns; the run goes on by itself.
+
+        `also` is what a host has to write about it, in the same transaction: both are stored, or neither.
+        """
         binary = self.find(ask.agent)
         check_word("model", ask.model)
         token = self.around.new_id()
@@ -94,7 +99,7 @@ class Engine:
         leases.ours.add(run.id)
         try:
             leased = await self.database.call(
-                lambda store: queue.open_run(store, ask, run, token, self.around, self.settings)
+                lambda store: queue.open_run(store, ask, run, token, self.around, self.settings, also)
             )
         except BaseException:
             leases.ours.discard(run.id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clew.core.question import QuestionState
 from clew.core.run import Run, RunStatus
 from clew.engine import leases
@@ -12,11 +14,19 @@ from clew.store.store import Store
 RUNS_LOOKED_AT = 100_000
 
 
-def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
+def open_run(
+    store: Store,
+    ask: Ask,
+    run: Run,
+    token: str,
+    around: Surroundings,
+    settings: EngineSettings,
+    also: Callable[[Store, Run], None] | None = None,
+) -> bool:
     """The prompt on disk, with the thread's lease when it is free, else with one that says it is waiting.
 
-    `token` is of either. Raises Busy, and stores nothing, when it would have to wait and must not; Conflict when the
-    answer that it brings has been passed on already.
+    `also` is a host's part of the same transaction. `token` is of either lease. Raises Busy, and stores nothing, when
+    it would have to wait and must not; Conflict when the answer that it brings has been passed on already.
     """
     with store.transaction():
         store.create_run(run)
@@ -35,6 +45,8 @@ def open_run(store: Store, ask: Ask, run: Run, token: str, around: Surroundings,
                 raise Conflict("The answer is on its way already.", hint="clew runs list shows the run that brings it.")
             allowed = ask.answers.reply.allow if ask.answers.reply is not None else None
             store.close_question(ask.answers, QuestionState.ANSWERED, around.clock(), allowed)
+        if also is not None:
+            also(store, run)
         return holder is None
 
 

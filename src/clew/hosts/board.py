@@ -14,6 +14,7 @@ from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
 from clew.store.records import Changes, RunCard, StoredEvent, Tally, ThreadCard, ThreadPage, ThreadView, TurnCard
+from clew.store.search import Hit, Listed
 
 MODELS_LISTED = 20
 RUNS_DRAWN = 500
@@ -74,6 +75,54 @@ class Board:
         """`kind`: "chat", or that of another host; None: all."""
         return await self.engine.database.call(
             lambda store: store.cards(q=q, cwd=cwd, kind=kind, limit=limit, offset=offset)
+        )
+
+    async def listed(
+        self,
+        *,
+        q: str | None = None,
+        cwd: str | None = None,
+        project: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        used_before: float | None = None,
+        used_after: float | None = None,
+        sort: str = "updated",
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Listed]:
+        """A page of threads with their sizes. `sort`: "updated", "size" or "cost"; `project`: a directory and below."""
+        return await self.engine.database.call(
+            lambda store: store.listed(
+                q=q,
+                cwd=cwd,
+                project=project,
+                kind=kind,
+                agent=agent,
+                used_before=used_before,
+                used_after=used_after,
+                sort=sort,
+                limit=limit,
+                offset=offset,
+            )
+        )
+
+    async def search(
+        self,
+        text: str,
+        *,
+        project: str | None = None,
+        kind: str | None = None,
+        agent: str | None = None,
+        archived: bool = False,
+        limit: int = 20,
+        offset: int = 0,
+    ) -> list[Hit]:
+        """Turns with all of these words, the newest first. `archived`: also those that no longer stand."""
+        return await self.engine.database.call(
+            lambda store: store.search(
+                text, project=project, kind=kind, agent=agent, archived=archived, limit=limit, offset=offset
+            )
         )
 
     async def card(self, name_or_id: str) -> ThreadCard:

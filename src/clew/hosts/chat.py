@@ -5,7 +5,6 @@ It words nothing of its own: `standing` and `text` are what the person gave, and
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, NotFound, StoreError, UsageError
+from clew.errors import Busy, NotFound, UsageError
 from clew.hosts.checks import check_dir, check_name, check_prompt, existing_dir
 from clew.hosts.outlook import Outlook, after_change, session_stands, worded
 from clew.hosts.waiting import Waiting
@@ -29,6 +28,14 @@ from clew.store.store import Store
 log = logging.getLogger("clew.hosts.chat")
 
 T = TypeVar("T")
+
+
+ASKED_BY_OTHERS = {
+    "review": "clew review follow asks for the next round.",
+    "job": "clew jobs retry tries the job again.",
+    "hook": "clew jobs retry tries the job again.",
+    "pair": "clew pair --resume goes on.",
+}
 
 
 class NewThread(Record):
@@ -155,6 +162,11 @@ class Chat(Waiting):
 
     async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
+        if thread.kind in ASKED_BY_OTHERS:
+            raise UsageError(
+                f"What {thread.name} is asked is not yours to ask again here: it is a {thread.kind}'s.",
+                hint=ASKED_BY_OTHERS[thread.kind],
+            )
         turn = await self._turn(thread, turn_id)
         check_dir(thread)
         if turn.role is not Role.USER:
@@ -214,29 +226,14 @@ class Chat(Waiting):
         if dry_run:
             return Deleted(thread.name, turns, None)
 
+        from clew.hosts import archive_file
+
         def archived(store: Store, now: float) -> Path:
-            try:
-                path = self._write_archive(thread, store.dump_thread(thread.id), now)
-            except OSError as error:
-                raise StoreError(
-                    f"The archive of {thread.name} cannot be written: {error.strerror}.",
-                    kind="full",
-                    hint="Nothing was deleted. Free some space, or see that the folder is yours.",
-                ) from error
+            path = archive_file.write(self._archive_dir, thread, [store.dump_thread(thread.id)], now)
             store.delete_thread(thread.id)
             return path
 
         return Deleted(thread.name, turns, await self._idle(thread, archived))
-
-    def _write_archive(self, thread: Thread, content: dict[str, Any], now: float) -> Path:
-        self._archive_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._archive_dir / f"{thread.name}-{int(now)}-{thread.id[:8]}.json"
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        return path
 
     async def _turn(self, thread: Thread, turn_id: str) -> Turn:
         """By id, or by an unambiguous beginning of one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -27,10 +28,12 @@ def check_prompt(text: str) -> None:
 
 def existing_dir(path: str) -> str:
     """The directory with its links resolved: the agents name their sessions after that."""
-    real = os.path.realpath(path)
-    if not Path(real).is_dir():
-        raise UsageError(f"{path} is not a directory.", hint="Name an existing one with --cwd.")
-    return real
+    with contextlib.suppress(OSError, ValueError):  # too long, or with a NUL in it
+        real = os.path.realpath(path)
+        if Path(real).is_dir():
+            return real
+    shown = path[:200] if path.isprintable() else repr(path[:200])
+    raise UsageError(f"{shown} is not a directory.", hint="Name an existing one with --cwd.")
 
 
 def check_dir(thread: Thread) -> None:

@@ -21,6 +21,7 @@ from clew.core.ids import RunId
 from clew.core.job import (
     CONTINUE,
     OVER,
+    TOO_LATE,
     UNDER_WAY,
     IllegalJobMove,
     Job,
@@ -123,7 +124,7 @@ class JobRuns:
             return None, 0.0
         if job.limits.deadline_at is not None and now >= job.limits.deadline_at:
             store.update_job(job_id, outcome=Outcome.TIMED_OUT)
-            self._end(store, job, JobStatus.FAILED, "The job's deadline has passed.")
+            self._end(store, job, JobStatus.FAILED, TOO_LATE)
             return None, 0.0
         if store.job_before(job_id) is not None:
             raise NotItsTurn
@@ -221,11 +222,13 @@ class JobRuns:
                 fresh_because=why,
                 **common,
             )
+        go_on = f"{job.full_prompt}\n\n{CONTINUE}" if job.full_prompt else None
         unheard = None if last is None or state.asked else last.prompt_turn_id
         for turn in turns:
-            if turn.id == unheard:  # its worker died before anybody was asked: nothing was cut off
-                return Ask(text=turn.text, full=job.full_prompt, retry_of=turn.id, **common)
-        return Ask(text=CONTINUE, full=f"{job.full_prompt}\n\n{CONTINUE}" if job.full_prompt else None, **common)
+            if turn.id == unheard:  # its worker died before anybody was asked: nothing was cut off by that
+                full = job.full_prompt if turn.id == first.id else go_on
+                return Ask(text=turn.text, full=full, retry_of=turn.id, **common)
+        return Ask(text=CONTINUE, full=go_on, **common)
 
     async def _follow(self, job: Job, turn: LiveTurn) -> Finished:
         """The run to its end; its markers and, now and then, its files are saved meanwhile."""

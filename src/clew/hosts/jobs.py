@@ -114,7 +114,8 @@ class Jobs(JobRuns):
         def ask_to_stop(store: Store) -> Job:
             job = store.require_job(job_id)
             if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED):
-                raise Conflict(f"The job is over: it has {job.status}.", hint="clew jobs show tells more.")
+                how = "was cancelled" if job.status is JobStatus.CANCELLED else f"has {job.status}"
+                raise Conflict(f"The job is over: it {how}.", hint="clew jobs show tells more.")
             if job.status is JobStatus.RUNNING and self._engine.is_held(store, job.thread_id):
                 return store.update_job(job.id, cancel_requested=True)
             return self._end(store, job, JobStatus.CANCELLED, "The job was cancelled while it waited.")
@@ -129,7 +130,8 @@ class Jobs(JobRuns):
         """Queues a job again that ended or stopped without success. `restore` puts its files back first."""
         job = await self.find(job_id)
         if job.status is JobStatus.SUCCEEDED or job.status in UNDER_WAY:
-            raise Conflict(f"The job is {job.status}: there is nothing to retry.", hint="clew jobs show tells more.")
+            how = f"has {job.status}" if job.status is JobStatus.SUCCEEDED else f"is {job.status}"
+            raise Conflict(f"The job {how}: there is nothing to retry.", hint="clew jobs show tells more.")
         if restore and keep:
             raise UsageError("Files are put back or kept, not both.")
         if (restore or keep) and not job.checkpoint:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from clew.core import pair_prompts as words
 from clew.core.history import Turn
 from clew.core.pair import Order, Pair, Part, Phase, Round, known_models
+from clew.core.record import Record
 from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import Permissions
 from clew.engine.closing import Finished
@@ -83,24 +84,40 @@ def _answer(store: Store, run: Run) -> Turn | None:
     return store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
 
 
-def go_on(store: Store, pair: Pair, run: Run, now: float, mark: str) -> Pair:
-    """After a run that did not answer. A prompt that nobody heard is asked again; a session that was cut off goes on."""
-    thread_id = pair.thread_of(pair.part)
+def pick_up(store: Store, pair: Pair, now: float, mark: str) -> Finished | None:
+    """What is due after a process that did not end well: asked anew, gone on with, or (returned) only to be put down.
+
+    A prompt that nobody heard is asked again; a session that was cut off is told to go on. Raises Busy.
+    """
+    pair = catch_up(store, pair, now)
+    finished = ended(store, pair)
+    if finished is None:
+        _due_with_news(store, pair, pair.asking, now, mark)
+        return None
+    if finished.error is None:
+        return finished
+    thread_id, run = pair.thread_of(pair.part), finished.run
     stands = any(turn.id == run.prompt_turn_id for turn in store.history(thread_id))
     # A process's id is stored before the prompt is sent to it.
     heard = stands and any(attempt.pid is not None for attempt in store.attempts(run.id))
-    to_instructor = pair.part is Part.INSTRUCTOR
-    message, changed = (pair.message, pair.changed_files) if to_instructor else ("", ())
-    text = words.going_on(mark, message=message, changed=changed) if heard else pair.asking
     if stands and not heard:
         store.archive_turns(thread_id, run.prompt_turn_id, inclusive=True, at=now, why=UNHEARD)
-    if heard and to_instructor and (message or changed):
-        round_ = next(each for each in store.pair_rounds(pair.id) if each.number == pair.number)
-        said = "\n\n".join(part for part in (round_.message, message) if part)
-        known = tuple(dict.fromkeys([*round_.changed_files, *changed]))
-        store.update_pair_round(pair.id, pair.number, message=said, changed_files=known)
-        return due(store, pair, text, now, message="", changed_files=())
-    return due(store, pair, text, now)
+    _due_with_news(store, pair, words.CONTINUE if heard else pair.asking, now, mark)
+    return None
+
+
+def _due_with_news(store: Store, pair: Pair, text: str, now: float, mark: str) -> None:
+    """To the instructor, with what the user says and what else is new."""
+    message, changed = pair.message, pair.changed_files
+    if pair.phase is not Phase.INSTRUCTING or not (message or changed):
+        if text != pair.asking or pair.run_id is not None:
+            due(store, pair, text, now)
+        return
+    round_ = next(each for each in store.pair_rounds(pair.id) if each.number == pair.number)
+    said = "\n\n".join(part for part in (round_.message, message) if part)
+    known = tuple(dict.fromkeys([*round_.changed_files, *changed]))
+    store.update_pair_round(pair.id, pair.number, message=said, changed_files=known)
+    due(store, pair, words.with_news(text, mark, message=message, changed=changed), now, message="", changed_files=())
 
 
 def ordered(store: Store, pair: Pair, order: Order, now: float, mark: str) -> Pair:
@@ -123,29 +140,17 @@ def worked(store: Store, pair: Pair, text: str, now: float, mark: str) -> Pair:
     return open_round(store, pair, pair.number + 1, now, mark)
 
 
-class Wishes:
+class Wishes(Record):
     """What somebody who goes on with a pair asks for; None: as it was."""
 
-    def __init__(
-        self,
-        *,
-        message: str = "",
-        more_rounds: int | None = None,
-        instructor_model: str | None = None,
-        worker_model: str | None = None,
-        agent: str | None = None,
-        thinking: bool = False,
-        permissions: Permissions | None = None,
-        cwd: str | None = None,
-    ) -> None:
-        self.message = message
-        self.more_rounds = more_rounds
-        self.instructor_model = instructor_model
-        self.worker_model = worker_model
-        self.agent = agent
-        self.thinking = thinking
-        self.permissions = permissions
-        self.cwd = cwd
+    message: str = ""
+    more_rounds: int | None = None
+    instructor_model: str | None = None
+    worker_model: str | None = None
+    agent: str | None = None
+    thinking: bool = False
+    permissions: Permissions | None = None
+    cwd: str | None = None
 
 
 def take_up(store: Store, pair: Pair, wishes: Wishes, changed: Sequence[str], now: float, mark: str) -> Pair:
@@ -160,14 +165,15 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, changed: Sequence[str], no
     elif not pair.rounds_left:
         last = pair.rounds_done + pair.max_rounds
     message = "\n\n".join(part for part in (pair.message, wishes.message) if part)
+    same_agent = wishes.agent in (None, pair.agent)  # another one does not know the names of its models
     pair = store.update_pair(
         pair.id,
         at=now,
         cwd=wishes.cwd or pair.cwd,
         agent=wishes.agent or pair.agent,
-        instructor_model=wishes.instructor_model or pair.instructor_model,
-        worker_model=wishes.worker_model or pair.worker_model,
-        models=known_models(wishes.instructor_model, wishes.worker_model, before=pair.models),
+        instructor_model=wishes.instructor_model or (pair.instructor_model if same_agent else None),
+        worker_model=wishes.worker_model or (pair.worker_model if same_agent else None),
+        models=known_models(wishes.instructor_model, wishes.worker_model, before=pair.models if same_agent else ()),
         thinking=pair.thinking or wishes.thinking,
         last_round=last,
         message=message,
@@ -178,6 +184,8 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, changed: Sequence[str], no
         error_code=None,
     )
     _set_threads(store, pair, wishes, now)
+    if pair.phase is Phase.WORKING and (wishes.worker_model or not same_agent):
+        store.update_pair_round(pair.id, pair.number, worker_model=pair.worker_model)
     return open_round(store, pair, pair.number + 1, now, mark) if pair.phase is Phase.DONE else pair
 
 
@@ -190,7 +198,7 @@ def _set_threads(store: Store, pair: Pair, wishes: Wishes, now: float) -> None:
     for part, fields in wanted.items():
         thread = store.require_thread(pair.thread_of(part))
         fields |= {"cwd": pair.cwd, "agent": pair.agent}
-        fields["model"] = fields["model"] or thread.model
+        fields["model"] = fields["model"] or (thread.model if thread.agent == pair.agent else None)
         changes = {key: value for key, value in fields.items() if getattr(thread, key) != value}
         if changes:
             store.update_thread(thread.id, at=now, **changes)

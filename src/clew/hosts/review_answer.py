@@ -9,28 +9,30 @@ import msgspec
 
 from clew.core.review import Answer, Finding, Severity, State, Verdict, numbered
 
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=20_000)]
+Words = Annotated[str, msgspec.Meta(max_length=20_000)]
+Text = Annotated[str, msgspec.Meta(max_length=20_000, pattern=r"\S")]
+FINDINGS_MOST = 200
 
 
 class _Finding(msgspec.Struct):
     severity: Severity
     title: Text
     detail: Text
-    file: str | None = None
+    file: Annotated[str, msgspec.Meta(max_length=4_096)] | None = None
     line: Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)] | None = None
-    suggestion: str | None = None
+    suggestion: Words | None = None
 
 
 class _Verdict(msgspec.Struct):
-    id: Annotated[str, msgspec.Meta(pattern=r"^F[0-9]{1,9}$")]
+    id: Annotated[str, msgspec.Meta(max_length=100)]
     state: State
-    note: str | None = None
+    note: Words | None = None
 
 
 class _Answer(msgspec.Struct):
-    summary: str
-    findings: list[_Finding]
-    earlier: list[_Verdict] = []
+    summary: Words
+    findings: Annotated[list[_Finding], msgspec.Meta(max_length=FINDINGS_MOST)]
+    earlier: Annotated[list[_Verdict], msgspec.Meta(max_length=10_000)] = []
 
 
 # A fence stands at the beginning of its line: each that opens one may close another, so nothing is looked at twice.
@@ -84,9 +86,8 @@ def _answer(found: _Answer, already: int, round_number: int) -> Answer:
         )
         for each in found.findings
     ]
-    earlier = [
-        Verdict(each.id, each.state, (each.note or "").strip()) for each in found.earlier if int(each.id[1:]) <= already
-    ]
+    known = {f"F{number}" for number in range(1, already + 1)}  # a verdict on any other is about nothing
+    earlier = [Verdict(each.id, each.state, (each.note or "").strip()) for each in found.earlier if each.id in known]
     return Answer(found.summary.strip(), numbered(fresh, already, round_number), tuple(earlier))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,8 @@ def _store(
             updated_at=now,
         )
     )
-    review = Review(old.id, thread.id, top, imported_from=str(path), created_at=now)
+    made_at = _made_at(old, now)
+    review = Review(old.id, thread.id, top, imported_from=str(path.absolute()), created_at=made_at)
     store.import_review(review, old.day, old.number)
     rounds: list[Round] = []
     for number, body in enumerate(old.rounds, start=1):
@@ -153,6 +155,14 @@ def _store(
         for body, round_ in zip(old.rounds, rounds, strict=True):
             _tell(store, engine, thread, body, round_)
     return Imported(old.id, len(rounds), adopted, tuple(warnings))
+
+
+def _made_at(old: _Old, now: float) -> float:
+    """On its day, in its order: an old one is not the newest because it was imported."""
+    try:
+        return min(now, time.mktime(time.strptime(old.day, "%Y-%m-%d")) + min(old.number, 86_399))
+    except (ValueError, OverflowError):
+        return now
 
 
 def _adopt(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from clew.core import review_prompts as words
 from clew.core.decision import candidate
-from clew.core.pins import Pin
+from clew.core.history import Role
 from clew.core.record import Record, replace
 from clew.core.review import (
     FileChange,
@@ -94,7 +94,7 @@ class ReviewRounds:
         self._max_age_s = max_age_s
 
     async def begin(self, review: Review, thread: Thread, prepared: Prepared, wanted: Next) -> LiveRound:
-        """The round's row first, then its run: a round without a run was never seen by anybody."""
+        """The round and its run are stored together: there is none that nobody was asked about."""
         around, diff = self._engine.around, prepared.diff
         round_ = Round(
             review_id=review.id,
@@ -111,28 +111,22 @@ class ReviewRounds:
             started_at=around.clock(),
         )
 
-        def add(store: Store) -> tuple[Pin, ...]:
+        def add(store: Store, run: Run) -> None:
             known = [self.as_it_is(store, each) for each in store.rounds(review.id)]
             if len(known) != prepared.number - 1 or any(each.status is RoundStatus.RUNNING for each in known):
                 raise busy(known[-1])
-            store.add_round(round_, diff=diff.text, files=diff.files)
-            return store.pins(thread.id)
+            pin = candidate(store.pins(thread.id, retired=False), run.agent, run.model or "")
+            age = None if pin is None else max(0.0, around.clock() - pin.used_at)
+            begun = round_.replace(model=run.model, run_id=run.id, first_run_id=run.id, runs=1, session_age_s=age)
+            store.add_round(begun, diff=diff.text, files=diff.files)
 
-        pins = await self._engine.database.atomically(add)
         try:
-            turn = await self._engine.start(self._ask(thread, prepared.text, wanted, round_.agent))
-        except BaseException as error:
-            await self._update(round_, **self._failure(error))
-            raise
-        pin = candidate(pins, turn.run.agent, turn.run.model or "")
-        round_ = await self._update(
-            round_,
-            model=turn.run.model,
-            run_id=turn.run.id,
-            runs=1,
-            session_age_s=None if pin is None else max(0.0, around.clock() - pin.used_at),
-        )
-        live = LiveRound(review, round_, turn)
+            turn = await self._engine.start(self._ask(thread, prepared.text, wanted, round_.agent), add)
+        except Busy as error:
+            rounds = await self._engine.database.call(lambda store: store.rounds(review.id))
+            raise busy(rounds[-1]) if rounds and rounds[-1].run_id == error.run_id else error from None
+        rounds = await self._engine.database.call(lambda store: store.rounds(review.id))
+        live = LiveRound(review, rounds[prepared.number - 1], turn)
         live.task = self._engine.beside(self._carry_out(live, thread, wanted))
         return live
 
@@ -156,14 +150,18 @@ class ReviewRounds:
             wrong = self._misfit(live, finished)
             if wrong is not None:
                 again = replace(wanted, enable_resume=None, model=finished.run.model)
-                turn = await self._engine.start(self._ask(thread, words.again(wrong), again, round_.agent))
+                figures = _figures(round_, finished.run)
+
+                def note(store: Store, run: Run) -> None:
+                    store.update_round(round_.review_id, round_.number, **figures, run_id=run.id, runs=2)
+
+                turn = await self._engine.start(self._ask(thread, words.again(wrong), again, round_.agent), note)
                 live.turns.append(turn)
                 if live.stopped:
                     turn.cancel()
                 live.decided.set()
-                round_ = await self._update(round_, **_figures(round_, finished.run), run_id=turn.run.id, runs=2)
                 finished = await turn.finish()
-            return await self._engine.database.atomically(lambda store: self._conclude(store, round_, finished))
+            return await self._engine.database.atomically(lambda store: self._conclude(store, live.round, finished))
         except ClewError as error:
             log.debug("a round failed: %s", error.message)
             return await self._update(round_, **self._failure(error))
@@ -185,6 +183,7 @@ class ReviewRounds:
 
     def _conclude(self, store: Store, round_: Round, finished: Finished) -> Round:
         """Figures and end in one transaction: what a run came to counts once."""
+        round_ = next(each for each in store.rounds(round_.review_id) if each.number == round_.number)
         round_ = store.update_round(round_.review_id, round_.number, **_figures(round_, finished.run))
         if finished.error is not None:
             return store.update_round(round_.review_id, round_.number, **self._failure(finished.error))
@@ -264,21 +263,10 @@ def _figures(round_: Round, run: Run) -> dict[str, object]:
 
 
 def last_seen(store: Store, review: Review, rounds: Sequence[Round]) -> Round | None:
-    """The newest round whose text is part of the thread: what changed is told from there."""
-    standing = {turn.run_id for turn in store.history(review.thread_id)}
-    for round_ in reversed(rounds):
-        if any(run_id in standing for run_id in _runs_of(store, review, rounds, round_)):
-            return round_
-    return None
-
-
-def _runs_of(store: Store, review: Review, rounds: Sequence[Round], round_: Round) -> list[str]:
-    """The run that showed it: of two, the first; of a process that died in between, one that it had not noted yet."""
-    if round_.run_id is not None and round_.runs < 2:
-        return [round_.run_id]
-    runs = store.runs(thread_id=review.thread_id, limit=1000)
-    of_others = {other.run_id for other in rounds if other.number != round_.number}
-    return [each.id for each in runs if each.created_at >= round_.started_at and each.id not in of_others]
+    """The newest round whose text is part of the thread, as it was worded: what changed is told from there."""
+    turns = store.history(review.thread_id)
+    standing = {turn.run_id for turn in turns if turn.role is Role.USER and turn.run_id and not turn.revision}
+    return next((each for each in reversed(rounds) if each.first_run_id in standing), None)
 
 
 def busy(last: Round) -> Busy:

@@ -40,6 +40,7 @@ log = logging.getLogger("clew.hosts.reviews")
 T = TypeVar("T")
 KIND = "review"
 MESSAGE_MOST = 100_000
+FOCUS_MOST = 10_000
 LATEST = "latest"  # instead of an id
 SEARCHED = 1000  # newest first, for the beginning of an id
 
@@ -73,6 +74,8 @@ class ReviewState(Record):
 class Reviews(ReviewRounds):
     async def start(self, new: NewReview) -> LiveRound:
         """The review and what it compares are on disk when this returns; its first round goes on by itself."""
+        if len(new.focus) > FOCUS_MOST:
+            raise UsageError(f"The focus has {len(new.focus):,} characters; the limit is {FOCUS_MOST:,}.")
         self._engine.find(new.agent)
         check_word("model", new.model)
         repository = Repository(existing_dir(new.cwd), self._engine.around.environ)
@@ -80,6 +83,7 @@ class Reviews(ReviewRounds):
         paths = await repository.inside(new.paths)
         diff = await repository.diff(new.scope, base=new.base, paths=paths)
         if not diff.changes:
+            await repository.require(paths)
             raise UsageError("There is nothing to review: no file differs.", hint=_elsewhere(new))
         now, thread_id = self._engine.around.clock(), ThreadId(self._engine.around.new_id())
         day = time.strftime("%Y-%m-%d", time.localtime(now))
@@ -107,12 +111,12 @@ class Reviews(ReviewRounds):
         if wanted.agent is not None:
             self._engine.find(wanted.agent)
         check_word("model", wanted.model)
-        repository = Repository(existing_dir(review.top), self._engine.around.environ)
-        first = next((each for each in rounds if each.base_commit is not None), None)
+        repository = Repository(_still_there(review), self._engine.around.environ)
+        known = [each.base_commit for each in rounds if each.base_commit is not None]
         diff = await repository.diff(
             review.scope,
             base=review.base,
-            base_commit=first.base_commit if first is not None else None,
+            base_commit=(known[-1] if review.base else known[0]) if known else None,
             paths=review.paths,
         )
         number = len(rounds) + 1
@@ -210,7 +214,8 @@ class Reviews(ReviewRounds):
         text = words.first_round(
             review, number, changes, fitted.text, self._mark(), diff.base_commit, message, findings_of(rounds)
         )
-        return Prepared(number, text, changes, (), diff)
+        news = tuple(change.path for change in changes) if number > 1 else ()  # to whoever has seen none of it
+        return Prepared(number, text, changes, news, diff)
 
     def _next(
         self, diff: Diff, since: Since, seen: Round, number: int, message: str, rounds: Sequence[Round]
@@ -243,9 +248,18 @@ def _is_repeated(state: ReviewState, wanted: Next) -> bool:
     return agent == last.agent and model in (None, last.model)
 
 
+def _still_there(review: Review) -> str:
+    try:
+        return existing_dir(review.top)
+    except UsageError as error:
+        raise UsageError(
+            f"{review.top}, which {review.id} is about, is gone.", hint="Put it back, or start another review."
+        ) from error
+
+
 def _elsewhere(new: NewReview) -> str:
     if new.base is not None or new.paths:
         return "Another base or other paths may have changes."
     if new.scope is not Scope.ALL:
-        return "The scope `all` looks at all that is not committed."
+        return "Without --staged and --unstaged (as scope: all) everything that is not committed is looked at."
     return "Name a base, such as main, to review what is committed."

@@ -23,10 +23,13 @@ class Bounds(Record):
 
     def directory(self, wanted: str | None) -> str:
         """Links resolved. UsageError when it is outside."""
-        path = os.path.realpath(Path(self.cwd, wanted) if wanted else self.cwd)
+        try:
+            path = os.path.realpath(Path(self.cwd, wanted) if wanted else self.cwd)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{wanted!r:.200} is no directory.") from error
         if not self._is_inside(path):
             raise UsageError(
-                f"{wanted} is outside the directories that this server works in: {', '.join(self.roots)}.",
+                f"{path} is outside the directories that this server works in: {', '.join(self.roots)}.",
                 hint="Whoever started it can allow more with clew mcp --root DIR.",
             )
         return path

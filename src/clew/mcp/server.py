@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from clew import __version__
 from clew.client import Client
@@ -45,7 +45,7 @@ it is shown only what changed. ask talks to another agent in a named thread, whi
 Cwd = Annotated[str | None, Field(description="a directory in the repository; default: the one of this server")]
 Model = Annotated[str | None, Field(description="the model; default: as before, or as set up")]
 Agent = Annotated[str | None, Field(description="the agent CLI: claude, codex; default: as set up")]
-ReviewId = Annotated[str, Field(description="as start_review gave it: YYYY-MM-DD-NNN")]
+ReviewId = Annotated[str, Field(description="as start_review gave it: YYYY-MM-DD-NNN; or latest")]
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ASKS = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # it asks a model, and changes no file
@@ -124,7 +124,9 @@ class Tools:
         Returns findings with severity, file, line and a suggestion. Takes from seconds to minutes.
         """
         async with _in_words():
-            wanted = Wanted(self._bounds.directory(cwd), tuple(paths or ()), base, scope, agent, model, focus)
+            where = self._bounds.directory(cwd)
+            self._bounds.directory(await self._client.reviews.top(where))  # which may be above it, or anywhere else
+            wanted = Wanted(where, tuple(paths or ()), base, scope, agent, model, focus)
             return await self._round(await start(self._client, wanted), context)
 
     async def follow_up_review(
@@ -198,7 +200,10 @@ class Tools:
             return ThreadList(threads=[thread_card(each) for each in threads[:limit]])
 
     async def _review(self, review_id: str) -> ReviewState:
-        state = await self._client.reviews.find(review_id)
+        try:
+            state = await self._client.reviews.find(await self._client.reviews.resolve(review_id, self._bounds.cwd))
+        except NotFound as error:
+            raise NotFound(error.message, hint="list_reviews shows them.") from error
         self._bounds.directory(state.review.top)
         return state
 
@@ -246,11 +251,22 @@ async def _in_words() -> AsyncIterator[None]:
         raise ToolError(" ".join(part for part in (error.message, error.hint) if part)) from error
 
 
+class Server(MCPServer[Any]):
+    async def call_tool(self, *given: Any, **named: Any) -> Any:
+        """What is wrong with arguments, in a line."""
+        try:
+            return await super().call_tool(*given, **named)
+        except ToolError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ValidationError):
+                raise
+            wrong = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in cause.errors()]
+            raise ToolError(f"The arguments do not fit. {'; '.join(wrong)}.") from error
+
+
 def make_server(client: Client, bounds: Bounds) -> MCPServer[Any]:
     """All of the tools, on an open client."""
-    server: MCPServer[Any] = MCPServer(
-        "clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
-    )
+    server = Server("clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     tools = Tools(client, bounds)
     for asking in (tools.start_review, tools.follow_up_review):
         server.add_tool(asking, annotations=_ASKS)

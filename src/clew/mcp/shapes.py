@@ -118,7 +118,7 @@ def round_shape(state: ReviewState, round_: Round) -> RoundShape:
         reason=round_.reason,
         model=round_.model,
         usage=UsageShape(**round_.usage.as_dict()),
-        cost_usd=round_.cost_usd,
+        cost_usd=round(round_.cost_usd, 6),
         error=error.message if error is not None else None,
     )
 
@@ -158,7 +158,7 @@ def answer_shape(reply: Reply) -> AnswerShape:
         session_resumed=reply.session_resumed,
         reason=reply.reason,
         usage=UsageShape(**reply.usage.as_dict()),
-        cost_usd=reply.cost_usd,
+        cost_usd=round(reply.cost_usd, 6),
     )
 
 

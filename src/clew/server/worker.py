@@ -1,4 +1,4 @@
-"""The daemon as a worker: it carries out jobs beside answering, and looks after hooks once a day.
+"""The daemon as a worker: it carries out jobs beside answering, and looks after hooks and old threads once a day.
 
 It begins when the daemon answers and ends after the last answer is out: what is under way is handed back, for the next
 daemon or another worker to go on with.
@@ -68,4 +68,15 @@ async def _sweep(client: Client, soon_s: float) -> None:
             log.warning("missed clean-ups could not be looked for: %s", error.code)
         except Exception as error:  # noqa: BLE001 - there is another day
             problems.log_unexpected(error, "missed clean-ups could not be looked for")
+        await _tidy(client)
         await asyncio.sleep(SWEEP_S)
+
+
+async def _tidy(client: Client) -> None:
+    """What the settings retention.threads and retention.archives say."""
+    try:
+        await client.archives.tidy_if_due()
+    except ClewError as error:
+        log.warning("old threads and archives could not be cleaned: %s", error.code)
+    except Exception as error:  # noqa: BLE001 - there is another day
+        problems.log_unexpected(error, "old threads and archives could not be cleaned")

@@ -38,7 +38,7 @@ class Cards(Threads, Runs, Events):
         offset: int = 0,
     ) -> ThreadPage:
         """Those last used come first; `q` looks in names, directories and what was said."""
-        like = None if q is None else _like(q)
+        like = None if q is None else pattern_of(q)
         with self.reading():
             rows = self._all("cards", id=None, after=-1, q=like, cwd=cwd, kind=kind, limit=limit, offset=offset)
             count = self._one("count_cards", q=like, cwd=cwd, kind=kind)
@@ -148,7 +148,7 @@ def _order(run: Run) -> tuple[bool, float, str]:
     return run.status is RunStatus.QUEUED, run.created_at, run.id
 
 
-def _like(text: str) -> str:
+def pattern_of(text: str) -> str:
     """The pattern that finds the text anywhere in a lower-case one."""
     escaped = text.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
     return f"%{escaped}%"

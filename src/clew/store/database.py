@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+TELL_AFTER_S = 1.0  # of a migration
+TELL_EVERY_S = 10.0
+
 
 class _Session:
     """One OS thread's connection, and how deep in transactions it is."""
@@ -203,9 +206,9 @@ class Database:
                 self._dialect.prepare(connection)
             except self._dialect.errors as error:
                 raise self._dialect.translate(error) from error
-            with self.transaction():
+            with self.transaction(), told_when_long():
                 for number in range(self._version(connection), len(files)):
-                    for statement in sql.statements(files[number]):
+                    for statement in sql.statements(files[number], self._dialect.style):
                         self._execute(self._session(), statement)
                     self._do("record_version", version=number + 1, name=files[number].stem)
 
@@ -225,6 +228,31 @@ class Database:
                 hint="Update Clew, or point CLEW_HOME at another folder.",
             )
         return version
+
+
+@contextmanager
+def told_when_long(after_s: float = TELL_AFTER_S) -> Iterator[None]:
+    """A large store takes its time: whoever waits is told, once a second has passed and then now and then."""
+    done = threading.Event()
+
+    def tell() -> None:
+        import logging
+
+        wait_s, waited_s = after_s, 0.0
+        while not done.wait(wait_s):
+            waited_s += wait_s
+            wait_s = TELL_EVERY_S
+            logging.getLogger("clew.store").warning(
+                "the store is being brought up to date: this is done once, and has taken %.0f s so far", waited_s
+            )
+
+    teller = threading.Thread(target=tell, name="clew-migration", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
 
 
 def _packed(parameters: Mapping[str, Any]) -> Row:

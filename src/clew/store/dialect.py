@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clew.errors import ClewError
 from clew.store.sql import Style
+
+if TYPE_CHECKING:
+    from clew.core.search import Words
 
 
 class Dialect(Protocol):
@@ -42,6 +45,9 @@ class Dialect(Protocol):
         """Settings that are kept in the database itself. Called inside the guard."""
 
     def translate(self, error: Exception) -> ClewError: ...
+
+    def search_words(self, words: Words) -> str:
+        """What is looked for, as its index of words wants it: words in quotes, so that nothing in them is a sign."""
 
     def problems(self, connection: Any) -> list[str]:
         """What a quick look at the database itself finds wrong."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -20,6 +20,9 @@ from psycopg.pq import TransactionStatus
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store.sql import Style
+
+if TYPE_CHECKING:
+    from clew.core.search import Words
 
 WRITERS = 0x436C6577  # advisory locks are numbers: "Clew", and the next one for migrations
 MIGRATIONS = WRITERS + 1
@@ -126,10 +129,21 @@ class Postgres:
         says, hint = _SAYS[kind]
         return StoreError(f"The database {self.name} {says} ({_first_line(error)}).", kind=kind, hint=hint)
 
+    def search_words(self, words: Words) -> str:
+        return " & ".join(
+            f"({' <-> '.join(_quoted(word) for word in phrase.words)}{':*' if phrase.is_prefix else ''})"
+            for phrase in words.phrases
+        )
+
     def problems(self, connection: psycopg.Connection[Any]) -> list[str]:
         """The server looks after its own files: that it answers is all that we can tell."""
         connection.execute("SELECT 1")
         return []
+
+
+def _quoted(word: str) -> str:
+    """Letters and digits alone: there is nothing in it to escape."""
+    return f"'{word}'"
 
 
 def _shown(parts: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Loads the `.sql` files: named queries, and numbered migrations.
 
 A query is a block that begins with `-- name: so_and_so`, may go on with comments, and ends with a semicolon. Parameters
-are written `:name`. This is the one place where a driver that wants another spelling gets it.
+are written `:name`. This is the one place where a driver that wants another spelling gets it. What only one database
+understands stands in a folder of its name, for queries and for migrations alike.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ HERE = Path(__file__).parent
 
 Style = Literal["named", "pyformat"]  # sqlite3 takes :name, psycopg %(name)s
 
+FOLDERS: dict[Style, str] = {"named": "sqlite", "pyformat": "postgres"}
+
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
@@ -22,7 +25,7 @@ _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 def queries(style: Style, folder: Path = HERE / "queries") -> dict[str, str]:
     """Every named query of the folder, spelled for the driver."""
     found: dict[str, str] = {}
-    for file in sorted(folder.glob("*.sql")):
+    for file in sorted((*folder.glob("*.sql"), *folder.glob(f"{FOLDERS[style]}/*.sql"))):
         _, *parts = _NAME.split(file.read_text("utf-8"))
         for name, block in zip(parts[::2], parts[1::2], strict=True):
             if name in found:
@@ -42,7 +45,12 @@ def migrations(folder: Path = HERE / "migrations") -> list[Path]:
     return sorted(folder.glob("[0-9]*.sql"))
 
 
-def statements(file: Path) -> list[str]:
-    """A migration's statements: drivers disagree on how to run several at once inside a transaction."""
+def statements(file: Path, style: Style | None = None) -> list[str]:
+    """A migration's statements, then those of that database alone: drivers disagree on how to run several at once."""
+    own = file.parent / FOLDERS[style] / file.name if style is not None else None
+    return [*_split(file), *(_split(own) if own is not None and own.is_file() else ())]
+
+
+def _split(file: Path) -> list[str]:
     text = _COMMENT.sub("", file.read_text("utf-8"))
     return [statement.strip() for statement in re.split(r";[ \t]*$", text, flags=re.MULTILINE) if statement.strip()]

@@ -16,9 +16,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store.sql import Style
+
+if TYPE_CHECKING:
+    from clew.core.search import Words
 
 BUSY_TIMEOUT_S = 30.0
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is cut back after a checkpoint
@@ -156,6 +160,9 @@ class Sqlite:
             writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
             return self._error("unreachable" if writable else "read_only", error)
         return self._error(_KINDS.get(code & 0xFF, "unreachable"), error)
+
+    def search_words(self, words: Words) -> str:
+        return " AND ".join(f'"{" ".join(phrase.words)}"{" *" if phrase.is_prefix else ""}' for phrase in words.phrases)
 
     def _error(self, kind: str, error: Exception | None = None) -> StoreError:
         says, hint = _SAYS[kind]

@@ -11,21 +11,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from clew.errors import StoreError, UsageError
-from clew.store.cards import Cards
+from clew.store.archives import Archives
 from clew.store.dialect import Dialect
 from clew.store.facts import Facts
 from clew.store.hooks import Hooks
 from clew.store.jobs import Jobs
 from clew.store.leases import Leases
+from clew.store.pairs import Pairs
 from clew.store.pins import Pins
 from clew.store.reviews import Reviews
+from clew.store.search import Search
 from clew.store.tallies import Tallies
 from clew.store.turns import Turns
 
 CHECK_LIMIT = 20  # problems of one kind that are worth listing
 
 
-class Store(Cards, Turns, Pins, Leases, Jobs, Reviews, Hooks, Tallies, Facts):
+class Store(Search, Archives, Turns, Pins, Leases, Jobs, Reviews, Hooks, Pairs, Tallies, Facts):
     """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
 
     def check(self) -> list[str]:

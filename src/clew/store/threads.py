@@ -15,6 +15,7 @@ from clew.store.versions import Versions
 
 NAME_CHARS = 80  # as long as a thread's name may be, suffix included
 NAMES_SEARCHED = 1000  # for a hint
+COUNTED = ("size_chars", "spent_usd")  # of a thread's row: the database adds them up itself
 
 
 class Threads(Versions):
@@ -25,6 +26,7 @@ class Threads(Versions):
             if self._one("thread_by_name", name=named.name) is not None:
                 raise Conflict(f"There is a thread named {named.name} already.", hint="Choose another name.")
             self._do("insert_thread", **flat(named))
+            self._do("forget_deleted", id=named.id)  # one that was put away comes back under its id
             self._changed(named.id)
         return named
 
@@ -110,6 +112,8 @@ class Threads(Versions):
         for pin in rows["pins"]:
             pin["runtime"] = json.loads(pin["runtime"])
             pin["pending"] = json.loads(pin["pending"]) if pin["pending"] else None
+        for counted in COUNTED:
+            del thread[counted]
         return {"schema": len(sql.migrations()), "thread": thread, **rows}
 
 
@@ -128,4 +132,7 @@ _DUMPED = (
     "review_rounds",
     "hook_keys",
     "hook_jobs",
+    "pairs",
+    "pair_rounds",
+    "pair_files",
 )

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import Entry, SessionView
+from clew.agents.adapter import Entry, SessionHead, SessionView
 from clew.core.answer import joined
 from clew.core.history import Role
+
+HEAD_BYTES = 256 * 1024  # of a session that is only listed
 
 _ON_CHAIN = frozenset({"user", "assistant", "attachment", "system"})
 _NOT_A_PROMPT = ("[Request interrupted", "<local-command", "<command-name>", "<task-notification>")
@@ -37,6 +39,7 @@ class _Line(msgspec.Struct, rename="camel"):
     is_meta: bool | None = False
     is_compact_summary: bool | None = False
     is_api_error_message: bool | None = False
+    cwd: str | None = None
     message: _Message | None = None
 
 
@@ -58,7 +61,31 @@ def read_session(path: Path, since: int = 0) -> SessionView:
         last = line.uuid
     chain = list(_chain(lines, last))
     chain.reverse()
-    return SessionView(tuple(_entries(chain)), last, size)
+    return SessionView(tuple(_entries(chain)), last, size, _model(chain))
+
+
+def session_head(path: Path) -> SessionHead | None:
+    with path.open("rb") as file:
+        raw = file.read(HEAD_BYTES)
+    work_dir = ""
+    for line in _lines(raw):
+        if line.uuid is None or line.type not in _ON_CHAIN:
+            continue
+        if line.is_sidechain:
+            return None  # a subagent's
+        work_dir = work_dir or line.cwd or ""
+        text = _text(line.message.content) if line.message is not None and line.type == "user" else ""
+        if text and _is_prompt(line, text):
+            return SessionHead(path.stem, work_dir, text)
+    return SessionHead(path.stem, work_dir, "") if work_dir else None
+
+
+def _model(chain: list[_Line]) -> str:
+    """Of the newest answer; the CLI's own words bear a name that is no model's."""
+    for line in reversed(chain):
+        if line.type == "assistant" and line.message is not None and line.message.model not in (None, "<synthetic>"):
+            return line.message.model or ""
+    return ""
 
 
 def _lines(raw: bytes) -> Iterator[_Line]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from clew.agents.adapter import Adapter, Binary, Launch, SessionView, StreamReader
+from clew.agents.adapter import Adapter, Binary, Launch, SessionHead, SessionView, StreamReader
 from clew.agents.codex import binary, command, location
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
@@ -66,3 +66,14 @@ class Codex(Adapter):
         from clew.agents.codex import session
 
         return session.session_usage(path)
+
+    def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        return location.session_place(config_dir, session_id)
+
+    def session_paths(self, config_dir: str) -> Iterator[Path]:
+        return location.session_paths(config_dir)
+
+    def session_head(self, path: Path) -> SessionHead | None:
+        from clew.agents.codex import head
+
+        return head.session_head(path)

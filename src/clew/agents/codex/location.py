@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _DAY_S = 86_400
+_LAST_S = 4_000_000_000  # an id of another version tells no time: its first digits may be any
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
@@ -34,9 +36,29 @@ def session_file(config_dir: str, session_id: str) -> Path | None:
     return None
 
 
+def session_place(config_dir: str, session_id: str) -> Path | None:
+    """Under the time that the id tells, as Codex itself would have named it (but for the time zone)."""
+    if not is_session_id(session_id):
+        return None
+    made = time.gmtime(min(_made_s(session_id), _LAST_S))
+    name = f"rollout-{time.strftime('%Y-%m-%dT%H-%M-%S', made)}-{session_id}.jsonl"
+    return Path(config_dir) / "sessions" / time.strftime("%Y/%m/%d", made) / name
+
+
+def session_paths(config_dir: str) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        for path in (Path(config_dir) / "sessions").glob("**/rollout-*.jsonl"):
+            if is_session_id(path.stem[-36:]):
+                yield path
+
+
+def _made_s(session_id: str) -> float:
+    return int(session_id[:8] + session_id[9:13], 16) / 1000
+
+
 def _days(sessions: Path, session_id: str) -> Iterator[Path]:
     """The folders of the day in which a UUID of version 7 was made, in whatever time zone."""
-    made_s = int(session_id[:8] + session_id[9:13], 16) / 1000
+    made_s = _made_s(session_id)
     for offset_s in (0, -_DAY_S, _DAY_S):
         try:
             yield sessions / time.strftime("%Y/%m/%d", time.gmtime(made_s + offset_s))

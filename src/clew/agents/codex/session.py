@@ -110,6 +110,15 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called)
 
 
+def prompt_text(line: Mapping[str, Any]) -> str | None:
+    """Of a line that is a prompt."""
+    payload = line.get("payload")
+    if line.get("type") != "response_item" or not isinstance(payload, Mapping) or payload.get("role") != "user":
+        return None
+    text = _text(payload.get("content"))
+    return text if _is_prompt(payload, text) else None
+
+
 def session_usage(path: Path) -> Usage:
     """The running total that the CLI will go on from: its last count in the file, or in the one it is a copy of."""
     until: int | None = None

@@ -32,6 +32,7 @@ CREATE TABLE review_rounds (
     changes TEXT NOT NULL,
     changed_since TEXT NOT NULL,
     run_id TEXT,
+    first_run_id TEXT,
     runs BIGINT NOT NULL,
     session_resumed SMALLINT NOT NULL,
     reason TEXT,

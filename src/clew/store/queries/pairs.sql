@@ -59,3 +59,7 @@ SELECT * FROM pairs WHERE instructor_thread_id = :id OR worker_thread_id = :id O
 -- name: dump_pair_rounds
 SELECT pair_rounds.* FROM pair_rounds JOIN pairs ON pairs.id = pair_rounds.pair_id
 WHERE pairs.instructor_thread_id = :id OR pairs.worker_thread_id = :id ORDER BY pair_rounds.pair_id, pair_rounds.number;
+
+-- name: dump_pair_files
+SELECT pair_files.* FROM pair_files JOIN pairs ON pairs.id = pair_files.pair_id
+WHERE pairs.instructor_thread_id = :id OR pairs.worker_thread_id = :id ORDER BY pair_files.pair_id;

@@ -17,11 +17,11 @@ SELECT COUNT(*) AS n FROM reviews WHERE (CAST(:top AS TEXT) IS NULL OR top = :to
 
 -- name: insert_round
 INSERT INTO review_rounds (review_id, number, status, agent, model, owner_host, owner_pid, owner_started, message,
-    base_commit, head_commit, changes, changed_since, run_id, runs, session_resumed, reason, fallback, session_age_s,
+    base_commit, head_commit, changes, changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s,
     input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars,
     transcript_chars, answer, error, hint, error_code, started_at, ended_at, diff, files)
 VALUES (:review_id, :number, :status, :agent, :model, :owner_host, :owner_pid, :owner_started, :message,
-    :base_commit, :head_commit, :changes, :changed_since, :run_id, :runs, :session_resumed, :reason, :fallback,
+    :base_commit, :head_commit, :changes, :changed_since, :run_id, :first_run_id, :runs, :session_resumed, :reason, :fallback,
     :session_age_s, :input_tokens, :output_tokens, :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd,
     :prompt_chars, :transcript_chars, :answer, :error, :hint, :error_code, :started_at, :ended_at, :diff, :files);
 
@@ -38,7 +38,7 @@ WHERE review_id = :review_id AND number = :number;
 -- name: rounds_of_review
 -- Without the diff and the files: they are large, and a list needs neither.
 SELECT review_id, number, status, agent, model, owner_host, owner_pid, owner_started, message, base_commit, head_commit,
-    changes, changed_since, run_id, runs, session_resumed, reason, fallback, session_age_s, input_tokens, output_tokens,
+    changes, changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, answer, error, hint,
     error_code, started_at, ended_at
 FROM review_rounds WHERE review_id = :review_id ORDER BY number;
@@ -46,7 +46,7 @@ FROM review_rounds WHERE review_id = :review_id ORDER BY number;
 -- name: rounds_since
 -- For the measures: without what they say and are about, which is most of what there is to read.
 SELECT review_id, number, status, agent, model, owner_host, owner_pid, owner_started, '' AS message, base_commit,
-    head_commit, '[]' AS changes, '[]' AS changed_since, run_id, runs, session_resumed, reason, fallback, session_age_s,
+    head_commit, '[]' AS changes, '[]' AS changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s,
     input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars,
     transcript_chars, NULL AS answer, NULL AS error, NULL AS hint, error_code, started_at, ended_at
 FROM review_rounds WHERE (CAST(:since AS DOUBLE PRECISION) IS NULL OR started_at >= :since)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from clew.core.answer import joined
 from clew.core.events import MessageSaid, SessionStarted, TextStreamed, ToolStarted
@@ -119,8 +120,40 @@ async def unknown_session_is_rejected(subject: Subject) -> None:
 
 async def word_that_is_no_id_names_no_session(subject: Subject) -> None:
     await turn(subject, "!say one")
+    config_dir = subject.adapter.config_dir(subject.environ)
     for word in ("last", "../x", "*", "-", ""):
         assert session_file(subject, word) is None
+        assert subject.adapter.session_place(config_dir, str(subject.work_dir), word) is None
+
+
+async def session_of_another_place_is_resumed_where_the_adapter_puts_it(subject: Subject) -> None:
+    first = await turn(subject, "!say one")
+    path, elsewhere = session_file(subject, first.session_id), subject.work_dir / "elsewhere"
+    assert path is not None
+    content = path.read_bytes()
+    elsewhere.mkdir()
+    there = replace(subject, work_dir=elsewhere)
+    place = subject.adapter.session_place(subject.adapter.config_dir(subject.environ), str(elsewhere), first.session_id)
+    if place is None:
+        return  # it cannot travel: whoever imports it is told
+    path.unlink()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(content)
+    assert session_file(there, first.session_id) == place
+    second = await turn(there, "!say two", resume=first.session_id)
+    assert second.text == "two"
+    assert second.usage.cache_read_input_tokens > second.usage.input_tokens, "it was shown what the session holds"
+    assert place.read_bytes().startswith(content), "and went on in that file"
+    assert [entry.text for entry in entries(there, first.session_id) if entry.role is Role.ASSISTANT] == ["one", "two"]
+
+
+async def session_is_listed_with_its_first_words(subject: Subject) -> None:
+    first = await turn(subject, "!say one")
+    await turn(subject, "!say two", resume=first.session_id)
+    [path] = subject.adapter.session_paths(subject.adapter.config_dir(subject.environ))
+    head = subject.adapter.session_head(path)
+    assert head is not None
+    assert (head.id, head.work_dir, head.first_words) == (first.session_id, str(subject.work_dir), "!say one")
 
 
 async def used_uuid_does_no_work(subject: Subject) -> None:
@@ -161,6 +194,8 @@ CHECKS: tuple[Check, ...] = (
     unknown_session_is_not_forked,
     unknown_session_is_rejected,
     word_that_is_no_id_names_no_session,
+    session_of_another_place_is_resumed_where_the_adapter_puts_it,
+    session_is_listed_with_its_first_words,
     used_uuid_does_no_work,
     stopped_turn_keeps_what_was_said_and_can_go_on,
 )

@@ -17,8 +17,10 @@ from __future__ import annotations
 from clew.testing.store_contract.cards import CardContract
 from clew.testing.store_contract.events import EventContract
 from clew.testing.store_contract.facts import FactContract
+from clew.testing.store_contract.hooks import HookContract
 from clew.testing.store_contract.jobs import JobContract
 from clew.testing.store_contract.leases import LeaseContract
+from clew.testing.store_contract.pairs import PairContract
 from clew.testing.store_contract.pins import PinContract
 from clew.testing.store_contract.questions import QuestionContract
 from clew.testing.store_contract.reviews import ReviewContract
@@ -35,6 +37,7 @@ from clew.testing.store_contract.samples import (
     absorbed,
     raises,
 )
+from clew.testing.store_contract.search import SearchContract
 from clew.testing.store_contract.tallies import TallyContract
 from clew.testing.store_contract.threads import ThreadContract
 from clew.testing.store_contract.transactions import TransactionContract
@@ -48,12 +51,15 @@ __all__ = [
     "CardContract",
     "EventContract",
     "FactContract",
+    "HookContract",
     "JobContract",
     "LeaseContract",
+    "PairContract",
     "PinContract",
     "QuestionContract",
     "ReviewContract",
     "RunContract",
+    "SearchContract",
     "StoreContract",
     "TallyContract",
     "ThreadContract",
@@ -79,6 +85,9 @@ class StoreContract(
     LeaseContract,
     JobContract,
     ReviewContract,
+    PairContract,
+    HookContract,
+    SearchContract,
     TallyContract,
     FactContract,
     TransactionContract,

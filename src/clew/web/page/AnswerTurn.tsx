@@ -2,17 +2,16 @@
 // moves nothing on the screen.
 
 import { memo } from "preact/compat";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { page } from "./sync.ts";
 import { useNow } from "./clock.ts";
 import { Badge, SessionChip } from "./Badge.tsx";
 import { Ending } from "./Ending.tsx";
-import { http } from "./http.ts";
 import { Check, Copy, Pencil } from "./icons.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { useNear } from "./near.ts";
-import { fromSteps, said, type Part, type Progress } from "./progress.ts";
-import { Parts } from "./Steps.tsx";
+import { said, type Part, type Progress } from "./progress.ts";
+import { Parts, useParts } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { TodoCard } from "./TodoCard.tsx";
 import { TurnEditor } from "./UserTurn.tsx";
@@ -35,7 +34,7 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, fix
   const near = useNear(ref);
   const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
   const live = !turn && run !== null && isActive(run.status) && !progress?.ended;
-  const parts = useParts(turn, progress, near);
+  const parts = useParts(near && !live ? toldBy(turn, run) : null, progress);
   const note: RunNote | null = turn?.run ?? run;
   const knot = note?.session_resumed ?? progress?.resumed ?? null;
   const agent = turn?.agent ?? run?.agent ?? null;
@@ -77,21 +76,11 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, fix
   );
 });
 
-/** The steps of the run between its words: from the events of a live one, else fetched when the turn comes near. */
-function useParts(turn: Turn | null, progress: Progress | null, near: boolean): readonly Part[] | null {
-  const [stored, store] = useState<Progress | null>(null);
-  const known = progress !== null && progress.parts.length > 0;
+/** The run whose steps are worth asking for, when the turn comes near. */
+function toldBy(turn: Turn | null, run: Run | null): string | null {
+  if (!turn) return run?.started_at ? run.id : null;
   // A run that began afresh may have been warned, or may have left turns out, without a single tool.
-  const told = turn !== null && (turn.steps > 0 || turn.run?.session_resumed === false);
-  const wanted = near && told && turn.run_id !== null && !known && !stored;
-  useEffect(() => {
-    if (!wanted || !turn?.run_id) return;
-    http.steps(turn.run_id).then(
-      ({ items }) => store(fromSteps(items)),
-      () => undefined,
-    );
-  }, [wanted]);
-  return (known ? progress : stored)?.parts ?? null;
+  return turn.steps > 0 || turn.run?.session_resumed === false ? turn.run_id : null;
 }
 
 function Words({ turn, parts, live }: { turn: Turn | null; parts: readonly Part[] | null; live: boolean }) {

@@ -21,18 +21,22 @@
 //                 round (data-round), round-badge, round-error, finding (data-state), state-filter, patch, patch-file,
 //                 finding-card (data-finding, data-state), next-message, next-round, round-stop, new-review-dialog,
 //                 review-form, review-base, review-paths, review-focus, start-review, word-by-word
+//   hooks         hooks-open, hooks-view, hook-counts, hook-hint, hook-sessions, hook-session (data-state), hook-reset, reset-dialog,
+//                 confirm-reset, hook-events, hook-event (data-state)
 //   views         savings-view, agents-view, agent, changes-view, home, nowhere
 //   the page      connection (data-state), notice, broken
 
 import { useEffect } from "preact/hooks";
 import { goingRun, stop } from "./actions.ts";
 import { Agents, NoAgent } from "./Agents.tsx";
-import { daemon, dismiss, go, page } from "./sync.ts";
+import { daemon, dismiss, go, page, type Route } from "./sync.ts";
 import { Changes } from "./Changes.tsx";
 import { Conversation } from "./Conversation.tsx";
 import { Dialogs } from "./Dialogs.tsx";
 import { Guard } from "./Guard.tsx";
+import { Hooks } from "./Hooks.tsx";
 import { Close, Mark, Plus } from "./icons.tsx";
+import { headline, jobs } from "./jobs.ts";
 import { Jobs } from "./Jobs.tsx";
 import { JobView } from "./JobView.tsx";
 import { Reviews } from "./Reviews.tsx";
@@ -41,14 +45,14 @@ import { Savings } from "./Savings.tsx";
 import { Sidebar } from "./Sidebar.tsx";
 import { useStore } from "./store.ts";
 import { MenuButton } from "./ThreadHead.tsx";
-import { visible } from "./visible.ts";
+import { visible, visibleLine } from "./visible.ts";
 
 export function App() {
   const at = useStore(page, (now) => now.route.at);
   const refused = useStore(page, (now) => now.connection === "refused");
   const drawer = useStore(page, (now) => now.drawer);
   const route = useStore(page, (now) => now.route);
-  useTitle();
+  useTitle(route);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
@@ -71,6 +75,7 @@ export function App() {
           {at === "job" && <JobView />}
           {at === "reviews" && <Reviews />}
           {at === "review" && <ReviewView />}
+          {at === "hooks" && <Hooks />}
           {at === "savings" && <Savings />}
           {at === "agents" && <Agents />}
         </Guard>
@@ -83,9 +88,39 @@ export function App() {
   );
 }
 
+const TITLES: Record<Exclude<Route["at"], "thread" | "changes" | "job" | "review">, string> = {
+  home: "",
+  nowhere: "Nothing here",
+  jobs: "Jobs",
+  reviews: "Reviews",
+  hooks: "Hooks",
+  savings: "Savings",
+  agents: "Agents",
+};
+
+/** What is open, and not what was open before it: a thread or a job stays in its store when it is left. */
+function useOpened(route: Route): string {
+  const thread = useStore(daemon, (now) => now.conversation?.thread ?? null);
+  const job = useStore(jobs, (now) => now.open);
+  switch (route.at) {
+    case "thread":
+      return thread?.id === route.thread ? thread.name : "";
+    case "changes":
+      return thread?.id === route.thread ? `File changes · ${thread.name}` : "File changes";
+    case "job":
+      return (job?.id === route.job && headline(job)) || "Job";
+    case "review":
+      return `Review ${route.review}`;
+    default:
+      return TITLES[route.at];
+  }
+}
+
+const TITLE_CHARS = 80;
+
 /** The tab says what is open, and whether somebody is waited for. */
-function useTitle(): void {
-  const name = useStore(daemon, (now) => now.conversation?.thread.name ?? null);
+function useTitle(route: Route): void {
+  const name = visibleLine(useOpened(route), TITLE_CHARS);
   const waiting = useStore(daemon, (now) => now.threads.filter((thread) => thread.questions > 0).length);
   useEffect(() => {
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${name ? `${name} · ` : ""}Clew`;
@@ -240,6 +275,7 @@ const KEYS: Record<string, () => void> = {
   d: () => document.querySelector<HTMLElement>("[data-testid=changes-open]")?.click(),
   b: () => go({ at: "jobs" }),
   r: () => go({ at: "reviews" }),
+  h: () => go({ at: "hooks" }),
   s: () => go({ at: "savings" }),
   a: () => go({ at: "agents" }),
   "?": () => page.patch({ dialog: { is: "help" } }),

@@ -10,6 +10,7 @@ import { Diff } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { ThreadHead } from "./ThreadHead.tsx";
 import { visible } from "./visible.ts";
+import type { Turn } from "./wire.ts";
 import { plural } from "./words.ts";
 
 export function Changes() {
@@ -18,9 +19,13 @@ export function Changes() {
   return <Opened conversation={conversation} />;
 }
 
+/** The runs to be looked through for edits; one that gave no answer hangs on its prompt. */
+const runsOf = ({ role, run, run_id, steps }: Turn): string[] =>
+  role === "user" ? (run?.started_at ? [run.id] : []) : run_id && steps > 0 ? [run_id] : [];
+
 function Opened({ conversation }: { conversation: Conversation }) {
   const runs = useMemo(
-    () => conversation.turns.filter((turn) => turn.steps > 0 && turn.run_id).map((turn) => turn.run_id as string),
+    () => conversation.turns.flatMap(runsOf),
     [conversation.turns],
   );
   const { known, loading } = useSteps(runs);

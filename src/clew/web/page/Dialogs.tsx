@@ -2,14 +2,15 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { changeThread, deleteThread } from "./actions.ts";
+import { changeThread, deleteThread, resetHook } from "./actions.ts";
 import { daemon, page } from "./sync.ts";
 import { Close } from "./icons.tsx";
 import { NewJob } from "./JobForm.tsx";
 import { NewReview } from "./ReviewForm.tsx";
 import { useStore } from "./store.ts";
 import { NewThread, ThreadSettings } from "./ThreadForm.tsx";
-import type { Thread } from "./wire.ts";
+import { visible } from "./visible.ts";
+import type { HookSession, Thread } from "./wire.ts";
 import { asName, plural } from "./words.ts";
 
 const close = (): void => page.patch({ dialog: null, complaint: null });
@@ -37,6 +38,13 @@ export function Dialogs() {
     return (
       <Modal title="New review" testid="new-review-dialog">
         <NewReview close={close} />
+      </Modal>
+    );
+  }
+  if (dialog.is === "reset") {
+    return (
+      <Modal title="Forget this session?" testid="reset-dialog">
+        <Reset session={dialog.session} />
       </Modal>
     );
   }
@@ -177,6 +185,31 @@ function Delete({ thread }: { thread: Thread }) {
   );
 }
 
+function Reset({ session }: { session: HookSession }) {
+  const [busy, setBusy] = useState(false);
+  const reset = async (): Promise<void> => {
+    setBusy(true);
+    if (await resetHook(session)) close();
+    setBusy(false);
+  };
+  return (
+    <>
+      <p>
+        {visible(session.key)}: the next event starts afresh, with the whole skill. The conversation so far and the work tree are kept.
+        {session.state === "running" && " What is running goes on to its end."}
+      </p>
+      <div class="row end">
+        <button type="button" autoFocus onClick={close}>
+          Keep it
+        </button>
+        <button class="danger" type="button" disabled={busy} data-testid="confirm-reset" onClick={() => void reset()}>
+          Forget it
+        </button>
+      </div>
+    </>
+  );
+}
+
 const KEYS: [string, string][] = [
   ["/", "search threads"],
   ["n", "new thread"],
@@ -188,7 +221,7 @@ const KEYS: [string, string][] = [
   ["e", "edit what you said last"],
   ["f", "fresh session for the next turn"],
   ["d", "file changes of the thread"],
-  ["b  r  s  a", "jobs, reviews, savings, agents"],
+  ["b  r  h  s  a", "jobs, reviews, hooks, savings, agents"],
   ["?", "this list"],
 ];
 

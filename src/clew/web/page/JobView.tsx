@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { cancelJob, retryJob, type Retry } from "./actions.ts";
 import { Turns, useScroll } from "./Conversation.tsx";
 import { Again, Back, Caret, Stop, Warning } from "./icons.tsx";
-import { isUnderWay, jobs } from "./jobs.ts";
+import { headline, isUnderWay, jobs } from "./jobs.ts";
 import { NoWorker, StatusChip } from "./Jobs.tsx";
 import { Markdown } from "./Markdown.tsx";
 import type { Conversation } from "./state.ts";
@@ -15,7 +15,7 @@ import { daemon, go, page } from "./sync.ts";
 import { MenuButton } from "./ThreadHead.tsx";
 import { visible } from "./visible.ts";
 import type { Job } from "./wire.ts";
-import { dollars, duration, moment, plural, reasonWords, shortPath } from "./words.ts";
+import { dollars, duration, moment, plural, reasonWords, shortPath, times } from "./words.ts";
 
 export function JobView() {
   const job = useStore(jobs, (now) => now.open);
@@ -69,7 +69,7 @@ function Head({ job }: { job: Job }) {
         <Back />
       </button>
       <div class="head-names">
-        <h1 title={visible(job.prompt)}>{visible(job.prompt.trim().split("\n")[0] ?? "")}</h1>
+        <h1 title={visible(job.prompt)}>{visible(headline(job))}</h1>
         <p>
           <StatusChip status={job.status} />
           <span class="path" title={visible(job.cwd)}>
@@ -203,12 +203,12 @@ function Retrying({ job, how, testid, title, children }: RetryButton) {
 function Facts({ job }: { job: Job }) {
   const took = job.started_at ? Date.parse(job.ended_at ?? new Date().toISOString()) - Date.parse(job.started_at) : null;
   const session = [
-    job.resume_count > 0 ? `resumed ${job.resume_count} times` : "",
+    job.resume_count > 0 ? `resumed ${times(job.resume_count)}` : "",
     job.reason ? `last fresh: ${reasonWords(job.reason)}` : "",
   ];
   const limits = [
     job.limits.timeout_s !== null ? `${duration(job.limits.timeout_s * 1000)} a run` : "",
-    `${job.limits.max_resumes} resumes`,
+    plural(job.limits.max_resumes, "resume"),
     job.limits.deadline_at ? `until ${moment(job.limits.deadline_at)}` : "",
   ];
   const rows: [string, string | null][] = [

@@ -5,6 +5,7 @@ import { attempt, daemon, go, hear, page } from "./sync.ts";
 import { useMinute } from "./clock.ts";
 import { http } from "./http.ts";
 import { Close, Half, Mark, Moon, Plus, Question, Search, Sun } from "./icons.tsx";
+import { hooks } from "./hooks.ts";
 import { jobs, needsYou } from "./jobs.ts";
 import { seen, theme, type Theme } from "./keep.ts";
 import { useStore } from "./store.ts";
@@ -211,6 +212,7 @@ function Looks() {
 export function Views() {
   const at = useStore(page, (now) => now.route.at);
   const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
+  const hooked = useStore(hooks, (now) => now.settings?.is_used ?? false);
   const yours = useStore(jobs, (now) => now.items.filter(needsYou).length);
   return (
     <div class="views">
@@ -234,6 +236,18 @@ export function Views() {
       >
         Reviews
       </button>
+      {hooked && (
+        <button
+          class="quiet"
+          type="button"
+          data-testid="hooks-open"
+          aria-current={at === "hooks" ? "page" : undefined}
+          title="Hooks (h)"
+          onClick={() => go({ at: "hooks" })}
+        >
+          Hooks
+        </button>
+      )}
       <button
         class="quiet"
         type="button"

@@ -1,13 +1,14 @@
 // What an agent did between its words: tool calls folded to a line each, file edits as small diffs, output of commands.
 
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { editsOf, mainArgument, size, type Edit } from "./edits.ts";
 import { Given } from "./Given.tsx";
 import { sizeOf } from "./fields.ts";
+import { http } from "./http.ts";
 import { Caret } from "./icons.tsx";
 import { GrowingMarkdown, Markdown } from "./Markdown.tsx";
-import { isTodoTool, type Part, type ToolPart } from "./progress.ts";
+import { fromSteps, isTodoTool, type Part, type Progress, type ToolPart } from "./progress.ts";
 import { visible, visibleLine } from "./visible.ts";
 import { lastName, plural } from "./words.ts";
 
@@ -37,6 +38,21 @@ function waitingIn(parts: readonly Part[]): ReadonlySet<string> {
   const same = (tool: ToolPart, part: Part): boolean =>
     part.kind === "asked" && part.tool === tool.name && JSON.stringify(part.input) === JSON.stringify(tool.input);
   return new Set(open.filter((tool) => asked.some((part) => same(tool, part))).map((tool) => tool.id));
+}
+
+/** What a run did: by its events where the page has heard them, else as it is stored. `run`: the one to ask for, if any. */
+export function useParts(run: string | null, progress: Progress | null = null): readonly Part[] | null {
+  const [stored, store] = useState<Progress | null>(null);
+  const known = progress !== null && progress.parts.length > 0;
+  const wanted = known || stored ? null : run;
+  useEffect(() => {
+    if (!wanted) return;
+    http.steps(wanted).then(
+      ({ items }) => store(fromSteps(items)),
+      () => undefined,
+    );
+  }, [wanted]);
+  return (known ? progress : stored)?.parts ?? null;
 }
 
 export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }) {
@@ -71,16 +87,16 @@ export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }
   );
 }
 
-function Tools({ tools, waiting, live }: Listed & { live: boolean }) {
+function Tools({ tools, waiting, live }: Listed) {
   const folded = tools.length > SHOWN_ALONE;
-  if (!folded) return <ToolList tools={tools} waiting={waiting} />;
+  if (!folded) return <ToolList tools={tools} waiting={waiting} live={live} />;
   const hidden = live ? tools.slice(0, -2) : tools; // the newest stay in sight while the run goes on
   return (
     <>
       <Fold summary={<StepCount tools={hidden} />} class="steps">
-        {() => <ToolList tools={hidden} waiting={waiting} />}
+        {() => <ToolList tools={hidden} waiting={waiting} live={live} />}
       </Fold>
-      {live && <ToolList tools={tools.slice(-2)} waiting={waiting} />}
+      {live && <ToolList tools={tools.slice(-2)} waiting={waiting} live />}
     </>
   );
 }
@@ -99,25 +115,28 @@ function StepCount({ tools }: { tools: ToolPart[] }) {
 interface Listed {
   tools: ToolPart[];
   waiting: ReadonlySet<string>;
+  live: boolean; // the run goes on
 }
 
-const ToolList = ({ tools, waiting }: Listed) => (
+const ToolList = ({ tools, waiting, live }: Listed) => (
   <div class="tools">
     {tools.map((tool) => (
-      <Tool key={tool.id} tool={tool} waits={waiting.has(tool.id)} />
+      <Tool key={tool.id} tool={tool} open={waiting.has(tool.id) ? "waiting" : live ? "running" : "unfinished"} />
     ))}
   </div>
 );
 
-function stateOf(tool: ToolPart, waits: boolean): "waiting" | "running" | "declined" | "failed" | "done" {
-  if (tool.output === null) return waits ? "waiting" : "running";
+type Open = "waiting" | "running" | "unfinished"; // a call without a result: the last when the run is over
+
+function stateOf(tool: ToolPart, open: Open): Open | "declined" | "failed" | "done" {
+  if (tool.output === null) return open;
   return tool.declined ? "declined" : tool.failed ? "failed" : "done";
 }
 
-function Tool({ tool, waits }: { tool: ToolPart; waits: boolean }) {
+function Tool({ tool, open }: { tool: ToolPart; open: Open }) {
   const edits = editsOf(tool);
   const { added, removed } = size(edits);
-  const state = stateOf(tool, waits);
+  const state = stateOf(tool, open);
   const argument = edits.length === 1 && edits[0] ? shortName(edits[0].path) : mainArgument(tool.input);
   return (
     <Fold

@@ -1,14 +1,18 @@
 // What the user said. It can be edited, asked again, or taken back; before any of it one line says what that does to the
 // agent's session.
 
+import type { ComponentChildren } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { editTurn, retry, truncate } from "./actions.ts";
 import { page } from "./sync.ts";
+import { Badge } from "./Badge.tsx";
 import { Ending } from "./Ending.tsx";
 import { http } from "./http.ts";
 import { Again, Back, Pencil } from "./icons.tsx";
 import { Markdown } from "./Markdown.tsx";
+import { useNear } from "./near.ts";
+import { Parts, useParts } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import type { RunNote, SessionSays, Turn } from "./wire.ts";
 import { moment, plural } from "./words.ts";
@@ -39,20 +43,36 @@ export const UserTurn = memo(({ thread, turn, ended, after, busy, fixed }: Shown
         </div>
       )}
       {ended && (
-        <Ending
-          thread={thread}
-          run={ended}
-          kept={false}
-          prompt={turn.id}
-          text={turn.text}
-          place={fixed ? "fixed" : after > 0 || busy ? "amid" : "last"}
-          again={() => setChange("retry")}
-        />
+        <Unanswered run={ended}>
+          <Ending
+            thread={thread}
+            run={ended}
+            kept={false}
+            prompt={turn.id}
+            text={turn.text}
+            place={fixed ? "fixed" : after > 0 || busy ? "amid" : "last"}
+            again={() => setChange("retry")}
+          />
+        </Unanswered>
       )}
       {change && <Change thread={thread} turn={turn} after={after} what={change} close={() => setChange(null)} />}
     </article>
   );
 });
+
+/** What the run did and what it cost, around how it ended. */
+function Unanswered({ run, children }: { run: RunNote; children: ComponentChildren }) {
+  const ref = useRef<HTMLDivElement>(null);
+  const near = useNear(ref);
+  const parts = useParts(near && run.started_at ? run.id : null);
+  return (
+    <div class="unanswered" ref={ref}>
+      {parts && <Parts parts={parts} live={false} />}
+      {children}
+      {run.session_resumed !== null && <Badge run={run} agent={null} model={null} />}
+    </div>
+  );
+}
 
 interface Choosing {
   turn: Turn;

@@ -3,10 +3,11 @@
 
 import { attempt, daemon, go, hear, hearDone, notify, page, refreshSession, refreshView } from "./sync.ts";
 import { http } from "./http.ts";
+import { refreshHooks } from "./hooks.ts";
 import { heardOf } from "./jobs.ts";
 import { draft, forget } from "./keep.ts";
 import { refreshReview } from "./reviews.ts";
-import { isGoing, type Job, type Question, type Round, type Run, type Thread, type Turn } from "./wire.ts";
+import { isGoing, type HookSession, type Job, type Question, type Round, type Run, type Thread, type Turn } from "./wire.ts";
 
 export interface Asking {
   fresh?: boolean;
@@ -185,4 +186,11 @@ export async function exportReview(id: string): Promise<void> {
   link.download = `review-${id}.md`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+/** The next event of that issue starts afresh. */
+export async function resetHook({ agent, repo, number }: HookSession): Promise<boolean> {
+  const done = await attempt(http.resetHook({ agent, repo, number }));
+  if (done) await attempt(refreshHooks());
+  return done !== null;
 }

@@ -3,6 +3,9 @@
 import { pageKey } from "./keep.ts";
 import type {
   Agent,
+  HookEvent,
+  HookSession,
+  HookSettings,
   Job,
   JobList,
   Question,
@@ -103,6 +106,11 @@ export const http = {
   followReview: (id: string, body: Body) => call<Round>("POST", `${review(id)}/rounds`, body),
   diff: (id: string, round: number) => text(`${review(id)}/rounds/${round}/diff`),
   exportReview: (id: string) => text(`${review(id)}/export${query({ format: "md" })}`),
+
+  hookSettings: () => call<HookSettings>("GET", "/api/hooks/settings"),
+  hookSessions: () => call<{ items: HookSession[] }>("GET", "/api/hooks/sessions"),
+  hookEvents: (limit = 50) => call<{ items: HookEvent[] }>("GET", `/api/hooks/events${query({ limit })}`),
+  resetHook: (body: Body) => call<{ dropped: boolean }>("POST", "/api/hooks/reset", body),
 
   agents: () => call<{ items: Agent[] }>("GET", "/api/agents"),
   stats: (threadId?: string, days?: number) => call<Stats>("GET", `/api/stats${query({ thread: threadId, days })}`),

@@ -18,6 +18,9 @@ export const jobs = new Store<Jobs>({ items: [], workers: 0, listed: false, open
 export const UNDER_WAY: readonly JobStatus[] = ["queued", "running", "waiting"];
 export const isUnderWay = (job: Job): boolean => UNDER_WAY.includes(job.status);
 
+/** What it is called: the first line of its prompt. */
+export const headline = (job: Job): string => job.prompt.trim().split("\n")[0] ?? "";
+
 /** Somebody must act before it goes on. */
 export const needsYou = (job: Job): boolean => job.status === "blocked" || job.status === "conflict";
 

@@ -119,8 +119,8 @@ function apply(progress: Progress, { kind, body, at }: RunEvent): Progress {
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 
 function omitted(count: number): Part {
-  const what = count === 1 ? "the oldest turn" : `the ${count} oldest turns`;
-  return { kind: "note", tone: "warning", text: `The transcript was too long: ${what} were left out.` };
+  const what = count === 1 ? "the oldest turn was" : `the ${count} oldest turns were`;
+  return { kind: "note", tone: "warning", text: `The transcript was too long: ${what} left out.` };
 }
 
 function noted(progress: Progress, tone: "plain" | "warning", words: string): Progress {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { diffLines, editsOf, mainArgument, size } from "./edits.ts";
 import { split } from "./FolderField.tsx";
 import { blocks, html } from "./sanitize.ts";
-import { count, dollars, duration, reasonWords } from "./words.ts";
+import { count, dollars, duration, reasonWords, times } from "./words.ts";
 
 const signs = (before: string, after: string): string =>
   diffLines(before, after)
@@ -56,6 +56,9 @@ test("numbers are short", () => {
   assert.deepEqual([count(999), count(1000), count(48_210), count(1_500_000)], ["999", "1k", "48.2k", "1.5M"]);
   assert.deepEqual([dollars(0), dollars(0.00312), dollars(0.2), dollars(12.5)], ["$0", "$0.0031", "$0.200", "$12.50"]);
   assert.deepEqual([duration(900), duration(12_000), duration(61_000)], ["0.9 s", "12 s", "1 min 1 s"]);
+  const even = [5_000, 59_700, 119_900, 1_800_000, 7_200_000, 7_260_000].map(duration);
+  assert.deepEqual(even, ["5 s", "1 min", "2 min", "30 min", "2 h", "2 h 1 min"], "what is nothing is not said");
+  assert.deepEqual([times(1), times(2)], ["once", "2 times"]);
 });
 
 test("a reason that this page does not know is still said", () => {

@@ -2,6 +2,7 @@
 // of the open thread, then its events. After a break the same again, from where the page stood.
 
 import { http, Problem } from "./http.ts";
+import { hooks, refreshHooks, refreshHookSettings } from "./hooks.ts";
 import { openJob, refreshJobs } from "./jobs.ts";
 import { seen } from "./keep.ts";
 import { Live } from "./live.ts";
@@ -9,7 +10,7 @@ import { refresher } from "./refresher.ts";
 import { openReview, refreshReview, refreshReviews } from "./reviews.ts";
 import { cursors, EMPTY, reduce, type Heard, type State } from "./state.ts";
 import { Store } from "./store.ts";
-import type { Agent, SessionSays, Settings } from "./wire.ts";
+import type { Agent, HookSession, SessionSays, Settings } from "./wire.ts";
 
 export type Route =
   | { at: "home" }
@@ -20,6 +21,7 @@ export type Route =
   | { at: "job"; job: string }
   | { at: "reviews" }
   | { at: "review"; review: string; round: number | null } // null: the newest
+  | { at: "hooks" }
   | { at: "savings" }
   | { at: "agents" };
 
@@ -28,6 +30,7 @@ export type Dialog =
   | { is: "job" }
   | { is: "review" }
   | { is: "settings" | "rename" | "delete"; thread: string }
+  | { is: "reset"; session: HookSession }
   | { is: "help" }
   | null;
 
@@ -95,7 +98,8 @@ const live = new Live({
     if (message.type === "changed") {
       hear(message);
       if (message.threads.some((thread) => thread.id === daemon.now.open)) refreshView();
-      if (message.threads.some((thread) => thread.kind === "job")) void quietly(refreshJobs());
+      if (message.threads.some((thread) => thread.kind === "job" || thread.kind === "hook")) void quietly(refreshJobs());
+      if (message.threads.some((thread) => thread.kind === "hook")) void quietly(refreshHooksShown());
       if (message.deleted.length > 0 || message.threads.some((thread) => thread.kind === "review")) {
         void quietly(refreshReviewsShown());
       }
@@ -123,7 +127,7 @@ export async function start(): Promise<void> {
 async function greeted(again: boolean): Promise<void> {
   page.patch({ connection: "open" });
   if (again || !daemon.now.listed) {
-    await quietly(Promise.all([refreshList(), refreshView(), refreshJobs(), refreshReviewsShown()]));
+    await quietly(Promise.all([refreshList(), refreshView(), refreshJobs(), refreshReviewsShown(), refreshHooksShown()]));
     void refreshSurroundings();
   }
   watch();
@@ -145,11 +149,18 @@ async function refreshReviewsShown(): Promise<void> {
   if (at === "review") await refreshReview();
 }
 
+/** The first session may be the first that is heard of hooks at all. */
+async function refreshHooksShown(): Promise<void> {
+  if (!hooks.now.settings?.is_used) await refreshHookSettings();
+  if (page.now.route.at === "hooks") await refreshHooks();
+}
+
 export async function refreshSurroundings(): Promise<void> {
   await quietly(
     Promise.all([
       http.settings().then((settings) => page.patch({ settings })),
       http.agents().then(({ items }) => page.patch({ agents: items })),
+      refreshHookSettings(),
     ]),
   );
 }
@@ -224,7 +235,7 @@ function meant(first: string, id: string, third: string): Route {
   return { at: view ?? (first ? "nowhere" : "home") };
 }
 
-const VIEWS = ["jobs", "reviews", "savings", "agents"] as const;
+const VIEWS = ["jobs", "reviews", "hooks", "savings", "agents"] as const;
 
 function show(thread: string): void {
   if (thread === daemon.now.open) return;

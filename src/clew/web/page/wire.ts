@@ -271,6 +271,41 @@ export interface Review extends ReviewNote {
   rounds: Round[];
 }
 
+export interface HookEvent {
+  id: string;
+  forge: string;
+  kind: string;
+  repo: string;
+  number: number | null;
+  branch: string | null;
+  actor: string;
+  title: string;
+  state: "received" | "dispatched" | "ignored" | "failed";
+  why: string | null;
+  jobs: string[];
+  received_at: string;
+  done_at: string | null;
+}
+
+export interface HookSession {
+  key: string;
+  agent: string;
+  repo: string;
+  number: number;
+  state: "running" | "resumable" | "fresh";
+  session_id: string | null;
+  thread_id: string;
+  last_event: HookEvent | null;
+  used_at: string;
+}
+
+export interface HookSettings {
+  is_used: boolean;
+  work: number;
+  rules: { agent: string; events: string[] }[];
+  forges: { forge: string; has_secret: boolean; has_token: boolean }[];
+}
+
 export interface Settings {
   agent: string;
   model: string | null;

@@ -116,14 +116,19 @@ export function plural(n: number, one: string, many = `${one}s`): string {
   return `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 }
 
+export const times = (n: number): string => (n === 1 ? "once" : `${n.toLocaleString("en")} times`);
+
 export function duration(ms: number): string {
-  const seconds = ms / 1000;
-  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
-  if (seconds < 60) return `${Math.round(seconds)} s`;
+  if (ms < 9_950) return `${(Math.max(0, ms) / 1000).toFixed(1).replace(/\.0$/, "")} s`;
+  const seconds = Math.round(ms / 1000);
   const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 60) return twoOf(minutes, "min", seconds % 60, "s");
+  return twoOf(Math.floor(minutes / 60), "h", minutes % 60, "min");
 }
+
+/** A number of two units, without the one that is nothing. */
+const twoOf = (large: number, unit: string, small: number, smaller: string): string =>
+  [large && `${large} ${unit}`, small && `${small} ${smaller}`].filter(Boolean).join(" ");
 
 export function age(at: string, now: number): string {
   const minutes = Math.floor((now - Date.parse(at)) / 60_000);

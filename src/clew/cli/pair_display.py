@@ -1,0 +1,112 @@
+"""A pair as a person sees it: orders and reports as they come, and on a terminal a line that tells how far it is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from clew.cli.display import Display
+from clew.cli.output import harmless, plural, price, print_json, say
+from clew.core import events
+from clew.core.pair import Asked, Heard, Ordered, PairEvent, PairWarned, Part, Saved, Worked
+from clew.core.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from clew.hosts.pair import PairState
+
+
+class PairDisplay(Display):
+    """Whole orders and reports on stdout, or with `as_json` one event a line."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__("", as_json=True)
+        self._as_json = as_json
+        self._round, self._of = 0, 0
+        self._who = "instructor"
+        self._phase = "starting"
+        self._tokens = 0
+        self._cost_usd = 0.0
+
+    def line(self) -> str:
+        """`round 2 of 10 · worker · running Bash: make test · 22,135 tokens · $0.0123`"""
+        parts = [f"round {self._round} of {self._of} · {self._who}"] if self._round else []
+        parts.append(self._phase)
+        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
+        parts += [price(self._cost_usd, used=True)] if self._tokens else []
+        return " · ".join(parts)
+
+    def tell(self, event: PairEvent) -> None:
+        if self._as_json:
+            self._print(event)
+        match event:
+            case Asked():
+                self._asked(event)
+            case Heard():
+                self.show(event.event)
+            case Ordered():
+                self._ordered(event)
+            case Worked():
+                self._say(f"{_head(event.round, Part.WORKER)}:\n{_indented(event.text or '(nothing)')}")
+            case Saved():
+                self._doing("saved")
+            case PairWarned():
+                self.note(f"warning: {harmless(event.message)}")
+
+    def show(self, event: events.Event) -> None:
+        match event:
+            case events.TextStreamed():
+                self._doing("answering")
+            case events.RunEnded():
+                self._tokens += event.usage.shown_tokens + event.usage.output_tokens
+                self._cost_usd += event.cost_usd
+                self._doing("reading the answer")
+        super().show(event)
+
+    def _asked(self, event: Asked) -> None:
+        self._round, self._of, self._who = event.round, event.of, event.part.value
+        self._agent = event.part.value
+        if self._status is None:
+            who = f"{event.part}{f' ({event.model})' if event.model else ''}"
+            self.note(harmless(f"round {event.round} of {event.of}: {who}"))
+        self._doing("starting")
+
+    def _ordered(self, event: Ordered) -> None:
+        order = event.order
+        what = "done" if not order.should_continue else "correct" if order.needs_correction else "do"
+        self._say(f"{_head(event.round, Part.INSTRUCTOR)}, {what}:\n{_indented(order.instruction or '(nothing)')}")
+
+    def _say(self, text: str) -> None:
+        if self._as_json:
+            return
+        self._clear_line()
+        say(text)
+        sys.stdout.flush()
+        self._doing("going on")
+
+    def _print(self, event: PairEvent) -> None:
+        from clew.pair import event_json
+
+        self._clear_line()
+        print_json(event_json(event), in_line=True)
+
+    def _doing(self, what: str) -> None:
+        self._phase = what
+        super()._doing(self.line())
+
+
+def _head(number: int, part: Part) -> str:
+    return f"round {number}, {part}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in harmless(text).splitlines())
+
+
+def closing_line(state: PairState) -> str:
+    """`pair fix-login · finished · 3 rounds · 22,135 tokens (22,087 cached) · $0.0070`"""
+    pair, usage = state.pair, state.usage
+    parts = [f"pair {pair.name}", state.status.value.replace("_", " "), plural(len(state.rounds), "round")]
+    if usage != NO_USAGE:
+        parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
+        parts.append(price(state.cost_usd, used=True))
+    return " · ".join(parts)

@@ -1,0 +1,166 @@
+"""`clew sessions`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.lazy import SuggestingGroup
+from clew.cli.options import AS_JSON
+from clew.cli.output import ago, columns, harmless, note, one_line, plural, print_json, say, short_ids, stamp
+from clew.cli.session import with_client
+from clew.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.hosts.agent_sessions import AgentSession, AgentSessions, TakenOver
+
+SHOWN = 50  # without --all
+HEADINGS = ["ID", "AGENT", "LAST USED", "SIZE", "THREAD", "DIRECTORY", "FIRST WORDS"]
+AGENT = click.option("--agent", metavar="AGENT", help="Only those of this agent.")
+PROJECT = click.option("--project", metavar="DIR", help="Only those of this directory, and of what is below it.")
+
+
+@click.group(cls=SuggestingGroup)
+def sessions() -> None:
+    """List the agents' own sessions on this machine, and adopt them into threads."""
+
+
+@sessions.command("list")
+@AGENT
+@PROJECT
+@click.option("--all", "everything", is_flag=True, help=f"Not the newest {SHOWN} alone.")
+@AS_JSON
+def list_(agent: str | None, project: str | None, everything: bool, as_json: bool) -> None:
+    """List sessions that were begun in the agents' own CLIs or by Clew, the last used first."""
+
+    async def work(client: Client) -> tuple[list[AgentSession], bool]:
+        found: list[AgentSession] = []
+        async for session in _sessions(client).newest(agent=agent, project=project):
+            if len(found) == SHOWN and not everything:
+                return found, True
+            found.append(session)
+        return found, False
+
+    found, more = with_client(work)
+    if as_json:
+        print_json([_object(session) for session in found])
+    elif found:
+        short = short_ids(session.id for session in found)
+        say(columns(HEADINGS, [_row(session, short[session.id]) for session in found]))
+        if more:
+            note(f"the newest {SHOWN}; --all shows the rest")
+    else:
+        note("No such sessions.")
+
+
+@sessions.command()
+@click.argument("ids", metavar="ID...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All that no thread has.")
+@AGENT
+@PROJECT
+@click.option("--dry-run", is_flag=True, help="Only say what would be adopted.")
+@AS_JSON
+def adopt(
+    ids: tuple[str, ...], everything: bool, agent: str | None, project: str | None, dry_run: bool, as_json: bool
+) -> int:
+    """Make sessions threads: their history becomes turns, and the next turn resumes them.
+
+    Their files are only read, and stay usable in the agent's own CLI. What is said there afterwards is noticed: the
+    next turn then starts fresh. ID may be any unambiguous beginning of one.
+
+    \b
+      clew sessions adopt 3f2a
+      clew sessions adopt --all --project ~/shop
+    """
+    if bool(ids) == everything:
+        raise UsageError("Which sessions are meant?", hint="Name them by their ids, or give --all.")
+    if ids and project is not None:
+        raise UsageError("--project goes with --all.", hint="An id is enough.")
+    failed: list[NotFound] = []
+
+    async def work(client: Client) -> list[TakenOver]:
+        from clew.core.thread import Permissions, Trust
+
+        known = _sessions(client)
+        wanted: list[AgentSession] = []
+        if everything:
+            wanted = [each async for each in known.newest(agent=agent, project=project)]
+        for session_id in dict.fromkeys(ids):
+            try:
+                wanted.append(await known.find(session_id, agent=agent))
+            except NotFound as error:
+                failed.append(error)
+        permissions = Permissions(client.settings.of("permissions"))
+        trust = Trust(client.settings.of("trust"))
+        return [await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run) for each in wanted]
+
+    done = with_client(work)
+    if as_json:
+        print_json([_object(each.session) | _outcome(each) for each in done])
+    else:
+        _tell(done, dry_run=dry_run)
+    for error in failed:
+        from clew.cli import failure
+
+        failure.say(error)
+    return failed[0].exit_code if failed else 0
+
+
+def _tell(done: list[TakenOver], *, dry_run: bool) -> None:
+    would = "would be " if dry_run else ""
+    for each in done:
+        if each.thread is not None:
+            say(harmless(f"{each.thread}  {would}adopted with {plural(each.turns, 'turn')}: {each.session.id}"))
+        else:
+            note(harmless(f"skipped {each.session.id}: {each.why}"))
+    if not done:
+        note("No such sessions.")
+
+
+def _sessions(client: Client) -> AgentSessions:
+    from clew.hosts.agent_sessions import AgentSessions
+
+    return AgentSessions(client.engine)
+
+
+def _row(session: AgentSession, short: str) -> list[str]:
+    return [
+        short,
+        session.agent,
+        ago(session.changed_at),
+        _size(session.size_bytes),
+        session.thread or "-",
+        one_line(session.work_dir, 60) or "-",
+        one_line(session.first_words, 50) or "-",
+    ]
+
+
+def _size(size_bytes: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def _object(session: AgentSession) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "agent": session.agent,
+        "cwd": session.work_dir or None,
+        "first_words": one_line(session.first_words, 200),
+        "changed_at": stamp(session.changed_at),
+        "size_bytes": session.size_bytes,
+        "file": str(session.path),
+        "thread": session.thread,
+    }
+
+
+def _outcome(done: TakenOver) -> dict[str, Any]:
+    return {
+        "adopted": done.thread is not None,
+        "thread": done.thread or done.session.thread,
+        "turns": done.turns,
+        "why": done.why or None,
+    }

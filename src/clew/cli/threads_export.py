@@ -1,0 +1,171 @@
+"""`clew threads export`"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import harmless, note, plural, print_json, say
+from clew.cli.session import complete_thread, with_client
+from clew.errors import Conflict, UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.hosts.portable import Exported
+
+VARIABLE = "CLEW_PASSPHRASE"
+PASSPHRASE_FILE = click.option(
+    "--passphrase-file",
+    metavar="FILE",
+    help=f"The passphrase is its first line.  [default: {VARIABLE}, else you are asked]",
+)
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_thread)
+@click.option("--output", metavar="FILE", help="Write it there.  [default: NAME.clew, or NAME.clew.age, here]")
+@click.option("--force", is_flag=True, help="Write over a FILE that is there.")
+@click.option("--encrypt", is_flag=True, help="With a passphrase.")
+@PASSPHRASE_FILE
+@click.option(
+    "--recipient",
+    "recipients",
+    metavar="KEY",
+    multiple=True,
+    help="For the holder of this key instead: age1…, or an SSH public key. May be given more than once.",
+)
+@click.option("--redact", is_flag=True, help="The history alone, with what looks like a secret blanked.")
+@click.option("--with-secrets", is_flag=True, help="Even if it holds a secret that your environment has.")
+@AS_JSON
+def export(
+    name: str,
+    output: str | None,
+    force: bool,
+    encrypt: bool,
+    passphrase_file: str | None,
+    recipients: tuple[str, ...],
+    redact: bool,
+    with_secrets: bool,
+    as_json: bool,
+) -> None:
+    """Write a thread to a file, to go on elsewhere: its history, its state, and its agents' sessions.
+
+    Of a pair, both threads. `clew threads import` reads it, and so does any unzip; an encrypted one opens with age.
+
+    \b
+      clew threads export fix-login --encrypt
+      clew threads export fix-login --redact --output for-the-issue.clew
+    """
+    encrypt = encrypt or passphrase_file is not None
+    if encrypt and recipients:
+        raise UsageError("--encrypt and --recipient are two ways to encrypt.", hint="Give one of them.")
+    if recipients:
+        from clew.hosts.sealing import check_recipients
+
+        check_recipients(recipients)
+    path = Path(output).expanduser() if output is not None else None
+    if path is not None:
+        _check(path, force=force)
+    passphrase = read_passphrase(passphrase_file, confirm=True) if encrypt else None
+
+    async def work(client: Client) -> Exported:
+        from clew.hosts.portable import export_thread
+
+        return await export_thread(
+            client.engine, name, os.environ, redacted=redact, with_secrets=with_secrets or redact
+        )
+
+    made = with_client(work)
+    place = path or Path(f"{made.name}.clew{'.age' if encrypt or recipients else ''}")
+    content = _sealed(made.content, passphrase, recipients)
+    _write(place, content, force=force)
+    _tell(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
+
+
+def _sealed(content: bytes, passphrase: str | None, recipients: tuple[str, ...]) -> bytes:
+    if passphrase is None and not recipients:
+        return content
+    from clew.hosts import sealing
+
+    return sealing.seal_with(passphrase, content) if passphrase is not None else sealing.seal_for(recipients, content)
+
+
+def read_passphrase(file: str | None, *, confirm: bool) -> str:
+    """From the file, the environment or the person, in this order."""
+    if file is not None:
+        try:
+            lines = Path(file).expanduser().read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise UsageError(f"The passphrase file cannot be read: {why}.") from error
+        found = lines[0] if lines else ""
+    else:
+        found = os.environ.get(VARIABLE, "") or _asked(confirm=confirm)
+    if not found:
+        raise UsageError("The passphrase is empty.")
+    return found
+
+
+def _asked(*, confirm: bool) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("There is no passphrase.", hint=f"Give --passphrase-file, or set {VARIABLE}.")
+    return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True))
+
+
+def _check(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory.", hint="--output wants the name of a file.")
+    if not force and os.path.lexists(path):
+        raise Conflict(f"{path} is there already.", hint="--force writes over it.")
+
+
+def _write(path: Path, content: bytes, *, force: bool) -> None:
+    """Whole or not at all, for its owner's eyes alone; nobody's file is written over by accident."""
+    _check(path, force=force)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            draft.replace(path)
+        else:
+            os.link(draft, path)
+    except FileExistsError as error:
+        raise Conflict(f"{path} is there already.", hint="--force writes over it.") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", hint="Name another --output.") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "file": str(path),
+                "size_bytes": size,
+                "threads": list(made.threads),
+                "turns": made.turns,
+                "encrypted": encrypted,
+                "redacted": made.redacted,
+                "sessions": [
+                    {"agent": each.agent, "model": each.model or None, "included": each.taken, "why": each.why or None}
+                    for each in made.sessions
+                ],
+            }
+        )
+        return
+    say(harmless(str(path)))
+    note(f"{' and '.join(made.threads)}: {plural(made.turns, 'turn')}, {size:,} bytes{', encrypted' * encrypted}")
+    if made.redacted is not None:
+        note(f"blanked {plural(made.redacted, 'secret')}; what looks like none is still in it")
+    for each in made.sessions:
+        who = harmless(" ".join(part for part in (each.agent, each.model) if part))
+        note(f"the session of {who} goes along" if each.taken else f"not the session of {who}: {each.why}")

@@ -1,0 +1,140 @@
+"""`clew threads import`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import harmless, note, plural, print_json, say
+from clew.cli.session import with_client
+from clew.cli.threads_export import PASSPHRASE_FILE, read_passphrase
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.hosts.portable_file import Unpacked
+    from clew.hosts.portable_import import Imported
+
+IDENTITY_MOST = 100_000
+
+
+@click.command("import")
+@click.argument("file", type=click.Path())
+@click.option("--cwd", metavar="DIR", default=".", help="Its work directory here.  [default: the one you are in]")
+@click.option("--name", metavar="NAME", help="Call it so.  [default: its own name, with a number if that is taken]")
+@PASSPHRASE_FILE
+@click.option(
+    "--identity", metavar="FILE", help="Your age identity, or SSH private key, for a file that is yours to open."
+)
+@click.option("--dry-run", is_flag=True, help="Check it, and only say what would come of it.")
+@AS_JSON
+def import_(
+    file: str,
+    cwd: str,
+    name: str | None,
+    passphrase_file: str | None,
+    identity: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Read a thread that `threads export` wrote, and go on with it here.
+
+    Its sessions are put where the agents look for them, if they hold what the thread says, so that the next turn
+    resumes; where that cannot be, it starts fresh with the whole history. It may do no more than your own settings
+    allow a new thread.
+
+    \b
+      clew threads import fix-login.clew --cwd ~/shop
+    """
+    if passphrase_file is not None and identity is not None:
+        raise UsageError("--passphrase-file and --identity are two ways to open it.", hint="Give one of them.")
+    unpacked = read_file(Path(file).expanduser(), passphrase_file, identity)
+
+    async def work(client: Client) -> Imported:
+        from clew.core.thread import Permissions, Trust
+        from clew.hosts.portable_import import import_thread
+
+        return await import_thread(
+            client.engine,
+            unpacked,
+            cwd=cwd,
+            name=name,
+            permissions=Permissions(client.settings.of("permissions")),
+            trust=Trust(client.settings.of("trust")),
+            dry_run=dry_run,
+        )
+
+    _tell(with_client(work, work_dir=cwd if Path(cwd).is_dir() else None), dry_run=dry_run, as_json=as_json)
+
+
+def read_file(path: Path, passphrase_file: str | None, identity: str | None) -> Unpacked:
+    from clew.hosts import sealing
+    from clew.hosts.portable_file import FILE_MOST, unpack
+
+    try:
+        if not path.is_file():
+            raise UsageError(f"{path} is not a file.")
+        if path.stat().st_size > FILE_MOST:
+            raise UsageError(f"{path} is too large.")
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    if sealing.is_sealed(raw):
+        if identity is not None:
+            raw = sealing.open_as(_identity(identity), raw)
+        elif sealing.wants_passphrase(raw):
+            raw = sealing.open_with(read_passphrase(passphrase_file, confirm=False), raw)
+        else:
+            raise UsageError("The file is encrypted for somebody's key.", hint="Give yours with --identity.")
+    return unpack(raw)
+
+
+def _identity(file: str) -> str:
+    try:
+        with Path(file).expanduser().open(encoding="utf-8") as opened:
+            return opened.read(IDENTITY_MOST)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"The identity file cannot be read: {why}.") from error
+
+
+def _tell(made: Imported, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "dry_run": dry_run,
+                "threads": [{"name": thread.name, "id": thread.id, "cwd": thread.cwd} for thread in made.threads],
+                "turns": made.turns,
+                "new_ids": made.renewed,
+                "sessions": [
+                    {
+                        "agent": each.agent,
+                        "model": each.model or None,
+                        "resumable": each.resumable,
+                        "why": each.why or None,
+                        "file": str(each.path) if each.path is not None else None,
+                    }
+                    for each in made.sessions
+                ],
+                "notes": list(made.notes),
+            }
+        )
+        return
+    would = "would be imported" if dry_run else "imported"
+    for thread in made.threads:
+        say(harmless(f"{thread.name}  {thread.cwd}"))
+    note(f"{would}: {plural(made.turns, 'turn')}{', as a copy under new ids' * made.renewed}")
+    for each in made.sessions:
+        who = harmless(" ".join(part for part in (each.agent, each.model) if part))
+        note(
+            f"the next turn of {who} resumes its session"
+            if each.resumable
+            else f"the next turn of {who} starts fresh: {harmless(each.why)}"
+        )
+    if not made.sessions:
+        note("no session came along: the next turn starts fresh, with the whole history")
+    for words in made.notes:
+        note(words)

@@ -1,0 +1,173 @@
+"""`clew threads list`"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from clew.cli import states
+from clew.cli.options import AS_JSON
+from clew.cli.output import ago, columns, harmless, note, one_line, price, print_json, say, stamp
+from clew.cli.session import with_client
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.core.thread import Thread as ThreadRecord
+    from clew.store.search import Listed
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+KINDS = ("chat", "pair", "review", "job", "hook")
+RUNS_LOOKED_AT = 100_000
+HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
+
+
+def age(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Seconds, of an option such as `--older-than 7d`."""
+    from clew import config
+
+    if value is None:
+        return None
+    try:
+        seconds = config.duration(value)
+    except ValueError as error:
+        raise UsageError(f"--{param.human_readable_name.replace('_', '-')} {value} {error}.") from error
+    if seconds is None:
+        raise UsageError(f"--{param.human_readable_name.replace('_', '-')} needs a duration.", hint="Write 7d or 12h.")
+    return seconds
+
+
+def project_and_agent(command: C) -> C:
+    """What lists and searches are narrowed by."""
+    command = click.option("--agent", metavar="AGENT", help="Only those of this agent.")(command)
+    return click.option("--project", metavar="DIR", help="Only those of this directory and all below it.")(command)
+
+
+def in_project(folder: str | None) -> str | None:
+    return os.path.realpath(folder) if folder is not None else None
+
+
+@click.command("list")
+@click.option("--cwd", metavar="DIR", help="Only those of this work directory.")
+@click.option("--here", is_flag=True, help="Only those of the directory you are in.")
+@project_and_agent
+@click.option("--search", metavar="TEXT", help="Only those with this in their name, directory or turns.")
+@click.option(
+    "--kind",
+    type=click.Choice([*KINDS, "all"]),
+    default="chat",
+    show_default=True,
+    help="Conversations, those of another host, or all.",
+)
+@click.option("--older-than", metavar="AGE", callback=age, help="Only those not used for so long: 7d, 12h.")
+@click.option("--newer-than", metavar="AGE", callback=age, help="Only those used since then.")
+@click.option(
+    "--sort",
+    type=click.Choice(["updated", "size", "cost"]),
+    default="updated",
+    show_default=True,
+    help="The last used, the largest or the dearest first.",
+)
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many first.")
+@AS_JSON
+def list_(
+    cwd: str | None,
+    here: bool,
+    project: str | None,
+    agent: str | None,
+    search: str | None,
+    kind: str,
+    older_than: float | None,
+    newer_than: float | None,
+    sort: str,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """List threads, the last used first, with what is going on in them, how large they are and what they cost."""
+    if cwd is not None and here:
+        raise UsageError("--cwd and --here name two directories.", hint="Give one of them.")
+
+    async def work(client: Client) -> None:
+        from clew.core.run import RunStatus
+
+        folder, now = "." if here else cwd, time.time()
+        found = await client.listed(
+            q=search,
+            cwd=in_project(folder),
+            project=in_project(project),
+            kind=None if kind == "all" else kind,
+            agent=agent,
+            used_before=None if older_than is None else now - older_than,
+            used_after=None if newer_than is None else now - newer_than,
+            sort=sort,
+            limit=limit,
+            offset=offset,
+        )
+        queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT))
+        if as_json:
+            print_json([_object(listed, queued[listed.card.thread.id]) for listed in found])
+        elif found:
+            say(columns(HEADINGS, [_row(listed, queued[listed.card.thread.id]) for listed in found]))
+        else:
+            given = (search, folder, project, agent, older_than, newer_than)
+            narrowed = offset > 0 or any(each is not None for each in given)
+            note("No such threads." if narrowed else 'No threads yet. Start one with clew ask "…".')
+
+    with_client(work)
+
+
+def _row(listed: Listed, queued: int) -> list[str]:
+    card, record = listed.card, listed.card.thread
+    return [
+        record.name,
+        record.kind,
+        ago(record.updated_at),
+        states.of_thread(card, queued),
+        f"{card.turns:,}",
+        f"{listed.chars:,}",
+        price(card.cost_usd, used=False),
+        who(record),
+        harmless(record.cwd),
+    ]
+
+
+def who(record: ThreadRecord) -> str:
+    return one_line(f"{record.agent} {record.model}" if record.model else record.agent, 80)
+
+
+def _object(listed: Listed, queued: int) -> dict[str, Any]:
+    card, live = listed.card, listed.card.live
+    return thread_object(card.thread) | {
+        "turns": card.turns,
+        "chars": listed.chars,
+        "cost_usd": card.cost_usd,
+        "live": None if live is None else {"run": live.id, "status": live.status},
+        "queued": queued,
+        "questions": card.questions,
+        "last_text": card.last_text,
+    }
+
+
+def thread_object(record: ThreadRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "id": record.id,
+        "kind": record.kind,
+        "cwd": record.cwd,
+        "agent": record.agent,
+        "model": record.model,
+        "permissions": record.permissions,
+        "trust": record.trust,
+        "visibility": record.visibility,
+        "instructions": record.standing,
+        "created_at": stamp(record.created_at),
+        "updated_at": stamp(record.updated_at),
+    }

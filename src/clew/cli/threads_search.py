@@ -1,0 +1,104 @@
+"""`clew threads search`"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.output import SHORT_ID, ago, harmless, note, one_line, print_json, say, stamp
+from clew.cli.session import with_client
+from clew.cli.threads_list import KINDS, in_project, project_and_agent
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.core.search import Snippet
+    from clew.store.search import Hit
+
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+@click.command()
+@click.argument("words", metavar="WORDS...", nargs=-1, required=True)
+@click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, help="Of this kind only.")
+@project_and_agent
+@click.option("--all", "archived", is_flag=True, help="Archived turns too: truncated, or asked again.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many first.")
+@AS_JSON
+def search(
+    words: tuple[str, ...],
+    kind: str,
+    project: str | None,
+    agent: str | None,
+    archived: bool,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """Find turns by their words, in threads of every kind; the newest come first.
+
+    All words must be in the turn, in any order and any case. `"…"` asks for words next to each other, and `word*` for
+    any word that begins so. What is written together is found together: open_run, src/clew.
+
+    \b
+      clew threads search login fails
+      clew threads search '"login fails"' 'time*'
+    """
+    text = " ".join(words)
+
+    async def work(client: Client) -> None:
+        hits = await client.search(
+            text,
+            kind=None if kind == "all" else kind,
+            project=in_project(project),
+            agent=agent,
+            archived=archived,
+            limit=limit,
+            offset=offset,
+        )
+        if as_json:
+            print_json([_object(hit) for hit in hits])
+        elif hits:
+            say("\n\n".join(_lines(hit) for hit in hits))
+        else:
+            note(f"Nothing found for {one_line(text, 60)}.")
+
+    with_client(work)
+
+
+def _lines(hit: Hit) -> str:
+    who = "you" if hit.role == "user" else " ".join(part for part in (hit.agent, hit.model) if part)
+    heading = [hit.thread.name, f"({hit.thread.kind})", hit.turn_id[:SHORT_ID], one_line(who, 80), ago(hit.created_at)]
+    return f"{'  '.join([*heading, *(['(archived)'] if hit.archived else [])])}\n    {_marked(hit.snippet)}"
+
+
+def _marked(snippet: Snippet) -> str:
+    """Bold on a terminal that can, else between marks. What the text itself holds cannot drive the terminal."""
+    can = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    before, after = (BOLD, PLAIN) if can else ("»", "«")
+    shown, place = "", 0
+    for start, end in snippet.hits:
+        shown += f"{harmless(snippet.text[place:start])}{before}{harmless(snippet.text[start:end])}{after}"
+        place = end
+    return shown + harmless(snippet.text[place:])
+
+
+def _object(hit: Hit) -> dict[str, Any]:
+    return {
+        "thread": hit.thread.name,
+        "thread_id": hit.thread.id,
+        "kind": hit.thread.kind,
+        "cwd": hit.thread.cwd,
+        "turn": hit.turn_id,
+        "role": hit.role,
+        "agent": hit.agent,
+        "model": hit.model,
+        "created_at": stamp(hit.created_at),
+        "archived": hit.archived,
+        "snippet": harmless(hit.snippet.text),
+        "hits": [list(span) for span in hit.snippet.hits],
+    }

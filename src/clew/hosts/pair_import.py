@@ -1,0 +1,338 @@
+"""A pair out of its state file: on another machine, in another directory, or in another store.
+
+The histories become the turns of two threads, so the first turn there starts fresh with the transcript. Where the
+agent's own session files are there too, and hold just these turns, the sessions are gone on with.
+What a file says of permissions does not count: whoever goes on with it says what the worker may do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clew.agents.adapter import SessionView
+from clew.core import pair_prompts as words
+from clew.core.answer import joined
+from clew.core.history import Role, Turn, text_digest
+from clew.core.ids import PinId, SessionId, ThreadId, TurnId
+from clew.core.pair import Pair, Part, Phase, Round, known_models
+from clew.core.pins import Absorbed, Mark, Pin, PinState
+from clew.core.record import Record, replace
+from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
+from clew.engine.adoption import Found
+from clew.engine.engine import Engine, check_word
+from clew.errors import AgentMissing, Conflict
+from clew.hosts import pair_state
+from clew.hosts.checks import existing_dir
+from clew.hosts.pair_state import State, blank, order_of
+from clew.store.pairs import NAME_CHARS
+from clew.store.store import Store
+
+KIND = "pair"
+ROUNDS_MOST = 1_000_000
+_SESSION = re.compile(r"[A-Za-z0-9-]{8,64}\Z")
+
+
+class Imported(Record):
+    pair: Pair
+    warnings: tuple[str, ...]
+
+
+class _Place(Record):
+    """Where a file says that its pair stands."""
+
+    number: int
+    phase: Phase
+    is_finished: bool
+    asking: str
+    last_round: int
+    rounds: tuple[Round, ...]
+
+
+async def bring_in(
+    engine: Engine, path: Path, *, cwd: str, agent: str, permissions: Permissions = Permissions.EDITS
+) -> Imported:
+    """The pair of that file, in the store. Raises UsageError and Conflict."""
+    state = pair_state.read(path)
+    agent = state.agent if state.agent in engine.agents() and state.agent else agent
+    work_dir = existing_dir(cwd)
+    for model in (state.config.instructor_model, state.config.worker_model, *state.models):
+        check_word("model", model)
+    found = {part: await _look(engine, state, part, agent, work_dir) for part in Part}
+
+    def store_it(store: Store) -> Imported:
+        known = store.pair(state.session_id)
+        if known is not None and known.id == state.session_id:
+            return _bring_up(store, engine, known, state, path)
+        return _create(store, engine, state, path, work_dir, agent, permissions, found)
+
+    return await engine.database.atomically(store_it)
+
+
+async def _look(engine: Engine, state: State, part: Part, agent: str, work_dir: str) -> dict[str, tuple[str, Found]]:
+    """The sessions of that part whose files are here: by model, their ids and what is in them."""
+    known = {}
+    for model, session_id in state.sessions.get(part.value, {}).items():
+        there = None
+        if _SESSION.match(session_id):
+            with contextlib.suppress(AgentMissing):  # whoever goes on with it may name another agent
+                there = await engine.look_at(agent, work_dir, session_id)
+        if there is not None:
+            known[model] = (session_id, there)
+    return known
+
+
+def _create(
+    store: Store,
+    engine: Engine,
+    state: State,
+    path: Path,
+    cwd: str,
+    agent: str,
+    permissions: Permissions,
+    found: Mapping[Part, Mapping[str, tuple[str, Found]]],
+) -> Imported:
+    now = engine.around.clock()
+    place = _place(state)
+    task = state.task or next((text for role, text, _ in state.messages(Part.INSTRUCTOR) if role is Role.USER), "")
+    models = (state.config.instructor_model or None, state.config.worker_model or None)
+    ids = {part: ThreadId(engine.around.new_id()) for part in Part}
+    pair = Pair(
+        id=state.session_id,
+        name=state.name if NAME.match(state.name) else name_from(task),
+        task=task,
+        cwd=cwd,
+        agent=agent,
+        instructor_thread_id=ids[Part.INSTRUCTOR],
+        worker_thread_id=ids[Part.WORKER],
+        instructor_model=models[0],
+        worker_model=models[1],
+        models=known_models(*models, before=tuple(state.models)),
+        thinking=state.config.use_thinking,
+        max_rounds=_within(state.config.max_rounds),
+        message=state.message,
+        imported_from=str(path),
+        created_at=now,
+        updated_at=now,
+        **_fields(place, now),
+    )
+    pair = create_with_threads(store, pair, permissions)
+    for round_ in place.rounds:
+        store.add_pair_round(replace(round_, started_at=now))
+    warnings = []
+    for part in Part:
+        turns = _turns(engine, pair, part, state.messages(part), now)
+        for turn in turns:
+            store.add_turn(ids[part], turn)
+        resumed = [_pinned(store, engine, pair, part, turns, *each) for each in found[part].items()]
+        if turns and not any(resumed):
+            warnings.append(f"The {part}'s session is not here: its next turn starts fresh, with the transcript.")
+    return Imported(pair, tuple(warnings))
+
+
+def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, unique: bool = True) -> Pair:
+    """The pair under a free name, and its two threads."""
+    threads = {
+        part: Thread(
+            id=pair.thread_of(part),
+            name=f"pair-{pair.id[:50]}-{part}",  # until the pair's own name is known
+            cwd=pair.cwd,
+            agent=pair.agent,
+            model=pair.instructor_model if part is Part.INSTRUCTOR else pair.worker_model,
+            permissions=Permissions.READ_ONLY if part is Part.INSTRUCTOR else permissions,
+            trust=Trust.USER,
+            standing=words.rubric(pair) if part is Part.INSTRUCTOR else words.WORKER,
+            kind=KIND,
+            created_at=pair.created_at,
+            updated_at=pair.updated_at,
+        )
+        for part in Part
+    }
+    for thread in threads.values():
+        store.create_thread(thread)
+    made = store.create_pair(replace(pair, name=pair.name[:NAME_CHARS]), unique=unique)
+    for part, thread in threads.items():
+        name = f"pair-{made.name}-{part}"
+        if store.thread(name) is None:  # or somebody has a thread of that name: the id's will do
+            store.update_thread(thread.id, at=pair.updated_at, name=name)
+    return made
+
+
+def _bring_up(store: Store, engine: Engine, known: Pair, state: State, path: Path) -> Imported:
+    """A pair that is here already: what the file has beyond it is added; what it lacks stays."""
+    now = engine.around.clock()
+    ahead: dict[Part, list[tuple[Role, str, bool]]] = {}
+    behind = False
+    for part in Part:
+        here = [(turn.role, blank(turn.text, engine.around.environ)) for turn in store.history(known.thread_of(part))]
+        there = state.messages(part)
+        both = min(len(here), len(there))
+        if here[:both] != [(role, blank(text, engine.around.environ)) for role, text, _ in there[:both]]:
+            raise Conflict(
+                f"{path} and the pair {known.name} in this store have gone different ways.",
+                hint=f"Go on with the one here (--session {known.name}), or with the file in another CLEW_HOME.",
+            )
+        ahead[part] = there[both:]
+        behind = behind or len(here) > both
+    if not any(ahead.values()):
+        return Imported(known, ("The file is older than what is stored: the pair goes on from the store.",) * behind)
+    if behind:
+        raise Conflict(
+            f"{path} and the pair {known.name} in this store have gone different ways.",
+            hint=f"Go on with the one here: --session {known.name}.",
+        )
+    for part, more in ahead.items():
+        for turn in _turns(engine, known, part, more, now):
+            store.add_turn(known.thread_of(part), turn)
+    place = _place(state)
+    have = {round_.number for round_ in store.pair_rounds(known.id)}
+    for round_ in place.rounds:
+        if round_.number in have:
+            store.update_pair_round(known.id, round_.number, order=round_.order, result=round_.result)
+        else:
+            store.add_pair_round(replace(round_, started_at=now))
+    changed = store.update_pair(known.id, at=now, message=state.message, run_id=None, **_fields(place, now))
+    return Imported(changed, ("The pair went on elsewhere: what the file has beyond the store is added.",))
+
+
+def _fields(place: _Place, now: float) -> dict[str, Any]:
+    return {
+        "number": place.number,
+        "phase": place.phase,
+        "is_finished": place.is_finished,
+        "asking": place.asking,
+        "asked_at": now,
+        "last_round": place.last_round,
+    }
+
+
+def _within(number: int) -> int:
+    return min(max(1, number), ROUNDS_MOST)
+
+
+def _place(state: State) -> _Place:
+    number = _within(state.current_round)
+    last = _within(state.last_round if state.last_round is not None else number + max(0, state.remaining_rounds))
+    rounds = [
+        Round(
+            state.session_id,
+            each.number,
+            each.message,
+            tuple(each.changed_files),
+            order_of(each.response) if each.response is not None else None,
+            worker_model=each.worker_model,
+            result=each.result,
+        )
+        for each in {each.number: each for each in state.rounds if 1 <= each.number <= number}.values()
+    ]
+    phase, asking, finished = _older(state) if state.phase is None else (state.phase, state.asking, state.finished)
+    if phase is not Phase.DONE:
+        part = Part.WORKER if phase is Phase.WORKING else Part.INSTRUCTOR
+        asked = next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
+        if asked is not None and (asked == asking or not asking):
+            asking = words.CONTINUE
+    if not any(round_.number == number for round_ in rounds):
+        response = state.last_instructor_response
+        result = state.messages(Part.WORKER)[-1:] if phase is Phase.DONE and not finished else []
+        rounds.append(
+            Round(
+                state.session_id,
+                number,
+                order=order_of(response) if response is not None else None,
+                result=result[0][1] if result else None,
+            )
+        )
+    return _Place(number, phase, finished, asking, last, tuple(rounds))
+
+
+def _older(state: State) -> tuple[Phase, str, bool]:
+    """Where the older tool stood, which does not say so itself."""
+    response, worker = state.last_instructor_response, state.messages(Part.WORKER)
+    instruction = state.last_instruction or (response.instruction if response is not None else "")
+    if response is not None and not response.should_continue:
+        return Phase.DONE, "", True
+    if not state.messages(Part.INSTRUCTOR):
+        return Phase.INSTRUCTING, "Plan the task, and give the first instruction.", False
+    if instruction and not any(role is Role.USER and text == instruction for role, text, _ in worker):
+        return Phase.WORKING, instruction, False
+    if worker and worker[-1][0] is Role.USER:
+        return Phase.WORKING, "", False
+    if state.messages(Part.INSTRUCTOR)[-1][0] is Role.USER:
+        return Phase.INSTRUCTING, "", False
+    return Phase.DONE, "", False  # a round is complete: whoever goes on opens the next
+
+
+def _turns(
+    engine: Engine, pair: Pair, part: Part, messages: Sequence[tuple[Role, str, bool]], now: float
+) -> list[Turn]:
+    model = pair.instructor_model if part is Part.INSTRUCTOR else pair.worker_model
+    return [
+        Turn(
+            TurnId(engine.around.new_id()),
+            role,
+            text,
+            agent=pair.agent,
+            model=model,
+            partial=partial and role is Role.ASSISTANT,
+            created_at=now,
+        )
+        for role, text, partial in messages
+    ]
+
+
+def _pinned(
+    store: Store,
+    engine: Engine,
+    pair: Pair,
+    part: Part,
+    turns: Sequence[Turn],
+    model: str,
+    session: tuple[str, Found],
+) -> bool:
+    """The session goes on when its file holds just these turns. False: it does not, or is another thread's."""
+    session_id, found = session
+    known = store.pin_by_session(session_id)
+    if (known is not None and known.state is not PinState.RETIRED) or not _holds(found.view, turns):
+        return False
+    now = engine.around.clock()
+    standing = words.rubric(pair) if part is Part.INSTRUCTOR else words.WORKER
+    store.save_pin(
+        Pin(
+            id=PinId(engine.around.new_id()),
+            thread_id=pair.thread_of(part),
+            agent=pair.agent,
+            model=model,
+            session_id=SessionId(session_id),
+            state=PinState.GOOD,
+            work_dir=pair.cwd,
+            runtime=found.runtime,
+            absorbed=tuple(Absorbed.of(turn) for turn in turns),
+            standing=text_digest(standing),
+            mark=Mark(found.view.size_bytes, found.view.last_entry),
+            created_at=now,
+            used_at=min(found.changed_at, now),
+        )
+    )
+    return True
+
+
+def _holds(view: SessionView, turns: Sequence[Turn]) -> bool:
+    """Its prompts and answers are the last of these turns, word for word; earlier ones stood in its first prompt."""
+    spoken: list[tuple[Role, str]] = []
+    said: list[str] = []
+    for entry in view.entries:
+        if entry.role is Role.ASSISTANT:
+            said.append(entry.text)
+        elif entry.is_prompt:
+            spoken += [(Role.ASSISTANT, joined(said))] if said else []
+            said.clear()
+            spoken.append((Role.USER, entry.text))
+    spoken += [(Role.ASSISTANT, joined(said))] if said else []
+    last = turns[len(turns) - len(spoken) :] if 0 < len(spoken) <= len(turns) else ()
+    return bool(last) and all(
+        turn.role is role and (text.endswith(turn.text) if role is Role.USER else text == turn.text)
+        for turn, (role, text) in zip(last, spoken, strict=True)
+    )

@@ -1,0 +1,310 @@
+"""One pair carried out: what is due is asked, what came of it is put down, until it is done or must stop.
+
+Whatever is written of a pair is written in one transaction with a look at its lease: a process that slept, while
+another took its pair over, writes nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from clew.core import pair_prompts as words
+from clew.core.ids import ThreadId
+from clew.core.pair import (
+    Asked,
+    Heard,
+    Order,
+    Ordered,
+    Pair,
+    PairEvent,
+    PairWarned,
+    Part,
+    Phase,
+    Saved,
+    Worked,
+)
+from clew.core.pins import PinState
+from clew.core.record import Record
+from clew.engine.closing import Finished
+from clew.engine.engine import Engine
+from clew.engine.settings import Ask, Person
+from clew.engine.turn import LiveTurn
+from clew.errors import AgentFailed, Busy, Cancelled, ClewError, StoreError
+from clew.hosts import pair_files, pair_rows, pair_state
+from clew.hosts.pair_answer import DoesNotFit, read_order
+from clew.store.pair_rows import KeptFiles
+from clew.store.store import Store
+
+log = logging.getLogger("clew.hosts.pair")
+
+T = TypeVar("T")
+SAVE_EVERY = 5  # rounds
+
+
+def iso(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
+
+
+class Manner(Record):
+    """How a pair is carried out, this time."""
+
+    timeout_s: float | None = None  # of a run
+    auto_save: bool = True
+    person: Person | None = None  # who answers the agents' questions; None: nobody
+
+
+AS_EVER = Manner()
+
+
+class LivePair:
+    """A pair that this process carries out: its events as they come, and its end."""
+
+    def __init__(self, pair: Pair, token: str, manner: Manner) -> None:
+        self.pair = pair  # as it began
+        self.manner = manner
+        self.token = token
+        self.stopped = False
+        self.task: asyncio.Task[None]
+        self.lost = False
+        self.error: ClewError | None = None  # why it stopped, once it has
+        self._turn: LiveTurn | None = None
+        self._events: asyncio.Queue[PairEvent | None] = asyncio.Queue()
+
+    async def events(self) -> AsyncIterator[PairEvent]:
+        """For one listener."""
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def finish(self) -> None:
+        """Waits for the end; a cancelled wait does not cancel the pair."""
+        await asyncio.shield(self.task)
+
+    def cancel(self) -> None:
+        """Stops gently: what was said is kept, and the pair can be gone on with."""
+        self.stopped = True
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def kill(self) -> None:
+        self.stopped = True
+        if self._turn is not None:
+            self._turn.kill()
+
+    def tell(self, event: PairEvent | None) -> None:
+        """None: there is nothing more to come."""
+        self._events.put_nowait(event)
+
+    def follow(self, turn: LiveTurn) -> None:
+        self._turn = turn
+        if self.stopped or self.lost:
+            turn.cancel()
+
+
+class PairRuns:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def carry_out(self, live: LivePair, left: Finished | None) -> None:
+        beat = asyncio.create_task(self._beat(live))
+        try:
+            try:
+                live.error = await self._go(live, left)
+            except ClewError as error:
+                live.error = error
+            except Exception as error:
+                live.error = AgentFailed(f"A fault in Clew itself: {error!r}")
+                raise
+            finally:
+                await self._put_down(live)
+        finally:
+            beat.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beat
+            with contextlib.suppress(StoreError):
+                await self._call(lambda store: store.release_lease(live.token))
+            live.tell(None)
+
+    async def _go(self, live: LivePair, left: Finished | None) -> ClewError | None:
+        """To its end, or to what must stop it."""
+        if left is not None:
+            error = await self._settle(live, left)
+            if error is not None:
+                return error
+        while True:
+            pair = await self._call(lambda store: store.require_pair(live.pair.id))
+            if pair.phase is Phase.DONE:
+                return None
+            if live.lost:
+                return _taken_over(pair)
+            if live.stopped:
+                return Cancelled("The pair was stopped.", hint="clew pair --resume goes on with it.")
+            error = await self._settle(live, await self._ask(live, pair))
+            if error is not None:
+                return error
+            if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY == 0:
+                await self._save(live)
+
+    async def _ask(self, live: LivePair, pair: Pair) -> Finished:
+        """What is due, asked, to the end of its run."""
+        part = pair.part
+
+        def prepared(store: Store) -> Ask:
+            thread = store.require_thread(pair.thread_of(part))
+            model = pair.instructor_model
+            if part is Part.WORKER:
+                rounds = {each.number: each for each in store.pair_rounds(pair.id)}
+                model = rounds[pair.number].worker_model or pair.worker_model
+            return Ask(
+                thread=thread,
+                text=pair.asking,
+                agent=pair.agent,
+                model=model,
+                standing=thread.standing,
+                timeout_s=live.manner.timeout_s,
+                person=live.manner.person,
+            )
+
+        turn = await self._engine.start(await self._call(prepared))
+        run = turn.run
+        live.follow(turn)
+        try:
+            await self._write(live, lambda store, now: pair_rows.began(store, pair, run, now))
+        except BaseException:
+            await turn.abandon()
+            raise
+        live.tell(Asked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
+        async for noted in turn.events():
+            live.tell(Heard(pair.number, part, run.id, noted.event))
+        return await turn.finish()
+
+    async def _settle(self, live: LivePair, finished: Finished) -> ClewError | None:
+        """What follows from the end of a run, written down. An error: the pair stops, and can be gone on with."""
+        pair = await self._call(lambda store: store.require_pair(live.pair.id))
+        if pair.part is Part.WORKER:
+            kept = await pair_files.look(pair.cwd, self._engine.around.environ, finished.run.id)
+            await self._worked(live, pair, finished, kept)
+            return finished.error
+        if finished.error is not None:
+            return finished.error
+        try:
+            order = read_order(finished.text)
+        except DoesNotFit as error:
+            if pair.asked_again:
+                return AgentFailed(
+                    f"The instructor's answer does not fit, and neither did the one before: {error}",
+                    hint=f"clew threads show pair-{pair.name}-instructor has it; clew pair --resume asks once more.",
+                )
+            again = words.again(str(error))
+            await self._write(live, lambda store, now: pair_rows.due(store, pair, again, now, asked_again=True))
+            return None
+        await self._ordered(live, pair, finished, order)
+        return None
+
+    async def _worked(self, live: LivePair, pair: Pair, finished: Finished, kept: KeptFiles | None) -> None:
+        def write(store: Store, now: float) -> None:
+            store.keep_pair_files(pair.id, kept)
+            if finished.error is None:
+                pair_rows.worked(store, pair, finished.text, now, self._mark())
+
+        await self._write(live, write)
+        if finished.error is None:
+            live.tell(Worked(pair.number, finished.text, finished.run.id))
+
+    async def _ordered(self, live: LivePair, pair: Pair, finished: Finished, order: Order) -> None:
+        await self._write(live, lambda store, now: pair_rows.ordered(store, pair, order, now, self._mark()))
+        live.tell(Ordered(pair.number, order, finished.run.id))
+        if order.worker_model is not None and order.worker_model not in pair.models:
+            known = ", ".join(pair.models) or "none"
+            words_ = f"the instructor named a model that was not given ({order.worker_model}; known: {known}): ignored"
+            live.tell(PairWarned(pair.number, "unknown_model", words_))
+
+    async def _put_down(self, live: LivePair) -> None:
+        """Why it stopped, and the state file."""
+        error = live.error
+        try:
+            if error is not None and not live.lost:
+                fields = {"error": error.message, "hint": error.hint, "error_code": error.code}
+                await self._write(live, lambda store, now: store.update_pair(live.pair.id, at=now, **fields))
+            if not live.lost:
+                await self._save(live)
+        except ClewError as trouble:
+            log.warning("the end of a pair could not be put down: %s", trouble.message)
+
+    async def _save(self, live: LivePair) -> None:
+        """The state file. One that cannot be written stops nobody: all of it is in the store."""
+        if not live.manner.auto_save:
+            return
+        whole = await self._call(lambda store: self._whole(store, live.pair.id))
+        pair, environ = whole.pair, self._engine.around.environ
+
+        def write() -> Path:
+            return pair_state.write(pair.cwd, pair.id, pair_state.worded(whole, environ, iso))
+
+        try:
+            path = await asyncio.to_thread(write)
+        except OSError as error:
+            where = pair_state.path_of(pair.cwd, pair.id)
+            live.tell(PairWarned(pair.number, "not_saved", f"{where} was not written: {error.strerror}"))
+        else:
+            live.tell(Saved(pair.number, str(path)))
+
+    def _whole(self, store: Store, pair_id: str) -> pair_state.Whole:
+        pair = store.require_pair(pair_id)
+        return pair_state.Whole(
+            pair,
+            tuple(store.pair_rounds(pair_id)),
+            {part: store.history(pair.thread_of(part)) for part in Part},
+            {part: sessions_of(store, pair.thread_of(part)) for part in Part},
+        )
+
+    async def _beat(self, live: LivePair) -> None:
+        """Keeps the lease. A process that slept too long may find the pair another's: then it stops."""
+        lease_s = self._engine.settings.lease_s
+        while True:
+            await asyncio.sleep(lease_s / 3)
+            with contextlib.suppress(StoreError):
+                if not await self._call(
+                    lambda store: store.renew_lease(live.token, self._engine.around.clock(), lease_s)
+                ):
+                    live.lost = True
+                    live.cancel()
+
+    async def _write(self, live: LivePair, work: Callable[[Store, float], T]) -> T:
+        """In one transaction, and only while the pair is this process's own."""
+
+        def fenced(store: Store) -> T:
+            held = store.lease(lease_key(live.pair))
+            if held is None or held.token != live.token:
+                live.lost = True
+                raise _taken_over(live.pair)
+            return work(store, self._engine.around.clock())
+
+        return await self._engine.database.atomically(fenced)
+
+    def _mark(self) -> str:
+        return self._engine.around.new_id()[:16]
+
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        return await self._engine.database.call(work)
+
+
+def lease_key(pair: Pair) -> str:
+    return f"pair/{pair.id}"
+
+
+def _taken_over(pair: Pair) -> Busy:
+    return Busy(f"Another process took the pair {pair.name} over.", hint="It goes on there.")
+
+
+def sessions_of(store: Store, thread_id: ThreadId) -> dict[str, str]:
+    """One a model: the one that its next turn would go on in."""
+    pins = store.pins(thread_id, retired=False)
+    return {pin.model or "default": pin.session_id for pin in pins if pin.state is PinState.GOOD}

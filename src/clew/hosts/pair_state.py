@@ -1,0 +1,363 @@
+"""The portable state of a pair: one JSON file that another machine or directory can go on from.
+
+It lies under `.clew/sessions/` of the work directory, for the owner's eyes alone, and git does not see it. It is
+written whole or not at all. What stands in the environment under a name that promises a secret is blanked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from clew.core import pair_prompts as words
+from clew.core.history import Role, Turn
+from clew.core.pair import Order, Pair, Part, Phase, Round
+from clew.core.record import Record
+from clew.errors import UsageError
+
+VERSION = "1.0.0"
+FOLDER = Path(".clew", "sessions")
+CURRENT = "current.json"
+FILE_MOST = 200_000_000
+SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+SECRET_CHARS = 8  # what is shorter may be any word
+BLANKED = "[blanked]"
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+
+Stamp = Callable[[float | None], str | None]
+
+
+class Whole(Record):
+    """A pair with all that its file holds."""
+
+    pair: Pair
+    rounds: tuple[Round, ...]
+    turns: Mapping[Part, tuple[Turn, ...]]
+    sessions: Mapping[Part, Mapping[str, str]]  # by model
+
+
+def blank(text: str, environ: Mapping[str, str]) -> str:
+    """Without the values of the environment's secrets."""
+    for name, value in environ.items():
+        if len(value) >= SECRET_CHARS and value in text and SECRET_NAMES.search(name):
+            text = text.replace(value, BLANKED)
+    return text
+
+
+def worded(whole: Whole, environ: Mapping[str, str], stamp: Stamp) -> str:
+    """The file's text. Its first fields are those of the older tool, under their names."""
+    pair, rounds = whole.pair, whole.rounds
+    last = next((each for each in reversed(rounds) if each.order is not None), None)
+    order = last.order if last is not None else None
+    body = {
+        "sessionId": pair.id,
+        "createdAt": stamp(pair.created_at),
+        "lastUpdatedAt": stamp(pair.updated_at),
+        "version": VERSION,
+        "config": {
+            "instructorModel": pair.instructor_model or "",
+            "workerModel": pair.worker_model or "",
+            "maxRounds": pair.max_rounds,
+            "useThinking": pair.thinking,
+            "workDir": pair.cwd,
+        },
+        "currentRound": pair.number,
+        "remainingRounds": pair.rounds_left,
+        "instructor": {
+            "conversationHistory": _messages(whole.turns[Part.INSTRUCTOR]),
+            "systemPrompt": words.rubric(pair),
+        },
+        "worker": {"conversationHistory": _messages(whole.turns[Part.WORKER])},
+        "lastInstruction": order.instruction if order is not None else "",
+        "lastInstructorResponse": None if order is None else _response(order, pair),
+        "name": pair.name,
+        "task": pair.task,
+        "agent": pair.agent,
+        "models": list(pair.models),
+        "phase": pair.phase.value,
+        "finished": pair.is_finished,
+        "lastRound": pair.last_round,
+        "asking": pair.asking,
+        "message": pair.message,
+        "rounds": [_round(each, stamp) for each in rounds],
+        "sessions": {part.value: dict(known) for part, known in whole.sessions.items()},
+    }
+    return json.dumps(_blanked(body, environ), ensure_ascii=False, indent=2) + "\n"
+
+
+def _blanked(value: Any, environ: Mapping[str, str]) -> Any:
+    """Before it is JSON: there a secret may be spelled otherwise."""
+    if isinstance(value, str):
+        return blank(value, environ)
+    if isinstance(value, dict):
+        return {key: _blanked(each, environ) for key, each in value.items()}
+    return [_blanked(each, environ) for each in value] if isinstance(value, list) else value
+
+
+def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    return [
+        {"role": turn.role.value, "content": turn.text} | ({"partial": True} if turn.partial else {}) for turn in turns
+    ]
+
+
+def _response(order: Order, pair: Pair) -> dict[str, Any]:
+    return {
+        "thinking": order.thinking,
+        "instruction": order.instruction,
+        "workerModel": order.worker_model or pair.worker_model or "",
+        "shouldContinue": order.should_continue,
+        "needsCorrection": order.needs_correction,
+    }
+
+
+def _round(round_: Round, stamp: Stamp) -> dict[str, Any]:
+    order = round_.order
+    return {
+        "number": round_.number,
+        "message": round_.message,
+        "changedFiles": list(round_.changed_files),
+        "response": None
+        if order is None
+        else {
+            "thinking": order.thinking,
+            "instruction": order.instruction,
+            "workerModel": order.worker_model,
+            "shouldContinue": order.should_continue,
+            "needsCorrection": order.needs_correction,
+        },
+        "workerModel": round_.worker_model,
+        "result": round_.result,
+        "startedAt": stamp(round_.started_at),
+        "endedAt": stamp(round_.ended_at),
+    }
+
+
+def path_of(cwd: str, pair_id: str) -> Path:
+    return Path(cwd, FOLDER, f"session-{pair_id}.json")
+
+
+def write(cwd: str, pair_id: str, text: str) -> Path:
+    """Whole or not at all, and `current.json` points at it. Raises OSError."""
+    path = path_of(cwd, pair_id)
+    folder = path.parent
+    for each in (folder.parent, folder):
+        each.mkdir(mode=0o700, exist_ok=True)
+        if each.is_symlink() or not each.is_dir():  # a repository may have put it there, to have us write elsewhere
+            raise OSError(0, "it leads elsewhere", str(each))
+    folder.chmod(0o700)
+    if not (folder / ".gitignore").exists():
+        _replace(folder / ".gitignore", "*\n")
+    _replace(path, text)
+    _point(folder, path.name)
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    """On the disk before it takes the old one's place."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        beside.unlink()
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _settle(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """So that the new name too outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _point(folder: Path, name: str) -> None:
+    """A link; where there are none, a small file that names it."""
+    beside = folder / f".{CURRENT}.{os.getpid()}.tmp"
+    try:
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(name)
+        beside.replace(folder / CURRENT)
+    except OSError:
+        _replace(folder / CURRENT, json.dumps({"current": name}) + "\n")
+
+
+def remove(cwd: str, pair_id: str) -> bool:
+    """The file of a pair that is gone. False: there was none."""
+    path = path_of(cwd, pair_id)
+    try:
+        if path.parent.is_symlink() or path.parent.parent.is_symlink():
+            return False
+        path.unlink()
+        current = path.parent / CURRENT
+        if current.is_symlink() and str(current.readlink()) == path.name:
+            current.unlink()
+    except OSError:
+        return False
+    return True
+
+
+class _Versioned(msgspec.Struct):
+    version: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: Any = ""
+    partial: bool = False
+
+
+class _Side(msgspec.Struct, rename="camel"):
+    conversation_history: list[_Message] = []
+
+
+class _Config(msgspec.Struct, rename="camel"):
+    instructor_model: str | None = None
+    worker_model: str | None = None
+    max_rounds: int = 10
+    use_thinking: bool = False
+    work_dir: str = ""
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    thinking: str = ""
+    instruction: str = ""
+    worker_model: str | None = None
+    should_continue: bool = True
+    needs_correction: bool = False
+
+
+class _Round(msgspec.Struct, rename="camel"):
+    number: int
+    message: str = ""
+    changed_files: list[str] = []
+    response: _Response | None = None
+    worker_model: str | None = None
+    result: str | None = None
+
+
+class State(msgspec.Struct, rename="camel"):
+    """A state file, ours or the older tool's."""
+
+    session_id: str
+    version: str
+    config: _Config
+    instructor: _Side
+    worker: _Side
+    current_round: int = 0
+    remaining_rounds: int = 0
+    last_instruction: str = ""
+    last_instructor_response: _Response | None = None
+    created_at: str = ""
+    last_updated_at: str = ""
+    name: str = ""
+    task: str = ""
+    agent: str | None = None
+    models: list[str] = []
+    phase: Phase | None = None  # None: the older tool's
+    finished: bool = False
+    last_round: int | None = None
+    asking: str = ""
+    message: str = ""
+    rounds: list[_Round] = []
+    sessions: dict[str, dict[str, str]] = {}
+
+    def messages(self, part: Part) -> list[tuple[Role, str, bool]]:
+        side = self.instructor if part is Part.INSTRUCTOR else self.worker
+        roles = {role.value: role for role in Role}
+        said = [
+            (roles[each.role], _text(each.content), each.partial)
+            for each in side.conversation_history
+            if each.role in roles
+        ]
+        return [each for each in said if each[1].strip()]
+
+
+def order_of(response: _Response) -> Order:
+    return Order(
+        response.thinking,
+        response.instruction,
+        response.worker_model or None,
+        response.should_continue,
+        response.needs_correction,
+    )
+
+
+def _text(content: Any) -> str:
+    """Of a message as the older tool keeps it: a text, or the blocks of a model's API."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else json.dumps(content, ensure_ascii=False)
+    parts = []
+    for block in content:
+        text = block.get("text") if isinstance(block, dict) else block
+        parts.append(text if isinstance(text, str) else json.dumps(block, ensure_ascii=False))
+    return "\n".join(parts)
+
+
+def read(path: Path) -> State:
+    """Raises UsageError, in one line, whatever the file holds."""
+    body = _body(path)
+    named = _named(body)
+    if named is not None and path.name == CURRENT:
+        body = _body(path.with_name(named))
+    _check_version(body, path)
+    try:
+        state = msgspec.json.decode(body, type=State)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is no state of a pair: {' '.join(str(error).split())[:200]}.",
+            hint="Name a file as it lies in .clew/sessions.",
+        ) from error
+    if not ID.match(state.session_id):
+        raise UsageError(f"{path} is no state of a pair: its sessionId cannot be one.")
+    return state
+
+
+def _body(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory.", hint="Name a file in it.")
+        if path.stat().st_size > FILE_MOST:
+            raise UsageError(f"{path} is too large for the state of a pair.")
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from error
+
+
+def _named(body: bytes) -> str | None:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    named = found.get("current") if isinstance(found, dict) else None
+    return named if isinstance(named, str) and re.fullmatch(r"session-[\w.-]+\.json", named) else None
+
+
+def _check_version(body: bytes, path: Path) -> None:
+    """Before the rest is looked at: of a newer file nothing need fit."""
+    try:
+        version = msgspec.json.decode(body, type=_Versioned).version
+    except (msgspec.DecodeError, RecursionError):
+        return  # what is wrong with it is said by whoever reads the rest
+    numbers = tuple(int(each) for each in re.findall(r"\d+", version)[:3])
+    if numbers > tuple(int(each) for each in VERSION.split(".")):
+        raise UsageError(
+            f"{path} is of a newer version ({version[:40]}; this Clew knows {VERSION}).", hint="Update Clew."
+        )

@@ -1,0 +1,185 @@
+"""The file of an exported thread: a zip of plain parts, and a manifest that says what they are.
+
+    manifest.json            format, version, schema, who and how much; every part's size and SHA-256
+    history.json             the thread's own row, its turns (archived ones too), the texts that edits replaced
+    state.json               the rest: runs, attempts, events, pins, and what its kind adds (not when redacted)
+    sessions/AGENT/ID.jsonl  the agent's own session, byte for byte
+
+Rules
+1. Nothing is compressed, so no part can be larger than the file that it came in: a zip bomb cannot be written down.
+   Order, times and modes are fixed, so the same thread gives the same bytes.
+2. A name that is not one of these, stands twice or differs from another by case alone, a link, an unlisted part: the
+   whole file is refused. And nothing is ever extracted under a name that the file chose.
+3. The newer version is looked for first: a later format may be laid out otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clew.core.record import Record
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    import zipfile
+
+FORMAT = "clew-thread"
+VERSION = 1
+FILE_MOST = 2 * 1024**3
+MANIFEST_MOST = 1024**2
+PARTS_MOST = 1000
+MANIFEST, HISTORY, STATE = "manifest.json", "history.json", "state.json"
+
+_PART = re.compile(r"(?:history\.json|state\.json|sessions/[a-z0-9_-]{1,40}/[A-Za-z0-9-]{1,100}\.jsonl)\Z")
+_MODE = (stat.S_IFREG | 0o600) << 16
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
+
+
+class Unpacked(Record):
+    """A file that is whole: what its manifest says, and its parts by name."""
+
+    manifest: Mapping[str, Any]
+    parts: Mapping[str, bytes]
+
+
+def session_part(agent: str, session_id: str) -> str | None:
+    """The name of a session's part; None: no file can bear it."""
+    name = f"sessions/{agent}/{session_id}.jsonl"
+    return name if _PART.match(name) else None
+
+
+def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
+    import zipfile
+
+    listed = [{"name": name, "size_bytes": len(parts[name]), "sha256": _sha256(parts[name])} for name in sorted(parts)]
+    manifest = {"format": FORMAT, "version": VERSION, **about, "parts": listed}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in (
+            (MANIFEST, as_json(manifest, indent=1)),
+            *((name, parts[name]) for name in sorted(parts)),
+        ):
+            info = zipfile.ZipInfo(name, _FIRST_TIME)
+            info.create_system = 3  # whose modes these are
+            info.external_attr = _MODE
+            archive.writestr(info, content)
+    return out.getvalue()
+
+
+def unpack(raw: bytes) -> Unpacked:
+    """Raises UsageError, in one line, for whatever is not exactly such a file."""
+    import zipfile
+
+    if not raw.startswith(b"PK\x03\x04"):
+        raise UsageError("The file is not a thread that Clew exported.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            return _read(archive, len(raw))
+    except (
+        zipfile.BadZipFile,
+        NotImplementedError,
+        EOFError,
+        ValueError,
+        OverflowError,
+        RuntimeError,
+        OSError,
+    ) as error:
+        raise UsageError("The file is damaged.", hint="Export the thread again.") from error
+
+
+def _read(archive: zipfile.ZipFile, size: int) -> Unpacked:
+    listed = archive.infolist()
+    if len(listed) > PARTS_MOST:
+        raise _refused("it has too many parts")
+    manifest = _manifest(archive, size)
+    names = [info.filename for info in listed]
+    if len({name.casefold() for name in names}) != len(names):
+        raise _refused("two of its parts bear the same name")
+    if sum(info.file_size for info in listed) > size:
+        raise _refused("its parts are larger than itself")
+    told = {part["name"]: part for part in manifest["parts"]}
+    if set(names) != {MANIFEST, *told} or HISTORY not in told:
+        raise _refused("its parts are not those of its manifest")
+    parts = {}
+    for info in listed:
+        if info.filename == MANIFEST:
+            continue
+        _check(info)
+        content = archive.read(info)
+        part = told[info.filename]
+        if len(content) != part["size_bytes"] or _sha256(content) != part["sha256"]:
+            raise UsageError(f"The file is damaged: {info.filename} is not what was exported.")
+        parts[info.filename] = content
+    return Unpacked(manifest, parts)
+
+
+def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    try:
+        info = archive.getinfo(MANIFEST)
+    except KeyError:
+        raise UsageError("The file is not a thread that Clew exported: it has no manifest.") from None
+    if info.file_size > min(MANIFEST_MOST, size):
+        raise _refused("its manifest is too large")
+    _check(info)
+    found = from_json(archive.read(info))
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise UsageError("The file is not a thread that Clew exported.")
+    version = found.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise _refused("its manifest names no version")
+    if version > VERSION:
+        raise UsageError(
+            f"The file is of a newer Clew (version {version}; this one knows {VERSION}).", hint="Update Clew."
+        )
+    listed = found.get("parts")
+    if not isinstance(listed, list) or not all(_is_part(part) for part in listed):
+        raise _refused("its manifest does not list its parts")
+    return found
+
+
+def _is_part(part: object) -> bool:
+    return (
+        isinstance(part, dict)
+        and isinstance(part.get("name"), str)
+        and _PART.match(part["name"]) is not None
+        and type(part.get("size_bytes")) is int
+        and isinstance(part.get("sha256"), str)
+    )
+
+
+def _check(info: zipfile.ZipInfo) -> None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG) or info.is_dir():
+        raise _refused("it holds a link or a folder")
+    if info.compress_type != 0 or info.compress_size != info.file_size or info.flag_bits & 1:
+        raise _refused("a part of it is compressed")
+
+
+def _refused(why: str) -> UsageError:
+    return UsageError(f"The file is not as Clew writes them: {why}.", hint="Export the thread again.")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def as_json(value: Any, indent: int | None = None) -> bytes:
+    """One text for one value. Not ASCII alone: two lone surrogates would come back as one character."""
+    separators = (",", ": ") if indent else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=separators, indent=indent, allow_nan=False)
+    return f"{text}\n".encode("utf-8", "surrogatepass")
+
+
+def from_json(content: bytes) -> Any:
+    try:
+        return json.loads(content.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            "The file is damaged: a part of it cannot be read.", hint="Export the thread again."
+        ) from error

@@ -1,0 +1,302 @@
+"""Threads that arrive: out of a file, into this store, with their sessions where the agents here will look.
+
+Rules
+1. Nothing of the file is believed. Its rows are checked, its sessions are read and held against them, permissions come
+   in no wider than the one who imports them would give.
+2. A pin is bound to this directory and this machine's runtime only when its session's file is in place and bears it
+   out. Every other one is retired: the next turn then starts fresh, with the history that came along.
+3. All of it happens, or nothing: rows are one transaction, and session files that were written for one that fails are
+   taken back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from clew.core.history import Turn
+from clew.core.pins import Absorbed, Pin, PinState, Runtime
+from clew.core.record import Record, replace
+from clew.core.thread import NAME, Permissions, Thread, Trust
+from clew.engine.changes import Repository
+from clew.engine.engine import Engine
+from clew.engine.placing import Placed, Where, bears_out, look, place, take_back
+from clew.engine.plan import runtime_of
+from clew.errors import AgentError, Conflict, StoreError, UsageError
+from clew.hosts.checks import check_name, existing_dir
+from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
+from clew.hosts.portable_rows import Home, Row, Tables, inward, read, renewed
+from clew.store import sql
+from clew.store.records import absorbed_from, dumps, each, pin_from, thread_from, turn_from
+from clew.store.restoring import TABLES, Taken, restore
+from clew.store.store import Store
+
+T = TypeVar("T")
+
+THREADS_MOST = 2  # a pair's
+
+
+class Arrived(Record):
+    """A session of the thread, and whether the next turn can resume it here."""
+
+    agent: str
+    model: str
+    session_id: str
+    resumable: bool
+    why: str = ""  # not
+    path: Path | None = None
+
+
+class Imported(Record):
+    """What came of a file."""
+
+    threads: tuple[Thread, ...]
+    turns: int  # that stand
+    sessions: tuple[Arrived, ...]
+    renewed: bool  # its ids were taken: it is a copy under new ones
+    notes: tuple[str, ...] = ()
+
+
+class _Luggage(Record):
+    """A session file that was read and believed."""
+
+    runtime: Runtime
+    content: bytes
+
+
+class _DryRun(Exception):
+    """Undoes the transaction."""
+
+
+async def import_thread(
+    engine: Engine,
+    file: Unpacked,
+    *,
+    cwd: str,
+    name: str | None = None,
+    permissions: Permissions = Permissions.ASK,
+    trust: Trust = Trust.USER,
+    dry_run: bool = False,
+) -> Imported:
+    """`permissions` and `trust` are the widest that it may bring. Raises UsageError, and Conflict for a taken name."""
+    if name is not None:
+        check_name(name)
+    came = _tables(file)
+    work_dir = existing_dir(cwd)
+    home = Home(work_dir, await _top(engine, work_dir), engine.around.owner, permissions, trust)
+    tables = inward(came, home)
+    if name is not None:
+        tables["threads"][0]["name"] = name
+    luggage, refused = await _unpack_sessions(engine, tables, file)
+    placed: list[Placed] = []
+    made: list[Imported] = []
+
+    def work(store: Store) -> None:
+        if name is not None and store.thread(name) is not None:
+            raise Conflict(f"There is a thread named {name} already.", hint="Choose another name.")
+        made.append(_store(store, engine, tables, luggage, refused, placed, dry_run=dry_run))
+        if dry_run:
+            raise _DryRun
+
+    try:
+        await engine.database.atomically(work)
+    except _DryRun:
+        pass
+    except BaseException:
+        take_back(placed)
+        raise
+    return replace(made[-1], notes=_notes(came, tables))
+
+
+def _tables(file: Unpacked) -> Tables:
+    schema = file.manifest.get("schema")
+    if type(schema) is not int or schema < 1:
+        raise UsageError("The file's manifest names no schema.", hint="Export the thread again.")
+    if schema > len(sql.migrations()):
+        raise UsageError("The file is of a newer Clew.", hint="Update Clew.")
+    tables = read(from_json(file.parts[HISTORY]))
+    if STATE in file.parts:
+        state = read(from_json(file.parts[STATE]))
+        if state.keys() & tables.keys():
+            raise UsageError("The file tells its history twice.", hint="Export the thread again.")
+        tables = tables | state
+    threads = tables.get("threads", [])
+    if not 1 <= len(threads) <= THREADS_MOST or not all(NAME.match(str(row.get("name"))) for row in threads):
+        raise UsageError("The file holds no thread.", hint="Export the thread again.")
+    ids = {row.get("id") for row in threads}
+    rows = (row for table in ("turns", "runs", "pins", "jobs") for row in tables.get(table, ()))
+    if len(ids) != len(threads) or any(row.get("thread_id") not in ids for row in rows):
+        raise UsageError("The file's rows do not fit together.", hint="Export the thread again.")
+    return tables
+
+
+async def _top(engine: Engine, work_dir: str) -> str:
+    with contextlib.suppress(UsageError, OSError):
+        return await Repository(work_dir, engine.around.environ).top()
+    return work_dir
+
+
+def _notes(came: Tables, tables: Tables) -> tuple[str, ...]:
+    notes = []
+    for before, after in zip(came["threads"], tables["threads"], strict=True):
+        for what in ("permissions", "trust"):
+            if before.get(what) != after[what]:
+                notes.append(
+                    f"Its {what} were {before.get(what)} and are {after[what]} here; clew threads set widens them."
+                )
+    return tuple(dict.fromkeys(notes))
+
+
+async def _unpack_sessions(
+    engine: Engine, tables: Tables, file: Unpacked
+) -> tuple[dict[str, _Luggage], dict[str, str]]:
+    """By pin: the sessions that can go on here, and why the others cannot."""
+    luggage, refused = dict[str, _Luggage](), dict[str, str]()
+    runtimes: dict[str, Runtime | str] = {}
+    turns = {str(turn.id): turn for turn in _turns(tables)}
+    for pin in _pins(tables, {}):
+        part = session_part(pin.agent, pin.session_id)
+        if part is None or part not in file.parts:
+            refused[pin.id] = "its file did not come along"
+            continue
+        if pin.agent not in runtimes:
+            runtimes[pin.agent] = await _runtime(engine, pin.agent)
+        runtime = runtimes[pin.agent]
+        if isinstance(runtime, str):
+            refused[pin.id] = runtime
+        elif not runtime.can_resume or runtime.product != pin.runtime.product:
+            refused[pin.id] = f"the {pin.agent} here is another program than the one that made it"
+        elif not _is_true(engine, pin, file.parts[part], turns):
+            refused[pin.id] = "its file does not hold what the thread says"
+        else:
+            luggage[pin.id] = _Luggage(runtime, file.parts[part])
+    return luggage, refused
+
+
+async def _runtime(engine: Engine, agent: str) -> Runtime | str:
+    try:
+        adapter, binary = engine.adapter(agent), engine.find(agent)
+        return runtime_of(adapter, binary, await engine.abilities(agent, binary), engine.around)
+    except (AgentError, UsageError):
+        return f"there is no {agent} on this machine"
+
+
+def _is_true(engine: Engine, pin: Pin, content: bytes, turns: Mapping[str, Turn]) -> bool:
+    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+        path = Path(folder) / "session.jsonl"
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        view = engine.adapter(pin.agent).read_session(path)
+    return bool(view.entries) and bears_out(view, pin, list(turns.values()))
+
+
+def _store(
+    store: Store,
+    engine: Engine,
+    tables: Tables,
+    luggage: Mapping[str, _Luggage],
+    refused: Mapping[str, str],
+    placed: list[Placed],
+    *,
+    dry_run: bool,
+) -> Imported:
+    """Within a transaction. What is written to disk is noted in `placed`."""
+    sessions, bound = list[Arrived](), dict[str, Runtime]()
+    for pin in _pins(tables, {}):
+        if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
+            continue
+        arrived = Arrived(pin.agent, pin.model, pin.session_id, False, refused.get(pin.id, ""))
+        if pin.id in luggage:
+            arrived = _placed(store, engine, pin, luggage[pin.id], placed, dry_run=dry_run)
+        if arrived.resumable:
+            bound[pin.id] = luggage[pin.id].runtime
+        sessions.append(arrived)
+    try:
+        threads, is_new = _restored(store, tables, bound), False
+    except Taken:
+        # Pins keep their place in the list, so what was bound is found again under its new id.
+        copy = renewed(tables, _turns(tables), engine.around.new_id)
+        ids = dict(
+            zip((row["id"] for row in tables.get("pins", ())), (row["id"] for row in copy.get("pins", ())), strict=True)
+        )
+        try:
+            threads, is_new = _restored(store, copy, {ids[pin]: runtime for pin, runtime in bound.items()}), True
+        except Taken as error:
+            raise UsageError("The file's rows do not fit together.", hint="Export the thread again.") from error
+    turns = sum(len(store.history(thread.id)) for thread in threads)
+    return Imported(tuple(threads), turns, tuple(sessions), is_new)
+
+
+def _placed(
+    store: Store, engine: Engine, pin: Pin, luggage: _Luggage, placed: list[Placed], *, dry_run: bool
+) -> Arrived:
+    arrived = Arrived(pin.agent, pin.model, pin.session_id, False)
+    known = store.pin_by_session(pin.session_id)
+    if known is not None and known.state is not PinState.RETIRED:
+        other = store.thread(known.thread_id)
+        return replace(arrived, why=f"the session belongs to {other.name if other else 'another thread'} already")
+    adapter, config_dir = engine.adapter(pin.agent), luggage.runtime.config_dir
+    put = look if dry_run else place
+    try:
+        found = put(adapter, config_dir, pin.work_dir, pin.session_id, luggage.content)
+    except OSError as error:
+        return replace(arrived, why=f"its file cannot be written: {error.strerror}")
+    placed.append(found)
+    if found.where is Where.OTHER:
+        return replace(arrived, why="another file of that session is there, and is left as it is", path=found.path)
+    if found.where is Where.NOWHERE:
+        return replace(arrived, why="the agent has no place for it in this directory")
+    return replace(arrived, resumable=True, path=found.path)
+
+
+def _restored(store: Store, tables: Tables, bound: Mapping[str, Runtime]) -> list[Thread]:
+    content = {table: tables.get(table, []) for table in TABLES}
+    return restore(store, _threads(tables), _pins(tables, bound, retire=True), content)
+
+
+def _threads(tables: Tables) -> list[Thread]:
+    return _made(lambda: each(thread_from, tables["threads"]))
+
+
+def _turns(tables: Tables) -> list[Turn]:
+    return _made(lambda: each(turn_from, tables.get("turns", [])))
+
+
+def _pins(tables: Tables, bound: Mapping[str, Runtime], *, retire: bool = False) -> list[Pin]:
+    """As records. With `retire`, those that are not bound are given up."""
+
+    def make() -> list[Pin]:
+        absorbed: dict[str, list[Absorbed]] = {}
+        for known in sorted(tables.get("pin_absorbed", ()), key=lambda known: known["n"]):
+            absorbed.setdefault(known["pin_id"], []).append(absorbed_from(known))
+        pins = [_pin(row, tuple(absorbed.get(row["id"], ()))) for row in tables.get("pins", ())]
+        return [_bound(pin, bound.get(pin.id), retire=retire) for pin in pins]
+
+    return _made(make)
+
+
+def _pin(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
+    runtime = {"binary": "", "config_dir": "", "product": "", "can_resume": False} | row["runtime"]
+    flat = row | {
+        "runtime": dumps(runtime | {"agent": row["agent"]}),
+        "pending": None if row["pending"] is None else dumps(row["pending"]),
+    }
+    return pin_from(flat, absorbed)
+
+
+def _bound(pin: Pin, runtime: Runtime | None, *, retire: bool) -> Pin:
+    if runtime is not None:
+        return replace(pin, runtime=runtime)
+    given_up = retire and pin.state in (PinState.GOOD, PinState.PROVISIONAL)
+    return replace(pin, state=PinState.RETIRED) if given_up else pin
+
+
+def _made(make: Callable[[], T]) -> T:
+    """Rows that make no record are the file's fault, not the store's."""
+    try:
+        return make()
+    except (StoreError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError("The file holds a row that makes no sense.", hint="Export the thread again.") from error

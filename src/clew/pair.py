@@ -1,0 +1,221 @@
+"""A pair as surfaces have it: started, gone on with, shown, and cleaned up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clew.core.events import to_body
+from clew.core.pair import Heard, PairEvent, PairStatus, Round
+from clew.core.record import Record
+from clew.core.thread import Permissions
+from clew.errors import AgentFailed, ClewError, UsageError
+from clew.hosts import pair_state
+from clew.hosts.pair import NewPair, PairState
+from clew.hosts.pair_live import LivePair, Manner
+from clew.hosts.pair_rows import Wishes
+from clew.thread import choice
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.engine.settings import Person
+
+Stamp = Callable[[float | None], str | None]
+WORKER_PERMISSIONS = (Permissions.EDITS, Permissions.ALL, Permissions.READ_ONLY)
+ROUNDS = 10
+EVERY_PAIR = 1_000_000
+
+
+class Wanted(Record):
+    """What somebody asks for; None is the default, or what was saved."""
+
+    text: str = ""  # the task, or what is to be said on going on
+    cwd: str | None = None
+    name: str | None = None
+    rounds: int | None = None
+    instructor_model: str | None = None
+    worker_model: str | None = None
+    agent: str | None = None
+    thinking: bool = False
+    permissions: str | None = None
+    timeout_s: float | None = None
+    auto_save: bool = True
+    person: Person | None = None
+
+
+class Which(Record):
+    """Which pair is gone on with; nothing: the latest of the directory."""
+
+    session: str | None = None  # an id, a name, or the beginning of an id
+    file: str | None = None
+
+
+async def start(client: Client, wanted: Wanted) -> LivePair:
+    """The pair is on disk when this returns, and under way. What was not said comes from the settings."""
+    settings = client.settings
+    agent = wanted.agent or settings.of("agent")
+    model = settings.of("model") if agent == settings.of("agent") else None
+    return await client.pairs.start(
+        NewPair(
+            task=wanted.text,
+            cwd=wanted.cwd or ".",
+            agent=agent,
+            name=wanted.name,
+            instructor_model=wanted.instructor_model or model,
+            worker_model=wanted.worker_model or model,
+            thinking=wanted.thinking,
+            max_rounds=wanted.rounds or ROUNDS,
+            permissions=_permissions(wanted.permissions) or Permissions.EDITS,
+        ),
+        _manner(wanted),
+    )
+
+
+async def resume(client: Client, which: Which, wanted: Wanted) -> tuple[LivePair, tuple[str, ...]]:
+    """The pair, going on where it stopped, and what is to be said about it first."""
+    permissions = _permissions(wanted.permissions)
+    cwd, said = wanted.cwd, tuple[str, ...]()
+    if which.file is not None:
+        imported = await client.pairs.bring_in(
+            Path(which.file),
+            cwd=cwd or ".",
+            agent=wanted.agent or client.settings.of("agent"),
+            permissions=permissions,
+        )
+        pair_id, said = imported.pair.id, imported.warnings
+    elif which.session is not None:
+        pair_id = await client.pairs.resolve(which.session)
+    else:
+        pair_id, cwd = await client.pairs.latest(cwd or "."), None
+    wishes = Wishes(
+        message=wanted.text.strip(),
+        more_rounds=wanted.rounds,
+        instructor_model=wanted.instructor_model,
+        worker_model=wanted.worker_model,
+        agent=wanted.agent,
+        thinking=wanted.thinking,
+        permissions=permissions,
+        cwd=cwd,
+    )
+    return await client.pairs.resume(pair_id, wishes, _manner(wanted)), said
+
+
+def _permissions(named: str | None) -> Permissions | None:
+    if named is None:
+        return None
+    found = choice(Permissions, named)
+    if found not in WORKER_PERMISSIONS:
+        raise UsageError(
+            f"The worker's permissions cannot be {named}.",
+            hint=f"One of {', '.join(WORKER_PERMISSIONS)}: nobody is asked in every round.",
+        )
+    return found
+
+
+def _manner(wanted: Wanted) -> Manner:
+    return Manner(timeout_s=wanted.timeout_s, auto_save=wanted.auto_save, person=wanted.person)
+
+
+def error_of(live: LivePair, state: PairState) -> ClewError | None:
+    """Why it is not finished; None: it is."""
+    if live.error is not None:
+        return live.error
+    if state.status is PairStatus.OUT_OF_ROUNDS:
+        pair = state.pair
+        return AgentFailed(
+            f"The rounds are used up ({pair.last_round}), and the instructor has not said that the task is done.",
+            hint=f"clew pair --session {pair.name} goes on with {pair.max_rounds} more, -r N with N.",
+        )
+    return None
+
+
+class Cleaned(Record):
+    """A pair that was, or would be, removed, and where it is kept."""
+
+    state: PairState
+    archives: tuple[Path, ...]
+
+
+async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool = False) -> list[Cleaned]:
+    """Removes the pairs of that directory which have not been used for so long; their threads are archived first."""
+    from clew.hosts.checks import existing_dir
+
+    until = client.engine.around.clock() - older_than_s
+    old = [
+        state
+        for state in await client.pairs.list(cwd=existing_dir(cwd), limit=EVERY_PAIR)
+        if state.pair.updated_at < until and state.status is not PairStatus.RUNNING
+    ]
+    return [Cleaned(state, () if dry_run else await remove(client, state)) for state in old]
+
+
+async def remove(client: Client, state: PairState) -> tuple[Path, ...]:
+    """The instructor's thread first: its archive holds the pair's own rows too."""
+    pair = state.pair
+    archives = []
+    for thread_id in (pair.instructor_thread_id, pair.worker_thread_id):
+        deleted = await (await client.find(thread_id)).delete()
+        archives += [deleted.archive] if deleted.archive is not None else []
+    pair_state.remove(pair.cwd, pair.id)
+    return tuple(archives)
+
+
+def event_json(event: PairEvent) -> dict[str, Any]:
+    """One line of `clew pair --json`."""
+    if isinstance(event, Heard):
+        body = {"kind": event.event.kind, **to_body(event.event)}
+        return {"type": event.kind, "round": event.round, "part": event.part.value, "run": event.run_id, "event": body}
+    return {"type": event.kind, **event.as_dict()}
+
+
+def round_json(round_: Round, stamp: Stamp) -> dict[str, Any]:
+    order = round_.order
+    return {
+        "round": round_.number,
+        "message": round_.message,
+        "changed_files": list(round_.changed_files),
+        "order": None if order is None else order.as_dict(),
+        "worker_model": round_.worker_model,
+        "result": round_.result,
+        "instructor_run": round_.instructor_run_id,
+        "worker_run": round_.worker_run_id,
+        "started_at": stamp(round_.started_at),
+        "ended_at": stamp(round_.ended_at),
+    }
+
+
+def pair_json(state: PairState, stamp: Stamp, error: ClewError | None = None, *, rounds: bool = True) -> dict[str, Any]:
+    """The whole pair."""
+    pair = state.pair
+    if error is None and pair.error_code is not None:
+        told: dict[str, Any] | None = {"code": pair.error_code, "message": pair.error, "hint": pair.hint}
+    else:
+        told = None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}
+    shown = {
+        "type": "pair",
+        "id": pair.id,
+        "name": pair.name,
+        "status": state.status.value,
+        "phase": pair.phase.value,
+        "round": pair.number,
+        "rounds_left": pair.rounds_left,
+        "max_rounds": pair.max_rounds,
+        "task": pair.task,
+        "cwd": pair.cwd,
+        "agent": pair.agent,
+        "instructor_model": pair.instructor_model,
+        "worker_model": pair.worker_model,
+        "permissions": state.permissions.value,
+        "thinking": pair.thinking,
+        "threads": {"instructor": pair.instructor_thread_id, "worker": pair.worker_thread_id},
+        "sessions": state.sessions,
+        "usage": state.usage.as_dict(),
+        "cost_usd": round(state.cost_usd, 6),
+        "file": str(path) if (path := pair_state.path_of(pair.cwd, pair.id)).is_file() else None,
+        "imported_from": pair.imported_from,
+        "error": told,
+        "created_at": stamp(pair.created_at),
+        "updated_at": stamp(pair.updated_at),
+    }
+    return shown | ({"rounds": [round_json(each, stamp) for each in state.rounds]} if rounds else {})

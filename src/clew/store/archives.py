@@ -1,0 +1,29 @@
+"""Threads that may be put away: which were not used for long, who uses one, and what goes with it."""
+
+from __future__ import annotations
+
+from clew.core.thread import Thread
+from clew.store.records import each, thread_from
+from clew.store.threads import Threads
+
+USES = {
+    "running": "a run is going on",
+    "queued": "a prompt is queued",
+    "jobs": "a job is under way",
+    "questions": "a question is open",
+}
+
+
+class Archives(Threads):
+    def use_of(self, thread_id: str) -> str | None:
+        """Why the thread cannot be put away; None: it can."""
+        row = self._one("thread_uses", id=thread_id) or {}
+        return next((words for name, words in USES.items() if row.get(name)), None)
+
+    def unused_threads(self, before: float, kind: str | None = None) -> list[Thread]:
+        """Those that were last used before then, the oldest first."""
+        return each(thread_from, self._all("unused_threads", before=before, kind=kind))
+
+    def companions(self, thread_id: str) -> list[Thread]:
+        """Threads that mean nothing without this one, nor it without them: the other one of a pair."""
+        return [self._thread_by_id(row["id"]) for row in self._all("companions", id=thread_id)]

@@ -1,0 +1,199 @@
+"""Rows that were dumped, put back: of one thread, or of several that belong together.
+
+Rows come from a file, so nothing about them is believed. Their columns and types must be those of the migrations, and
+all that was written is read back as records before the transaction ends. What must be unique in the whole store and is
+no id (a job's number, a review's, a pair's name) is chosen anew when it is taken.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.errors import Conflict, NotFound, StoreError, UsageError
+from clew.store import sql
+from clew.store.database import _packed as packed
+from clew.store.records import dumps, each, first, question_from, thread_from
+
+if TYPE_CHECKING:
+    from clew.core.pins import Pin
+    from clew.core.thread import Thread
+    from clew.store.store import Store
+
+Row = dict[str, Any]
+Content = Mapping[str, Sequence[Row]]  # rows by table
+
+# In this order: what a row belongs to comes before it. Pins are written as records.
+TABLES = (
+    "turns",
+    "turn_revisions",
+    "runs",
+    "attempts",
+    "events",
+    "questions",
+    "jobs",
+    "job_markers",
+    "reviews",
+    "review_rounds",
+    "hook_keys",
+    "hook_jobs",
+    "pairs",
+    "pair_rounds",
+    "pair_files",
+)
+JSON_COLUMNS = frozenset({("events", "body"), ("questions", "input"), ("pins", "runtime"), ("pins", "pending")})
+RUNS_MOST = 10_000_000
+
+_TYPE = r"(TEXT|BIGINT|SMALLINT|DOUBLE PRECISION)( NOT NULL)?"
+_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)\Z", re.DOTALL)
+_COLUMN = re.compile(rf"^\s+(\w+) {_TYPE}", re.MULTILINE)
+_ADDED = re.compile(rf"ALTER TABLE (\w+) ADD COLUMN (\w+) {_TYPE}")
+
+
+class Column(NamedTuple):
+    kind: str
+    required: bool
+
+
+class Taken(Conflict):
+    """An id of the rows is in the store already, or they contradict each other."""
+
+
+@cache
+def columns() -> dict[str, dict[str, Column]]:
+    """Every table's, as the migrations have them."""
+    found: dict[str, dict[str, Column]] = {}
+    for file in sql.migrations():
+        for statement in sql.statements(file):
+            made = _TABLE.match(statement)
+            if made is not None:
+                found[made[1]] = {name: Column(kind, bool(must)) for name, kind, must in _COLUMN.findall(made[2])}
+            added = _ADDED.match(statement)
+            if added is not None:
+                found[added[1]][added[2]] = Column(added[3], bool(added[4]))
+    return found
+
+
+def checked(table: str, row: object) -> Row:
+    """The row as it may be written. Raises UsageError for a column, a type or a value that the table does not have."""
+    known = columns()[table]
+    if not isinstance(row, dict) or not row.keys() <= known.keys():
+        raise UsageError(f"The file holds a row of {table} that this Clew does not know.")
+    return {name: _value(table, name, known[name], value) for name, value in row.items()}
+
+
+def _value(table: str, name: str, column: Column, value: Any) -> Any:
+    if value is None and not column.required:
+        return None
+    match column.kind:
+        case "TEXT" if isinstance(value, str):
+            return value
+        case "TEXT" if (table, name) in JSON_COLUMNS and isinstance(value, dict):
+            return dumps(value)
+        case "BIGINT" | "SMALLINT" if type(value) is int and -(2**63) <= value < 2**63:
+            return value
+        case "DOUBLE PRECISION" if type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value):
+            return float(value)
+    raise UsageError(f"The file holds a row of {table} whose {name} makes no sense.")
+
+
+def restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], content: Content) -> list[Thread]:
+    """Within a transaction. A thread's name gets a number when it is taken. Raises Taken for ids that are."""
+    try:
+        with store.transaction():
+            return _restore(store, threads, pins, content)
+    except (NotFound, StoreError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        if isinstance(error, StoreError) and error.kind != "corrupt":
+            raise
+        raise UsageError("The file's rows do not fit together.", hint="Export the thread again.") from error
+
+
+def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], content: Content) -> list[Thread]:
+    if any(store._one("thread_by_id", id=thread.id) is not None for thread in threads):
+        raise Taken("The thread is in the store already.")
+    made = [store.create_thread(thread) for thread in threads]
+    fitted = _fitted(store, content)
+    try:
+        for table in TABLES:
+            _insert(store, table, fitted.get(table, ()))
+        for pin in pins:
+            if store._one("pin_summary", id=pin.id) is not None:
+                raise Taken("The thread's session is in the store already.")
+            store.save_pin(pin)
+    except NotFound:
+        raise  # a row whose owner is not there
+    except UsageError as error:
+        raise Taken(error.message) from error
+    for thread in made:
+        _read_back(store, thread)
+        store._changed(thread.id)
+    return made
+
+
+def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:
+    """Many at once; an older file's rows may lack columns that have a default."""
+    by_names: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        fit = checked(table, row)
+        by_names.setdefault(tuple(sorted(fit)), []).append(fit)
+    session = store._session()
+    for names, alike in by_names.items():
+        values = ", ".join(f":{name}" for name in names)
+        statement = sql.spell(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})", store._dialect.style)
+        try:
+            session.connection.cursor().executemany(statement, [packed(row) for row in alike])
+        except store._dialect.errors as error:
+            raise store._failed(session, error) from error
+
+
+def _fitted(store: Store, content: Content) -> dict[str, list[Row]]:
+    """With numbers and names of this store's own, where they must be unique."""
+    fitted = {table: [dict(row) for row in rows] for table, rows in content.items()}
+    row = store._one("last_job_number")
+    number = int(row["number"]) if row else 0
+    for place, job in enumerate(fitted.get("jobs", ()), start=1):
+        job["number"] = number + place
+    for review in fitted.get("reviews", ()):
+        _fit_review(store, review, fitted.get("review_rounds", ()))
+    fitted["hook_keys"] = [
+        key for key in fitted.get("hook_keys", ()) if store._one("hook_key", key=str(key.get("key"))) is None
+    ]
+    for pair in fitted.get("pairs", ()):
+        pair["name"] = store._free_pair_name(str(pair.get("name")))
+    return fitted
+
+
+def _fit_review(store: Store, review: Row, rounds: Sequence[Row]) -> None:
+    old = str(review.get("id"))
+    if store._one("review_by_id", id=old) is None:
+        return
+    day = str(review.get("day"))
+    last = store._one("last_review_of_day", day=day)
+    number = (int(last["number"]) if last else 0) + 1
+    review.update(id=f"{day}-{number:03d}", number=number)
+    for round_ in rounds:
+        if round_.get("review_id") == old:
+            round_["review_id"] = review["id"]
+
+
+def _read_back(store: Store, thread: Thread) -> None:
+    """Whatever a surface will read: a row that makes no record is found now, and not by the next `threads show`."""
+    first(thread_from, store._one("thread_by_id", id=thread.id))
+    for stored in store.all_turns(thread.id):
+        store.revisions(stored.turn.id) if stored.turn.revision else None
+    store.pins(thread.id)
+    for run in store.runs(thread_id=thread.id, limit=RUNS_MOST):
+        store.attempts(run.id)
+        store.events(run.id)
+    each(question_from, store._all("dump_questions", id=thread.id))
+    for row in store._all("dump_jobs", id=thread.id):
+        store.job(row["id"])
+    for row in store._all("dump_reviews", id=thread.id):
+        store.review(row["id"])
+        store.rounds(row["id"])
+    for row in store._all("dump_pairs", id=thread.id):
+        store.pair(row["id"])
+        store.pair_rounds(row["id"])

@@ -1,0 +1,101 @@
+"""Hooks: an event is kept once and dealt with in order; keys lead to threads; final words are waited for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.core.hook import Forge, HookEvent
+from clew.core.job import JobStatus
+from clew.errors import NotFound
+from clew.store.hooks import HookJob, HookKey
+from clew.store.store import Store
+from clew.testing.store_contract.jobs import a_job
+from clew.testing.store_contract.samples import ODD_TEXTS, a_thread, raises
+
+KEY = HookKey("boss:charles/Peon:4", "boss", "charles/Peon", 4, "gitea", "thread-1", None, 1.0, 2.0)
+
+
+def told(delivery: str = "d-1", **changes: Any) -> HookEvent:
+    given: dict[str, Any] = {"forge": Forge.GITEA, "kind": "issue.opened", "repo": "charles/Peon", "number": 4}
+    return HookEvent(delivery=delivery, actor="alice", **given | changes)
+
+
+def a_hook_job(job_id: str = "job-1", **changes: Any) -> HookJob:
+    job = HookJob(job_id, "h-1", KEY.key, None, None, "forward", "waiting", None, None, 0, 3.0)
+    return job._replace(**changes)
+
+
+class HookContract:
+    def test_an_event_comes_back_as_it_was_and_is_kept_once(self, store: Store) -> None:
+        event = told(title=ODD_TEXTS[2], body=ODD_TEXTS[4], labels=("a", ODD_TEXTS[3]), from_fork=True)
+        assert store.add_hook_event("h-1", event, 1.5)
+        assert not store.add_hook_event("h-2", told(title="again"), 2.5)
+        assert store.add_hook_event("h-3", told(forge=Forge.GITHUB), 3.5)
+        stored = store.hook_event("h-1")
+        assert stored is not None and (stored.event, stored.state, stored.received_at) == (event, "received", 1.5)
+        assert store.hook_event("h-2") is None
+        changed = store.update_hook_event("h-1", state="dispatched", why="so", jobs=("j",), done_at=4.5)
+        assert store.hook_event("h-1") == changed and changed.jobs == ("j",)
+        with raises(NotFound):
+            store.update_hook_event("h-2", state="failed")
+
+    def test_events_of_one_issue_stand_in_line(self, store: Store) -> None:
+        for number, at in (("1", 4), ("2", 5), ("3", 4)):
+            store.add_hook_event(f"h-{number}", told(f"d-{number}", number=at), 1.0)
+        assert store.hook_event_before("h-1") is None and store.hook_event_before("h-2") is None
+        assert store.hook_event_before("h-3") == "h-1"
+        store.update_hook_event("h-1", state="ignored", done_at=5.0)
+        assert store.hook_event_before("h-3") is None
+
+    def test_events_are_listed_by_state_and_counted(self, store: Store) -> None:
+        for number in range(4):
+            store.add_hook_event(f"h-{number}", told(f"d-{number}"), float(number))
+        store.add_hook_event("h-4", told(forge=Forge.GITHUB), 4.0)
+        store.update_hook_event("h-1", state="ignored", done_at=5.0)
+        assert [each.id for each in store.hook_events(limit=2)] == ["h-4", "h-3"]
+        assert [each.id for each in store.hook_events(state="received", limit=2)] == ["h-0", "h-2"]
+        assert [each.id for each in store.hook_events(state="received", limit=2, newest=True)] == ["h-4", "h-3"]
+        assert store.count_hook_events() == {
+            ("gitea", "received"): 3,
+            ("gitea", "ignored"): 1,
+            ("github", "received"): 1,
+        }
+        assert store.forget_hook_events(6.0) == 1
+        assert store.hook_event("h-1") is None and store.hook_event("h-0") is not None
+
+    def test_a_key_leads_to_a_thread(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.save_hook_key(KEY)
+        store.save_hook_key(KEY._replace(used_at=9.0, branch="b"))
+        assert store.hook_key(KEY.key) == KEY._replace(used_at=9.0, branch="b")
+        assert store.hook_keys() == store.hook_keys(repo=KEY.repo, issue=4) == [KEY._replace(used_at=9.0, branch="b")]
+        assert store.hook_keys(repo=KEY.repo, issue=5) == store.hook_keys(repo="other/one") == []
+        assert store.delete_hook_key(KEY.key) and not store.delete_hook_key(KEY.key)
+
+    def test_the_event_that_woke_a_key_last_is_known(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        assert store.last_hook_events() == {}
+        store.save_hook_key(KEY)
+        assert store.last_hook_events() == {}
+        for number in (1, 2, 3):
+            store.add_hook_event(f"h-{number}", told(f"d-{number}"), float(number))
+        for number, at in ((1, 3.0), (2, 4.0)):
+            store.create_job(a_job(f"job-{number}"))
+            store.add_hook_job(a_hook_job(f"job-{number}", hook_id=f"h-{number}", at=at))
+        assert {key: each.id for key, each in store.last_hook_events().items()} == {KEY.key: "h-2"}
+        store.delete_hook_key(KEY.key)
+        assert store.last_hook_events() == {}
+
+    def test_final_words_wait_for_a_job_that_has_succeeded(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_job(a_job())
+        store.add_hook_job(a_hook_job())
+        assert store.hook_job("job-1") == a_hook_job() and store.hook_job("job-2") is None
+        assert store.hook_replies_due() == []
+        store.update_job("job-1", status=JobStatus.RUNNING, worker="w", runs=1)
+        store.update_job("job-1", status=JobStatus.SUCCEEDED, result="done", ended_at=9.0)
+        assert store.hook_replies_due() == [a_hook_job()]
+        assert store.update_hook_job("job-1", reply="posted", url="u").url == "u"
+        assert store.hook_replies_due() == []
+        with raises(NotFound):
+            store.update_hook_job("job-2", reply="posted")

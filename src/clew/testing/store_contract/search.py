@@ -1,0 +1,171 @@
+"""Finding: a page of threads by age, size or cost, and turns by their words."""
+
+from __future__ import annotations
+
+from clew.core.history import Role
+from clew.store.store import Store
+from clew.testing.store_contract.samples import ODD_TEXTS, a_run, a_thread, a_turn
+
+RUBBISH = (
+    "",
+    "   ",
+    '"',
+    '""',
+    "*",
+    '"*"',
+    "AND",
+    "OR NOT",
+    "a AND",
+    "(",
+    "NEAR(",
+    "^x",
+    "-",
+    "a:b",
+    "!&|",
+    "';--",
+    "\0",
+)
+LONG = " ".join(f"w{number}" for number in range(2000))
+
+
+class SearchContract:
+    def test_words_find_the_turns_that_have_all_of_them(self, store: Store) -> None:
+        _talk(
+            store,
+            "The login fails.",
+            "open_run() in src/clew/queue.py",
+            "Login works; the queue fails.",
+            "Grüße 線 E\u0301a",
+        )
+        assert _found(store, "login") == ["turn-2", "turn-0"], "the last that came first, whatever the case"
+        assert _found(store, "FAILS login queue") == ["turn-2"]
+        assert _found(store, '"login fails"') == ["turn-0"]
+        assert _found(store, '"fails login"') == []
+        assert _found(store, "que") == [] and _found(store, "que*") == ["turn-2", "turn-1"]
+        assert _found(store, '"the log*"') == ["turn-0"]
+        assert _found(store, "open_run") == _found(store, "run") == _found(store, "src/clew") == ["turn-1"]
+        assert _found(store, "clew/open") == []
+        assert _found(store, "grüße") == _found(store, "線") == _found(store, "E\u0301a") == ["turn-3"]
+        assert _found(store, "nowhere") == []
+
+    def test_a_hit_tells_where_it_is(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        text = f"{'before ' * 50}\n\tthe \x1b[31m needle\0 is here, a needle {'after ' * 50}"
+        store.add_turn("thread-1", a_turn("turn-1", text, Role.ASSISTANT, agent="claude", model="opus"))
+        [hit] = store.search("needle")
+        assert (hit.thread, hit.turn_id, hit.role, hit.agent, hit.archived) == (
+            store.thread("maze"),
+            "turn-1",
+            "assistant",
+            "claude",
+            False,
+        )
+        shown = hit.snippet.text
+        assert shown[0] == shown[-1] == "…" and "\n" not in shown and len(shown) < 250
+        assert [shown[start:end] for start, end in hit.snippet.hits] == ["needle", "needle"]
+
+    def test_rubbish_and_long_queries_are_no_error(self, store: Store) -> None:
+        _talk(store, "one AND two, NOT three", LONG)
+        for query in (*RUBBISH, *ODD_TEXTS, LONG, f'"{LONG}"', "x" * 100_000, "1" * 10_000 + "*"):
+            assert isinstance(store.search(query), list), query[:50]
+        assert _found(store, "AND") == ["turn-0"], "a word like any other"
+        assert _found(store, " ".join(f"w{number}" for number in range(20))) == ["turn-1"]
+
+    def test_the_index_follows_every_change(self, store: Store) -> None:
+        _talk(store, "alpha", "beta", "gamma")
+        store.edit_turn("turn-0", "delta", 20.0)
+        assert _found(store, "alpha") == [] and _found(store, "delta") == ["turn-0"]
+        store.archive_turns("thread-1", "turn-1", inclusive=True, at=30.0, why="truncate")
+        assert _found(store, "beta") == []
+        assert [(hit.turn_id, hit.archived) for hit in store.search("beta", archived=True)] == [("turn-1", True)]
+        store.delete_thread("thread-1")
+        for word in ("alpha", "beta", "gamma", "delta"):
+            assert store.search(word, archived=True) == []
+        _talk(store, "alpha again")
+        assert _found(store, "alpha") == ["turn-0"]
+
+    def test_what_is_undone_is_not_found(self, store: Store) -> None:
+        _talk(store, "alpha")
+        try:
+            with store.transaction():
+                store.add_turn("thread-1", a_turn("turn-9", "alpha too"))
+                raise KeyError
+        except KeyError:
+            pass
+        assert _found(store, "alpha") == ["turn-0"]
+
+    def test_odd_texts_are_stored_and_the_words_beside_them_found(self, store: Store) -> None:
+        _talk(store, *(f"{text} needle" for text in ODD_TEXTS), "NUL\0here", "sub\x1athere")
+        assert len(_found(store, "needle")) == len(ODD_TEXTS)
+        assert len(_found(store, "here")) == len(_found(store, "there")) == len(_found(store, "sub")) == 1
+        for number in range(len(ODD_TEXTS)):
+            store.edit_turn(f"turn-{number}", "plain", 20.0)
+        assert _found(store, "needle") == []
+
+    def test_a_huge_text_of_many_words_is_stored_and_found(self, store: Store) -> None:
+        huge = " ".join(f"word{number:07}" for number in range(200_000))
+        _talk(store, huge)
+        assert _found(store, "word0000007") == ["turn-0"]
+        store.edit_turn("turn-0", "small", 20.0)
+        assert _found(store, "word0000007") == []
+
+    def test_a_search_is_narrowed_by_kind_directory_and_agent_and_paged(self, store: Store) -> None:
+        for number, (kind, cwd, agent) in enumerate(
+            (("chat", "/a", "claude"), ("job", "/a", "codex"), ("pair", "/b", "claude"))
+        ):
+            store.create_thread(a_thread(f"thread-{number}", f"n{number}", kind=kind, cwd=cwd, agent=agent))
+            store.add_turn(f"thread-{number}", a_turn(f"turn-{number}", "needle"))
+        assert _found(store, "needle") == ["turn-2", "turn-1", "turn-0"]
+        assert [hit.turn_id for hit in store.search("needle", kind="job")] == ["turn-1"]
+        assert [hit.turn_id for hit in store.search("needle", project="/a")] == ["turn-1", "turn-0"]
+        assert [hit.turn_id for hit in store.search("needle", agent="claude", project="/")] == ["turn-2", "turn-0"]
+        assert [hit.turn_id for hit in store.search("needle", limit=1, offset=1)] == ["turn-1"]
+
+    def test_a_list_is_narrowed_and_sorted_by_age_size_and_cost(self, store: Store) -> None:
+        for number, (kind, agent, size, cost) in enumerate(
+            (("chat", "claude", 30, 0.5), ("job", "codex", 10, 2.0), ("chat", "claude", 20, 1.0))
+        ):
+            thread = f"thread-{number}"
+            store.create_thread(a_thread(thread, f"n{number}", kind=kind, agent=agent, updated_at=100.0 * number))
+            store.add_turn(thread, a_turn(f"turn-{number}", "x" * size))
+            store.create_run(a_run(f"run-{number}", thread, cost_usd=cost))
+
+        def names(**narrowed: object) -> list[str]:
+            return [listed.card.thread.name for listed in store.listed(**narrowed)]  # type: ignore[arg-type]
+
+        assert names() == ["n2", "n1", "n0"]
+        assert names(sort="size") == ["n0", "n2", "n1"] and names(sort="cost") == ["n1", "n2", "n0"]
+        assert names(kind="chat") == ["n2", "n0"] and names(agent="codex") == ["n1"] and names(cwd="/none") == []
+        assert names(used_before=150.0) == ["n1", "n0"] and names(used_after=100.0) == ["n2", "n1"]
+        assert names(cwd="/work") == names(project="/work/") == names(project="/") == ["n2", "n1", "n0"]
+        assert names(cwd="/") == names(project="/wor") == names(project="/work/x") == []
+        assert names(limit=1, offset=1) == ["n1"] and names(q="N2") == ["n2"]
+        assert names(sort="size", kind="chat", limit=1) == ["n0"]
+        first = store.listed(sort="size")[0]
+        assert (first.chars, first.card.turns, first.card.cost_usd, first.card.live is not None) == (30, 1, 0.5, True)
+
+    def test_size_and_cost_follow_every_change(self, store: Store) -> None:
+        _talk(store, "12345", "123")
+        store.create_run(a_run(cost_usd=0.0))
+
+        def now() -> tuple[int, float]:
+            [listed] = store.listed()
+            return listed.chars, listed.card.cost_usd
+
+        assert now() == (8, 0.0)
+        store.edit_turn("turn-0", "1", 20.0)
+        assert now() == (4, 0.0)
+        store.archive_turns("thread-1", "turn-1", inclusive=True, at=30.0, why="truncate")
+        assert now() == (1, 0.0)
+        store.update_run("run-1", cost_usd=0.25)
+        assert now() == (1, 0.25)
+
+
+def _talk(store: Store, *texts: str) -> None:
+    store.create_thread(a_thread())
+    for number, text in enumerate(texts):
+        store.add_turn("thread-1", a_turn(f"turn-{number}", text))
+
+
+def _found(store: Store, query: str) -> list[str]:
+    return [hit.turn_id for hit in store.search(query)]

@@ -1,0 +1,109 @@
+"""The hooks view: there when there are hooks; sessions and events as they come, and a session forgotten on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from browser.house import House, Visitor, answers
+from browser.test_use import PHONE, violations
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage
+from hooks.test_forge_events import payload_of
+from server.forge import SECRETS, message, repository
+from server.house import served
+
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture
+def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A daemon with rules, a repository and secrets."""
+    folder = tmp_path_factory.mktemp("hooked")
+    with ModelApi() as api:
+        stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
+        repository(stage)
+        with served(stage, **SECRETS) as daemon:
+            house = House(stage, daemon)
+            yield house
+            house.close()
+        left = stage.processes()
+        assert not left, f"processes left running: {left}"
+
+
+def tell(house: House, **changes: Any) -> None:
+    payload = payload_of("gitea.issues.opened")
+    payload["issue"]["title"] = changes.get("title", "It breaks")
+    payload["issue"]["number"] = changes.get("number", 4)
+    payload["sender"]["login"] = changes.get("actor", "bob")
+    path, body, headers = message("gitea.issues.opened", payload)
+    answer = httpx.post(f"http://127.0.0.1:{house.daemon.port}{path}", content=body, headers=headers, timeout=60)
+    assert (answer.status_code, answer.json()["state"]) == (202, "received"), answer.text
+
+
+def test_a_session_comes_up_leads_to_its_thread_and_is_forgotten(hooked: House, visit: Visit) -> None:
+    page = visit(hooked).open()
+    page.get_by_test_id("hooks-open").click()
+    expect(page.get_by_test_id("hooks-view")).to_contain_text("No forge has told anything yet")
+    tell(hooked)
+    session = page.get_by_test_id("hook-session")
+    expect(session).to_have_attribute("data-state", "resumable")
+    expect(session).to_contain_text("boss:alice/maze:4")
+    expect(session).to_contain_text("issue opened by bob: It breaks")
+    expect(page.get_by_test_id("hook-counts")).to_have_text("1 session: 1 resumable")
+    event = page.get_by_test_id("hook-event")
+    expect(event).to_have_attribute("data-state", "dispatched")
+    event.get_by_role("link", name="job").click()
+    expect(page.get_by_test_id("job-view").get_by_test_id("job-status")).to_have_text("succeeded")
+    page.keyboard.press("h")
+    session.get_by_role("link").click()
+    expect(answers(page)).to_have_count(1)
+    page.get_by_test_id("hooks-open").click()
+
+    page.get_by_test_id("hook-reset").click()
+    page.get_by_test_id("reset-dialog").get_by_text("Keep it").click()
+    expect(session).to_have_count(1)
+    page.get_by_test_id("hook-reset").click()
+    page.get_by_test_id("confirm-reset").click()
+
+    expect(page.get_by_test_id("reset-dialog")).to_have_count(0)
+    expect(session).to_have_count(0)
+    expect(event).to_have_count(1)
+    assert hooked.get("/api/hooks/sessions")["items"] == []
+
+
+def test_what_wakes_nobody_says_why_and_a_strangers_title_is_only_text(hooked: House, visit: Visit) -> None:
+    visitor = visit(hooked, bypass_csp=True)  # only so that axe itself may run
+    page = visitor.open(view="hooks")
+    tell(hooked, actor="mallory", title="<img src=x onerror=alert(1)>\u202e **bold**")
+    event = page.get_by_test_id("hook-event")
+    expect(event).to_have_attribute("data-state", "ignored")
+    expect(event).to_contain_text("not known to have write access")
+    expect(event).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(page.locator("main img")).to_have_count(0)
+    tell(hooked)
+    expect(page.get_by_test_id("hook-session")).to_have_attribute("data-state", "resumable")
+    assert violations(page) == []
+    page.get_by_test_id("hook-reset").click()
+    expect(page.get_by_test_id("reset-dialog")).to_be_visible()
+    assert violations(page) == []
+
+
+def test_the_hooks_fit_a_phone(hooked: House, visit: Visit) -> None:
+    tell(hooked, title="A title that goes on and on and on, as the titles of some issues do, and then some more of it")
+    page = visit(hooked, **PHONE).open(view="hooks")
+    expect(page.get_by_test_id("hook-session")).to_be_visible()
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= PHONE["viewport"]["width"]  # type: ignore[index]
+
+
+def test_without_hooks_nothing_of_them_is_shown(own_house: House, visit: Visit) -> None:
+    page = visit(own_house).open()
+    expect(page.get_by_test_id("agents-open")).to_be_visible()
+    expect(page.get_by_test_id("hooks-open")).to_have_count(0)
+    assert own_house.get("/api/hooks/settings")["is_used"] is False

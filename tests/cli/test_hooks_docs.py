@@ -1,0 +1,114 @@
+"""docs/hooks.md: its settings, its skills and every command line in it work, and its tables name what the code has."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew import hooks_config
+from clew.core.hook import KINDS, HookAgent, HookEvent, Rule
+from clew.core.hook_settings import HookRepo
+from clew.core.record import fields_of
+from clew.hosts.hook_skills import Skills
+from reviews.house import git, repository
+from test_docs import anchors, blocks, cells, page, section
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAYLOADS = Path(__file__).parents[1] / "hooks" / "payloads"
+PAGE = "hooks.md"
+
+
+@pytest.fixture
+def set_up(cli: Any) -> Any:
+    """As the page says: clew.toml, a clone, the skills, and the files that its commands name."""
+    stage = cli.stage
+    stage.clew_home.mkdir(mode=0o700)
+    [(_, settings)] = blocks(page(PAGE), "toml")
+    (stage.clew_home / "clew.toml").write_text(settings)
+    shutil.copytree(DOCS / "skills", stage.clew_home / "skills")
+    (stage.home / "src").mkdir()
+    git(stage.home / "src", "clone", "-q", str(repository(stage.folder / "origin")), "peon")
+    [(_, event)] = blocks(page(PAGE), "json")
+    (stage.work / "event.json").write_text(event)
+    for name, source in {
+        "gitea.issues.opened.json": "gitea.issues.opened.json",
+        "payload.json": "gitea.issue_comment.created.json",
+    }.items():
+        shutil.copy(PAYLOADS / source, stage.work / name)
+    old = stage.home / ".local/state/claude-hooks/sessions.json"
+    old.parent.mkdir(parents=True)
+    old.write_text(json.dumps({"boss:charles/peon:9": "11111111-2222-4333-8444-555555555555"}))
+    return cli
+
+
+def commands() -> list[list[str]]:
+    """Every `clew hooks` of the page, in order."""
+    lines = [line for _, block in blocks(page(PAGE), "sh") for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("clew hooks ")]
+
+
+def test_every_command_line_of_the_page_works(set_up: Any) -> None:
+    assert len(commands()) >= 15
+    home = str(set_up.stage.home)
+    for _, *words in commands():
+        done = set_up.run(*(word.replace("~", home) for word in words))
+        assert done.code == 0, (words, done.out, done.err)
+        if words[1:] == ["check"]:
+            assert "nothing would fail" in done.out
+            assert "warning  No secret is set here" in done.out and done.out.count("warning") == 1
+        if words[1:] == ["fire", "event.json", "--dry-run"]:
+            assert "wakes    boss: claude claude-sonnet-4-5, edits" in done.out
+            assert "rule     number 2, by /boss" in done.out
+            assert "You were asked for: “mend it”" in done.out
+        if words[1] == "sessions":
+            assert "boss:charles/peon:4" in done.out
+        if words[1:] == ["reset", "boss:charles/peon:4"]:
+            assert done.out == "boss:charles/peon:4: dropped\n"
+
+
+def test_the_tables_name_what_there_is() -> None:
+    text = page(PAGE)
+    rules = section(text, "Rules")
+    assert {name for name in cells(rules) if name in fields_of(Rule)} == {*fields_of(Rule)} - {"agent"}
+    named = set(re.findall(r"`((?:issue|pull|branch)\.\w+)`", rules))
+    assert named == {*KINDS}
+    agent = text[text.index("Of an agent,") : text.index("Of a repository,")]
+    known = {name.removesuffix("_s") for name in fields_of(HookAgent)} - {"name"}
+    assert {*cells(agent)} >= known and {name for name in cells(agent) if name in known} == known
+    repo = text[text.index("Of a repository,") : text.index("## Rules")]
+    assert {*cells(repo)} >= {*fields_of(HookRepo)} - {"name"}
+    fields = text[text.index("An event's fields:") : text.index("## Exit codes")]
+    assert {*re.findall(r"`(\w+)`", fields)} >= {*fields_of(HookEvent)} - {"delivery"}
+    for name in hooks_config.secret_names():
+        assert name in text, name
+
+
+def test_every_variable_of_a_template_is_told(set_up: Any) -> None:
+    settings = hooks_config.load(set_up.environ())
+    [boss, _] = settings.agents
+    from clew.core.hook import Forge, Match
+
+    event = HookEvent(Forge.GITEA, "d", "issue.opened", "charles/peon", 4, "alice")
+    variables = Skills(settings)._variables(boss, event, Match(settings.rules[0]), "mark")
+    told = set(re.findall(r"`(\w+)`", "".join(row.split(" | ")[0] for row in _rows(section(page(PAGE), "Skills")))))
+    assert set(variables) <= told
+
+
+def _rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("| `")]
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page(PAGE)):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        there = DOCS / (name or PAGE)
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target

@@ -1,0 +1,167 @@
+"""A pair on a stage: an instructor and a worker who say what a test wants, and a driver that can die at any point."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from clew.client import Client
+from clew.core import pair_prompts as words
+from clew.core.pair import Pair, Part
+from clew.hosts.pair import NewPair, PairState
+from clew.hosts.pair_live import LivePair, Manner
+from clew.hosts.pair_rows import Wishes
+from clew.testing.scripts import Reply, Request, Text
+from clew.testing.stage import MODEL, Stage
+from clew.testing.truth import tokens
+
+DRIVER = Path(__file__).with_name("driver.py")
+TASK = "u1z Build the thing."
+
+
+def order(instruction: str, *, go_on: bool = True, **more: Any) -> str:
+    body = {
+        "thinking": "It comes next.",
+        "instruction": instruction,
+        "worker_model": None,
+        "should_continue": go_on,
+        "needs_correction": False,
+    }
+    return json.dumps(body | more)
+
+
+def is_instructor(request: Request) -> bool:
+    """By its rubric, which stands in the first prompt of a session, or in a later one when it has changed."""
+    return any("You lead the work on a task" in text for _, text in request.shown_texts())
+
+
+class Couple:
+    """The instructor gives so many orders, one for each report that it has seen, and then says that all is done.
+
+    Whatever either says bears a token of its own, so that what the model was shown can be held against the threads.
+    `orders` and `reports` stand in for the next answers, `busy` for the report on the order of that number.
+    """
+
+    def __init__(self, stage: Stage, rounds: int = 3) -> None:
+        self.rounds = rounds
+        self.orders: list[str | Reply] = []
+        self.reports: list[str | Reply] = []
+        self.busy: dict[int, Reply] = {}
+        self.requests: dict[Part, list[Request]] = {part: [] for part in Part}
+        self._count = itertools.count(1)
+        stage.api.reply = self
+
+    def __call__(self, request: Request) -> Reply | None:
+        if not request.is_main:
+            return None
+        part = Part.INSTRUCTOR if is_instructor(request) else Part.WORKER
+        self.requests[part].append(request)
+        waiting = self.orders if part is Part.INSTRUCTOR else self.reports
+        if waiting:
+            given = waiting.pop(0)
+            return Text(given) if isinstance(given, str) else given
+        shown = "\n".join(text for _, text in request.shown_texts())
+        token = f"a{next(self._count)}z"
+        if part is Part.WORKER:
+            number = len(set(re.findall(r"order-[0-9]+", shown)))
+            return self.busy.pop(number, None) or Text(f"report-{number} {token}")
+        number = len(set(re.findall(r"report-[0-9]+", shown))) + 1
+        if number > self.rounds:
+            return Text(order(f"All of it is done. {token}", go_on=False))
+        return Text(order(f"order-{number} {token}"))
+
+    def shown(self, part: Part) -> list[str]:
+        """The tokens in that part's newest request, in order."""
+        return [token for _, text in self.requests[part][-1].shown_texts() for token in tokens(text)]
+
+    def prompt(self, part: Part) -> str:
+        """The newest user text that it was shown."""
+        return [text for role, text in self.requests[part][-1].shown_texts() if role == "user"][-1]
+
+    async def check_shown(self, client: Client, pair: Pair) -> None:
+        """Each was shown all that stands in its thread, in order, each exactly once; the last turn is its answer."""
+        for part in Part:
+            said = [token for text in (await turns(client, pair, part))[:-1] for token in tokens(text)]
+            assert self.shown(part) == said, part
+
+
+async def start(client: Client, stage: Stage, **more: Any) -> LivePair:
+    manner = Manner(auto_save=more.pop("auto_save", True))
+    fields = {"task": TASK, "cwd": str(stage.work), "agent": "claude", "instructor_model": MODEL, "worker_model": MODEL}
+    return await client.pairs.start(NewPair(**{**fields, **more}), manner)
+
+
+async def finished(client: Client, live: LivePair) -> PairState:
+    await live.finish()
+    return await client.pairs.find(live.pair.id)
+
+
+async def carried_out(client: Client, stage: Stage, **more: Any) -> PairState:
+    return await finished(client, await start(client, stage, **more))
+
+
+async def resumed(client: Client, pair: Pair, message: str = "", **more: Any) -> PairState:
+    return await finished(client, await client.pairs.resume(pair.id, Wishes(message=message, **more)))
+
+
+async def turns(client: Client, pair: Pair, part: Part) -> list[str]:
+    return [turn.text for turn in await client.engine.database.call(lambda store: store.history(pair.thread_of(part)))]
+
+
+def die(stage: Stage, point: str, passing: int, *args: str) -> None:
+    """`clew pair …` in a process that is killed when that point is passed for the nth time."""
+    done = run(stage, *args, CLEW_DIE_AT=f"{point}:{passing}")
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
+def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, str(DRIVER), "pair", *args],
+        env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
+        cwd=stage.work,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def begun(stage: Stage, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`clew pair …` in the background; it is over when this is."""
+    process = subprocess.Popen(
+        [sys.executable, str(DRIVER), "pair", *args],
+        env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
+        cwd=stage.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=_heed_signals,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _heed_signals() -> None:
+    """Whoever started the tests may have had them ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def files_under(*folders: Path) -> Iterable[Path]:
+    return (path for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+CONTINUE = words.CONTINUE

@@ -1,0 +1,138 @@
+"""`clew pair` as a user meets it: what is printed, what is listed, what is cleaned up, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.testing.scripts import FINAL, Fail
+from clew.testing.stage import MODEL, Stage
+from pair.house import DRIVER, TASK, Couple, order, run
+
+
+def test_orders_and_reports_are_printed_and_the_rest_is_said_beside_them(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    couple.orders.append(order("order-1\nand \x1b[31mthen some", needs_correction=True))
+    done = run(scripted, TASK, "--name", "build")
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.decode().splitlines()[:5] == [
+        "round 1, instructor, correct:",
+        "  order-1",
+        "  and ␛[31mthen some",
+        "round 1, worker:",
+        "  report-1 a1z",
+    ]
+    said = done.stderr.decode()
+    assert f"round 1 of 10: instructor ({MODEL})" in said and f"round 1 of 10: worker ({MODEL})" in said
+    assert re.search(r"pair build · finished · 2 rounds · [\d,]+ tokens \([\d,]+ cached\) · \$", said)
+
+
+def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    done = run(scripted, TASK, "--json", "-r", "1", "--permissions", "read-only", "--thinking")
+    assert done.returncode == 1, "the rounds are used up, and nobody said that the task is done"
+    lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    kinds = [line["type"] for line in lines if line["type"] != "heard"]
+    assert kinds == ["asked", "ordered", "asked", "worked", "saved", "pair"]
+    heard = [(line["part"], line["event"]["kind"]) for line in lines if line["type"] == "heard"]
+    assert ("instructor", "session_started") in heard and ("worker", "run_ended") in heard
+    shown = lines[-1]
+    assert (shown["status"], shown["round"], shown["rounds_left"]) == ("out_of_rounds", 1, 0)
+    assert (shown["permissions"], shown["thinking"], shown["task"]) == ("read-only", True, TASK)
+    assert shown["error"]["code"] == "failed" and "used up" in shown["error"]["message"]
+    assert shown["rounds"][0]["order"]["instruction"].startswith("order-1")
+    assert shown["usage"]["output_tokens"] > 0 and Path(shown["file"]).is_file()
+
+
+def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    couple.busy[1] = Fail(429, "rate_limit_error", "Claude AI usage limit reached", FINAL)
+    stopped = run(scripted, TASK, "--name", "build")
+    assert stopped.returncode == 5, stopped.stderr.decode()
+    assert b"clew pair --session build goes on with it" in stopped.stderr
+    listed = run(scripted, "--list-sessions")
+    assert re.search(r"^build +stopped +1 +10 ", listed.stdout.decode(), re.MULTILINE)
+    assert run(scripted, "--session", "build").returncode == 0
+    [shown] = json.loads(run(scripted, "--list-sessions", "--json").stdout)
+    assert (shown["name"], shown["status"], shown["error"]) == ("build", "finished", None)
+
+
+def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    assert run(scripted, TASK, "--name", "build").returncode == 0
+    assert b"that old" in run(scripted, "--clean-sessions", "--older-than", "7d").stderr
+    planned = run(scripted, "--clean-sessions", "--older-than", "0.001s", "--dry-run")
+    assert b"would remove build" in planned.stderr
+    assert len(list((scripted.work / ".clew" / "sessions").glob("session-*.json"))) == 1
+    [removed] = json.loads(run(scripted, "--clean-sessions", "--older-than", "0.001s", "--json").stdout)
+    first, second = (json.loads(Path(path).read_text()) for path in removed["archives"])
+    assert [row["name"] for row in first["pairs"]] == ["build"] and len(first["pair_rounds"]) == 2
+    assert [turn["text"].split()[0] for turn in second["turns"]] == ["order-1", "report-1"]
+    assert {path.name for path in (scripted.work / ".clew" / "sessions").iterdir()} == {".gitignore"}
+    assert json.loads(run(scripted, "--list-sessions", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "There is no task"),
+        (["--resume"], "no pair of this directory"),
+        (["--session", "x", "--session-file", "y"], "say two things"),
+        (["--session-file", "nothing.json"], "nothing.json: No such file"),
+        (["--clean-sessions"], "needs --older-than"),
+        (["--clean-sessions", "--older-than", "soon"], "is not a duration"),
+        (["--list-sessions", "task"], "stand alone"),
+        (["task", "--dry-run"], "belong to --clean-sessions"),
+        (["task", "--permissions", "ask"], "is not one of"),
+        (["task", "-r", "0"], "is not in the range"),
+        (["task", "--name", "a b"], "cannot be a thread's name"),
+        (["--resume", "--name", "x"], "is for a new pair"),
+        (["task", "--cwd", "nowhere"], "is not a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(scripted: Stage, args: list[str], words: str) -> None:
+    done = run(scripted, *args)
+    assert done.returncode == 2
+    assert words in done.stderr.decode()
+    assert not scripted.launches
+
+
+def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    assert run(scripted, TASK).returncode == 0
+    done = run(scripted, "--resume", "go on", CLEW_HOME=str(scripted.folder / "other"))
+    assert done.returncode == 2
+    assert b"--session-file" in done.stderr
+    launched = len(scripted.launches)
+    path = str(scripted.work / ".clew" / "sessions" / "current.json")
+    again = run(scripted, "--session-file", path, "Is it done?", CLEW_HOME=str(scripted.folder / "other"))
+    assert again.returncode == 0, again.stderr.decode()
+    assert len(scripted.launches) > launched
+
+
+def test_on_a_terminal_a_line_tells_who_is_at_work(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    master, slave = pty.openpty()
+    environ = {**scripted.environ, "CLEW_MODEL": MODEL, "TERM": "xterm-256color", "COLUMNS": "120"}
+    command = [sys.executable, str(DRIVER), "pair", TASK]
+    with subprocess.Popen(command, env=environ, cwd=scripted.work, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        seen = b""
+        try:
+            while piece := os.read(master, 65_536):
+                seen += piece
+        except OSError:
+            pass  # how Linux says that nobody is at the other end any more
+        finally:
+            os.close(master)
+    assert process.returncode == 0
+    shown = seen.decode("utf-8", "replace")
+    assert "round 1 of 10 · worker" in shown and "round 1, worker:" in shown
+    assert re.search(r"round 2 of 10 · instructor · .* tokens · \$0\.", shown)

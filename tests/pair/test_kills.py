@@ -1,0 +1,59 @@
+"""kill -9 in every phase of a round: nothing is lost, nothing is shown twice, no work that is done is done again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from clew.core.pair import PairStatus, Part
+from clew.engine.faults import POINTS
+from clew.testing.scripts import Hang
+from clew.testing.stage import Stage
+from pair.house import CONTINUE, TASK, Couple, die, resumed, turns
+
+Points = Sequence[tuple[str, int]]  # and how often each is passed before somebody dies there
+# Nothing here asks, or calls a tool.
+QUIET = [point for point in POINTS if point not in ("tool_started", "question_asked")]
+SECOND_ROUND = {Part.INSTRUCTOR: 3, Part.WORKER: 4}  # a run of each passes every point once
+
+
+async def dies_on_and_on(stage: Stage, part: Part, points: Points, couple: Couple) -> list[str]:
+    """At one point after the other, first in that part's phase.
+
+    From where the agent's words are whole on the disk, a phase counts as done, so that the next one dies there.
+    """
+    for place, (point, passing) in enumerate(points):
+        die(stage, point, passing, "--resume" if place else TASK)
+    async with stage.open() as client:
+        assert not stage.processes(), "what the dead ones left running is ended"
+        [left] = await client.pairs.list()
+        assert left.status is PairStatus.INTERRUPTED
+        recorded = [(each.order, each.result) for each in left.rounds if each.result is not None]
+        state = await resumed(client, left.pair)
+        assert state.status is PairStatus.FINISHED, state.pair.error
+        assert [(each.order, each.result) for each in state.rounds][: len(recorded)] == recorded
+        await couple.check_shown(client, state.pair)
+        given = [text.split()[0] for text in await turns(client, state.pair, Part.WORKER) if text.startswith("order-")]
+        assert given == [f"order-{n}" for n in range(1, couple.rounds + 1)], "each order reached the worker, once"
+        reports = [each.result.split()[0] for each in state.rounds if each.result is not None]
+        assert reports == [f"report-{n}" for n in range(1, couple.rounds + 1)]
+        prompts = [text for text in await turns(client, state.pair, Part.INSTRUCTOR) if text.startswith("Round ")]
+        assert [text.split(".")[0] for text in prompts] == [f"Round {n} of 10" for n in range(1, couple.rounds + 2)]
+        return await turns(client, state.pair, part)
+
+
+@pytest.mark.parametrize("part", list(Part))
+async def test_killed_at_every_named_point(scripted: Stage, part: Part) -> None:
+    first = SECOND_ROUND[part]
+    points = [(point, 1 if n else first) for n, point in enumerate(QUIET)]
+    assert len(await dies_on_and_on(scripted, part, points, Couple(scripted, 6))) >= 12
+
+
+@pytest.mark.real
+async def test_killed_in_both_phases_with_the_real_cli(real: Stage) -> None:
+    couple = Couple(real, rounds=1)
+    couple.busy[1] = Hang("text", "I am at it.")
+    worker = await dies_on_and_on(real, Part.WORKER, [("text_streamed", 2), ("prompt_sent", 2)], couple)
+    said = [text for text in worker if text != "I am at it."]  # it may not have been on disk yet
+    assert [text.split()[0] for text in said] == ["order-1", CONTINUE.split()[0], "report-1"]

@@ -1,0 +1,87 @@
+"""Two machines: each with a home, a directory and a store of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clew.client import Reply, Thread
+from clew.hosts.portable import Exported, export_thread
+from clew.hosts.portable_file import unpack
+from clew.hosts.portable_import import Imported, import_thread
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import MODEL, Stage
+from conftest import make_stage
+
+NOTHING: Mapping[str, str] = {}
+
+
+@contextmanager
+def two_machines(folder: Path, api: ModelApi, kind: str = "scripted", *, codex: bool = False) -> Iterator[list[Stage]]:
+    with (
+        make_stage(kind, folder / "a", api, codex=codex) as a,
+        make_stage(kind, folder / "b", api, codex=codex) as b,
+    ):
+        yield [a, b]
+
+
+async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
+    return await (await thread.ask(prompt, **options))  # type: ignore[arg-type]
+
+
+async def exported(stage: Stage, name: str = "t", **options: bool) -> Exported:
+    async with stage.open() as client:
+        return await export_thread(client.engine, name, NOTHING, **options)
+
+
+async def imported(stage: Stage, content: bytes, **options: object) -> Imported:
+    async with stage.open() as client:
+        cwd = str(options.pop("cwd", stage.work))
+        return await import_thread(client.engine, unpack(content), cwd=cwd, **options)  # type: ignore[arg-type]
+
+
+def go_on_without_clew(stage: Stage, session_id: str, prompt: str) -> None:
+    """Somebody uses the plain Claude CLI, the scripted one or the real one."""
+    line = json.dumps({"type": "user", "message": {"role": "user", "content": prompt}})
+    flags = ["--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--model", MODEL]
+    subprocess.run(
+        [str(stage.binary), "-p", *flags, f"--resume={session_id}"],
+        input=f"{line}\n".encode(),
+        env=stage.environ,
+        cwd=stage.work,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def clew(stage: Stage, *args: str | Path, cwd: Path | None = None, **environ: str) -> Done:
+    """The command line, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "clew.cli", *map(str, args)],
+        env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
+        cwd=cwd or stage.work,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)

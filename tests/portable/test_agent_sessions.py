@@ -1,0 +1,165 @@
+"""`clew sessions`: what was begun in the plain CLIs, listed and adopted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import CODEX_MODEL, MODEL, Stage
+from clew.testing.truth import Voice, expected
+from conftest import make_stage
+from portable.machines import ask, clew, go_on_without_clew
+
+
+def begin_claude(stage: Stage, prompt: str, *resume: str) -> None:
+    subprocess.run(
+        [str(stage.binary), "-p", prompt, "--model", MODEL, *resume],
+        env=stage.environ,
+        cwd=stage.work,
+        check=True,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def begin_codex(stage: Stage, prompt: str, *resume: str) -> None:
+    subprocess.run(
+        [str(stage.codex), "exec", *resume[:1], "--skip-git-repo-check", *resume[1:], "-"],
+        input=prompt.encode(),
+        env=stage.environ,
+        cwd=stage.work,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.real
+async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_path: Path, api: ModelApi) -> None:
+    voice = Voice(api)
+    with make_stage("real", tmp_path, api, codex=True) as stage:
+        prompts = {"claude": voice.prompt("from claude"), "codex": voice.prompt("from codex")}
+        begin_claude(stage, prompts["claude"])
+        begin_codex(stage, prompts["codex"])
+        listed = {each["agent"]: each for each in clew(stage, "sessions", "list", "--json").json}
+        assert {agent: each["first_words"] for agent, each in listed.items()} == prompts
+        assert {each["cwd"] for each in listed.values()} == {str(stage.work)}
+        assert {each["thread"] for each in listed.values()} == {None}
+        files = {agent: Path(each["file"]).read_bytes() for agent, each in listed.items()}
+        done = clew(stage, "sessions", "adopt", "--all", "--json")
+        assert [(each["adopted"], each["turns"]) for each in done.json] == [(True, 2), (True, 2)]
+        assert {agent: Path(each["file"]).read_bytes() for agent, each in listed.items()} == files
+        again = clew(stage, "sessions", "adopt", "--all")
+        assert (again.code, again.out, again.err.count("has it already")) == (0, "", 2)
+        names = {each["agent"]: each["thread"] for each in clew(stage, "sessions", "list", "--json").json}
+        async with stage.open() as client:
+            for agent, name in names.items():
+                thread = await client.find(name)
+                assert thread.record.model == (MODEL if agent == "claude" else CODEX_MODEL)
+                history, prompt = await thread.turns(), voice.prompt()
+                assert history[0].text == prompts[agent]
+                reply = await ask(thread, prompt)
+                assert (reply.session_resumed, reply.session_id) == (True, listed[agent]["id"])
+                assert voice.shown == expected(history, prompt)
+            begin_claude(stage, voice.foreign(), f"--resume={listed['claude']['id']}")
+            assert len(voice.shown) == 5, "the plain CLI goes on with what Clew asked in it"
+            begin_codex(stage, voice.foreign(), "resume", listed["codex"]["id"])
+            assert len(voice.shown) == 5
+            for name in names.values():
+                thread = await client.find(name)
+                history, prompt = await thread.turns(), voice.prompt()
+                reply = await ask(thread, prompt)
+                assert (reply.session_resumed, reply.reason) == (False, "session_diverged")
+                assert voice.shown == expected(history, prompt)
+    assert not api.strays
+
+
+async def test_session_that_a_thread_has_is_named_with_it(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        await ask(await client.thread("mine", cwd=scripted.work), "first question")
+    [listed] = clew(scripted, "sessions", "list", "--json").json
+    assert (listed["thread"], listed["first_words"]) == ("mine", "first question")
+    skipped = clew(scripted, "sessions", "adopt", listed["id"])
+    assert (skipped.code, skipped.out) == (0, "")
+    assert "mine has it already" in skipped.err
+    go_on_without_clew(scripted, listed["id"], "in between")
+    assert clew(scripted, "ask", "-t", "mine", "--json", "second question").json["reason"] == "session_diverged"
+
+
+def session_lines(session_id: str, cwd: Path, prompt: str, **more: Any) -> bytes:
+    user = {"uuid": "u1", "parentUuid": None, "type": "user", "sessionId": session_id, "cwd": str(cwd), **more}
+    user["message"] = {"role": "user", "content": prompt}
+    answer = {"uuid": "a1", "parentUuid": "u1", "type": "assistant", "sessionId": session_id, "cwd": str(cwd), **more}
+    answer["message"] = {"role": "assistant", "model": MODEL, "content": [{"type": "text", "text": "an answer"}]}
+    return b"".join(json.dumps(line).encode() + b"\n" for line in ({"type": "summary"}, user, answer))
+
+
+def plant(stage: Stage, name: str, content: bytes, folder: str = "-some-project", age_s: float = 0.0) -> Path:
+    path = stage.home / ".claude" / "projects" / folder / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    at = time.time() - age_s
+    os.utime(path, (at, at))
+    return path
+
+
+def test_what_is_no_session_is_not_listed(scripted: Stage) -> None:
+    good, side = str(uuid.uuid4()), str(uuid.uuid4())
+    plant(scripted, good, session_lines(good, scripted.work, "\x1b[31mred\nand more"))
+    plant(scripted, "agent-0a1b2c3d", session_lines(good, scripted.work, "a subagent's"))
+    plant(scripted, "agent-x", session_lines(good, scripted.work, "likewise"), folder=f"-some-project/{good}/subagents")
+    plant(scripted, side, session_lines(side, scripted.work, "a side chain", isSidechain=True))
+    plant(scripted, str(uuid.uuid4()), b"")
+    plant(scripted, str(uuid.uuid4()), b"\0\xff rubbish\n{}\n[]\n")
+    plant(scripted, str(uuid.uuid4()), b'{"type":"summary","summary":"no conversation"}\n')
+    listed = clew(scripted, "sessions", "list")
+    assert listed.out.count("\n") == 2
+    assert good[:8] in listed.out
+    assert "\x1b" not in listed.out
+
+
+def test_directories_and_beginnings_of_ids_choose(scripted: Stage) -> None:
+    shop, gone = scripted.folder / "shop", scripted.folder / "gone"
+    (shop / "inner").mkdir(parents=True)
+    ids = [f"0a0a0a0a-0000-4000-8000-00000000000{n}" for n in range(4)]
+    for number, cwd in enumerate((shop, shop / "inner", scripted.folder / "shopping", gone)):
+        plant(scripted, ids[number], session_lines(ids[number], cwd, f"question {number}"), age_s=number)
+    found = clew(scripted, "sessions", "list", "--project", shop, "--json").json
+    assert [each["id"] for each in found] == ids[:2]
+    assert clew(scripted, "sessions", "list", "--agent", "codex", "--json").json == []
+    for wrong in ("0a0a", "0b0b", "", ".", "*"):
+        refused = clew(scripted, "sessions", "adopt", wrong)
+        assert (refused.code, refused.out) == (2, ""), wrong
+    assert clew(scripted, "sessions", "adopt").code == 2
+    assert clew(scripted, "sessions", "adopt", ids[0], "--all").code == 2
+    missing = clew(scripted, "sessions", "adopt", ids[3])
+    assert (missing.code, "its directory is gone" in missing.err) == (0, True)
+    tried = clew(scripted, "sessions", "adopt", "--all", "--project", shop, "--dry-run", "--json")
+    assert [(each["adopted"], each["turns"]) for each in tried.json] == [(True, 2), (True, 2)]
+    assert clew(scripted, "threads", "list", "--json").json == []
+    done = clew(scripted, "sessions", "adopt", ids[0], ids[1], "nothing-like-it", "--json")
+    assert done.code == 2, "one of them is not there, and the others are adopted all the same"
+    assert [each["adopted"] for each in done.json] == [True, True]
+    threads = {each["name"]: each["cwd"] for each in clew(scripted, "threads", "list", "--json").json}
+    assert threads == {"question-0": str(shop), "question-1": str(shop / "inner")}
+
+
+def test_thousands_of_sessions_are_listed_without_being_read(scripted: Stage) -> None:
+    content = session_lines("x", scripted.work, "a question")
+    for number in range(3000):
+        plant(scripted, str(uuid.UUID(int=number)), content, folder=f"-p{number % 50}", age_s=10 + number)
+    huge = plant(scripted, str(uuid.uuid4()), content)
+    os.truncate(huge, 20_000_000_000)  # far more than fits: nobody can have read it whole
+    shown = clew(scripted, "sessions", "list")
+    assert shown.out.count("\n") == 51
+    assert "20.0 GB" in shown.out.splitlines()[1]
+    assert len(clew(scripted, "sessions", "list", "--all", "--json").json) == 3001

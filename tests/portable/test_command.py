@@ -1,0 +1,180 @@
+"""`clew threads export` and `import`, as a user meets them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyrage
+import pytest
+
+from clew.hosts.portable_file import HISTORY, from_json, unpack
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage
+from portable.machines import clew, two_machines
+
+PLANTED = {
+    "PLANTED_API_KEY": "planted-0123456789-of-a-vendor",
+    "PLANTED_TOKEN": "planted-abcdefghij-of-a-forge",
+    "CLEW_PASSPHRASE": "planted-correct-horse-battery",
+}
+
+
+@pytest.fixture
+def machines(tmp_path: Path, api: ModelApi) -> Iterator[list[Stage]]:
+    with two_machines(tmp_path, api) as both:
+        yield both
+
+
+@pytest.fixture
+def a(machines: list[Stage]) -> Stage:
+    assert clew(machines[0], "ask", "-t", "t", "first question").code == 0
+    return machines[0]
+
+
+@pytest.fixture
+def b(machines: list[Stage]) -> Stage:
+    return machines[1]
+
+
+def every_byte_below(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def test_file_is_its_owners_and_is_not_written_over(a: Stage) -> None:
+    old = os.umask(0)
+    try:
+        made = clew(a, "threads", "export", "t", "--json")
+    finally:
+        os.umask(old)
+    path = a.work / "t.clew"
+    assert (made.code, made.json["file"], made.json["turns"], made.json["encrypted"]) == (0, "t.clew", 2, False)
+    assert [each["included"] for each in made.json["sessions"]] == [True]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(a.work.iterdir()) == [path], "no draft is left"
+    path.write_bytes(b"precious")
+    refused = clew(a, "threads", "export", "t", "--json")
+    assert (refused.code, refused.json["error"]["code"]) == (2, "conflict")
+    assert path.read_bytes() == b"precious"
+    assert clew(a, "threads", "export", "t", "--force").code == 0
+    assert unpack(path.read_bytes()).manifest["thread"]["name"] == "t"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_import_goes_on_where_the_other_stopped(a: Stage, b: Stage) -> None:
+    file = b.folder / "t.clew"
+    assert clew(a, "threads", "export", "t", "--output", file).code == 0
+    tried = clew(b, "threads", "import", file, "--dry-run", "--json")
+    assert (tried.code, tried.json["dry_run"], tried.json["sessions"][0]["resumable"]) == (0, True, True)
+    assert clew(b, "threads", "list", "--json").json == []
+    assert not b.session_files()
+    other = b.folder / "shop"
+    other.mkdir()
+    came = clew(b, "threads", "import", file, "--cwd", other, "--name", "here", "--json")
+    assert came.code == 0, came.err
+    assert (came.json["threads"][0]["name"], came.json["threads"][0]["cwd"]) == ("here", str(other))
+    reply = clew(b, "ask", "-t", "here", "--json", "second question").json
+    assert (reply["session_resumed"], reply["reason"]) == (True, None)
+    assert b.shown == [("user", "first question"), ("assistant", "ack: first question"), ("user", "second question")]
+
+
+def test_passphrase_closes_and_opens_it(a: Stage, b: Stage, tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("correct horse\nnot this line\n")
+    wrong.write_text("battery staple\n")
+    made = clew(a, "threads", "export", "t", "--encrypt", "--json", CLEW_PASSPHRASE="correct horse")
+    assert (made.code, made.json["file"], made.json["encrypted"]) == (0, "t.clew.age", True)
+    file = a.work / "t.clew.age"
+    assert b"first question" not in file.read_bytes()
+    opened = unpack(pyrage.passphrase.decrypt(file.read_bytes(), "correct horse"))
+    assert "first question" in opened.parts[HISTORY].decode(), "any age can open it"
+    for options in (("--passphrase-file", wrong), ("--identity", wrong), ()):
+        refused = clew(b, "threads", "import", file, *options)
+        assert (refused.code, refused.out) == (2, "")
+        assert len(refused.err.splitlines()) <= 2
+    assert clew(b, "threads", "import", file, "--passphrase-file", right).code == 0
+    assert clew(b, "ask", "-t", "t", "--json", "second question").json["session_resumed"]
+    assert b"correct horse" not in every_byte_below(a.folder) + every_byte_below(b.folder)
+
+
+def test_recipients_alone_open_it(a: Stage, b: Stage, tmp_path: Path) -> None:
+    mine, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
+    keys = {}
+    for name, identity in (("mine", mine), ("other", other)):
+        keys[name] = tmp_path / name
+        keys[name].write_text(f"# public key: {identity.to_public()}\n{identity}\n")
+    rest = ("--recipient", str(pyrage.x25519.Identity.generate().to_public()), "--output", "sealed")
+    assert clew(a, "threads", "export", "t", "--recipient", str(mine.to_public()), *rest).code == 0
+    file = a.work / "sealed"
+    assert unpack(pyrage.decrypt(file.read_bytes(), [mine])).manifest["thread"]["turns"] == 2
+    for options in ((), ("--identity", keys["other"]), ("--identity", file)):
+        refused = clew(b, "threads", "import", file, *options)
+        assert (refused.code, refused.out) == (2, "")
+    assert clew(b, "threads", "import", file, "--identity", keys["mine"]).code == 0
+    bad = clew(a, "threads", "export", "t", "--recipient", "age1nonsense", "--output", "never")
+    assert bad.code == 2
+    assert not (a.work / "never").exists()
+
+
+def test_redacted_export_is_the_history_with_secrets_blanked(a: Stage, b: Stage) -> None:
+    key = "sk-ant-api03-" + "x1Y2z3" * 6
+    clew(a, "ask", "-t", "t", f"My key is {key}, and PLANTED is {PLANTED['PLANTED_API_KEY']}.", **PLANTED)
+    made = clew(a, "threads", "export", "t", "--redact", "--output", "t.clew", "--json", **PLANTED)
+    assert (made.code, made.json["redacted"], made.json["sessions"]) == (0, 4, [])  # in the prompt and in the answer
+    raw = (a.work / "t.clew").read_bytes()
+    assert key.encode() not in raw
+    assert PLANTED["PLANTED_API_KEY"].encode() not in raw
+    assert list(unpack(raw).parts) == [HISTORY]
+    assert {row["run_id"] for row in from_json(unpack(raw).parts[HISTORY])["turns"]} == {None}
+    assert clew(b, "threads", "import", a.work / "t.clew").code == 0
+    reply = clew(b, "ask", "-t", "t", "--json", "Go on.").json
+    assert (reply["session_resumed"], reply["reason"]) == (False, "no_pin")
+    assert "My key is [redacted: API key]" in b.prompt
+
+
+def test_no_secret_of_the_environment_is_in_any_file(a: Stage, b: Stage) -> None:
+    assert clew(a, "ask", "-t", "t", "second question", **PLANTED).code == 0
+    assert clew(a, "threads", "export", "t", **PLANTED).code == 0
+    assert clew(b, "threads", "import", a.work / "t.clew", **PLANTED).code == 0
+    everything = every_byte_below(a.folder) + every_byte_below(b.folder)
+    assert b"second question" in everything, "the control"
+    for value in PLANTED.values():
+        assert value.encode() not in everything
+
+
+def test_secret_that_a_tool_printed_does_not_leave_unnoticed(a: Stage) -> None:
+    show = '!tool Bash {"command": "echo [$PLANTED_TOKEN] [$CLEW_PASSPHRASE]"}'
+    assert clew(a, "ask", "-t", "t", "--permissions", "all", show, **PLANTED).code == 0
+    [session] = a.session_files()
+    assert PLANTED["PLANTED_TOKEN"] in session.read_text()
+    assert PLANTED["CLEW_PASSPHRASE"] not in session.read_text(), "an agent is not given it"
+    refused = clew(a, "threads", "export", "t", **PLANTED)
+    assert refused.code == 2
+    assert "PLANTED_TOKEN" in refused.err and PLANTED["PLANTED_TOKEN"] not in refused.err
+    assert not (a.work / "t.clew").exists()
+    assert clew(a, "threads", "export", "t", "--with-secrets", **PLANTED).code == 0
+
+
+def test_bad_files_are_one_line_and_nothing_is_written(a: Stage, b: Stage, tmp_path: Path) -> None:
+    assert clew(a, "threads", "export", "t").code == 0
+    good = (a.work / "t.clew").read_bytes()
+    place = good.index(b"first question")
+    bad = {
+        "tampered": good[:place] + b"F" + good[place + 1 :],
+        "cut": good[:-100],
+        "rubbish": b"\0\1\2" * 100,
+        "empty": b"",
+        "age": b"age-encryption.org/v1\n-> scrypt rubbish\n",
+    }
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+    for name in (*bad, "missing", "a"):
+        refused = clew(b, "threads", "import", tmp_path / name, CLEW_PASSPHRASE="whatever it was")
+        assert (refused.code, refused.out) == (2, ""), name
+        assert len(refused.err.splitlines()) <= 2, refused.err
+        assert "internal error" not in refused.err
+    assert clew(b, "threads", "import", a.work / "t.clew", "--cwd", tmp_path / "nowhere").code == 2
+    assert clew(b, "threads", "import", a.work / "t.clew", "--name", "no good name").code == 2
+    assert clew(b, "threads", "list", "--json").json == []
+    assert not b.session_files()

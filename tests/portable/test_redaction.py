@@ -1,0 +1,119 @@
+"""What looks like a secret is blanked; what does not is left alone. All of these are made up."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from clew.core.redaction import redact, secret_values
+
+LONG = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"
+
+SECRETS = {
+    "anthropic": f"sk-ant-api03-{LONG}-{LONG}AA",
+    "openai": f"sk-proj-{LONG}",
+    "old openai": f"sk-{LONG}",
+    "github": f"ghp_{LONG}"[:40],
+    "github fine-grained": f"github_pat_11AAAAAAA0{LONG}",
+    "gitlab": f"glpat-{LONG}"[:26],
+    "slack": "xoxb-123456789012-1234567890123-abcDEFghiJKLmnoPQRstuVWX",
+    "slack hook": "https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX",
+    "aws id": "AKIAIOSFODNN7EXAMPLE",
+    "google": f"AIza{LONG}"[:39],
+    "google oauth": f"ya29.{LONG}",
+    "stripe": f"sk_live_{LONG}"[:32],
+    "npm": f"npm_{LONG}"[:40],
+    "pypi": f"pypi-AgEIcHlwaS5vcmc{LONG}",
+    "hugging face": f"hf_{LONG}"[:37],
+    "sendgrid": f"SG.{LONG[:22]}.{LONG}",
+    "groq": f"gsk_{LONG}",
+    "xai": f"xai-{LONG}",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
+    "telegram": "123456789:AAEhBP0av28aaaaaaaaaaaaaaaaaaaaaaaa",
+    "age": "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQQ",
+    "private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\nAAAA\n-----END OPENSSH PRIVATE KEY-----",
+    "cut private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA",
+}
+
+IN_PLACE = {
+    "bearer": ("curl -H 'Authorization: Bearer opaque.0123456789abcdef'", "opaque.0123456789abcdef"),
+    "basic": ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "dXNlcjpwYXNzd29yZA=="),
+    "json header": ('{"authorization": "token 0123456789abcdef"}', "0123456789abcdef"),
+    "cookie": ("Cookie: session=0123456789abcdef; theme=dark", "0123456789abcdef"),
+    "url": ("git clone https://me:hunter2hunter2@example.org/x.git", "hunter2hunter2"),
+    "database": ("postgresql://clew:s3cr3t@db.example/clew", "s3cr3t"),
+    "no user": ("redis://:p4ssw0rd@cache.example:6379", "p4ssw0rd"),
+    "environment": ("export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI"),
+    "python": ("api_key = 'abcdefabcdef'", "abcdefabcdef"),
+    "yaml": ('password: "correct horse battery"', "correct horse battery"),
+    "json": ('{"client_secret": "abcdef123456"}', "abcdef123456"),
+}
+
+INNOCENT = [
+    "The token count is 1234567, and the key idea is simple.",
+    "Use https://example.org:8080/path@2 and mailto:me@example.org.",
+    "def passwords(): return None",
+    "task-sk-1 risk-based sk-short",
+    "commit 0123456789abcdef0123456789abcdef01234567",
+    "uuid 01a1dfdb-189e-7681-b079-d4ea71ee7974",
+    "API_KEY=$SECRET and API_KEY=<yours>",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    "The authorization is needed: see the page.",
+]
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_secret_is_blanked_and_counted(kind: str) -> None:
+    text, count = redact(f"before {SECRETS[kind]}\nafter")
+    assert count == 1
+    assert SECRETS[kind] not in text
+    assert text.startswith("before [redacted: ")
+    if "cut" not in kind:
+        assert text.endswith("]\nafter")
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+def test_secret_is_blanked_where_it_stands(kind: str) -> None:
+    whole, secret = IN_PLACE[kind]
+    text, count = redact(f"before\n{whole}\nafter")
+    assert secret not in text
+    assert count == 1
+    assert text.startswith("before\n") and text.endswith("\nafter")
+
+
+@pytest.mark.parametrize("text", INNOCENT)
+def test_innocent_text_is_left_alone(text: str) -> None:
+    assert redact(text) == (text, 0)
+
+
+def test_redacting_again_changes_nothing() -> None:
+    every = "\n".join([*SECRETS.values(), *(whole for whole, _ in IN_PLACE.values())])
+    once, _ = redact(every)
+    assert redact(once) == (once, 0)
+
+
+def test_known_values_go_whatever_they_look_like() -> None:
+    assert redact("it is: correct-horse-battery!", ["correct-horse-battery"]) == ("it is: [redacted: value]!", 1)
+
+
+def test_environment_tells_what_is_secret_by_name() -> None:
+    environ = {
+        "OPENAI_API_KEY": "0123456789abcdef",
+        "MY_PASSWORD": "a longer secret value",
+        "SHORT_TOKEN": "dummy",
+        "HOME": "/home/somebody-with-a-long-name",
+        "SSH_AUTH_SOCK": "/run/user/1000/ssh-agent.socket",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+    }
+    assert list(secret_values(environ.items())) == ["MY_PASSWORD", "OPENAI_API_KEY"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["a" * 50, "a:", "http://a:", "secret", "key = ", "-----BEGIN PRIVATE KEY-----\n", "Bearer ", "eyJ", '"']
+)
+def test_long_text_takes_no_time_to_speak_of(piece: str) -> None:
+    text = piece * (100_000 // len(piece))
+    began = time.process_time()
+    redact(text)
+    assert time.process_time() - began < 10

@@ -1,0 +1,276 @@
+"""Rows on their way out and in: every kind of thread, every odd text, both databases; and hostile ones."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clew.core.events import QuestionAsked, TextStreamed
+from clew.core.history import Role
+from clew.core.ids import AttemptId, RunId, SessionId, ThreadId
+from clew.core.job import JobStatus
+from clew.core.pair import Pair
+from clew.core.pair import Round as PairRound
+from clew.core.pins import PinState
+from clew.core.run import Attempt, RunStatus
+from clew.engine.engine import Engine
+from clew.engine.settings import EngineSettings
+from clew.errors import UsageError
+from clew.hosts.portable import export_thread
+from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
+from clew.hosts.portable_import import import_thread
+from clew.store.hooks import HookJob, HookKey
+from clew.store.restoring import columns
+from clew.store.store import Store, open_store
+from clew.testing.postgres import PostgresServer
+from clew.testing.store_contract.jobs import a_job
+from clew.testing.store_contract.reviews import a_review, a_round
+from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_thread, a_turn, absorbed
+from clew.wiring import surroundings
+
+ODD = tuple(text for text in ODD_TEXTS if text)
+
+
+def engine_on(where: Path | str) -> Engine:
+    return Engine(open_store(where), {}, EngineSettings(), surroundings({}))
+
+
+def fill(store: Store, kind: str = "hook") -> None:
+    """All that a thread can have."""
+    store.create_thread(a_thread(kind=kind, standing=ODD[3]))
+    for number, text in enumerate(ODD):
+        store.add_turn("thread-1", a_turn(f"turn-{number}", text, (Role.USER, Role.ASSISTANT)[number % 2]))
+    store.edit_turn("turn-0", ODD[3], 20.0)
+    store.archive_turns("thread-1", "turn-5", inclusive=True, at=30.0, why="truncate")
+    store.create_run(a_run(status=RunStatus.RUNNING, prompt=ODD[4]))
+    store.create_attempt(Attempt(AttemptId("attempt-1"), RunId("run-1"), 1, SessionId("s"), "uuid", False))
+    asked = QuestionAsked("question-1", "Bash", {"command": ODD[4]}, False)
+    store.append_events("run-1", [(1, 1.0, TextStreamed(ODD[4])), (2, 2.0, asked)])
+    store.save_pin(a_pin(absorbed=absorbed("turn-0", "turn-1"), state=PinState.GOOD))
+    store.save_pin(a_pin("pin-2", state=PinState.POISONED))
+    store.create_job(a_job(status=JobStatus.QUEUED, kind="hook"))
+    store.create_job(a_job("job-2", status=JobStatus.FAILED, key="shared"))
+    store.add_marker("job-1", "m", 1.0)
+    made = store.create_review(a_review(), "2026-01-02")
+    store.add_round(a_round(review_id=made.id), diff=ODD[2], files={"a": b"\0\xff"})
+    store.save_hook_key(HookKey("key", "claude", "me/shop", 1, "github", "thread-1", None, 1.0, 2.0))
+    store.add_hook_job(HookJob("job-1", "event", "key", None, None, "keep", "waiting", None, None, 0, 1.0))
+
+
+def fill_pair(store: Store) -> None:
+    for role in ("instructor", "worker"):
+        store.create_thread(a_thread(role, f"maze-{role}", kind="pair"))
+        store.add_turn(role, a_turn(f"turn-of-{role}"))
+    pair = Pair("pair-1", "maze", "find out", "/work", "claude", ThreadId("instructor"), ThreadId("worker"))
+    store.create_pair(pair)
+    store.add_pair_round(PairRound("pair-1", 1, result=ODD[2]))
+
+
+async def travel(content: bytes, engine: Engine, cwd: Path, **options: Any) -> bytes:
+    made = await import_thread(engine, unpack(content), cwd=str(cwd), **options)
+    return (await export_thread(engine, made.threads[0].name, {})).content
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where another store is."""
+    if request.param == "sqlite":
+        return tmp_path / "elsewhere.db"
+    server = request.getfixturevalue("postgres")
+    assert isinstance(server, PostgresServer)
+    return server.new_database()
+
+
+async def test_everything_a_thread_has_arrives_at_rest(tmp_path: Path, elsewhere: Path | str) -> None:
+    a, b = engine_on(tmp_path / "a.db"), engine_on(elsewhere)
+    await a.database.call(fill)
+    sent = (await export_thread(a, "maze", {})).content
+    arrived = await travel(sent, b, tmp_path)
+    c = engine_on(tmp_path / "c.db")
+    assert await travel(arrived, c, tmp_path) == arrived, "once at rest, it stays so"
+
+    def look(store: Store) -> None:
+        was, now = ({table: rows(of) for table, rows in _TABLES.items()} for of in (unpack(sent), unpack(arrived)))
+        assert {table: len(rows) for table, rows in now.items()} == {table: len(rows) for table, rows in was.items()}
+        assert now["turns"] == was["turns"]
+        assert now["turn_revisions"] == was["turn_revisions"]
+        assert now["events"] == was["events"]
+        run = store.require_run("run-1")
+        assert (run.status, run.outcome, run.ended_at is not None) == ("interrupted", "killed", True)
+        assert not store.open_questions()
+        assert [store.require_job(job).status for job in ("job-1", "job-2")] == ["cancelled", "failed"]
+        assert [store.require_job(job).cwd for job in ("job-1", "job-2")] == [str(tmp_path)] * 2
+        assert store.rounds("2026-01-02-001")[0].status == "failed"
+        assert store.round_files("2026-01-02-001", 1) == {"a": b"\0\xff"}
+        job = store.hook_job("job-1")
+        assert job is not None and job.reply == "none", "nothing is said to a forge twice"
+        assert [pin.state for pin in store.pins("thread-1")] == ["retired", "poisoned"]
+        assert not store.check()
+
+    await b.database.call(look)
+    for engine in (a, b, c):
+        await engine.close()
+
+
+_TABLES = {
+    table: (lambda file, table=table, part=part: from_json(file.parts[part])[table])
+    for part, tables in (
+        (HISTORY, ("turns", "turn_revisions")),
+        (STATE, ("runs", "attempts", "events", "questions", "pins", "jobs", "reviews", "review_rounds", "hook_jobs")),
+    )
+    for table in tables
+}
+
+
+async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path: Path) -> None:
+    engine = engine_on(tmp_path / "a.db")
+    await engine.database.call(fill)
+    await engine.database.call(fill_pair)
+    sent = (await export_thread(engine, "maze", {})).content
+    pair = (await export_thread(engine, "maze-worker", {})).content
+    made = await import_thread(engine, unpack(sent), cwd=str(tmp_path))
+    assert (made.renewed, made.threads[0].name) == (True, "maze-2")
+    both = await import_thread(engine, unpack(pair), cwd=str(tmp_path))
+    assert [thread.name for thread in both.threads] == ["maze-worker-2", "maze-instructor-2"]
+
+    def look(store: Store) -> None:
+        assert len(store.jobs(limit=10)) == 4
+        assert [review.id for review in store.reviews()] == ["2026-01-02-002", "2026-01-02-001"]
+        assert len(store.rounds("2026-01-02-002")) == 1
+        [key] = store.hook_keys()
+        assert key.thread_id == "thread-1", "a forge's key stays where it was"
+        again = store.require_pair("maze-2")
+        assert {again.instructor_thread_id, again.worker_thread_id} == {thread.id for thread in both.threads}
+        assert [round_.result for round_ in store.pair_rounds(again.id)] == [ODD[2]]
+        assert not store.check()
+
+    await engine.database.call(look)
+    await engine.close()
+
+
+async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Path) -> None:
+    """Or a file could put itself in the way of a forge's next event."""
+    a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
+    await a.database.call(lambda store: fill(store, "chat"))
+    await import_thread(b, unpack((await export_thread(a, "maze", {})).content), cwd=str(tmp_path))
+    assert not await b.database.call(lambda store: store.hook_keys())
+    for engine in (a, b):
+        await engine.close()
+
+
+_numbers = itertools.count()
+_TEXTS = st.text(st.characters(exclude_categories=()), max_size=30) | st.sampled_from(ODD_TEXTS)
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(["say", "edit", "cut", "run", "pin"]), _TEXTS, st.integers(0, 10)), max_size=12
+)
+
+
+@given(_STEPS)
+@settings(max_examples=15, deadline=None)
+def test_random_histories_go_round(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]) -> None:
+    folder = tmp_path_factory.mktemp(f"n{next(_numbers)}")
+
+    def script(store: Store) -> None:
+        store.create_thread(a_thread())
+        for number, (what, text, choice) in enumerate(steps):
+            standing = store.history("thread-1")
+            turn = standing[choice % len(standing)] if standing else None
+            if what == "say":
+                store.add_turn("thread-1", a_turn(f"turn-{number}", text, (Role.USER, Role.ASSISTANT)[choice % 2]))
+            elif what == "edit" and turn is not None:
+                store.edit_turn(turn.id, text, float(number))
+            elif what == "cut" and turn is not None:
+                store.archive_turns("thread-1", turn.id, inclusive=bool(choice % 2), at=float(number), why=text)
+            elif what == "run":
+                ended = RunStatus.ANSWERED if choice % 2 else RunStatus.FAILED
+                store.create_run(
+                    a_run(f"run-{number}", prompt=text, status=ended, error=text, created_at=float(choice))
+                )
+                store.append_events(f"run-{number}", [(1, 1.0, TextStreamed(text))])
+            elif what == "pin":
+                store.save_pin(
+                    a_pin(f"pin-{number}", state=PinState.RETIRED, absorbed=absorbed(*(t.id for t in standing)))
+                )
+
+    async def there_and_back() -> None:
+        a, b = engine_on(folder / "a.db"), engine_on(folder / "b.db")
+        await a.database.call(script)
+        sent = (await export_thread(a, "maze", {})).content
+        assert await travel(sent, b, folder) == sent
+        turns = [await each.database.call(lambda store: store.all_turns("thread-1")) for each in (a, b)]
+        assert turns[0] == turns[1]
+        for engine in (a, b):
+            await engine.close()
+
+    asyncio.run(there_and_back())
+
+
+HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
+    (HISTORY, "threads", {"name": "../x"}),
+    (HISTORY, "threads", {"permissions": "everything"}),
+    (HISTORY, "threads", {"trust": 1}),
+    (HISTORY, "threads", {"id": None}),
+    (HISTORY, "threads", {"visibility": "none"}),
+    (HISTORY, "threads", {"no_such_column": 1}),
+    (HISTORY, "threads", {'id) VALUES (1); DROP TABLE threads; --"': 1}),
+    (HISTORY, "turns", {"role": "system"}),
+    (HISTORY, "turns", {"thread_id": "another"}),
+    (HISTORY, "turns", {"text": None}),
+    (HISTORY, "turns", {"text": ["a"]}),
+    (HISTORY, "turns", {"created_at": 1e309}),
+    (HISTORY, "turns", {"position": 2**63}),
+    (HISTORY, "turns", {"position": True}),
+    (HISTORY, "turns", {"position": 2}),
+    (STATE, "runs", {"status": "over"}),
+    (STATE, "runs", {"thread_id": "another"}),
+    (STATE, "runs", {"asked": "no json"}),
+    (STATE, "events", {"run_id": "another"}),
+    (STATE, "events", {"body": "text"}),
+    (STATE, "pins", {"state": "perfect"}),
+    (STATE, "pins", {"runtime": None}),
+    (STATE, "pins", {"pending": {"shown": 1}}),
+    (STATE, "pin_absorbed", {"n": "first"}),
+    (STATE, "jobs", {"status": "idle"}),
+    (STATE, "jobs", {"limits": "[]"}),
+    (STATE, "reviews", {"scope": "universe"}),
+]
+
+
+async def test_rows_that_make_no_sense_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
+    await a.database.call(fill)
+    file = unpack((await export_thread(a, "maze", {})).content)
+    about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
+    for part, table, change in HOSTILE:
+        content = from_json(file.parts[part])
+        content[table][0].update(change)
+        try:
+            raw = as_json(content)
+        except ValueError:  # JSON has no infinity; the reader takes what overflows for one
+            raw = as_json(content | {table: [content[table][0] | {"created_at": 0}]}).replace(b":0,", b":1e999,")
+        with pytest.raises(UsageError) as caught:
+            await import_thread(b, unpack(pack(about, {**file.parts, part: raw})), cwd=str(tmp_path))
+        assert "\n" not in caught.value.message, change
+        assert not await b.database.call(lambda store: store.threads()), change
+    for changes in ({"schema": 9999}, {"schema": "1"}, {"schema": None}):
+        with pytest.raises(UsageError):
+            await import_thread(b, unpack(pack(about | changes, file.parts)), cwd=str(tmp_path))
+    for content in (b"[]", b'{"threads": []}', b'{"threads": [{}]}', b'{"threads": 1}', b'{"x": []}', b"null"):
+        with pytest.raises(UsageError):
+            await import_thread(b, unpack(pack(about, {HISTORY: content})), cwd=str(tmp_path))
+    for engine in (a, b):
+        await engine.close()
+
+
+def test_columns_are_those_of_the_database(tmp_path: Path) -> None:
+    with open_store(tmp_path / "clew.db") as store:
+        connection = store._session().connection
+        for table, known in columns().items():
+            real = {row[1]: bool(row[3]) for row in connection.execute(f"PRAGMA table_info({table})")}
+            assert {name: column.required for name, column in known.items()} == real, table

@@ -1,0 +1,116 @@
+"""What a reviewer was never shown is shown, whatever happened in the review's thread meanwhile."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from clew.core.review import RoundStatus
+from clew.errors import Busy, UsageError
+from clew.hosts.review_answer import FINDINGS_MOST
+from clew.hosts.reviews import Next
+from clew.review import markdown
+from clew.testing.stage import Stage
+from reviews.house import Reviewer, answer, finding, follow, repository, start
+
+
+async def test_a_round_that_is_turned_away_leaves_nothing_and_what_it_had_to_say_is_said_later(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = Reviewer()
+    async with scripted.open() as client:
+        first = await start(client, repo)
+        (repo / "b.py").write_text("b = 77\n")
+        thread = await client.find(f"review-{first.review_id}")
+        scripted.api.reply = None
+        talk = await thread.ask("!slow 200 0.05")
+        with pytest.raises(Busy):
+            await client.reviews.follow(first.review_id, Next("one"))
+        talk.cancel()
+        await talk.reply()
+        await (await thread.ask("hello"))
+        scripted.api.reply = reviewer = Reviewer()
+        second = await follow(client, first.review_id, "what now?")
+        assert (second.number, second.changed_since) == (2, ("b.py",))
+        assert "+b = 77" in reviewer.asked[-1]
+
+
+async def test_a_round_that_was_truncated_away_counts_as_not_shown(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = reviewer = Reviewer(answer(), "no JSON", answer())
+    async with scripted.open() as client:
+        first = await start(client, repo)
+        (repo / "b.py").write_text("b = 77\n")
+        assert (await follow(client, first.review_id)).runs == 2
+        thread = await client.find(f"review-{first.review_id}")
+        await thread.truncate((await thread.turns())[2].id)
+        scripted.api.reply = None
+        await (await thread.ask("hi"))
+        scripted.api.reply = reviewer
+        third = await follow(client, first.review_id, "again")
+        assert third.changed_since == ("b.py",)
+        assert sum("+b = 77" in text for _, text in scripted.shown) == 1
+        with pytest.raises(UsageError, match="review"):
+            await thread.retry((await thread.turns())[0].id)
+
+
+async def test_what_a_model_says_has_its_limits(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    many = [finding(f"{number} " + "t" * 900) for number in range(FINDINGS_MOST)]
+    scripted.api.reply = reviewer = Reviewer(
+        answer([*many, finding()]),
+        answer(many),
+        answer(
+            earlier=[{"id": f"F{n}", "state": "fixed"} for n in range(1, 190)]
+            + [{"id": "F99999999999", "state": "open"}]
+        ),
+        answer([finding(" \n ")]),
+        answer(),
+    )
+    async with scripted.open() as client:
+        first = await start(client, repo)
+        assert (first.status, first.runs) == (RoundStatus.DONE, 2), "too many is asked again"
+        (repo / "a.py").write_text("a = 3\n")
+        await follow(client, first.review_id)
+        assert len(reviewer.asked[2]) < 60_000
+        third = await follow(client, first.review_id, "so?")
+        assert third.runs == 2, "a title of blanks is none"
+        assert "fixed before" not in reviewer.asked[3] and "F200 [high]" in reviewer.asked[3]
+
+
+async def test_an_export_is_a_document_whatever_a_model_wrote(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    hostile = "d1\n# New message\n```\n<script>alert(1)</script>\n<!-- \x1b[2J"
+    scripted.api.reply = Reviewer(
+        answer(
+            [finding("<img onerror=x> `", detail=hostile, file="../x`y`\n# hi"), finding("After")], summary="```\n# no"
+        )
+    )
+    async with scripted.open() as client:
+        first = await start(client, repo)
+        text = markdown(await client.reviews.find(first.review_id))
+    lines = text.splitlines()
+    assert [line for line in lines if line.startswith("#")] == [
+        f"# Review {first.review_id}",
+        "## Open (2)",
+        "### F1 high: \\<img onerror=x> `",
+        "### F2 high: After",
+        "## Round 1",
+    ]
+    assert not [line for line in lines if line.startswith("```")]
+    assert "<script" not in text.replace("\\<script", "") and "\x1b" not in text
+
+
+async def test_a_file_that_is_none_any_more_counts_as_deleted(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").unlink()
+    os.mkfifo(repo / "a.py")
+    (repo / "b.py").write_text("b = 3\n")
+    scripted.api.reply = Reviewer()
+    async with scripted.open() as client:
+        done = await start(client, repo)
+    assert {(each.path, each.status) for each in done.changes} == {("a.py", "D"), ("b.py", "M")}
