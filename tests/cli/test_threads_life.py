@@ -319,10 +319,10 @@ async def test_a_job_under_way_keeps_its_thread_and_one_that_is_over_comes_back_
 
 
 PAIR = (
-    "INSERT INTO pairs (id, name, task, cwd, agent, instructor_thread_id, worker_thread_id, models, thinking, max_rounds,"
-    " last_round, number, phase, is_finished, asking, asked_at, asked_again, message, changed_files, created_at,"
-    " updated_at) SELECT 'pair', 'p', 'task', i.cwd, 'claude', i.id, w.id, '[]', 0, 1, 1, 1, 'instructor', 1, '', 1, 0, '',"
-    " '[]', 1, 1 FROM threads AS i, threads AS w WHERE i.name = 'one' AND w.name = 'two'"
+    "INSERT INTO pairs (id, name, task, cwd, agent, instructor_thread_id, worker_thread_id, models, thinking,"
+    " max_rounds, last_round, number, phase, is_finished, asking, asked_at, asked_again, message, changed_files,"
+    " created_at, updated_at) SELECT 'pair', 'p', 'task', i.cwd, 'claude', i.id, w.id, '[]', 0, 1, 1, 1, 'done',"
+    " 1, '', 1, 0, '', '[]', 1, 1 FROM threads AS i, threads AS w WHERE i.name = 'one' AND w.name = 'two'"
 )
 
 

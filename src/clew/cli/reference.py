@@ -74,7 +74,8 @@ Before there is a round, an error is printed as by the other commands.
 VARIABLES = """\
 Besides these, `CLEW_HOME` is the folder of the store (default: `$XDG_STATE_HOME/clew`, else `~/.local/state/clew`),
 `CLEW_CONFIG` names your `clew.toml` (default: the one in `CLEW_HOME`, else `$XDG_CONFIG_HOME/clew/clew.toml`, else
-`~/.config/clew/clew.toml`), and `CLEW_DEBUG=1` shows the traceback of an internal error.
+`~/.config/clew/clew.toml`), `CLEW_PASSPHRASE` opens and closes exported threads, and `CLEW_DEBUG=1` shows the traceback of
+an internal error.
 """
 
 

@@ -154,6 +154,12 @@ class Sqlite:
             return UsageError(f"The store refused it: {error}.")
         if code & 0xFF == sqlite3.SQLITE_TOOBIG:
             return UsageError("The text is too long to be stored.")
+        if "no such module" in str(error):
+            return StoreError(
+                f"This Python's SQLite cannot search texts ({error}).",
+                kind="unreachable",
+                hint="Use a Python whose SQLite has FTS5, or PostgreSQL by CLEW_STORE.",
+            )
         if code in _WRITE_FAILED:
             return self._error("full", error)
         if code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) and self.path.exists():
