@@ -131,6 +131,8 @@ UNSAFE = {
     "serve.port": "80",
     "serve.roots": '["/"]',
     "serve.work": "1000",
+    "retention.threads": '"1s"',
+    "retention.archives": '"1s"',
 }
 
 

@@ -149,7 +149,7 @@ def test_a_run_stopped_before_it_answered_tells_its_steps_and_its_cost(house: Ho
         expect(turn.get_by_test_id("ending")).to_contain_text("Stopped, before it had answered.")
         expect(turn.get_by_test_id("tool")).to_contain_text("half.txt")
         expect(turn.get_by_test_id("badge")).to_contain_text("fresh: first turn")
-        expect(turn.get_by_test_id("badge")).to_contain_text(re.compile(r"\d read.*\d written\$\d"))
+        expect(turn.get_by_test_id("badge")).to_contain_text(re.compile(r" read\d+ written\$\d"))
 
     told(answers(page))
     house.stage.api.release()
@@ -165,14 +165,15 @@ def test_a_run_stopped_before_it_answered_tells_its_steps_and_its_cost(house: Ho
     expect(page.get_by_test_id("changes-view")).to_contain_text("+half")
 
 
-def test_a_tool_that_was_cut_off_is_not_shown_as_running(house: House, visit: Visit) -> None:
-    house.stage.api.script.append(ToolUse("Bash", {"command": "sleep 60"}))
-    page = visit(house).open(house.thread("cut-off", permissions="all"))
+def test_a_tool_that_was_cut_off_is_not_shown_as_running(own_house: House, visit: Visit) -> None:
+    own_house.stage.api.script.append(ToolUse("Bash", {"command": "sleep 60"}))
+    page = visit(own_house, gone=True).open(own_house.thread("cut-off", permissions="all"))
     send(page, "Do it.")
     tool = page.get_by_test_id("tool")
     expect(tool).to_contain_text("running")
-    page.get_by_test_id("stop").click()
-    expect(page.get_by_test_id("ending")).to_be_visible()
+    own_house.daemon.kill()
+    own_house.daemon.restart()
+    expect(page.get_by_test_id("ending")).to_contain_text("before it had answered")
     expect(tool).to_contain_text("unfinished")
     page.reload()
     expect(tool).to_contain_text("unfinished")

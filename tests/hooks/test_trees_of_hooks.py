@@ -177,10 +177,10 @@ async def test_a_job_that_waits_while_its_issue_is_closed_keeps_its_tree(scripte
     scripted.api.script.append(ToolUse("Bash", {"command": "echo half > made.py"}))
     limited: list[Request] = []
     async with house.open() as client:
-        resets_at = int(client.engine.around.clock()) + 8
+        resets_at, over = int(client.engine.around.clock()) + 3600, asyncio.Event()
 
         def reply(request: Request) -> Reply | None:
-            if request.is_main and client.engine.around.clock() < resets_at:
+            if request.is_main and not over.is_set():
                 limited.append(request)
                 return Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{resets_at}")
             return None
@@ -192,6 +192,9 @@ async def test_a_job_that_waits_while_its_issue_is_closed_keeps_its_tree(scripte
         assert "under way" in await closed(client)
         [tree] = trees(house)
         assert (tree / "made.py").read_text() == "half\n"
+        over.set()
+        now = client.engine.around.clock()
+        await client.engine.database.call(lambda store: store.update_job(job_id, wake_at=now))
         async with asyncio.timeout(90):
             await carrying
         job = await client.jobs.find(job_id)

@@ -14,7 +14,7 @@ TABLE = {
     "sessions": ("clew.cli.sessions:sessions", "List the agents' own sessions, and adopt them into threads."),
     "runs": ("clew.cli.runs:runs", "List, show, watch, answer and stop runs, also those of other processes."),
     "review": ("clew.cli.review:review", "Review changes in rounds: start, follow, list, show, export, import."),
-    "pair": ("clew.cli.pair:pair", "An instructor plans, a worker does, round by round; stopped and resumed at any time."),
+    "pair": ("clew.cli.pair:pair", "An instructor plans, a worker does, round by round; resume it anywhere."),
     "jobs": ("clew.cli.jobs:jobs", "Submit, list, show, watch, retry and cancel jobs: work that outlives a cut."),
     "hooks": ("clew.cli.hooks:hooks", "Agents that issues and pull requests wake: check, fire, list, reset."),
     "work": ("clew.cli.work:work", "Carry out jobs until Ctrl-C."),

@@ -24,7 +24,8 @@ Written by `python -m clew.cli.reference` (`make docs`): change the code, not th
 Answers and tables go to stdout, everything else to stderr. With `--json` stdout gets exactly one JSON value, also after
 an error: `clew ask` and `clew threads retry` then print the object of a reply with its `error`, `clew review start` and
 `follow` that of a round that failed, the other commands `{"error": {"code", "message", "hint"}}`. Only `clew runs watch
---json` and `clew jobs watch --json` print more: one event a line, and the job's object last.
+--json`, `clew jobs watch --json` and `clew pair --json` print more: one event a line, and the object of the job or the
+pair last.
 An error is one line, and a second one that says what to do.
 """
 
@@ -74,8 +75,8 @@ Before there is a round, an error is printed as by the other commands.
 VARIABLES = """\
 Besides these, `CLEW_HOME` is the folder of the store (default: `$XDG_STATE_HOME/clew`, else `~/.local/state/clew`),
 `CLEW_CONFIG` names your `clew.toml` (default: the one in `CLEW_HOME`, else `$XDG_CONFIG_HOME/clew/clew.toml`, else
-`~/.config/clew/clew.toml`), `CLEW_PASSPHRASE` opens and closes exported threads, and `CLEW_DEBUG=1` shows the traceback of
-an internal error.
+`~/.config/clew/clew.toml`), `CLEW_PASSPHRASE` opens and closes exported threads, and `CLEW_DEBUG=1` shows the
+traceback of an internal error.
 """
 
 
@@ -141,14 +142,14 @@ def _kinds(kind: type[errors.ClewError]) -> Iterator[type[errors.ClewError]]:
 
 
 MEANINGS = {
-    1: "no answer came, or something unexpected; `doctor`: a problem was found",
+    1: "no answer came, or something unexpected; `pair`: the rounds are used up; `doctor`: a problem was found",
     2: "what was asked cannot be done as asked: a bad option, name, setting or prompt",
     3: "the agent's binary was not found",
     4: "the agent is not logged in, or its key is refused",
     5: "the account's usage limit is reached",
     6: "our wall-clock or idle limit ended the run",
     7: "stopped: by Ctrl-C, `kill` or `clew runs cancel`",
-    8: "another run is going on in the thread, and `--no-wait` was given; or a round in the review",
+    8: "another run is going on in the thread, and `--no-wait` was given; or a round in the review, or the pair",
     9: "the store cannot be read or written",
 }
 

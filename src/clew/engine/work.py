@@ -40,6 +40,7 @@ WORKFLOW = "clew_work"
 APPLICATION = "clew"
 APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
 AFTER_TROUBLE_S = 2.0
+AFTER_FAULT_S = 60.0
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
 MOST_AT_ONCE = 1000  # that a worker holds: nearly all of them wait; how many agents run is decided elsewhere
@@ -157,6 +158,9 @@ class Worker:
             except StoreError as error:
                 log.warning("the store: %s", error.message)
                 await asyncio.sleep(AFTER_TROUBLE_S)
+            except Exception:  # the queue takes it for done otherwise, and our row would wait for ever
+                log.exception("a fault in Clew itself; %s is tried again", subject)
+                await asyncio.sleep(AFTER_FAULT_S)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
