@@ -21,7 +21,7 @@ from bench.timing import tell
 from clew.core.hook import session_key
 from clew.core.ids import ThreadId
 from clew.core.thread import Thread
-from clew.store.hooks import HookKey
+from clew.store.hook_rows import HookKey
 from clew.store.store import Store, open_store
 
 SIZES = (1_000, 10_000, 100_000)

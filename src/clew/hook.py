@@ -16,7 +16,7 @@ from clew.errors import NotFound, UsageError
 from clew.hooks_config import SECRET
 from clew.hosts import forge_events
 from clew.hosts.hook_sessions import Session
-from clew.store.hooks import StoredHook
+from clew.store.hook_rows import StoredHook
 
 LARGE_BYTES = 256 * 1024  # of a body that is looked at in a thread: it would hold the others up
 TITLE_MOST = 300

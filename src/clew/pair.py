@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from clew.core.events import to_body
 from clew.core.pair import Heard, PairEvent, PairStatus, Round
 from clew.core.record import Record
 from clew.core.thread import Permissions
-from clew.errors import AgentFailed, ClewError, UsageError
+from clew.errors import AgentFailed, Busy, ClewError, UsageError
 from clew.hosts import pair_state
 from clew.hosts.pair import NewPair, PairState
 from clew.hosts.pair_live import LivePair, Manner
@@ -134,11 +134,12 @@ class Cleaned(Record):
     """A pair that was, or would be, removed, and where it is kept."""
 
     state: PairState
-    archives: tuple[Path, ...]
+    archive: Path | None = None
+    kept_because: str | None = None  # it is in use after all
 
 
 async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool = False) -> list[Cleaned]:
-    """Removes the pairs of that directory which have not been used for so long; their threads are archived first."""
+    """Removes the pairs of that directory which have not been used for so long; both threads are archived first."""
     from clew.hosts.checks import existing_dir
 
     until = client.engine.around.clock() - older_than_s
@@ -147,18 +148,23 @@ async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool 
         for state in await client.pairs.list(cwd=existing_dir(cwd), limit=EVERY_PAIR)
         if state.pair.updated_at < until and state.status is not PairStatus.RUNNING
     ]
-    return [Cleaned(state, () if dry_run else await remove(client, state)) for state in old]
+    return [Cleaned(state) if dry_run else await _remove(client, state) for state in old]
 
 
-async def remove(client: Client, state: PairState) -> tuple[Path, ...]:
-    """The instructor's thread first: its archive holds the pair's own rows too."""
-    pair = state.pair
-    archives = []
-    for thread_id in (pair.instructor_thread_id, pair.worker_thread_id):
-        deleted = await (await client.find(thread_id)).delete()
-        archives += [deleted.archive] if deleted.archive is not None else []
-    pair_state.remove(pair.cwd, pair.id)
-    return tuple(archives)
+async def _remove(client: Client, state: PairState) -> Cleaned:
+    """Both threads with all that is theirs go into one archive file; then the state file goes too."""
+    try:
+        archived = await client.archives.archive(state.pair.instructor_thread_id)
+    except Busy as error:
+        return Cleaned(state, kept_because=error.message)
+    pair_state.remove(state.pair.cwd, state.pair.id)
+    return Cleaned(state, archived.path)
+
+
+def files_of_elsewhere(cwd: str, known: Iterable[PairState]) -> list[Path]:
+    """State files in that directory of pairs that this store does not have."""
+    ours = {pair_state.path_of(cwd, state.pair.id).name for state in known}
+    return sorted(path for path in Path(cwd, pair_state.FOLDER).glob("session-*.json") if path.name not in ours)
 
 
 def event_json(event: PairEvent) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def test_a_run_stopped_before_it_answered_tells_its_steps_and_its_cost(house: Ho
         expect(turn.get_by_test_id("ending")).to_contain_text("Stopped, before it had answered.")
         expect(turn.get_by_test_id("tool")).to_contain_text("half.txt")
         expect(turn.get_by_test_id("badge")).to_contain_text("fresh: first turn")
-        expect(turn.get_by_test_id("badge")).to_contain_text(re.compile(r" read\d+ written\$\d"))
+        expect(turn.get_by_test_id("badge")).to_contain_text(re.compile(r" read.*\d written\$\d"))
 
     told(answers(page))
     house.stage.api.release()

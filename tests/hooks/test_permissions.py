@@ -9,7 +9,7 @@ import pytest
 
 from clew.core.hook import Forge, HookEvent
 from clew.hosts.hooks import MOST_TRIES, Hooks
-from clew.store.hooks import StoredHook
+from clew.store.hook_rows import StoredHook
 from clew.testing.stage import Stage
 from hooks.forge import TOKEN, PlayedForge, hooks_with
 from hooks.house import SETTINGS, House, event

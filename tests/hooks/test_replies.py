@@ -11,7 +11,7 @@ import pytest
 from clew.client import Client
 from clew.core.job import Job, JobStatus
 from clew.hosts.forge_api import MARK
-from clew.store.hooks import HookJob
+from clew.store.hook_rows import HookJob
 from clew.testing.scripts import Fail, Slow, Text, ToolUse
 from clew.testing.stage import Stage
 from hooks.forge import TOKEN, PlayedForge, hooks_with

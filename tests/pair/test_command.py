@@ -72,9 +72,9 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     assert b"would remove build" in planned.stderr
     assert len(list((scripted.work / ".clew" / "sessions").glob("session-*.json"))) == 1
     [removed] = json.loads(run(scripted, "--clean-sessions", "--older-than", "0.001s", "--json").stdout)
-    first, second = (json.loads(Path(path).read_text()) for path in removed["archives"])
-    assert [row["name"] for row in first["pairs"]] == ["build"] and len(first["pair_rounds"]) == 2
-    assert [turn["text"].split()[0] for turn in second["turns"]] == ["order-1", "report-1"]
+    kept = json.loads(Path(removed["archive"]).read_text())
+    assert [row["name"] for row in kept["pairs"]] == ["build"] and len(kept["pair_rounds"]) == 2
+    assert [turn["text"].split()[0] for turn in kept["companions"][0]["turns"]] == ["order-1", "report-1"]
     assert {path.name for path in (scripted.work / ".clew" / "sessions").iterdir()} == {".gitignore"}
     assert json.loads(run(scripted, "--list-sessions", "--json").stdout) == []
 
@@ -110,6 +110,8 @@ def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripte
     done = run(scripted, "--resume", "go on", CLEW_HOME=str(scripted.folder / "other"))
     assert done.returncode == 2
     assert b"--session-file" in done.stderr
+    listed = run(scripted, "--list-sessions", CLEW_HOME=str(scripted.folder / "other"))
+    assert b"of another store: " in listed.stderr and b"session-20" in listed.stderr
     launched = len(scripted.launches)
     path = str(scripted.work / ".clew" / "sessions" / "current.json")
     again = run(scripted, "--session-file", path, "Is it done?", CLEW_HOME=str(scripted.folder / "other"))

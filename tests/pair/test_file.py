@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from clew.core.events import TextStreamed
-from clew.core.pair import Heard, PairStatus, PairWarned, Part
+from clew.core.history import Role, Turn
+from clew.core.ids import ThreadId, TurnId
+from clew.core.pair import Heard, Pair, PairStatus, PairWarned, Part
 from clew.errors import Conflict, UsageError
 from clew.hosts.pair_import import Imported
+from clew.hosts.pair_live import iso
 from clew.hosts.pair_rows import Wishes
-from clew.hosts.pair_state import read
+from clew.hosts.pair_state import Whole, read, worded, write
 from clew.testing.scripts import Hang, Text
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
@@ -277,3 +280,13 @@ async def test_a_file_that_went_another_way_is_a_conflict(scripted: Stage, tmp_p
         (tmp_path / "x.json").write_text(json.dumps(body))
         with pytest.raises(Conflict, match="different ways"):
             await bring_in(client, scripted, tmp_path / "x.json")
+
+
+def test_half_a_character_in_what_was_said_spoils_no_file(tmp_path: Path) -> None:
+    ids = (ThreadId("t1"), ThreadId("t2"))
+    pair = Pair("2026-11-15-10-00-00-1a2b", "odd", "half \ud83d", str(tmp_path), "claude", *ids)
+    said = (Turn(TurnId("u"), Role.USER, "half \ud83d, whole \U0001f600 and the secret-of-mine"),)
+    whole = Whole(pair, (), dict.fromkeys(Part, said), {part: {} for part in Part})
+    path = write(str(tmp_path), pair.id, worded(whole, {"MY_TOKEN": "secret-of-mine"}, iso))
+    expected = (Role.USER, "half \ufffd, whole \U0001f600 and the [blanked]", False)
+    assert read(path).messages(Part.WORKER) == [expected]

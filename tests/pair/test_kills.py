@@ -8,7 +8,7 @@ import pytest
 
 from clew.core.pair import PairStatus, Part
 from clew.engine.faults import POINTS
-from clew.testing.scripts import Hang
+from clew.testing.scripts import Hang, ToolUse
 from clew.testing.stage import Stage
 from pair.house import CONTINUE, TASK, Couple, die, resumed, turns
 
@@ -48,6 +48,19 @@ async def test_killed_at_every_named_point(scripted: Stage, part: Part) -> None:
     first = SECOND_ROUND[part]
     points = [(point, 1 if n else first) for n, point in enumerate(QUIET)]
     assert len(await dies_on_and_on(scripted, part, points, Couple(scripted, 6))) >= 12
+
+
+async def test_killed_while_the_worker_runs_a_tool(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    couple.busy[1] = ToolUse("Bash", {"command": "while true; do sleep 1; done"})
+    die(scripted, "tool_started", 1, TASK, "--permissions", "all")
+    async with scripted.open() as client:
+        assert not scripted.processes(), "the tool is ended too"
+        [left] = await client.pairs.list()
+        state = await resumed(client, left.pair)
+        assert (state.status, state.permissions) == (PairStatus.FINISHED, "all")
+        await couple.check_shown(client, state.pair)
+        assert (await turns(client, state.pair, Part.WORKER)).count(CONTINUE) == 1
 
 
 @pytest.mark.real

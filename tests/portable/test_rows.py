@@ -25,7 +25,7 @@ from clew.errors import UsageError
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
 from clew.hosts.portable_import import import_thread
-from clew.store.hooks import HookJob, HookKey
+from clew.store.hook_rows import HookJob, HookKey
 from clew.store.restoring import columns
 from clew.store.store import Store, open_store
 from clew.testing.postgres import PostgresServer
@@ -232,6 +232,15 @@ HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
     (STATE, "runs", {"asked": "no json"}),
     (STATE, "events", {"run_id": "another"}),
     (STATE, "events", {"body": "text"}),
+    (STATE, "events", {"run_id": "run-of-b"}),
+    (STATE, "attempts", {"run_id": "run-of-b"}),
+    (STATE, "jobs", {"thread_id": "of-b"}),
+    (STATE, "pins", {"thread_id": "of-b"}),
+    (HISTORY, "turns", {"thread_id": "of-b"}),
+    (HISTORY, "threads", {"model": "--dangerously-skip-permissions"}),
+    (HISTORY, "threads", {"model": "a b"}),
+    (HISTORY, "threads", {"agent": "-x"}),
+    (STATE, "jobs", {"model": "-x"}),
     (STATE, "pins", {"state": "perfect"}),
     (STATE, "pins", {"runtime": None}),
     (STATE, "pins", {"pending": {"shown": 1}}),
@@ -242,9 +251,16 @@ HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+def _of_somebody_else(store: Store) -> None:
+    store.create_thread(a_thread("of-b", "theirs"))
+    store.create_run(a_run("run-of-b", "of-b"))
+
+
 async def test_rows_that_make_no_sense_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.database.call(fill)
+    await b.database.call(_of_somebody_else)
+    before = await b.database.call(lambda store: store.dump_thread("of-b"))
     file = unpack((await export_thread(a, "maze", {})).content)
     about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
     for part, table, change in HOSTILE:
@@ -257,7 +273,8 @@ async def test_rows_that_make_no_sense_are_refused_and_nothing_is_written(tmp_pa
         with pytest.raises(UsageError) as caught:
             await import_thread(b, unpack(pack(about, {**file.parts, part: raw})), cwd=str(tmp_path))
         assert "\n" not in caught.value.message, change
-        assert not await b.database.call(lambda store: store.threads()), change
+        assert [thread.id for thread in await b.database.call(lambda store: store.threads())] == ["of-b"], change
+    assert await b.database.call(lambda store: store.dump_thread("of-b")) == before
     for changes in ({"schema": 9999}, {"schema": "1"}, {"schema": None}):
         with pytest.raises(UsageError):
             await import_thread(b, unpack(pack(about | changes, file.parts)), cwd=str(tmp_path))

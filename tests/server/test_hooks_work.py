@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clew.server.worker import working
-from clew.store.hooks import HookKey
+from clew.store.hook_rows import HookKey
 from clew.testing.stage import MODEL, Stage
 from hooks.test_forge_events import payload_of
 from server.forge import SECRETS, SETTINGS, carried_out, dealt_with, received, repository

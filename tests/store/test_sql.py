@@ -120,7 +120,7 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
         raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
     raw.execute("PRAGMA journal_mode = WAL")
     _insert(raw, "threads", flat(a_thread()))
-    for number, text in enumerate(("the first needle", pack("NUL \0needle \ud83d"), "gone needle"), start=1):
+    for number, text in enumerate(("the first needle", "NUL \0needle \ud83d", "gone needle"), start=1):
         row = {**flat(a_turn(f"turn-{number}", pack(text))), "thread_id": "thread-1", "position": number}
         _insert(raw, "turns", {**row, "archived_at": 20.0 if number == 3 else None})
     _insert(raw, "runs", {**run_row(a_run(cost_usd=0.5)), "position": 1})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clew.core.job import Job
     from clew.hosts.hook_outlook import Ahead
     from clew.hosts.hooks import Planned, Verdict
-    from clew.store.hooks import StoredHook
+    from clew.store.hook_rows import StoredHook
 
 FILE_MOST = 25_000_000  # bytes: no forge sends more
 

@@ -13,7 +13,7 @@ from clew.cli.session import with_client
 if TYPE_CHECKING:
     from clew.client import Client
     from clew.hosts.hook_sessions import Session
-    from clew.store.hooks import StoredHook
+    from clew.store.hook_rows import StoredHook
 
 STATES = ("received", "dispatched", "ignored", "failed")
 WHY_CHARS = 90

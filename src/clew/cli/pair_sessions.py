@@ -20,15 +20,18 @@ SHOWN = 10_000
 
 def show(cwd: str | None, *, as_json: bool) -> int:
     async def work(client: Client) -> None:
-        from clew.pair import pair_json
+        from clew.pair import files_of_elsewhere, pair_json
 
-        found = await client.pairs.list(cwd=os.path.realpath(cwd or "."), limit=SHOWN)
+        here = os.path.realpath(cwd or ".")
+        found = await client.pairs.list(cwd=here, limit=SHOWN)
         if as_json:
             print_json([pair_json(state, stamp, rounds=False) for state in found])
         elif not found:
             note("No pairs of this directory yet.")
         else:
             say(columns(HEADINGS, [_row(state) for state in found]))
+        for path in files_of_elsewhere(here, found):
+            note(f"of another store: {harmless(str(path))} (clew pair --session-file goes on with it)")
 
     with_client(work, work_dir=cwd)
     return 0
@@ -58,12 +61,18 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
         if as_json:
             print_json(
                 [
-                    {**surface.pair_json(each.state, stamp, rounds=False), "archives": [str(p) for p in each.archives]}
+                    {
+                        **surface.pair_json(each.state, stamp, rounds=False),
+                        "archive": str(each.archive) if each.archive is not None else None,
+                    }
                     for each in cleaned
                 ]
             )
         for each in cleaned:
-            archived = f"; its archives are {' and '.join(map(str, each.archives))}" if each.archives else ""
+            if each.kept_because is not None:
+                note(f"kept {each.state.pair.name}: {harmless(each.kept_because)}")
+                continue
+            archived = f"; its archive is {each.archive}" if each.archive is not None else ""
             verb = "would remove" if dry_run else "removed"
             pair = each.state.pair
             note(harmless(f"{verb} {pair.name} ({pair.id}, {plural(len(each.state.rounds), 'round')}){archived}"))

@@ -47,7 +47,6 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
 
     if name is not None and not name.strip():
         raise UsageError("The worker's name is empty.", hint="Leave --id out: one is made up.")
-    note("starting a worker …")
 
     async def inside(client: Client) -> None:
         most = concurrency or client.settings.of("max_agents")

@@ -19,7 +19,7 @@ from clew.core.thread import Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.worktrees import WorkTrees
 from clew.errors import NotFound, UsageError
-from clew.store.hooks import HookKey
+from clew.store.hook_rows import HookKey
 from clew.store.store import Store
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from clew.errors import ClewError, ConfigError, StoreError, UsageError
 from clew.hosts.forge_api import ForgeApi, is_ours, marked
 from clew.hosts.hook_sessions import KIND, HookSessions, thread_name
 from clew.hosts.hook_skills import Form, Skills
-from clew.store.hooks import HookJob, HookKey, StoredHook
+from clew.store.hook_rows import HookJob, HookKey, StoredHook
 from clew.store.store import Store
 
 if TYPE_CHECKING:

@@ -44,10 +44,14 @@ class Whole(Record):
 
 
 def blank(text: str, environ: Mapping[str, str]) -> str:
-    """Without the values of the environment's secrets."""
+    """Without the values of the environment's secrets, nor half characters, which not every reader takes."""
     for name, value in environ.items():
         if len(value) >= SECRET_CHARS and value in text and SECRET_NAMES.search(name):
             text = text.replace(value, BLANKED)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 

@@ -28,7 +28,7 @@ from clew.engine.plan import runtime_of
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.hosts.checks import check_name, existing_dir
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
-from clew.hosts.portable_rows import Home, Row, Tables, inward, read, renewed
+from clew.hosts.portable_rows import Home, Row, Tables, check_belongings, inward, read, renewed
 from clew.store import sql
 from clew.store.records import absorbed_from, dumps, each, pin_from, thread_from, turn_from
 from clew.store.restoring import TABLES, Taken, restore
@@ -126,10 +126,7 @@ def _tables(file: Unpacked) -> Tables:
     threads = tables.get("threads", [])
     if not 1 <= len(threads) <= THREADS_MOST or not all(NAME.match(str(row.get("name"))) for row in threads):
         raise UsageError("The file holds no thread.", hint="Export the thread again.")
-    ids = {row.get("id") for row in threads}
-    rows = (row for table in ("turns", "runs", "pins", "jobs") for row in tables.get(table, ()))
-    if len(ids) != len(threads) or any(row.get("thread_id") not in ids for row in rows):
-        raise UsageError("The file's rows do not fit together.", hint="Export the thread again.")
+    check_belongings(tables)
     return tables
 
 

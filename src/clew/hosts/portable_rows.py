@@ -8,6 +8,7 @@ comes in that is under way, and nothing that allows more than the one who import
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,28 @@ OF_THE_STORE = {"threads": {"version"}, "jobs": {"number"}, "pins": {"absorbed_c
 RUNTIME = ("agent", "product", "can_resume")  # of the runtime: what another machine's can be held against
 HISTORY = ("threads", "turns", "turn_revisions")
 STATE = (*(table for table in TABLES if table not in HISTORY), "pins", "pin_absorbed")
+
+# Every row belongs to one that came with it: a file must not reach into threads that are here already.
+_BELONGS = {
+    "turns": {"thread_id": "threads"},
+    "turn_revisions": {"turn_id": "turns"},
+    "runs": {"thread_id": "threads"},
+    "attempts": {"run_id": "runs"},
+    "events": {"run_id": "runs"},
+    "questions": {"run_id": "runs", "thread_id": "threads"},
+    "jobs": {"thread_id": "threads"},
+    "job_markers": {"job_id": "jobs"},
+    "reviews": {"thread_id": "threads"},
+    "review_rounds": {"review_id": "reviews"},
+    "hook_keys": {"thread_id": "threads"},
+    "hook_jobs": {"job_id": "jobs"},
+    "pairs": {"instructor_thread_id": "threads", "worker_thread_id": "threads"},
+    "pair_rounds": {"pair_id": "pairs"},
+    "pair_files": {"pair_id": "pairs"},
+    "pins": {"thread_id": "threads"},
+    "pin_absorbed": {"pin_id": "pins"},
+}
+_WORD = re.compile(r"[A-Za-z0-9][^\s\x00-\x1f\x7f]{0,199}\Z")  # it goes on a command line, and is no option there
 
 WIDTH = (Permissions.READ_ONLY, Permissions.ASK, Permissions.EDITS, Permissions.ALL)  # each allows more than the last
 _NOT_SAID = "The thread was exported before this run had ended."
@@ -75,7 +98,28 @@ def read(content: object) -> Tables:
             raise UsageError(f"The file's {table} are no rows.")
         for row in rows:
             checked(table, row)
+            _check_words(row)
     return content
+
+
+def _check_words(row: Row) -> None:
+    """Names of agents and models: an agent is started with them."""
+    for name, value in row.items():
+        if name in ("agent", "model", "kind") or name.endswith("_model"):
+            if value and not _WORD.match(value):
+                raise UsageError(f"The file names {'an' if name == 'agent' else 'a'} {name} that can be none.")
+        elif name == "models" and re.search(r'"\s*-', value):
+            raise UsageError("The file names a model that can be none.")
+
+
+def check_belongings(tables: Tables) -> None:
+    """Raises UsageError for a row that belongs to nothing in the file."""
+    ids = {table: {row.get("id") for row in tables.get(table, ())} for table in ("threads", "turns", "runs", "pins")}
+    ids |= {table: {row.get("id") for row in tables.get(table, ())} for table in ("jobs", "reviews", "pairs")}
+    for table, belongs in _BELONGS.items():
+        for row in tables.get(table, ()):
+            if any(row.get(column) not in ids[owner] for column, owner in belongs.items()):
+                raise UsageError("The file's rows do not fit together.", hint="Export the thread again.")
 
 
 def inward(tables: Tables, home: Home) -> Tables:

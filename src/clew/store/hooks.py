@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from clew.core.record import fields_of
 from clew.errors import NotFound
-from clew.store.records import Row, dumps, each, first, from_columns
+from clew.store.records import Row, dumps, each, first
 from clew.store.versions import Versions
 
 if TYPE_CHECKING:
     from clew.core.hook import HookEvent
-
-
-class StoredHook(NamedTuple):
-    """An event that a forge told, and what became of it."""
-
-    id: str
-    event: HookEvent
-    state: str  # received, dispatched, ignored, failed
-    why: str | None
-    tries: int
-    jobs: tuple[str, ...]
-    received_at: float
-    done_at: float | None
-
-
-class HookKey(NamedTuple):
-    """Where the agent of a key left off."""
-
-    key: str
-    agent: str
-    repo: str
-    issue: int
-    forge: str | None
-    thread_id: str
-    branch: str | None
-    created_at: float
-    used_at: float
-
-
-class HookJob(NamedTuple):
-    """What a job of a hook is for, and how far its final words have come."""
-
-    job_id: str
-    hook_id: str  # the event
-    key: str
-    branch: str | None  # for the work tree
-    fetch_ref: str | None
-    tree_update: str
-    reply: str  # none, waiting, posting, posted, failed
-    why: str | None
-    url: str | None
-    tries: int
-    at: float
+    from clew.store.hook_rows import HookJob, HookKey, StoredHook
 
 
 class Hooks(Versions):
@@ -78,18 +34,24 @@ class Hooks(Versions):
         return self._do("insert_hook_event", **row) > 0
 
     def hook_event(self, hook_id: str) -> StoredHook | None:
-        return first(_hook_from, self._one("hook_event_by_id", id=hook_id))
+        from clew.store.hook_rows import hook_from
+
+        return first(hook_from, self._one("hook_event_by_id", id=hook_id))
 
     def hook_events(self, *, state: str | None = None, limit: int = 100, newest: bool = False) -> list[StoredHook]:
         """Of a state, the oldest first unless `newest`; of all, the newest first."""
+        from clew.store.hook_rows import hook_from
+
         if state is None:
-            return each(_hook_from, self._all("hook_events_newest", limit=limit))
+            return each(hook_from, self._all("hook_events_newest", limit=limit))
         query = "hook_events_newest_with_state" if newest else "hook_events_with_state"
-        return each(_hook_from, self._all(query, state=state, limit=limit))
+        return each(hook_from, self._all(query, state=state, limit=limit))
 
     def last_hook_events(self) -> dict[str, StoredHook]:
         """By key: the event that woke its agent last."""
-        return {str(row["key"]): _hook_from(row) for row in self._all("hook_events_last_by_key")}
+        from clew.store.hook_rows import hook_from
+
+        return {str(row["key"]): hook_from(row) for row in self._all("hook_events_last_by_key")}
 
     def count_hook_events(self) -> dict[tuple[str, str], int]:
         """How many there are, by forge and state."""
@@ -126,10 +88,14 @@ class Hooks(Versions):
             self._changed(key.thread_id)
 
     def hook_key(self, key: str) -> HookKey | None:
-        return first(_key_from, self._one("hook_key", key=key))
+        from clew.store.hook_rows import key_from
+
+        return first(key_from, self._one("hook_key", key=key))
 
     def hook_keys(self, *, repo: str | None = None, issue: int | None = None) -> list[HookKey]:
-        return each(_key_from, self._all("hook_keys", repo=repo, issue=issue))
+        from clew.store.hook_rows import key_from
+
+        return each(key_from, self._all("hook_keys", repo=repo, issue=issue))
 
     def delete_hook_key(self, key: str) -> bool:
         with self.transaction():
@@ -144,11 +110,15 @@ class Hooks(Versions):
         self._do("insert_hook_job", **job._asdict())
 
     def hook_job(self, job_id: str) -> HookJob | None:
-        return first(_job_from, self._one("hook_job", job_id=job_id))
+        from clew.store.hook_rows import job_from
+
+        return first(job_from, self._one("hook_job", job_id=job_id))
 
     def hook_replies_due(self, limit: int = 100) -> list[HookJob]:
         """Of jobs that have succeeded, and that nobody has begun to post."""
-        return each(_job_from, self._all("hook_replies_due", limit=limit))
+        from clew.store.hook_rows import job_from
+
+        return each(job_from, self._all("hook_replies_due", limit=limit))
 
     def update_hook_job(self, job_id: str, **changes: Any) -> HookJob:
         with self.transaction():
@@ -166,28 +136,3 @@ class Hooks(Versions):
                 at=changed.at,
             )
         return changed
-
-
-def _hook_from(row: Row) -> StoredHook:
-    from clew.core.hook import Forge, HookEvent
-
-    body = {name: value for name, value in json.loads(row["event"]).items() if name in fields_of(HookEvent)}
-    event = HookEvent(**body | {"forge": Forge(body["forge"]), "labels": tuple(body["labels"])})
-    return StoredHook(
-        row["id"],
-        event,
-        row["state"],
-        row["why"],
-        row["tries"],
-        tuple(json.loads(row["jobs"])),
-        row["received_at"],
-        row["done_at"],
-    )
-
-
-def _key_from(row: Row) -> HookKey:
-    return from_columns(HookKey, row)
-
-
-def _job_from(row: Row) -> HookJob:
-    return from_columns(HookJob, row)

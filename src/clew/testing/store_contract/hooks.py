@@ -7,7 +7,7 @@ from typing import Any
 from clew.core.hook import Forge, HookEvent
 from clew.core.job import JobStatus
 from clew.errors import NotFound
-from clew.store.hooks import HookJob, HookKey
+from clew.store.hook_rows import HookJob, HookKey
 from clew.store.store import Store
 from clew.testing.store_contract.jobs import a_job
 from clew.testing.store_contract.samples import ODD_TEXTS, a_thread, raises

@@ -1,0 +1,53 @@
+"""An instructor's answer, out of whatever a model writes around it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clew.core.pair import Order
+from clew.hosts.pair_answer import DoesNotFit, read_order
+from pair.house import order
+
+PLAIN = order("Say {this} and `that`.", worker_model="opus")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        f"  {PLAIN}\n",
+        f"I looked at {{a}} first.\n\n{PLAIN}",
+        f"```json\n{PLAIN}\n```\nThat is all.",
+        f"```\n{{}}\n```\nrather\n```json\n{json.dumps(json.loads(PLAIN), indent=2)}\n```",
+        PLAIN[:-1] + ', "more": [1]}',
+    ],
+)
+def test_the_object_is_found(text: str) -> None:
+    assert read_order(text) == Order("It comes next.", "Say {this} and `that`.", "opus", True, False)
+
+
+def test_what_may_be_left_out_is() -> None:
+    least = read_order('{"instruction": "Done.", "should_continue": false, "worker_model": ""}')
+    assert least == Order("", "Done.", None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON object"),
+        ("Let us begin.", "no JSON object"),
+        ("[1]", "no JSON object"),
+        ('{"instruction": "x"}', "should_continue"),
+        ('{"instruction": 3, "should_continue": true}', "instruction"),
+        ('{"instruction": "x", "should_continue": "yes"}', "should_continue"),
+        ('{"instruction": " ", "should_continue": true}', "there is no instruction"),
+        ('{"instruction": "x", "should_continue": true', "no JSON object|malformed|truncated"),
+        ('{"a":' * 50_000 + "1" + "}" * 50_000, "."),
+        ("{" * 100_000 + "}", "."),
+    ],
+)
+def test_what_does_not_fit_is_told_so_that_a_model_can_act_on_it(text: str, words: str) -> None:
+    with pytest.raises(DoesNotFit, match=words):
+        read_order(text)
