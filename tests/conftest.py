@@ -13,6 +13,8 @@ from clew.testing.model_api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
 
+pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
+
 
 @pytest.fixture
 def api() -> Iterator[ModelApi]:

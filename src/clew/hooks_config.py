@@ -20,6 +20,7 @@ A work directory's clew.toml cannot set any of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,7 @@ class _Reader:
             agent=self._text(table.get("agent", "claude"), f"{where}.agent"),
             model=self._parsed(config.word, table["model"], f"{where}.model") if "model" in table else None,
             skills=str(folder),
-            allowed_tools=self._texts(table.get("allowed_tools", []), f"{where}.allowed_tools"),
+            allowed_tools=self._tools(table.get("allowed_tools", []), f"{where}.allowed_tools"),
             timeout_s=self._parsed(config.duration, table.get("timeout", "30m"), f"{where}.timeout"),
             permissions=self._one_of(Permissions, table.get("permissions", "edits"), f"{where}.permissions"),
             max_age_s=self._parsed(config.duration, table["max_age"], f"{where}.max_age")
@@ -172,6 +173,13 @@ class _Reader:
         if not isinstance(values, list) or not all(isinstance(each, str) and each.strip() for each in values):
             raise self._wrong(where, "is no list of texts")
         return tuple(values)
+
+    def _tools(self, value: Any, where: str) -> tuple[str, ...]:
+        tools = self._texts(value, where)
+        for tool in tools:
+            if not re.fullmatch(r"(?:[A-Z]\w*|mcp__[\w-]+)|Bash\(.+\)", tool):
+                raise self._wrong(where, f"{tool!r} names no tool; write WebFetch, Bash, or Bash(make test)")
+        return tools
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str) or not value.strip() or not value.isprintable():

@@ -280,7 +280,8 @@ def test_what_is_shown_or_hidden_is_no_command(text: str) -> None:
 
 def test_an_opening_speaks_by_its_body_and_a_comment_by_its_own_text() -> None:
     rule = a_rule(command="/boss")
-    assert matches(rule, an_event("issue.opened", body="/boss go")) == Match(rule, "go")
+    assert matches(rule, an_event("issue.opened", body="/boss go", author="alice")) == Match(rule, "go")
+    assert matches(rule, an_event("issue.edited", body="/boss go", author="mallory")) is None, "not the actor's words"
     assert matches(rule, an_event("issue.commented", body="/boss go", text="Thanks.")) is None
     assert matches(rule, an_event("issue.commented", body="/boss go", text="")) is None
     assert matches(rule, an_event("issue.closed", body="/boss go")) is None

@@ -16,7 +16,10 @@ from reviews.house import git, repository
 
 REPO = "charles/peon"
 SKILLS = {
-    "default.full.md": "SKILL: you are {{ agent }} of {{ repo }}.\n{{ event }} #{{ number }}: {{ title }}\n{{ body }}",
+    "default.full.md": (
+        "SKILL: you are {{ agent }} of {{ repo }}.\n{{ event }} #{{ number }}: {{ title }}\n{{ body }}\n"
+        "{% if text %}{{ text }}{% endif %}"
+    ),
     "default.delta.md": "DELTA {{ event }} #{{ number }}:\n{{ text }}",
 }
 SETTINGS = """

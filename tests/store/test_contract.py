@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("clew.testing.store_contract")
-
-from clew.store import Store, open_store  # noqa: E402
-from clew.testing.postgres import PostgresServer  # noqa: E402
-from clew.testing.store_contract import StoreContract  # noqa: E402
+from clew.store import Store, open_store
+from clew.testing.postgres import PostgresServer
+from clew.testing.store_contract import StoreContract
 
 
 class TestSqlite(StoreContract):

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from clew.core import prompts
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
-from clew.core.ids import SessionId
+from clew.core.ids import SessionId, TurnId
 from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, stands
 from clew.core.record import Record, replace
 
@@ -71,7 +71,8 @@ class Request(Record):
     prompt: Turn  # the new user turn, already stored; not part of `history`
     standing: str | None = None  # what holds for the whole thread
     force_fresh: bool = False
-    full: str | None = None  # what a fresh session is told instead of the prompt's own text, which is its short form
+    full: str | None = None  # what a fresh session is told instead of a turn's own text, which is its short form …
+    full_of: TurnId | None = None  # … of this turn; None: of the prompt
 
 
 class Abilities(Record):
@@ -162,9 +163,14 @@ def decide(
 def fresh(request: Request, history: History, policy: Policy, reason: Reason) -> Fresh:
     """Fresh, for that reason. The engine calls it too, for the fallbacks that only a run can find."""
     seen = visible(history, request.agent, policy.visibility)
-    section = prompts.turns_section(seen, policy.limit_chars) if seen else None
+    told, text = seen, request.prompt.text
+    if request.full is not None and request.full_of is None:
+        text = request.full
+    elif request.full is not None:
+        told = tuple(turn.replace(text=request.full) if turn.id == request.full_of else turn for turn in seen)
+    section = prompts.turns_section(told, policy.limit_chars) if told else None
     omitted = section.omitted if section else 0
-    prompt = prompts.fresh(request.standing, section, request.full or request.prompt.text)
+    prompt = prompts.fresh(request.standing, section, text)
     return Fresh(
         reason=reason,
         prompt=prompt,

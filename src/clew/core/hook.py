@@ -178,7 +178,8 @@ def matches(rule: Rule, event: HookEvent) -> Match | None:
 
 def _opening(event: HookEvent) -> str:
     """What an issue or pull request says, when it is its opening that is told of."""
-    return event.body if event.kind.endswith((".opened", ".edited", ".reopened")) else ""
+    told = event.kind.endswith((".opened", ".edited", ".reopened")) and event.actor.lower() == event.author.lower()
+    return event.body if told else ""
 
 
 def _any(patterns: Sequence[str], value: str) -> bool:

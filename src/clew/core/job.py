@@ -198,6 +198,6 @@ def is_too_old(job: Job, now: float) -> bool:
 
 
 CONTINUE = (
-    "You were cut off while you worked on the task that this conversation began with. Go on where you stopped: look at "
-    "what is done already, do not do it again, and finish the rest. Then answer as the task asks."
+    "You were cut off while you worked on the task that you were given last in this conversation. Go on with it where "
+    "you stopped: look at what is done already, do not do it again, and finish the rest. Then answer as that task asks."
 )

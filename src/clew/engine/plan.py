@@ -76,6 +76,7 @@ class Planner(Record):
             prompt=prompt,
             standing=self.ask.standing,
             full=self.ask.full,
+            full_of=self.ask.full_of,
             force_fresh=self.ask.force_fresh,
         )
         pins = store.pins(thread.id)

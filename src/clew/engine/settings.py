@@ -76,7 +76,8 @@ class Ask(Record):
     agent: str
     model: str | None = None
     standing: str | None = None
-    full: str | None = None  # what a fresh session is told instead of `text`
+    full: str | None = None  # what a fresh session is told instead of `text`, …
+    full_of: TurnId | None = None  # … or instead of that earlier turn's
     allowed_tools: tuple[str, ...] = ()  # beyond what the thread's permissions allow
     force_fresh: bool = False
     fresh_because: Reason | None = None  # of a forced one: what to say instead

@@ -49,7 +49,7 @@ log = logging.getLogger("clew.hosts.hooks")
 
 EVENT = "hook_event"  # work: an event that nobody has dealt with
 REPLY = "hook_reply"  # work: final words that nobody has posted
-MOST_TRIES = 5  # of asking a forge; then an event is put aside
+MOST_TRIES = 7  # of asking a forge, over some five minutes; then an event is put aside
 AGAIN_S = 5.0
 KEPT_S = 30 * 86_400.0  # an event that was dealt with: a forge may send it again
 REPLY_MOST = 60_000  # characters of a comment
@@ -111,14 +111,14 @@ class Hooks(HookSessions):
     async def receive(self, event: HookEvent) -> Received:
         """On disk when this returns."""
         hook_id, now = self._engine.around.new_id(), self._engine.around.clock()
-        is_new = await self._call(lambda store: store.add_hook_event(hook_id, event, now))
-        return Received(hook_id, is_new)
+        known, is_new = await self._call(lambda store: store.add_hook_event(hook_id, event, now))
+        return Received(known, is_new)
 
     @staticmethod
     def waiting(store: Store) -> Sequence[Work]:
         """What is to be in the queue: events in order by issue, replies by key."""
         events = [
-            Work(EVENT, each.id, 1, f"hook/{each.event.repo.lower()}/{each.event.number or 0}")
+            Work(EVENT, each.id, int(each.received_at), f"hook/{each.event.repo.lower()}/{each.event.number or 0}")
             for each in store.hook_events(state="received", limit=10_000)
         ]
         return [
@@ -150,7 +150,7 @@ class Hooks(HookSessions):
                     await self._done(hook_id, "failed", " ".join(filter(None, (error.message, error.hint))))
                     return
                 await self._call(lambda store: store.update_hook_event(hook_id, tries=stored.tries + 1))  # noqa: B023
-                await asyncio.sleep(self._again_s)
+                await asyncio.sleep(self._again_s * 2.0**stored.tries)
             except Exception as error:  # noqa: BLE001 - those of its issue that come later must not wait for ever
                 await self._done(hook_id, "failed", f"A fault in Clew itself: {error!r}")
                 return
@@ -188,9 +188,13 @@ class Hooks(HookSessions):
             match=match,
             cwd=await self.trees.place(repo.path, key),
             resumes=await self.get_session(key) is not None,
-            full=self.skills.render(agent, event, match, Form.FULL),
-            delta=self.skills.render(agent, event, match, Form.DELTA),
+            full=await self._render(agent, event.replace(number=number), match, Form.FULL),
+            delta=await self._render(agent, event.replace(number=number), match, Form.DELTA),
         )
+
+    async def _render(self, agent: HookAgent, event: HookEvent, match: Match, form: Form) -> str:
+        """In a thread: a template may take its time, and others are served meanwhile."""
+        return await asyncio.to_thread(self.skills.render, agent, event, match, form)
 
     async def _may(self, repo: HookRepo, event: HookEvent) -> bool:
         """Write access: by the settings, by the forge's word when it can be asked, else by what the event says."""
@@ -381,9 +385,10 @@ class Hooks(HookSessions):
             if session.state == "running":
                 continue
             why = "unused for too long" if now - key.used_at > self.settings.sweep_age_s else await self._closed(key)
-            if why is not None:
-                tree = None if dry_run else await self._drop(key.key, close_tree=True)
-                swept.append(Swept(key.key, why, tree))
+            if why is None or not await self._call(lambda store, key=key: _is_idle(store, key)):  # type: ignore[misc]
+                continue  # or it was used while the forge was asked
+            tree = None if dry_run else await self._drop(key.key, close_tree=True)
+            swept.append(Swept(key.key, why, tree))
         swept += await self._orphans(dry_run=dry_run)
         if not dry_run:
             await self._call(lambda store: store.forget_hook_events(now - KEPT_S))
@@ -430,6 +435,12 @@ def _keys_of(store: Store, repo: HookRepo, event: HookEvent) -> list[HookKey]:
     if event.number is not None:
         return store.hook_keys(repo=repo.name, issue=event.number)
     return [key for key in store.hook_keys(repo=repo.name) if key.branch is not None and key.branch == event.branch]
+
+
+def _is_idle(store: Store, seen: HookKey) -> bool:
+    """Nothing has happened to the key since it was seen."""
+    known = store.hook_key(seen.key)
+    return known is not None and known.used_at == seen.used_at and not _has_work(store, seen.key)
 
 
 def _has_work(store: Store, key: str) -> bool:

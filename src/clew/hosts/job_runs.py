@@ -222,13 +222,12 @@ class JobRuns:
                 fresh_because=why,
                 **common,
             )
-        go_on = f"{job.full_prompt}\n\n{CONTINUE}" if job.full_prompt else None
         unheard = None if last is None or state.asked else last.prompt_turn_id
         for turn in turns:
             if turn.id == unheard:  # its worker died before anybody was asked: nothing was cut off by that
-                full = job.full_prompt if turn.id == first.id else go_on
-                return Ask(text=turn.text, full=full, retry_of=turn.id, **common)
-        return Ask(text=CONTINUE, full=go_on, **common)
+                of = None if turn.id == first.id else first.id
+                return Ask(text=turn.text, full=job.full_prompt, full_of=of, retry_of=turn.id, **common)
+        return Ask(text=CONTINUE, full=job.full_prompt, full_of=first.id, **common)
 
     async def _follow(self, job: Job, turn: LiveTurn) -> Finished:
         """The run to its end; its markers and, now and then, its files are saved meanwhile."""

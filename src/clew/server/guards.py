@@ -9,6 +9,7 @@ read before anybody knows whose they are, and all of them together may only take
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ from clew.server.problems import Refusal
 log = logging.getLogger("clew.server")
 
 MAX_BODY_BYTES = 12_000_000
+BODY_S = 30.0  # for the whole of it: whoever stalls takes room from others
 MAX_HOOK_BYTES = 25_000_000  # of a forge's message: what GitHub sends at most
 MAX_HOOKS_BYTES = 100_000_000  # of all of them that are being heard
 OPEN_PATHS = ("/healthz", STYLE_PATH)
@@ -190,8 +192,15 @@ async def _with_body(
         raise too_large
     parts: list[bytes] = []
     size = 0
+    late = time.monotonic() + BODY_S
     while True:
-        message = await receive()
+        try:
+            async with asyncio.timeout(max(0.0, late - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise Refusal(
+                408, f"The body did not come within {BODY_S:.0f} s.", headers={"Connection": "close"}
+            ) from None
         if message["type"] == "http.disconnect":
             raise Refusal(400, "The body broke off.")
         parts.append(message.get("body", b""))

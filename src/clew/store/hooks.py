@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Hooks(Versions):
-    def add_hook_event(self, hook_id: str, event: HookEvent, at: float) -> bool:
-        """False: it was told before."""
+    def add_hook_event(self, hook_id: str, event: HookEvent, at: float) -> tuple[str, bool]:
+        """Its id; and False when it was told before, and has come to something or still may."""
         row: Row = {
             "id": hook_id,
             "forge": event.forge.value,
@@ -31,7 +31,10 @@ class Hooks(Versions):
             "received_at": at,
             "done_at": None,
         }
-        return self._do("insert_hook_event", **row) > 0
+        with self.transaction():
+            is_new = self._do("insert_hook_event", **row) > 0
+            known = self._one("hook_event_by_delivery", forge=row["forge"], delivery=row["delivery"])
+        return (str(known["id"]) if known is not None else hook_id), is_new
 
     def hook_event(self, hook_id: str) -> StoredHook | None:
         from clew.store.hook_rows import hook_from

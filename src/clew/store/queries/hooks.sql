@@ -1,9 +1,14 @@
 -- name: insert_hook_event
--- Told twice, kept once.
+-- Told twice, kept once. One that came to nothing is judged anew: somebody may have mended what was wrong.
 INSERT INTO hook_events (id, number, forge, delivery, kind, repo, issue, state, why, tries, event, jobs, received_at, done_at)
 VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events), :forge, :delivery, :kind, :repo, :issue, :state, :why,
     :tries, :event, :jobs, :received_at, :done_at)
-ON CONFLICT (forge, delivery) DO NOTHING;
+ON CONFLICT (forge, delivery) DO UPDATE SET state = 'received', why = NULL, tries = 0, done_at = NULL,
+    event = excluded.event, received_at = excluded.received_at
+WHERE hook_events.state IN ('failed', 'ignored');
+
+-- name: hook_event_by_delivery
+SELECT id FROM hook_events WHERE forge = :forge AND delivery = :delivery;
 
 -- name: hook_event_by_id
 SELECT * FROM hook_events WHERE id = :id;

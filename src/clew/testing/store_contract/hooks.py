@@ -28,9 +28,9 @@ def a_hook_job(job_id: str = "job-1", **changes: Any) -> HookJob:
 class HookContract:
     def test_an_event_comes_back_as_it_was_and_is_kept_once(self, store: Store) -> None:
         event = told(title=ODD_TEXTS[2], body=ODD_TEXTS[4], labels=("a", ODD_TEXTS[3]), from_fork=True)
-        assert store.add_hook_event("h-1", event, 1.5)
-        assert not store.add_hook_event("h-2", told(title="again"), 2.5)
-        assert store.add_hook_event("h-3", told(forge=Forge.GITHUB), 3.5)
+        assert store.add_hook_event("h-1", event, 1.5) == ("h-1", True)
+        assert store.add_hook_event("h-2", told(title="again"), 2.5) == ("h-1", False)
+        assert store.add_hook_event("h-3", told(forge=Forge.GITHUB), 3.5) == ("h-3", True)
         stored = store.hook_event("h-1")
         assert stored is not None and (stored.event, stored.state, stored.received_at) == (event, "received", 1.5)
         assert store.hook_event("h-2") is None
@@ -38,6 +38,20 @@ class HookContract:
         assert store.hook_event("h-1") == changed and changed.jobs == ("j",)
         with raises(NotFound):
             store.update_hook_event("h-2", state="failed")
+
+    def test_what_came_to_nothing_is_judged_anew_when_it_is_told_again(self, store: Store) -> None:
+        for state in ("failed", "ignored", "dispatched"):
+            store.add_hook_event(state, told(state, title="first"), 1.0)
+            store.update_hook_event(state, state=state, why="a reason", tries=3, done_at=2.0)
+            again = store.add_hook_event("other", told(state, title="second"), 3.0)
+            assert again == (state, state != "dispatched")
+            known = store.hook_event(state)
+            assert known is not None
+            if state == "dispatched":
+                assert (known.state, known.event.title) == (state, "first")
+            else:
+                assert (known.state, known.why, known.tries, known.received_at) == ("received", None, 0, 3.0)
+                assert known.event.title == "second"
 
     def test_events_of_one_issue_stand_in_line(self, store: Store) -> None:
         for number, at in (("1", 4), ("2", 5), ("3", 4)):
