@@ -20,7 +20,7 @@ WHY_CHARS = 90
 
 
 @click.command()
-@click.option("--state", type=click.Choice(STATES), help="Only those of which this became; the oldest first.")
+@click.option("--state", type=click.Choice(STATES), help="Only those of which this became.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
 @AS_JSON
 def events(state: str | None, limit: int, as_json: bool) -> None:

@@ -29,6 +29,7 @@ from clew.store.restoring import TABLES, Taken, restore
 from clew.store.store import Store
 
 DAY_S = 86_400.0
+PAIR_LEASES = "pair/"
 TIDIED = "threads_tidied_at"  # the fact that keeps several daemons from doing it at once
 OWNED = ("turns", "runs", "questions", "pins", "jobs", "reviews", "hook_keys")  # rows that name their thread
 
@@ -185,6 +186,11 @@ class Archives:
         use = store.use_of(thread.id)
         if held is not None and not is_dead(held, self._engine.around):
             use = use or "a run is going on"
+        if thread.kind == "pair" and any(
+            not is_dead(lease, self._engine.around) and _is_of(store, lease.key, thread)
+            for lease in store.leases(PAIR_LEASES)
+        ):
+            use = use or "its pair is at work"
         if use is not None:
             raise Busy(
                 f"{thread.name} is in use: {use}.",
@@ -294,3 +300,8 @@ def _pins(tables: Tables) -> list[Pin]:
         return pin_from(flat, tuple(absorbed_from(known) for known in absorbed.get(row["id"], ())))
 
     return each(pin, tables["pins"])
+
+
+def _is_of(store: Store, key: str, thread: Thread) -> bool:
+    pair = store.pair(key.removeprefix(PAIR_LEASES))
+    return pair is not None and thread.id in (pair.instructor_thread_id, pair.worker_thread_id)

@@ -53,7 +53,7 @@ async def list_(
     q: Annotated[str, Query(max_length=1_000, description="Looked for in names, directories and what was said")] = "",
     cwd: Annotated[str, Query(max_length=4_096, description="Only those of this directory")] = "",
     kind: Annotated[
-        Literal["chat", "job", "review", "hook", "all"],
+        Literal["chat", "job", "review", "hook", "pair", "all"],
         Query(description="Conversations, those of jobs, of reviews, of hooks, or all"),
     ] = "chat",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
