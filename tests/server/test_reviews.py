@@ -209,7 +209,7 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
         ({"base": "--output=/tmp/x"}, "is no commit"),
         ({"paths": ["../.."]}, "is not in the repository"),
         ({"paths": ["b.py"]}, "There is nothing to review"),
-        ({"paths": [":(exclude)a.py"]}, "There is nothing to review"),
+        ({"paths": [":(exclude)a.py"]}, "There is no :(exclude)a.py"),
         ({"scope": "staged"}, "There is nothing to review"),
         ({"agent": "nobody"}, "nobody"),
     ],
