@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hooks.house import House
+
 START_S = 60
 
 
@@ -131,3 +133,16 @@ def test_a_dead_worker_is_not_counted_as_alive(cli: Any, worker: Callable[..., A
 @pytest.mark.parametrize("args", [["--concurrency", "0"], ["--concurrency", "many"]])
 def test_nonsense_is_refused(cli: Any, args: list[str]) -> None:
     assert cli.run("work", *args).code == 2
+
+
+def test_a_skill_that_is_missing_is_found_at_the_start(cli: Any) -> None:
+    House(cli.stage)
+    (cli.stage.clew_home / "skills" / "boss" / "default.delta.md").unlink()
+    done = cli.run("work", "--until-idle")
+    assert done.code == 2
+    assert "boss has no delta text for issue.opened" in done.err and "clew hooks check" in done.err
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_refused(cli: Any, name: str) -> None:
+    assert "name is empty" in cli.run("work", "--id", name).err

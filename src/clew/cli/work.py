@@ -49,6 +49,9 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
         raise UsageError("The worker's name is empty.", hint="Leave --id out: one is made up.")
 
     async def inside(client: Client) -> None:
+        from clew.hooks_wiring import check
+
+        check(client.hooks)
         most = concurrency or client.settings.of("max_agents")
         set_up_logs()
         await _work(client, most, name, until_idle=until_idle)
