@@ -55,7 +55,7 @@ async def test_a_fault_is_a_sentence(
         ({"limit": "x"}, "limit must be a whole number."),
         ({"limit": 0}, "limit must be at least 1."),
         ({"limit": 10_000}, "limit must be at most 1000."),
-        ({"kind": "x"}, "kind must be one of chat, job, review, hook, all."),
+        ({"kind": "x"}, "kind must be one of chat, job, review, hook, pair, all."),
     ],
 )
 async def test_a_query_s_fault_is_one_too(house: House, query: dict[str, Any], said: str) -> None:

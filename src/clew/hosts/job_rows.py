@@ -23,6 +23,10 @@ class NotItsTurn(Exception):
     """Another job of the key goes first by now."""
 
 
+class NotOurs(Exception):
+    """The job is over, or another worker has it."""
+
+
 class State(Record):
     """What a job's next run goes on from."""
 
@@ -73,24 +77,15 @@ def catch_up(store: Store, job_id: str) -> Job:
     )
 
 
-def claim(store: Store, job: Job, now: float) -> bool:
-    """The key is this job's from here to its end. False: the job is over, or another's. Raises NotItsTurn."""
+def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
+    """The key is this job's from here to its end, and the run its newest. Raises NotItsTurn, and NotOurs when the job
+    was cancelled, or is another worker's by now."""
     stored = store.require_job(job.id)
     if stored.status not in UNDER_WAY or stored.cancel_requested or stored.run_id != job.run_id:
-        return False
+        raise NotOurs
     if store.job_before(job.id) is not None:
         raise NotItsTurn
     store.claim_job(job.id, now)
-    return True
-
-
-def mark_running(store: Store, job: Job, run: Run, worker: str) -> bool:
-    """False: the job was cancelled, or is another worker's by now: this one has slept."""
-    stored = store.require_job(job.id)
-    if stored.status not in UNDER_WAY or stored.cancel_requested or stored.run_id != job.run_id:
-        return False
-    if store.require_run(run.id).status not in LIVE:
-        return False
     store.update_job(
         job.id,
         status=JobStatus.RUNNING,
@@ -102,7 +97,6 @@ def mark_running(store: Store, job: Job, run: Run, worker: str) -> bool:
         runs=job.runs + 1,
         prompt_turn_id=stored.prompt_turn_id or run.prompt_turn_id,
     )
-    return True
 
 
 def is_open(store: Store, job_id: str, run_id: RunId) -> bool:

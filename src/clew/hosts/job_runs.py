@@ -178,19 +178,11 @@ class JobRuns:
         now = self._engine.around.clock()
         state = await self._call(lambda store: job_rows.state(store, job))
         ask = self._ask(job, state, now)
-        if not await self._engine.database.atomically(lambda store: job_rows.claim(store, job, now)):
-            return None
-        turn = await self._engine.start(ask)
         try:
-            if await self._engine.database.atomically(
-                lambda store: job_rows.mark_running(store, job, turn.run, worker)
-            ):
-                return turn
-        except BaseException:
-            await turn.abandon()
-            raise
-        await turn.abandon()
-        return None
+            # In the transaction that opens the run: of two that carry the job out, only one ever asks.
+            return await self._engine.start(ask, lambda store, run: job_rows.begin(store, job, run, worker, now))
+        except job_rows.NotOurs:
+            return None
 
     def _ask(self, job: Job, state: State, now: float) -> Ask:
         """Go on, where that may be of use; else the original prompt."""

@@ -1,0 +1,45 @@
+"""Of two that carry the same job out, only one asks the agent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from clew.core.job import JobStatus
+from clew.core.run import Run
+from clew.hosts import job_rows
+from clew.store.store import Store
+from clew.testing.stage import Stage
+from jobs.house import a_job
+
+
+async def test_carried_out_by_three_at_once_it_is_asked_once(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "hello"))
+        async with asyncio.timeout(90):
+            await asyncio.gather(*(client.carry_out(job.id) for _ in range(3)))
+        done = await client.jobs.find(job.id)
+        assert (done.status, done.runs, done.result) == (JobStatus.SUCCEEDED, 1, "ack: hello")
+        assert len(await client.runs(thread=await client.find(job.thread_id))) == 1
+    assert len(scripted.launches) == 1
+
+
+async def test_a_run_that_comes_too_late_for_its_job_is_not_opened(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "hello"))
+
+        def begin(store: Store, name: str) -> Run:
+            run = Run(name, job.thread_id, f"turn-{name}", "hello", "claude", None, "queued")  # type: ignore[arg-type]
+            with store.transaction():
+                store.create_run(run)
+                job_rows.begin(store, job, run, "worker", 1.0)
+            return run
+
+        await client.engine.database.call(lambda store: begin(store, "one"))
+        with pytest.raises(job_rows.NotOurs):
+            await client.engine.database.call(lambda store: begin(store, "two"))
+        now = await client.engine.database.call(lambda store: (store.require_job(job.id), store.run("two")))
+        assert (now[0].run_id, now[0].runs, now[1]) == ("one", 1, None)
+        await client.engine.database.call(lambda store: store.update_run("one", status="running"))
+        await client.engine.database.call(lambda store: store.update_run("one", status="failed"))
