@@ -147,7 +147,8 @@ async def _thread_holds(client: Client, stage: Stage, line: list[Job], words: li
     runs = await client.runs(thread=thread, limit=1000)
     assert [run.status for run in runs].count(RunStatus.ANSWERED) == len(words), "each event has one answer"
     assert len(runs) == sum(job.runs for job in line), "and every run is some job's"
-    last = [request for request in stage.api.main_requests if words[-1] in str(request.messages[-1])][-1]
+    # Killed between its note and its request, an agent is first heard when it is told to go on.
+    last = [request for request in stage.api.main_requests if words[-1] in str(request.messages)][-1]
     shown = "\n".join(text for role, text in last.shown_texts() if role == "user")
     seen = WORD.findall(shown)
     if "SKILL" in shown and CONTINUE in shown:  # told to go on in a fresh session: the skill names its event again
