@@ -89,7 +89,7 @@ def _filled(path: Path, size: int) -> Store:
             " updated_at)"
             " VALUES (?, ?, ?, 'claude', 'model', 'ask', 'user', 'shared', ?, ?, ?)",
             (
-                (f"t{n}", f"thread-{n}", f"/work/{n % 50}", KINDS[n % len(KINDS)], n, n * 1000.0 / size)
+                (f"t{n}", f"thread-{n}", f"/project/{n % 50}", KINDS[n % len(KINDS)], n, n * 1000.0 / size)
                 for n in range(size)
             ),
         )

@@ -184,10 +184,10 @@ def _card(store: Store, job: Job) -> JobCard:
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
     """Its own, the oldest first: of a thread that jobs share, those that end with its newest."""
     runs = tuple(reversed(store.runs(thread_id=job.thread_id, limit=RUNS_SHOWN)))
-    place = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), None)
-    if job.kind == "job" or place is None:
-        return runs if job.kind == "job" else ()
-    return runs[max(0, place - job.runs) : place]
+    if job.kind == "job":
+        return runs  # the thread is its own
+    end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
+    return runs[max(0, end - job.runs) : end]
 
 
 async def follow(

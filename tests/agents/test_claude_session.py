@@ -32,7 +32,7 @@ def entry(kind: str, name: str, parent: str | None, content: Any = None, **more:
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
     head = {"parentUuid": parent, "isSidechain": False, "type": kind, "message": message, "uuid": name}
-    return {**head, "timestamp": "2026-11-15T08:56:17.342Z", "cwd": "/work", "version": "2.1.325", **more}
+    return {**head, "timestamp": "2026-11-15T08:56:17.342Z", "cwd": "/project", "version": "2.1.325", **more}
 
 
 def user(name: str, parent: str | None = None, content: Any = None, **more: Any) -> dict[str, Any]:

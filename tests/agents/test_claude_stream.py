@@ -94,7 +94,7 @@ def tool_result(content: Any, *, is_error: bool = False, tool_id: str = "toolu_1
 INIT = {
     "type": "system",
     "subtype": "init",
-    "cwd": "/work",
+    "cwd": "/project",
     "session_id": SID,
     "tools": ["Bash"],
     "mcp_servers": [],

@@ -54,7 +54,7 @@ def make_pin(holds: History = HISTORY, **changes: Any) -> Pin:
         model="m1",
         session_id=SessionId("s1"),
         state=PinState.GOOD,
-        work_dir="/work",
+        work_dir="/project",
         runtime=RUNTIME,
         absorbed=tuple(Absorbed.of(turn) for turn in holds),
         mark=Mark(100, "e1"),
@@ -66,7 +66,7 @@ def make_pin(holds: History = HISTORY, **changes: Any) -> Pin:
 
 
 def make_request(**changes: Any) -> Request:
-    return replace(Request("claude", "m1", "/work", RUNTIME, user("u3", "and now?")), **changes)
+    return replace(Request("claude", "m1", "/project", RUNTIME, user("u3", "and now?")), **changes)
 
 
 def ask(
@@ -520,7 +520,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "request": Request(
             agent,
             "m1",
-            draw(st.sampled_from(["/work", "/work", "/other"])),
+            draw(st.sampled_from(["/project", "/project", "/other"])),
             RUNTIME,
             Turn(TurnId("new"), Role.USER, draw(st.text(max_size=20)) + "tokenNEW", agent),
             draw(st.sampled_from([None, "", "be brief"])),

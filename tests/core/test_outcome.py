@@ -33,7 +33,7 @@ TABLE = [
 
 def make_pin(**changes: Any) -> Pin:
     runtime = Runtime("claude", "/bin/claude", "Claude Code", True, "/c")
-    pin = Pin(PinId("p"), ThreadId("t"), "claude", "m", SessionId("s"), PinState.GOOD, "/work", runtime)
+    pin = Pin(PinId("p"), ThreadId("t"), "claude", "m", SessionId("s"), PinState.GOOD, "/project", runtime)
     return replace(pin, **changes)
 
 

@@ -48,7 +48,7 @@ def make_pin(**changes: Any) -> Pin:
         "m",
         SessionId("s"),
         PinState.GOOD,
-        "/work",
+        "/project",
         Runtime("claude", "/bin/claude", "Claude Code", True, "/c"),
         absorbed=(Absorbed.of(U1), Absorbed.of(A1)),
         pending=Pending("uuid-2", (Absorbed.of(U2),), "standing-2"),

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from clew.core.review import Severity, State
-from clew.hosts.review_answer import DoesNotFit, read_answer, schema
+from clew.hosts.review_answer import read_answer, schema
+from clew.hosts.shaped import DoesNotFit
 
 FINDING = {"severity": "high", "file": "a.py", "line": 3, "title": "T", "detail": "D", "suggestion": "S"}
 

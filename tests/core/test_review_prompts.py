@@ -22,7 +22,7 @@ ROLE = re.compile(
 
 
 def a_review(**changes: Any) -> Review:
-    return replace(Review("2026-01-02-001", ThreadId("t"), "/work"), **changes)
+    return replace(Review("2026-01-02-001", ThreadId("t"), "/project"), **changes)
 
 
 def chunk(name: str, text: str = "+x\n", head: str | None = None) -> str:

@@ -144,34 +144,29 @@ async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage) -> 
 
 DIES = """
 import asyncio, sys, clew
-from clew.engine.settings import Ask
 
 async def main():
     async with clew.open() as client:
-        job = await client.jobs.find(sys.argv[1])
-        thread = (await client.find(job.thread_id)).record
-        await client.engine.database.call(lambda store: store.claim_job(job.id, client.engine.around.clock()))
-        turn = await client.engine.start(Ask(thread, sys.argv[2], job.agent, job.model, wait=False))
-        await turn.finish()
+        await client.carry_out(sys.argv[1])
 
 asyncio.run(main())
 """
 
 
-async def dies_before_the_jobs_row(stage: Stage, job: Job, prompt: str, point: str) -> None:
-    """As a worker that has stored the run, and died before it could put that down in the job."""
+async def dies_with_it(stage: Stage, job: Job, point: str) -> None:
+    """As a worker that is killed there."""
     environ = {**stage.environ, "CLEW_FAULT": point}
-    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, job.id, prompt, env=environ)
+    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, job.id, env=environ)
     async with asyncio.timeout(60):
         assert await dying.wait() == -9
 
 
 @pytest.mark.parametrize("point", ["prompt_stored", "decided", "spawned", "prompt_sent", "text_streamed"])
-async def test_a_run_counts_that_its_worker_did_not_live_to_put_down(scripted: Stage, point: str) -> None:
+async def test_a_run_counts_that_its_worker_died_with(scripted: Stage, point: str) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!say done"))
-        await dies_before_the_jobs_row(scripted, job, job.prompt, point)
-        assert (await client.jobs.find(job.id)).runs == 0
+        await dies_with_it(scripted, job, point)
+        assert (await client.jobs.find(job.id)).runs == 1, "the job has moved with its run"
 
         done = await carried_out(client, job)
 
@@ -188,7 +183,7 @@ async def test_a_continuation_that_nobody_heard_is_said_once(scripted: Stage) ->
     async with scripted.open() as client:
         job = await refused_once(scripted, client)
         await client.jobs.retry(job.id)
-        await dies_before_the_jobs_row(scripted, job, CONTINUE, "prompt_stored")
+        await dies_with_it(scripted, job, "prompt_stored")
 
         done = await carried_out(client, job)
 
@@ -196,10 +191,10 @@ async def test_a_continuation_that_nobody_heard_is_said_once(scripted: Stage) ->
         assert user_texts(scripted) == ["do it", CONTINUE]
 
 
-async def test_runs_that_nobody_lived_to_put_down_come_to_an_end_as_well(scripted: Stage) -> None:
+async def test_runs_that_workers_die_with_come_to_an_end_as_well(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, REFUSED, limits=Limits(max_runs=1)))
-        await dies_before_the_jobs_row(scripted, job, job.prompt, "prompt_stored")
+        await dies_with_it(scripted, job, "prompt_stored")
         over = await carried_out(client, job)
         assert (over.status, over.runs) == (JobStatus.FAILED, 1)
         assert not scripted.launches

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from clew.core.pair import Order
-from clew.hosts.pair_answer import DoesNotFit, read_order
+from clew.hosts.pair_answer import read_order
+from clew.hosts.shaped import DoesNotFit
 from pair.house import order
 
 PLAIN = order("Say {this} and `that`.", worker_model="opus")

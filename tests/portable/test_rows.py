@@ -67,7 +67,7 @@ def fill_pair(store: Store) -> None:
     for role in ("instructor", "worker"):
         store.create_thread(a_thread(role, f"maze-{role}", kind="pair"))
         store.add_turn(role, a_turn(f"turn-of-{role}"))
-    pair = Pair("pair-1", "maze", "find out", "/work", "claude", ThreadId("instructor"), ThreadId("worker"))
+    pair = Pair("pair-1", "maze", "find out", "/project", "claude", ThreadId("instructor"), ThreadId("worker"))
     store.create_pair(pair)
     store.add_pair_round(PairRound("pair-1", 1, result=ODD[2]))
 

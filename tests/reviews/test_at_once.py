@@ -53,7 +53,7 @@ with open_store(where if "://" in where else Path(where)) as store:
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(int(sys.argv[2])):
-        print(store.create_review(Review("", ThreadId("thread-1"), "/work"), "2026-01-02").id)
+        print(store.create_review(Review("", ThreadId("thread-1"), "/project"), "2026-01-02").id)
 """
 
 
@@ -103,7 +103,7 @@ def test_two_hundred_ids_from_eight_processes(kind: str, tmp_path: Path, request
     file = tmp_path / "clew.db"
     where = file if kind == "sqlite" else request.getfixturevalue("postgres").new_database()
     with open_store(where) as store:
-        store.create_thread(Thread(ThreadId("thread-1"), "t", "/work", "claude", None))
+        store.create_thread(Thread(ThreadId("thread-1"), "t", "/project", "claude", None))
         said = all_at_once(CREATES, [str(where), "25"], None, 8)
         ids = [id for out in said for id in out.split()]
         assert sorted(ids) == [f"2026-01-02-{number:03d}" for number in range(1, 201)]

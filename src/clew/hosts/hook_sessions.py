@@ -72,7 +72,14 @@ class HookSessions:
         now = self._engine.around.clock()
         _, _, number = split_key(key)
         self._forget(store, key)
-        thread = store.create_thread(
+        thread = self.new_thread(store, key, agent, cwd, now)
+        adopted = adoption.adopt(store, thread, found, session_id, agent.model, self._engine.around)
+        store.save_hook_key(HookKey(key, agent.name, repo.name, number, None, thread.id, None, now, now))
+        return adopted.pin is not None
+
+    def new_thread(self, store: Store, key: str, agent: HookAgent, cwd: str, now: float) -> Thread:
+        """The key's, as its agent is set up now. None of the repository's own agent settings are loaded in it."""
+        return store.create_thread(
             Thread(
                 id=ThreadId(self._engine.around.new_id()),
                 name=thread_name(key),
@@ -86,9 +93,6 @@ class HookSessions:
                 updated_at=now,
             )
         )
-        adopted = adoption.adopt(store, thread, found, session_id, agent.model, self._engine.around)
-        store.save_hook_key(HookKey(key, agent.name, repo.name, number, None, thread.id, None, now, now))
-        return adopted.pin is not None
 
     async def drop_session(self, key: str) -> bool:
         """True when something was removed: the key's next event is told the whole skill, in a fresh session."""

@@ -29,15 +29,14 @@ from clew.core.hook import (
     split_key,
 )
 from clew.core.hook_settings import HookRepo, HookSettings
-from clew.core.ids import ThreadId
 from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
 from clew.core.record import Record
-from clew.core.thread import Thread, Trust
+from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.engine.work import Work
 from clew.errors import ClewError, ConfigError, StoreError, UsageError
 from clew.hosts.forge_api import ForgeApi, is_ours, marked
-from clew.hosts.hook_sessions import KIND, HookSessions, thread_name
+from clew.hosts.hook_sessions import KIND, HookSessions
 from clew.hosts.hook_skills import Form, Skills
 from clew.store.hook_rows import HookJob, HookKey, StoredHook
 from clew.store.store import Store
@@ -279,28 +278,14 @@ class Hooks(HookSessions):
 
     def _thread(self, store: Store, planned: Planned, now: float) -> Thread:
         """The key's, as its agent is set up now; or a new one."""
-        agent = planned.agent
-        cwd = planned.cwd
+        agent, cwd = planned.agent, planned.cwd
         known = store.hook_key(planned.key)
         thread = store.thread(known.thread_id) if known is not None else None
         if thread is not None and thread.cwd == cwd:
             wanted = {"agent": agent.agent, "model": agent.model, "permissions": agent.permissions}
             changes = {name: value for name, value in wanted.items() if getattr(thread, name) != value}
             return store.update_thread(thread.id, at=now, **changes) if changes else thread
-        return store.create_thread(
-            Thread(
-                id=ThreadId(self._engine.around.new_id()),
-                name=thread_name(planned.key),
-                cwd=cwd,
-                agent=agent.agent,
-                model=agent.model,
-                permissions=agent.permissions,
-                trust=Trust.USER,
-                kind=KIND,
-                created_at=now,
-                updated_at=now,
-            )
-        )
+        return self.new_thread(store, planned.key, agent, cwd, now)
 
     async def _done(self, hook_id: str, state: str, why: str | None) -> None:
         now = self._engine.around.clock()

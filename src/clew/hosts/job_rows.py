@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from clew.core.history import Turn
 from clew.core.ids import RunId
-from clew.core.job import CONTINUE, OVER, UNDER_WAY, Job, JobStatus, Next, Wish
+from clew.core.job import OVER, UNDER_WAY, Job, JobStatus, Next, Wish
 from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.run import LIVE, Run
@@ -60,23 +59,6 @@ def heard_at(store: Store, job: Job) -> float | None:
     return next((event.at for event in reversed(events) if event.kind != "run_ended"), None)
 
 
-def catch_up(store: Store, job_id: str) -> Job:
-    """The job, with a run that its worker had begun when it died, and not put down here yet."""
-    job = store.require_job(job_id)
-    newest = next(iter(store.runs(thread_id=job.thread_id, limit=1)), None)
-    if newest is None or newest.id == job.run_id or newest.status in LIVE or job.status not in UNDER_WAY:
-        return job
-    if newest.prompt not in (job.prompt, CONTINUE) or newest.created_at < (job.started_at or math.inf):
-        return job  # another job's of the same thread, or somebody's own, asked in it
-    return store.update_job(
-        job.id,
-        status=JobStatus.RUNNING,
-        run_id=newest.id,
-        runs=job.runs + 1,
-        prompt_turn_id=job.prompt_turn_id or newest.prompt_turn_id,
-    )
-
-
 def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
     """The key is this job's from here to its end, and the run its newest. Raises NotItsTurn, and NotOurs when the job
     was cancelled, or is another worker's by now."""
@@ -85,7 +67,6 @@ def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
         raise NotOurs
     if store.job_before(job.id) is not None:
         raise NotItsTurn
-    store.claim_job(job.id, now)
     store.update_job(
         job.id,
         status=JobStatus.RUNNING,
@@ -96,6 +77,7 @@ def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
         run_id=run.id,
         runs=job.runs + 1,
         prompt_turn_id=stored.prompt_turn_id or run.prompt_turn_id,
+        started_at=stored.started_at or now,
     )
 
 

@@ -133,7 +133,7 @@ class JobRuns:
     async def _run_once(self, job: Job, worker: str) -> bool:
         """One run. True: another is to follow."""
         await self._engine.recover()  # the last worker may have died with it
-        job = await self._engine.database.atomically(lambda store: job_rows.catch_up(store, job.id))
+        job = await self._call(lambda store: store.require_job(job.id))
         begun: RunId | None = None
         try:
             ended = await self._call(lambda store: job_rows.unconcluded(store, job.id))

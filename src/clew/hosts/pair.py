@@ -133,8 +133,7 @@ class Pairs:
             now, mark = self._engine.around.clock(), self._mark()
 
             def take_up(store: Store) -> tuple[Pair, Finished | None]:
-                caught_up = pair_rows.catch_up(store, store.require_pair(pair.id), now)
-                taken = pair_rows.take_up(store, caught_up, wishes, changed, now, mark)
+                taken = pair_rows.take_up(store, store.require_pair(pair.id), wishes, changed, now, mark)
                 return taken, pair_rows.pick_up(store, taken, now, mark)
 
             taken, left = await self._engine.database.atomically(take_up)

@@ -31,13 +31,15 @@ from clew.core.pair import (
 )
 from clew.core.pins import PinState
 from clew.core.record import Record
+from clew.core.run import Run
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, Cancelled, ClewError, StoreError
 from clew.hosts import pair_files, pair_rows, pair_state
-from clew.hosts.pair_answer import DoesNotFit, read_order
+from clew.hosts.pair_answer import read_order
+from clew.hosts.shaped import DoesNotFit
 from clew.store.pair_rows import KeptFiles
 from clew.store.store import Store
 
@@ -172,14 +174,13 @@ class PairRuns:
                 person=live.manner.person,
             )
 
-        turn = await self._engine.start(await self._call(prepared))
+        def note(store: Store, run: Run) -> None:
+            self._check_ours(store, live)
+            pair_rows.began(store, pair, run, self._engine.around.clock())
+
+        turn = await self._engine.start(await self._call(prepared), note)
         run = turn.run
         live.follow(turn)
-        try:
-            await self._write(live, lambda store, now: pair_rows.began(store, pair, run, now))
-        except BaseException:
-            await turn.abandon()
-            raise
         live.tell(Asked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
         async for noted in turn.events():
             live.tell(Heard(pair.number, part, run.id, noted.event))
@@ -281,13 +282,16 @@ class PairRuns:
         """In one transaction, and only while the pair is this process's own."""
 
         def fenced(store: Store) -> T:
-            held = store.lease(lease_key(live.pair))
-            if held is None or held.token != live.token:
-                live.lost = True
-                raise _taken_over(live.pair)
+            self._check_ours(store, live)
             return work(store, self._engine.around.clock())
 
         return await self._engine.database.atomically(fenced)
+
+    def _check_ours(self, store: Store, live: LivePair) -> None:
+        held = store.lease(lease_key(live.pair))
+        if held is None or held.token != live.token:
+            live.lost = True
+            raise _taken_over(live.pair)
 
     def _mark(self) -> str:
         return self._engine.around.new_id()[:16]

@@ -16,7 +16,6 @@ from clew.errors import Busy, UsageError
 from clew.store.store import Store
 
 UNHEARD = "unheard"  # why a prompt was archived that no agent had been sent
-RUNS_LOOKED_AT = 1000
 
 
 def due(store: Store, pair: Pair, text: str, now: float, **changes: object) -> Pair:
@@ -46,16 +45,6 @@ def open_round(store: Store, pair: Pair, number: int, now: float, mark: str) -> 
         asked_again=False,
         **told,
     )
-
-
-def catch_up(store: Store, pair: Pair, now: float) -> Pair:
-    """With a run that a process had begun when it died, and not put down here yet."""
-    if pair.run_id is not None or pair.phase is Phase.DONE:
-        return pair
-    for run in store.runs(thread_id=pair.thread_of(pair.part), limit=RUNS_LOOKED_AT):
-        if run.prompt == pair.asking and run.created_at >= pair.asked_at:
-            return began(store, pair, run, now)
-    return pair
 
 
 def began(store: Store, pair: Pair, run: Run, now: float) -> Pair:
@@ -89,7 +78,6 @@ def pick_up(store: Store, pair: Pair, now: float, mark: str) -> Finished | None:
 
     A prompt that nobody heard is asked again; a session that was cut off is told to go on. Raises Busy.
     """
-    pair = catch_up(store, pair, now)
     finished = ended(store, pair)
     if finished is None:
         _due_with_news(store, pair, pair.asking, now, mark)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import msgspec
 
 from clew.core.review import Answer, Finding, Severity, State, Verdict, numbered
+from clew.hosts.shaped import read_shaped
 
 Words = Annotated[str, msgspec.Meta(max_length=20_000)]
 Text = Annotated[str, msgspec.Meta(max_length=20_000, pattern=r"\S")]
@@ -35,14 +35,6 @@ class _Answer(msgspec.Struct):
     earlier: Annotated[list[_Verdict], msgspec.Meta(max_length=10_000)] = []
 
 
-# A fence stands at the beginning of its line: each that opens one may close another, so nothing is looked at twice.
-_BLOCK = r"(?ms)^[ \t]*```[^\n`]*\n(.*?)\n[ \t]*```"
-
-
-class DoesNotFit(ValueError):
-    """In words that the model can act on."""
-
-
 def schema() -> dict[str, Any]:
     """The shape, as JSON Schema."""
     return msgspec.json.schema(_Answer)
@@ -50,27 +42,7 @@ def schema() -> dict[str, Any]:
 
 def read_answer(text: str, *, already: int, round_number: int) -> Answer:
     """`already`: how many findings the review has. Raises DoesNotFit."""
-    problem = "there is no JSON object in it."
-    for candidate in _candidates(text):
-        try:
-            found = msgspec.json.decode(candidate.encode("utf-8", "replace"), type=_Answer)
-        except msgspec.DecodeError as error:  # also what fits no shape
-            problem = f"{error}."
-        except RecursionError:
-            problem = "it is nested too deeply."
-        else:
-            return _answer(found, already, round_number)
-    raise DoesNotFit(problem)
-
-
-def _candidates(text: str) -> list[str]:
-    """Where the object may stand: the whole text, a fenced block (the last first), or from brace to brace."""
-    found = [text.strip()]
-    found += [block.strip() for block in reversed(re.findall(_BLOCK, text))]
-    start, end = text.find("{"), text.rfind("}")
-    if 0 <= start < end:
-        found.append(text[start : end + 1])
-    return [each for each in dict.fromkeys(found) if each.startswith("{")]
+    return _answer(read_shaped(text, _Answer), already, round_number)
 
 
 def _answer(found: _Answer, already: int, round_number: int) -> Answer:

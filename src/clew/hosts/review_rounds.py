@@ -27,7 +27,8 @@ from clew.engine.leases import is_gone
 from clew.engine.settings import Ask
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, ClewError
-from clew.hosts.review_answer import DoesNotFit, read_answer
+from clew.hosts.review_answer import read_answer
+from clew.hosts.shaped import DoesNotFit
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.reviews")

@@ -75,10 +75,6 @@ class Jobs(Versions):
 
         return first(job_from, self._one("job_before", id=job_id))
 
-    def claim_job(self, job_id: str, at: float) -> None:
-        """It has begun, if it had not. No surface is told: that it runs follows at once."""
-        self._do("claim_job", id=job_id, at=at)
-
     def add_marker(self, job_id: str, message_id: str, at: float) -> None:
         """How far the agent has come, by its own message ids."""
         self._do("add_marker", job_id=job_id, message_id=message_id, at=at)

@@ -17,6 +17,7 @@ from clew.errors import Conflict, NotFound, StoreError, UsageError
 from clew.store import sql
 from clew.store.database import _packed as packed
 from clew.store.records import dumps, each, first, question_from, thread_from
+from clew.store.threads import DUMPED
 
 if TYPE_CHECKING:
     from clew.core.pins import Pin
@@ -26,24 +27,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Content = Mapping[str, Sequence[Row]]  # rows by table
 
-# In this order: what a row belongs to comes before it. Pins are written as records.
-TABLES = (
-    "turns",
-    "turn_revisions",
-    "runs",
-    "attempts",
-    "events",
-    "questions",
-    "jobs",
-    "job_markers",
-    "reviews",
-    "review_rounds",
-    "hook_keys",
-    "hook_jobs",
-    "pairs",
-    "pair_rounds",
-    "pair_files",
-)
+# What a row belongs to comes before it. Pins are written as records.
+TABLES = tuple(table for table in DUMPED if table not in ("pins", "pin_absorbed"))
 JSON_COLUMNS = frozenset({("events", "body"), ("questions", "input"), ("pins", "runtime"), ("pins", "pending")})
 RUNS_MOST = 10_000_000
 

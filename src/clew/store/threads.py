@@ -104,7 +104,7 @@ class Threads(Versions):
             thread = self._one("thread_by_id", id=thread_id)
             if thread is None:
                 raise NotFound(f"There is no thread with the id {thread_id}.")
-            rows = {name: self._all(f"dump_{name}", id=thread_id) for name in _DUMPED}
+            rows = {name: self._all(f"dump_{name}", id=thread_id) for name in DUMPED}
         for event in rows["events"]:
             event["body"] = json.loads(event["body"])
         for question in rows["questions"]:
@@ -117,7 +117,7 @@ class Threads(Versions):
         return {"schema": len(sql.migrations()), "thread": thread, **rows}
 
 
-_DUMPED = (
+DUMPED = (
     "turns",
     "turn_revisions",
     "runs",

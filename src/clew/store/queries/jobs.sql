@@ -36,9 +36,6 @@ WHERE mine.id = :id AND jobs.key = mine.key AND jobs.id <> mine.id AND jobs.stat
         OR ((jobs.started_at IS NULL) = (mine.started_at IS NULL) AND jobs.number < mine.number))
 ORDER BY (jobs.started_at IS NULL), jobs.number LIMIT 1;
 
--- name: claim_job
-UPDATE jobs SET started_at = :at WHERE id = :id AND started_at IS NULL;
-
 -- name: add_marker
 INSERT INTO job_markers (job_id, n, message_id, at)
 VALUES (:job_id, (SELECT COALESCE(MAX(n), 0) + 1 FROM job_markers WHERE job_id = :job_id), :message_id, :at);

@@ -16,7 +16,7 @@ from clew.testing.store_contract.samples import ODD_TEXTS, OTHER, OWNER, a_threa
 
 def a_job(id: str = "job-1", **changes: Any) -> Job:
     thread = ThreadId("thread-1")
-    job = Job(id, thread, "do it", "/work", "claude", "opus", Permissions.EDITS, JobStatus.QUEUED, key=id)
+    job = Job(id, thread, "do it", "/project", "claude", "opus", Permissions.EDITS, JobStatus.QUEUED, key=id)
     return replace(job, **changes)
 
 

@@ -15,7 +15,7 @@ from clew.testing.store_contract.samples import ODD_TEXTS, a_thread, raises
 
 def a_pair(pair_id: str = "pair-1", **changes: Any) -> Pair:
     threads = (ThreadId("thread-1"), ThreadId("thread-2"))
-    pair = Pair(pair_id, "build", "Build it.", "/work", "claude", *threads, created_at=10.0, updated_at=10.0)
+    pair = Pair(pair_id, "build", "Build it.", "/project", "claude", *threads, created_at=10.0, updated_at=10.0)
     return replace(pair, **changes)
 
 

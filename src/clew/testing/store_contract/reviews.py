@@ -30,7 +30,7 @@ ODD = (*ODD_TEXTS[1:4], "a byte \udcff that is no character", *ODD_TEXTS[5:])
 
 
 def a_review(**changes: Any) -> Review:
-    return replace(Review("", ThreadId("thread-1"), "/work", created_at=10.0), **changes)
+    return replace(Review("", ThreadId("thread-1"), "/project", created_at=10.0), **changes)
 
 
 def a_round(number: int = 1, review_id: str = f"{DAY}-001", **changes: Any) -> Round:
@@ -72,12 +72,12 @@ class ReviewContract:
     def test_reviews_are_listed_newest_first(self, store: Store) -> None:
         store.create_thread(a_thread())
         for number in range(5):
-            store.create_review(a_review(top=f"/work-{number % 2}", created_at=float(number)), DAY)
+            store.create_review(a_review(top=f"/project-{number % 2}", created_at=float(number)), DAY)
         ids = [f"{DAY}-{number:03d}" for number in range(5, 0, -1)]
         assert [each.id for each in store.reviews()] == ids
         assert [each.id for each in store.reviews(limit=2, offset=1)] == ids[1:3]
-        assert [each.id for each in store.reviews(top="/work-1")] == [ids[1], ids[3]]
-        assert (store.count_reviews(), store.count_reviews(top="/work-0"), store.count_reviews(top="/")) == (5, 3, 0)
+        assert [each.id for each in store.reviews(top="/project-1")] == [ids[1], ids[3]]
+        assert (store.count_reviews(), store.count_reviews(top="/project-0"), store.count_reviews(top="/")) == (5, 3, 0)
 
     def test_a_round_comes_back_as_it_was(self, store: Store) -> None:
         store.create_thread(a_thread())

@@ -30,7 +30,9 @@ RUNTIME = Runtime("claude", "/bin/claude", "Claude Code", True, "/home/me/.claud
 
 
 def a_thread(id: str = "thread-1", name: str = "maze", **changes: Any) -> Thread:
-    return replace(Thread(ThreadId(id), name, "/work", "claude", "opus", created_at=10.0, updated_at=10.0), **changes)
+    return replace(
+        Thread(ThreadId(id), name, "/project", "claude", "opus", created_at=10.0, updated_at=10.0), **changes
+    )
 
 
 def a_turn(id: str, text: str = "hello", role: Role = Role.USER, **changes: Any) -> Turn:
@@ -44,7 +46,7 @@ def a_run(id: str = "run-1", thread_id: str = "thread-1", **changes: Any) -> Run
 
 def a_pin(id: str = "pin-1", **changes: Any) -> Pin:
     session = SessionId(f"session-of-{id}")
-    pin = Pin(PinId(id), ThreadId("thread-1"), "claude", "opus", session, PinState.PROVISIONAL, "/work", RUNTIME)
+    pin = Pin(PinId(id), ThreadId("thread-1"), "claude", "opus", session, PinState.PROVISIONAL, "/project", RUNTIME)
     return replace(pin, **changes)
 
 

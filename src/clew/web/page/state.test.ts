@@ -10,7 +10,7 @@ import type { Run, RunEvent, Thread, Turn, View } from "./wire.ts";
 const thread = (id: string, fields: Partial<Thread> = {}): Thread => ({
   id,
   name: id,
-  cwd: "/work",
+  cwd: "/project",
   agent: "claude",
   model: null,
   permissions: "ask",

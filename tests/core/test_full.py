@@ -1,0 +1,34 @@
+"""A text that has a long form: a fresh session is told that, one that goes on the short one; never both."""
+
+from __future__ import annotations
+
+from clew.core.decision import Abilities, Fresh, Policy, Reason, Request, decide, fresh
+from clew.core.history import Role, Turn
+from clew.core.ids import TurnId
+from clew.core.pins import NOTHING_OBSERVED, Absorbed, Runtime
+from clew.core.record import replace
+
+RUNTIME = Runtime("claude", "/bin/claude", "Claude", True, "/config")
+FIRST, CUT = (
+    Turn(TurnId("u1"), Role.USER, "SHORT"),
+    Turn(TurnId("a1"), Role.ASSISTANT, "half of an", agent="claude", partial=True),
+)
+PROMPT = Turn(TurnId("u2"), Role.USER, "go on")
+REQUEST = Request("claude", "m", "/project", RUNTIME, PROMPT)
+
+
+def test_a_fresh_session_is_told_the_long_form_of_the_prompt() -> None:
+    decision = fresh(replace(REQUEST, full="LONG"), (), Policy(), Reason.FIRST_TURN)
+    assert decision.prompt == "LONG"
+    assert decision.shown == (Absorbed.of(PROMPT),), "it is the same turn"
+
+
+def test_and_of_an_earlier_turn_in_its_place() -> None:
+    request = replace(REQUEST, full="LONG", full_of=FIRST.id)
+    decision = decide(
+        request, (FIRST, CUT), (), Abilities(resume=True, choose_id=True), NOTHING_OBSERVED, Policy(), 0.0
+    )
+    assert isinstance(decision, Fresh)
+    assert decision.prompt.count("LONG") == 1 and "SHORT" not in decision.prompt
+    assert decision.prompt.index("LONG") < decision.prompt.index("half of an") < decision.prompt.index("go on")
+    assert decision.shown == tuple(Absorbed.of(turn) for turn in (FIRST, CUT, PROMPT))
