@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from clew.core.review_prompts import ALL_MOST, FILE_MOST, LINE_MOST
+from clew.hosts.review_answer import FINDINGS_MOST, TEXT_MOST
 from clew.hosts.reviews import MESSAGE_MOST
 from clew.testing.scripts import FINAL, Fail, Text
 from clew.testing.stage import MODEL
@@ -465,7 +467,9 @@ def test_the_example_of_the_page_is_what_is_printed(cli: Any) -> None:
 def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reviews.md").read_text("utf-8")
     rows = [line.split(" | ") for line in page.split("| limit |")[1].split("\n\n")[0].splitlines()[2:]]
-    assert [int(row[1].replace(",", "")) for row in rows] == [LINE_MOST, FILE_MOST, ALL_MOST, MESSAGE_MOST]
+    limits = [[int(number) for number in re.findall(r"[0-9]+", row[1].replace(",", ""))] for row in rows]
+    answer = [FINDINGS_MOST, TEXT_MOST]
+    assert limits == [[LINE_MOST], [FILE_MOST], [ALL_MOST], answer, [MESSAGE_MOST]]
 
 
 def test_the_shell_completes_ids(house: Any) -> None:

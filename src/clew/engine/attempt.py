@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from clew.agents.adapter import Adapter, Ending, Launch
 from clew.core.decision import Abilities
@@ -63,12 +63,17 @@ class AttemptEnd(Record):
     trouble: str | None = None  # what the agent was last seen to retry, if nothing has come since
 
 
+class Note(Protocol):
+    def __call__(self, event: Event, *, waiting: bool = False) -> Awaitable[None]:
+        """`waiting`: the run waits for a person from this event on, and both are seen at once."""
+
+
 class Watched(Record):
     """What the attempt asks of the run it belongs to."""
 
-    note: Callable[[Event], Awaitable[None]]
+    note: Note
     is_cancelled: Callable[[], Awaitable[bool]]
-    set_waiting: Callable[[bool], Awaitable[None]]
+    go_on: Callable[[], Awaitable[None]]  # nobody has to answer any more
     hurry: asyncio.Event  # no more time to stop gently
     lost: asyncio.Event  # the lease is gone: stop at once and touch nothing
     budget: Budget
@@ -143,23 +148,30 @@ class LiveAttempt:
         async for line in self.process.lines():
             self._heard_at = self._now()
             for event in self.reader.feed(line):
-                await self.run.note(event)
+                answer = self._settled(event)
+                await self.run.note(event, waiting=isinstance(event, QuestionAsked) and answer is None)
                 passed(_POINT_OF.get(type(event), ""))
-                await self._react(event)
+                await self._react(event, answer)
             if self.reader.finished and not self._finished:
                 self._finished = True
                 passed("result_read")
                 self.process.close_stdin()
 
-    async def _react(self, event: Event) -> None:
+    def _settled(self, event: Event) -> Answer | None:
+        """What is answered to a question without asking anybody."""
+        if not isinstance(event, QuestionAsked):
+            return None
+        answer = settled(self.run.permissions, event, self.run.allowed_tools)
+        if answer is None and self.run.person is None and not self.run.waits:
+            answer = nobody(event)
+        return answer
+
+    async def _react(self, event: Event, answer: Answer | None) -> None:
         if isinstance(event, AgentRetried):
             self._trouble = event.error
         elif isinstance(event, TextStreamed | ToolStarted):
             self._trouble = None
         if isinstance(event, QuestionAsked):
-            answer = settled(self.run.permissions, event, self.run.allowed_tools)
-            if answer is None and self.run.person is None and not self.run.waits:
-                answer = nobody(event)
             if answer is not None:
                 await self._answer(event, answer, by="policy")
                 if not answer.allow:
@@ -171,7 +183,6 @@ class LiveAttempt:
 
     async def _ask_person(self, question: QuestionAsked) -> None:
         self._waiting += 1
-        await self.run.set_waiting(True)
         try:
             answer = await self._first_answer(question)
         except Exception as error:  # noqa: BLE001 - whatever broke on the person's side must not hang the agent
@@ -181,7 +192,7 @@ class LiveAttempt:
             self._waiting -= 1
             self._heard_at = self._now()
             if not self._waiting:
-                await self.run.set_waiting(False)
+                await self.run.go_on()
         await self._answer(question, answer, by="user")
 
     async def _first_answer(self, question: QuestionAsked) -> Answer:

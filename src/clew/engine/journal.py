@@ -19,6 +19,7 @@ from clew.errors import StoreError
 
 if TYPE_CHECKING:
     from clew.engine.database import Database
+    from clew.store.store import Store
 
 BATCH_S = 0.05
 
@@ -48,8 +49,11 @@ class Journal:
         self._failure: BaseException | None = None
         self._closed = False
 
-    async def note(self, event: Event) -> None:
-        """Takes an event. Raises what the store raised, if an earlier batch could not be stored."""
+    async def note(self, event: Event, also: Callable[[Store], object] | None = None) -> None:
+        """Takes an event. Raises what the store raised, if an earlier batch could not be stored.
+
+        `also` is written in the transaction that stores an urgent one, so that nobody sees the one without the other.
+        """
         if self._failure is not None:
             # Told once: the run's last words may find the store well again.
             failure, self._failure = self._failure, None
@@ -58,7 +62,7 @@ class Journal:
         self._unstored.append(noted)
         self._all.append(noted)
         if event.urgent:
-            await self.flush()
+            await self.flush(also)
             return
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush_soon())
@@ -78,17 +82,21 @@ class Journal:
         async with self._news:
             self._news.notify_all()
 
-    async def flush(self) -> None:
+    async def flush(self, also: Callable[[Store], object] | None = None) -> None:
         batch, self._unstored = self._unstored, []
         if batch:
-            rows = [(noted.seq, noted.at, noted.event) for noted in batch]
             try:
-                await self._database.call(lambda store: store.append_events(self._run_id, rows))
+                await self._database.atomically(lambda store: self._write(store, batch, also))
             except BaseException:
                 self._unstored = [*batch, *self._unstored]  # no gap: whoever flushes next stores these too
                 raise
             self._stored = max(self._stored, batch[-1].seq)
             await self._wake()
+
+    def _write(self, store: Store, batch: list[Noted], also: Callable[[Store], object] | None) -> None:
+        store.append_events(self._run_id, [(noted.seq, noted.at, noted.event) for noted in batch])
+        if also is not None:
+            also(store)
 
     async def close(self) -> None:
         """Stores the rest and lets the listeners go."""

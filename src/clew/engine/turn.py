@@ -243,7 +243,7 @@ class LiveTurn:
         return Watched(
             note=self._note,
             is_cancelled=self._is_cancelled,
-            set_waiting=self._set_waiting,
+            go_on=self._go_on,
             hurry=self._hurry,
             lost=self._leases.lost,
             budget=Budget(timeout_s),
@@ -254,13 +254,17 @@ class LiveTurn:
             reply=self._reply,
         )
 
-    async def _note(self, event: Event) -> None:
+    async def _note(self, event: Event, *, waiting: bool = False) -> None:
         if isinstance(event, QuestionWithdrawn) and self._is_left_to_the_next:
             return  # the agent takes it back because we stop it: it is still open for the person
         self._answer.feed(event)
         if isinstance(event, SessionStarted) and self._closing.hear(event):
             await self._database.atomically(self._adopt)
-        await self._journal.note(event)
+        await self._journal.note(event, self._wait if waiting else None)
+
+    def _wait(self, store: Store) -> None:
+        self._leases.fence(store)
+        store.update_run(self.run.id, status=RunStatus.WAITING)
 
     def _adopt(self, store: Store) -> None:
         self._leases.fence(store)
@@ -281,9 +285,8 @@ class LiveTurn:
         asked = await self._database.call(lambda store: store.question(self.run.id, question.question_id))
         return asked.reply
 
-    async def _set_waiting(self, waiting: bool) -> None:
-        status = RunStatus.WAITING if waiting else RunStatus.RUNNING
-        await self._database.call(lambda store: store.update_run(self.run.id, status=status))
+    async def _go_on(self) -> None:
+        await self._database.call(lambda store: store.update_run(self.run.id, status=RunStatus.RUNNING))
 
     def _write_failure(self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError) -> tuple[Run, Noted]:
         run = store.update_run(

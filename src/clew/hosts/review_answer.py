@@ -9,9 +9,10 @@ import msgspec
 from clew.core.review import Answer, Finding, Severity, State, Verdict, numbered
 from clew.hosts.shaped import read_shaped
 
-Words = Annotated[str, msgspec.Meta(max_length=20_000)]
-Text = Annotated[str, msgspec.Meta(max_length=20_000, pattern=r"\S")]
+TEXT_MOST = 20_000  # characters
 FINDINGS_MOST = 200
+Words = Annotated[str, msgspec.Meta(max_length=TEXT_MOST)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MOST, pattern=r"\S")]
 
 
 class _Finding(msgspec.Struct):
