@@ -23,6 +23,7 @@ NAMES = {
     "store": "operations a second",
     "sessions": "sessions by key, in a table and in a file that is rewritten",
     "threads": "a list's and a search's first page over 100,000 threads",
+    "push": "export and push of a session, and the push after one more turn, in bytes",
     "jobs": "submit to start, take-over, throughput, an idle worker",
     "reviews": "a review's follow-ups by the full prompt and by resume, in tokens",
     "delivery": "from the agent's event to a client of the daemon",

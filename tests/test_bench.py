@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["decision", "store", "sessions", "threads", "delivery"])
+@pytest.mark.parametrize("name", ["decision", "store", "sessions", "threads", "push", "delivery"])
 def test_quick_bench_measures_something(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--quick", "--json", name],

@@ -133,6 +133,7 @@ UNSAFE = {
     "serve.work": "1000",
     "retention.threads": '"1s"',
     "retention.archives": '"1s"',
+    "remote.url": '"s3://evil/x"',
 }
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from clew.core.job import Job
     from clew.hooks_config import Keys
     from clew.hosts.archives import Archives
+    from clew.hosts.branches import Forked
     from clew.hosts.hooks import Hooks
     from clew.hosts.jobs import Jobs
     from clew.hosts.pair import Pairs
@@ -136,6 +137,14 @@ class Client(Board):
     async def find(self, name: str) -> Thread:
         """The thread of that name or id. Raises NotFound."""
         return Thread(self._chat, await self._chat.require(name))
+
+    async def fork(
+        self, name: str, new: str | None = None, *, at_round: int | None = None, at_turn: str | None = None
+    ) -> Forked:
+        """A new thread with that one's history up to a round or a turn; of a pair, a new pair. The old one stays."""
+        from clew.hosts import branches
+
+        return await branches.fork(self.engine, name, new, at_round=at_round, at_turn=at_turn)
 
     async def latest(self, cwd: str | Path = ".") -> Thread:
         """The thread last used in that directory. Raises NotFound."""

@@ -57,21 +57,37 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 
 def duration(value: Any) -> float | None:
     """90, "90s", "30m", "1h30m", "7d"; "none" or "off" for no limit."""
+    if isinstance(value, str) and value.strip().lower() in ("none", "off", "never", ""):
+        return None
+    try:
+        return span(value)
+    except ValueError as error:
+        raise ValueError(f"{error}: write 90s, 30m, 2h, 7d, or none") from error
+
+
+def span(value: Any) -> float:
+    """The same where there must be a limit."""
     if isinstance(value, bool):
-        raise ValueError("is not a duration: write 90s, 30m, 2h, 7d, or none")
+        raise ValueError("is not a duration")
     if isinstance(value, int | float):
         number = float(value)
     else:
         text = str(value).strip().lower()
-        if text in ("none", "off", "never", ""):
-            return None
-        parts = _DURATION.findall(text)
         if not re.fullmatch(r"\d+(?:\.\d+)?|(?:\d+(?:\.\d+)?\s*[smhdw]\s*)+", text):
-            raise ValueError("is not a duration: write 90s, 30m, 2h, 7d, or none")
-        number = sum(float(amount) * _UNITS[unit or "s"] for amount, unit in parts)
+            raise ValueError("is not a duration")
+        number = sum(float(amount) * _UNITS[unit or "s"] for amount, unit in _DURATION.findall(text))
     if not 0 < number < 1e9:
-        raise ValueError("is not a sensible duration")
+        raise ValueError("is too long for a duration" if number > 0 else "is no duration above zero")
     return number
+
+
+def as_duration(seconds: float) -> str:
+    """As one would write it: 30d, 1h30m, 0.5s."""
+    words = ""
+    for unit in "dhm":
+        count, seconds = divmod(seconds, _UNITS[unit])
+        words += f"{count:.0f}{unit}" if count else ""
+    return words + (f"{seconds:g}s" if seconds or not words else "")
 
 
 def boolean(value: Any) -> bool:
@@ -163,6 +179,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("agents.codex.model", word, None, "the Codex model when nothing else names one", in_project=True),
     Setting("retention.threads", duration, None, "threads not used for so long are archived once a day; none: never"),
     Setting("retention.archives", duration, 2_592_000.0, "archives older than this are removed; none: never"),
+    Setting("remote.url", word, None, "where `clew threads push` and `pull` go without a URL: s3://bucket/path"),
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
     Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),

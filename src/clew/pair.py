@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.core.events import to_body
-from clew.core.pair import Heard, PairEvent, PairStatus, Round
+from clew.core.pair import Heard, Pair, PairEvent, PairStatus, Round
 from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.errors import AgentFailed, Busy, ClewError, UsageError
@@ -20,6 +20,7 @@ from clew.thread import choice
 if TYPE_CHECKING:
     from clew.client import Client
     from clew.engine.settings import Person
+    from clew.store.store import Store
 
 Stamp = Callable[[float | None], str | None]
 WORKER_PERMISSIONS = (Permissions.EDITS, Permissions.ALL, Permissions.READ_ONLY)
@@ -49,6 +50,7 @@ class Which(Record):
 
     session: str | None = None  # an id, a name, or the beginning of an id
     file: str | None = None
+    fork_at: int | None = None  # not in it, but in a copy that ends with this round
 
 
 async def start(client: Client, wanted: Wanted) -> LivePair:
@@ -88,17 +90,31 @@ async def resume(client: Client, which: Which, wanted: Wanted) -> tuple[LivePair
         pair_id = await client.pairs.resolve(which.session)
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
+    if which.fork_at is not None:
+        forked = await client.fork(pair_id, wanted.name, at_round=which.fork_at)
+        pair_id = await client.pairs.resolve(forked.pair or pair_id)
+        said += tuple(forked.notes)
+    model = await _model_of_another(client, pair_id, wanted.agent)
     wishes = Wishes(
         message=wanted.text.strip(),
         more_rounds=wanted.rounds,
-        instructor_model=wanted.instructor_model,
-        worker_model=wanted.worker_model,
+        instructor_model=wanted.instructor_model or model,
+        worker_model=wanted.worker_model or model,
         agent=wanted.agent,
         thinking=wanted.thinking,
         permissions=permissions,
         cwd=cwd,
     )
     return await client.pairs.resume(pair_id, wishes, _manner(wanted)), said
+
+
+async def _model_of_another(client: Client, pair_id: str, agent: str | None) -> str | None:
+    """What the settings say, as for a new pair, when another agent than before goes on."""
+    settings = client.settings
+    if agent is None or agent != settings.of("agent") or agent == (await client.pairs.find(pair_id)).pair.agent:
+        return None
+    model: str | None = settings.of("model")
+    return model
 
 
 def _permissions(named: str | None) -> Permissions | None:
@@ -146,32 +162,48 @@ async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool 
     old = [
         state
         for state in await client.pairs.list(cwd=existing_dir(cwd), limit=EVERY_PAIR)
-        if state.pair.updated_at < until and state.status is not PairStatus.RUNNING
+        if state.pair.updated_at < until
     ]
-    return [Cleaned(state) if dry_run else await _remove(client, state) for state in old]
+    return [await _removed(client, state, dry_run=dry_run) for state in old]
 
 
-async def _remove(client: Client, state: PairState) -> Cleaned:
-    """Both threads with all that is theirs go into one archive file; then the state file goes too."""
+async def _removed(client: Client, state: PairState, *, dry_run: bool) -> Cleaned:
+    """Both threads with all that is theirs go into one archive file, and the state file goes."""
+    if state.status is PairStatus.RUNNING:
+        return Cleaned(state, kept_because="it is at work")
+    if dry_run:
+        return Cleaned(state)
     try:
         archived = await client.archives.archive(state.pair.instructor_thread_id)
     except Busy as error:
         return Cleaned(state, kept_because=error.message)
-    pair_state.remove(state.pair.cwd, state.pair.id)
     return Cleaned(state, archived.path)
 
 
-def files_of_elsewhere(cwd: str, known: Iterable[PairState]) -> list[Path]:
-    """State files in that directory of pairs that this store does not have."""
-    ours = {pair_state.path_of(cwd, state.pair.id).name for state in known}
-    return sorted(path for path in Path(cwd, pair_state.FOLDER).glob("session-*.json") if path.name not in ours)
+async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]:
+    """State files in that directory of pairs that are not its own: moved since (that pair), or not in this store."""
+    files = sorted(Path(cwd, pair_state.FOLDER).glob("session-*.json"))
+    ids = {path: path.stem.removeprefix("session-") for path in files}
+
+    def known(store: Store) -> dict[Path, Pair | None]:
+        pairs = {path: store.pair(pair_id) for path, pair_id in ids.items()}
+        return {path: pair if pair is not None and pair.id == ids[path] else None for path, pair in pairs.items()}
+
+    found = await client.engine.database.call(known)
+    return [(path, pair) for path, pair in found.items() if pair is None or pair.cwd != cwd]
 
 
 def event_json(event: PairEvent) -> dict[str, Any]:
     """One line of `clew pair --json`."""
     if isinstance(event, Heard):
         body = {"kind": event.event.kind, **to_body(event.event)}
-        return {"type": event.kind, "round": event.round, "part": event.part.value, "run": event.run_id, "event": body}
+        return {
+            "type": event.kind,
+            "round": event.round,
+            "part": event.part.value,
+            "run_id": event.run_id,
+            "event": body,
+        }
     return {"type": event.kind, **event.as_dict()}
 
 

@@ -72,6 +72,21 @@ def test_a_turn_that_is_taken_back_is_in_the_composer_again(house: House, visit:
     assert len(house.turns(thread)) == 2
 
 
+def test_an_answer_is_gone_on_from_in_a_thread_of_its_own(house: House, visit: Visit) -> None:
+    thread = house.thread("fork", "one", "two")
+    page = visit(house).open(thread)
+    answers(page).first.hover()
+    answers(page).first.get_by_test_id("fork-turn").click()
+    expect(page.get_by_test_id("thread-name")).to_have_text("fork-fork")
+    expect(prompts(page)).to_have_count(1)
+    send(page, "another two")
+    expect(answers(page)).to_have_count(2)
+    expect_idle(page)
+    expect(page.get_by_test_id("badge")).to_contain_text("resumed")
+    assert [turn["text"] for turn in house.turns("fork-fork")][::2] == ["one", "another two"]
+    assert [turn["text"] for turn in house.turns(thread)][::2] == ["one", "two"]
+
+
 def test_a_turn_is_asked_again_in_a_fresh_session(house: House, visit: Visit) -> None:
     thread = house.thread("retry", "one", "two")
     page = visit(house).open(thread)

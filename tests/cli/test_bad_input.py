@@ -28,8 +28,31 @@ BAD = [
     pytest.param(["threads", "edit", "tales", "zzz", ""], "The new text is empty.", id="empty text"),
     pytest.param(["asks", "x"], "No such command 'asks'. Did you mean ask?", id="a command nearly right"),
     pytest.param(["threads", "lst"], "No such command 'lst'. Did you mean list?", id="a subcommand nearly right"),
-    pytest.param(["stats", "--since", "soon"], "--since soon is not a duration", id="bad since"),
-    pytest.param(["ask", "--timeout", "soon", "x"], "timeout = 'soon' (flag) is not a duration", id="bad duration"),
+    pytest.param(["stats", "--since", "soon"], "--since soon is not a duration.", id="bad since"),
+    pytest.param(["ask", "--timeout", "soon", "x"], "--timeout soon is not a duration.", id="bad duration"),
+    pytest.param(["threads", "list", "--older-than", "7x"], "--older-than 7x is not a duration.", id="bad age"),
+    pytest.param(["threads", "list", "--newer-than", "none"], "--newer-than none is not a duration.", id="no age"),
+    pytest.param(["threads", "clean", "--older-than", "0"], "--older-than 0 is no duration above zero", id="age zero"),
+    pytest.param(["threads", "list", "--agent", "hal"], "There is no agent 'hal'.", id="list of no agent"),
+    pytest.param(["threads", "search", "x", "--agent", "hal"], "There is no agent 'hal'.", id="search of no agent"),
+    pytest.param(["threads", "list", "--project", "/no/where"], "/no/where is not a directory.", id="no project"),
+    pytest.param(["sessions", "list", "--project", "/no/where"], "/no/where is not a directory.", id="none either"),
+    pytest.param(["threads", "search", " "], "There are no words to look for.", id="search for nothing"),
+    pytest.param(["threads", "import", "nix.clew"], "nix.clew is not there.", id="import of nothing"),
+    pytest.param(["threads", "import", "."], ". is not a file.", id="import of a directory"),
+    pytest.param(["threads", "import", "/dev/null"], "/dev/null is not a file.", id="import of a device"),
+    pytest.param(
+        ["threads", "export", "tales", "--redact", "--with-secrets"], "--with-secrets keeps them", id="two minds"
+    ),
+    pytest.param(
+        ["threads", "export", "tales", "--recipient", "age1nobody"], "age1nobody is no key", id="no recipient's key"
+    ),
+    pytest.param(
+        ["threads", "export", "tales", "--passphrase-file", "/nowhere"], "/nowhere cannot be read", id="no passphrase"
+    ),
+    pytest.param(["sessions", "adopt", "zzzz"], "'zzzz' is not a session", id="unknown session"),
+    pytest.param(["threads", "list", "--limit"], "Option '--limit' requires an argument.", id="option without value"),
+    pytest.param(["threads", "list", "--limit", "x"], "'x' is not a whole number.", id="no number"),
     pytest.param(["ask", "--timeout", "-5s", "x"], "is not a duration", id="negative duration"),
     pytest.param(["ask", ""], "The prompt is empty.", id="empty prompt"),
     pytest.param(["ask", " \n\t "], "The prompt is empty.", id="blank prompt"),
@@ -119,8 +142,13 @@ def test_a_bad_variable(cli: Any, variable: str, value: str) -> None:
     _is_refused(cli.run("ask", "x", **{variable: value}), value)
 
 
+def test_the_hint_names_the_command_that_was_called(told: Any) -> None:
+    assert "Try clew threads list --help." in told.run("threads", "list", "--limit").err
+
+
 def test_a_usage_error_is_an_object_with_json(cli: Any) -> None:
     assert cli.run("threads", "show", "nobody", "--json").json["error"]["code"] == "not_found"
+    assert cli.run("sessions", "adopt", "zzzz", "--json").json["error"]["code"] == "not_found"
     asked = cli.run("ask", "--json", "--nonsense")
     assert (asked.code, asked.json["error"]["code"], asked.json["thread"]) == (2, "usage", None)
 
@@ -147,6 +175,6 @@ def _is_refused(done: Any, words: str) -> None:
     lines = [line for line in done.err.splitlines() if not line.startswith("to delete: ")]
     assert lines[0].startswith("clew: ")
     assert words in lines[0]
-    assert len(lines) <= 2
-    assert all(line.startswith("  ") for line in lines[1:])
+    assert len(lines) == 2, "and what to do"
+    assert lines[1].startswith("  ")
     assert "Traceback" not in done.err

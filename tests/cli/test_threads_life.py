@@ -126,7 +126,9 @@ def test_an_archived_thread_comes_back_whole_and_resumes(talk: Any) -> None:
 
     back = talk.run("threads", "restore", "talk")
     assert back.code == 0 and "restored talk (4 turns); its session still stands" in back.err
-    assert talk.run("threads", "show", "talk", "--json").json == before
+    after = talk.run("threads", "show", "talk", "--json").json
+    assert after.pop("updated_at") > before.pop("updated_at"), "to be brought back is to be used"
+    assert after == before
     assert len(talk.run("threads", "search", "login", "--json").json) == 2
     assert talk.run("ask", "-t", "talk", "And now?", "--json").json["session_resumed"] is True
     assert file.exists(), "the archive stays"
@@ -171,7 +173,7 @@ async def test_odd_texts_and_every_row_survive_an_archive(scripted: Stage) -> No
         again = await client.engine.database.call(lambda store: store.dump_thread(thread.record.id))
     assert len(whole["turns"]) == 6 and whole["turns"][0]["text"] == odd
     for part in (whole, again):
-        del part["thread"]["version"]
+        del part["thread"]["version"], part["thread"]["updated_at"]
     differ = [table for table in whole if whole[table] != again[table]]
     assert not differ, ascii([(whole[table], again[table]) for table in differ])
 
@@ -265,6 +267,66 @@ async def test_a_file_from_elsewhere_brings_no_rights_along(scripted: Stage, tmp
         restored = await client.archives.restore(str(file.rename(tmp_path / "gift.json")))
         assert restored.is_narrowed
         assert (restored.threads[0].permissions, restored.threads[0].trust) == ("ask", "user")
+
+
+def test_a_thread_of_that_name_comes_before_a_file_that_lies_here(talk: Any) -> None:
+    talk.run("threads", "archive", "talk")
+    (talk.stage.work / "talk").write_text("notes of mine")
+    refused = talk.run("threads", "restore", "./talk")
+    assert (refused.code, "is damaged" in refused.err) == (2, True)
+    assert talk.run("threads", "restore", "talk").code == 0
+    assert names(talk) == ["talk"]
+
+
+def test_what_came_back_is_not_cleaned_away_again(talk: Any) -> None:
+    age(talk.stage, "talk", 100)
+    assert talk.run("threads", "export", "talk").code == 0
+    assert talk.run("threads", "clean", "--older-than", "7d").code == 0
+    assert names(talk) == []
+    talk.run("threads", "restore", "talk")
+    talk.run("threads", "import", "talk.clew", "--name", "came")
+    assert talk.run("threads", "clean", "--older-than", "7d").err == "Nothing to clean.\n"
+    assert names(talk) == ["came", "talk"], "the last used first"
+    assert talk.turns("talk")[0]["created_at"] == talk.turns("came")[0]["created_at"]
+
+
+NOBODY = "~nosuchuser-of-this-machine/x"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("threads", "restore", "a" * 300),
+        ("threads", "restore", NOBODY),
+        ("threads", "import", "a" * 300),
+        ("threads", "import", NOBODY),
+        ("threads", "import", "there", "--cwd", "a" * 300),
+        ("threads", "import", "there", "--identity", NOBODY),
+        ("threads", "export", "talk", "--output", "a" * 300),
+        ("threads", "export", "talk", "--output", NOBODY),
+        ("threads", "export", "talk", "--passphrase-file", NOBODY),
+        ("threads", "list", "--offset", "9" * 20),
+        ("threads", "search", "login", "--offset", "9" * 20),
+        ("ask", "hello", "--instructions", NOBODY),
+        ("review", "export", "latest", "--output", NOBODY),
+        ("review", "import", NOBODY),
+        ("hooks", "fire", NOBODY),
+        ("hooks", "import-sessions", NOBODY),
+    ],
+    ids=" ".join,
+)
+def test_names_and_numbers_that_cannot_be_are_one_line(talk: Any, args: tuple[str, ...]) -> None:
+    (talk.stage.work / "there").write_bytes(b"age-encryption.org/v1\n-> X25519 a\n")
+    done = talk.run(*args)
+    assert (done.code, done.out) == (2, ""), done.err
+    assert "Traceback" not in done.err and "internal error" not in done.err
+
+
+def test_a_row_of_a_list_is_one_line_whatever_is_in_it(talk: Any) -> None:
+    change(talk.stage, "UPDATE threads SET cwd = :cwd, kind = :kind", cwd="/a\nb\tc\x1b[2J", kind="wild\x1b[2J\n")
+    out = talk.run("threads", "list", "--kind", "all").out
+    assert len(out.splitlines()) == 2 and "\x1b" not in out
+    assert "/a␊b␉c␛[2J" in out and "wild␛[2J␊" in out
 
 
 async def test_a_thread_in_use_is_neither_archived_nor_cleaned(scripted: Stage) -> None:
@@ -380,6 +442,11 @@ def test_without_arguments_clean_does_what_the_settings_say(talk: Any) -> None:
     assert talk.run("threads", "clean").err == "Nothing to clean.\n", "threads are kept unless the setting says so"
     [file] = archive_files(talk.stage)
     month_ago = time.time() - 31 * DAY_S
+    os.utime(file, (0, 0))
+    assert talk.run("threads", "clean").err == "Nothing to clean.\n", "its name says that it is new"
+    file = file.rename(file.with_name(f"talk-{int(month_ago)}-abc.json"))
+    os.utime(file)
+    assert talk.run("threads", "clean").err == "Nothing to clean.\n", "it has just been put there"
     os.utime(file, (month_ago, month_ago))
 
     said = talk.run("threads", "clean", "--dry-run", CLEW_RETENTION_THREADS="90d").err

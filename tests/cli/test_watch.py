@@ -150,7 +150,11 @@ def test_on_a_terminal_a_line_says_what_the_watched_run_does(cli: Any) -> None:
     cli.api.wait_for_hanging(1)
     terminal = cli.terminal("runs", "watch", run)
     terminal.read_until(r"\d+s .{0,9}thinking")
+    narrow = cli.terminal("runs", "watch", run, COLUMNS="15")
+    narrow.read_until(r"\d+s .{0,9}thin[^ ]{0,3}…")  # with room for the ^C that the terminal echoes
     terminal.type("\x03")
+    narrow.type("\x03")
+    assert narrow.end()[0] == 7
 
     code, shown = terminal.end()
 

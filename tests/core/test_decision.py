@@ -128,6 +128,7 @@ TRIPS: dict[Reason, Callable[[World], World]] = {
     Reason.WORN_OUT: of_policy(max_resumes=3),
     Reason.SESSION_MISSING: of_observed(exists=False),
     Reason.SESSION_DIVERGED: of_observed(mark=Mark(101, "e2"), went_on=True),
+    Reason.CANNOT_FORK: of_pin(borrowed_at="e1"),
     Reason.UNCONFIRMED: of_pin(pending=Pending("uuid", (Absorbed.of(user("u9")),), None)),
 }
 
@@ -165,6 +166,7 @@ def test_the_guards_stand_in_the_designs_order() -> None:
         "worn_out",
         "session_missing",
         "session_diverged",
+        "cannot_fork",
         "unconfirmed",
     ]
     assert set(TRIPS) == {reason for reason, _ in GUARDS}
@@ -234,6 +236,45 @@ class TestBoundaries:
     def test_every_part_of_the_runtimes_identity_counts(self, field: str) -> None:
         other = replace(RUNTIME, **{field: False if field == "can_resume" else "other"})
         assert ask(request=make_request(runtime=other)).reason is Reason.RUNTIME_CHANGED
+
+
+class TestBorrowed:
+    """A session of another thread: gone on from in a copy, or not at all."""
+
+    COPIES = Abilities(resume=True, choose_id=True, fork=True)
+    CUTS = Abilities(resume=True, choose_id=True, fork=True, rewind=True)
+
+    @pytest.mark.parametrize(
+        ("abilities", "borrowed_at", "beyond", "resumed"),
+        [
+            (Abilities(resume=True, choose_id=True), "e1", False, False),  # it cannot copy
+            (COPIES, "e1", False, True),
+            (COPIES, "e1", True, False),  # a copy would hold more than the thread does
+            (COPIES, "e1", None, False),  # or may
+            (CUTS, "e1", False, True),
+            (CUTS, "e1", True, True),
+            (CUTS, "e1", None, True),
+            (CUTS, "", None, False),  # nobody knows where to cut
+        ],
+    )
+    def test_it_is_copied_only_up_to_where_it_is_ours(
+        self, abilities: Abilities, borrowed_at: str, beyond: bool | None, resumed: bool
+    ) -> None:
+        pin = make_pin(borrowed_at=borrowed_at, mark=None)
+        decision = ask(pins=(pin,), abilities=abilities, observed=Observed(exists=True, beyond=beyond))
+        assert isinstance(decision, Resume) is resumed
+        assert resumed or decision.reason is Reason.CANNOT_FORK
+
+    def test_that_its_owner_went_on_in_it_does_not_matter(self) -> None:
+        pin = make_pin(borrowed_at="e1", mark=None)
+        seen = Observed(exists=True, mark=Mark(900, "e9"), beyond=True)
+        assert isinstance(ask(pins=(pin,), abilities=self.CUTS, observed=seen), Resume)
+
+    def test_what_the_thread_has_beyond_it_comes_as_a_catch_up(self) -> None:
+        pin = make_pin(HISTORY[:2], borrowed_at="e1", mark=None)
+        decision = ask(pins=(pin,), abilities=self.CUTS)
+        assert isinstance(decision, Resume)
+        assert "question u2" in decision.prompt and "question u1" not in decision.prompt
 
 
 class TestPins:

@@ -122,12 +122,13 @@ def die(stage: Stage, point: str, passing: int, *args: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
 
-def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[bytes]:
+def run(stage: Stage, *args: str, given: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    """`given` is on its stdin."""
     return subprocess.run(
         [sys.executable, str(DRIVER), "pair", *args],
         env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
         cwd=stage.work,
-        stdin=subprocess.DEVNULL,
+        input=given,
         capture_output=True,
         timeout=100,
         check=False,

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.pair_display import PairDisplay
+from clew.core.events import AttemptStarted
+from clew.core.ids import RunId
+from clew.core.pair import Asked, Heard, PairWarned, Part
 from clew.testing.scripts import FINAL, Fail
 from clew.testing.stage import MODEL, Stage
 from pair.house import DRIVER, TASK, Couple, order, run
@@ -32,16 +36,31 @@ def test_orders_and_reports_are_printed_and_the_rest_is_said_beside_them(scripte
     said = done.stderr.decode()
     assert f"round 1 of 10: instructor ({MODEL})" in said and f"round 1 of 10: worker ({MODEL})" in said
     assert re.search(r"pair build · finished · 2 rounds · [\d,]+ tokens \([\d,]+ cached\) · \$", said)
+    refused = run(scripted, "--session", "build")
+    assert (refused.returncode, b'clew pair --session build "and now' in refused.stderr) == (2, True)
+
+
+def test_the_task_may_come_from_stdin(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=0)
+    done = run(scripted, "--name", "build", given=TASK.encode())
+    assert done.returncode == 0, done.stderr.decode()
+    assert TASK in couple.prompt(Part.INSTRUCTOR)
+    assert run(scripted, "--session", "build", "-", given=b"u5z One thing more.").returncode == 0
+    assert "u5z One thing more." in couple.prompt(Part.INSTRUCTOR)
 
 
 def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     done = run(scripted, TASK, "--json", "-r", "1", "--permissions", "read-only", "--thinking")
     assert done.returncode == 1, "the rounds are used up, and nobody said that the task is done"
+    assert b", up to 1 round\n" in done.stderr
+    assert done.stderr.count(b"--session") == 1, "one hint"
     lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
     kinds = [line["type"] for line in lines if line["type"] != "heard"]
     assert kinds == ["asked", "ordered", "asked", "worked", "saved", "pair"]
     heard = [(line["part"], line["event"]["kind"]) for line in lines if line["type"] == "heard"]
+    runs = {line["run_id"] for line in lines if line["type"] == "asked"}
+    assert {line["run_id"] for line in lines if line["type"] == "heard"} == runs
     assert ("instructor", "session_started") in heard and ("worker", "run_ended") in heard
     shown = lines[-1]
     assert (shown["status"], shown["round"], shown["rounds_left"]) == ("out_of_rounds", 1, 0)
@@ -56,7 +75,8 @@ def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scr
     couple.busy[1] = Fail(429, "rate_limit_error", "Claude AI usage limit reached", FINAL)
     stopped = run(scripted, TASK, "--name", "build")
     assert stopped.returncode == 5, stopped.stderr.decode()
-    assert b"clew pair --session build goes on with it" in stopped.stderr
+    assert stopped.stderr.count(b"clew pair --session build goes on with it") == 1
+    assert b"Ask again" not in stopped.stderr
     listed = run(scripted, "--list-sessions")
     assert re.search(r"^build +stopped +1 +10 ", listed.stdout.decode(), re.MULTILINE)
     assert run(scripted, "--session", "build").returncode == 0
@@ -71,7 +91,9 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     planned = run(scripted, "--clean-sessions", "--older-than", "0.001s", "--dry-run")
     assert b"would remove build" in planned.stderr
     assert len(list((scripted.work / ".clew" / "sessions").glob("session-*.json"))) == 1
-    [removed] = json.loads(run(scripted, "--clean-sessions", "--older-than", "0.001s", "--json").stdout)
+    cleaned = run(scripted, "--clean-sessions", "--older-than", "0.001s", "--json")
+    assert b"clew threads restore build brings it back" in cleaned.stderr
+    [removed] = json.loads(cleaned.stdout)
     kept = json.loads(Path(removed["archive"]).read_text())
     assert [row["name"] for row in kept["pairs"]] == ["build"] and len(kept["pair_rounds"]) == 2
     assert [turn["text"].split()[0] for turn in kept["companions"][0]["turns"]] == ["order-1", "report-1"]
@@ -92,6 +114,8 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
         (["task", "--dry-run"], "belong to --clean-sessions"),
         (["task", "--permissions", "ask"], "is not one of"),
         (["task", "-r", "0"], "is not in the range"),
+        (["task", "-r", "x"], "'x' is not a valid whole number"),
+        (["--session"], "Try clew pair --help"),
         (["task", "--name", "a b"], "cannot be a thread's name"),
         (["--resume", "--name", "x"], "is for a new pair"),
         (["task", "--cwd", "nowhere"], "is not a directory"),
@@ -117,6 +141,36 @@ def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripte
     again = run(scripted, "--session-file", path, "Is it done?", CLEW_HOME=str(scripted.folder / "other"))
     assert again.returncode == 0, again.stderr.decode()
     assert len(scripted.launches) > launched
+
+
+def test_a_file_of_a_pair_that_moved_is_not_taken_for_another_stores(scripted: Stage, tmp_path: Path) -> None:
+    Couple(scripted, rounds=0)
+    assert run(scripted, TASK, "--name", "build").returncode == 0
+    moved = run(scripted, "--session", "build", "--cwd", str(tmp_path), "Go on.")
+    assert moved.returncode == 0 and b"from now on it is in" in moved.stderr
+    listed = run(scripted, "--list-sessions")
+    assert b"another store" not in listed.stderr
+    assert f"of build, which is in {tmp_path} now".encode() in listed.stderr
+
+
+def test_a_file_where_the_folder_should_be_is_named(scripted: Stage) -> None:
+    Couple(scripted, rounds=0)
+    (scripted.work / ".clew").touch()
+    done = run(scripted, TASK)
+    assert done.returncode == 0
+    assert f"{scripted.work / '.clew'} is no folder".encode() in done.stderr
+
+
+def test_the_line_does_not_name_the_part_twice() -> None:
+    display = PairDisplay(as_json=False)
+    display.tell(Asked(2, 10, Part.WORKER, RunId("r"), None, "order-2"))
+    display.tell(Heard(2, Part.WORKER, RunId("r"), AttemptStarted(1, True, None)))
+    assert display.line() == "round 2 of 10 · worker · resuming its session"
+
+
+def test_a_warning_is_one_line_whatever_a_model_was_called(capsys: pytest.CaptureFixture[str]) -> None:
+    PairDisplay(as_json=False).tell(PairWarned(1, "unknown_model", "named a\nmodel \x1b[2J"))
+    assert capsys.readouterr().err == "warning: named a model ␛[2J\n"
 
 
 def test_on_a_terminal_a_line_tells_who_is_at_work(scripted: Stage) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,16 @@ import pytest
 from clew.core.events import TextStreamed
 from clew.core.history import Role, Turn
 from clew.core.ids import ThreadId, TurnId
-from clew.core.pair import Heard, Pair, PairStatus, PairWarned, Part
-from clew.errors import Conflict, UsageError
+from clew.core.pair import Heard, Pair, PairStatus, PairWarned, Part, Saved
+from clew.core.thread import Permissions
+from clew.errors import Busy, Conflict, UsageError
 from clew.hosts.pair_import import Imported
 from clew.hosts.pair_live import iso
 from clew.hosts.pair_rows import Wishes
-from clew.hosts.pair_state import Whole, read, worded, write
+from clew.hosts.pair_state import Whole, alike, read, worded, write
+from clew.hosts.portable import export_thread
+from clew.hosts.portable_file import unpack
+from clew.hosts.portable_import import import_thread
 from clew.testing.scripts import Hang, Text
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
@@ -85,6 +90,11 @@ async def test_only_the_owner_reads_it_git_does_not_see_it_and_no_secret_is_in_a
     couple = Couple(scripted, rounds=1)
     couple.reports.append(Text(f"report-1: the key is {SECRET}"))
     scripted.work.chmod(0o755)
+    folder(scripted).mkdir(parents=True)
+    for each in (folder(scripted), folder(scripted).parent):
+        each.chmod(0o777)  # as a repository may bring them along
+    (scripted.work / "elsewhere").write_text("# nothing\n")
+    (folder(scripted) / ".gitignore").symlink_to("../../elsewhere")  # git follows none
     done = run(scripted, TASK, MY_API_KEY=SECRET, OTHER_TOKEN="planted-token-987654")
     assert done.returncode == 0, done.stderr.decode()
     files = [path for path in folder(scripted).iterdir() if not path.is_symlink()]
@@ -134,6 +144,18 @@ async def test_a_folder_that_leads_elsewhere_is_left_alone(scripted: Stage, tmp_
     assert not list((tmp_path / "outside").iterdir())
 
 
+async def test_a_current_json_that_cannot_be_written_is_the_only_one_that_was_not(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    (folder(scripted) / "current.json").mkdir(parents=True)
+    async with scripted.open() as client:
+        live = await start(client, scripted)
+        told = [event async for event in live.events() if isinstance(event, PairWarned | Saved)]
+    [path] = [event.path for event in told if isinstance(event, Saved)]
+    assert read(Path(path)).session_id == live.pair.id
+    [warned] = [event.message for event in told if isinstance(event, PairWarned)]
+    assert warned.startswith(f"{folder(scripted) / 'current.json'} was not written")
+
+
 async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripted: Stage, elsewhere: Stage) -> None:
     couple = Couple(scripted, rounds=3)
     couple.busy[2] = Hang("text", "a90z I am at it.")
@@ -177,6 +199,36 @@ async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripte
         assert [text for text in instructor if text.startswith("Round 5")], "after the four of both machines"
         older = await bring_in(client, scripted, back)
         assert "older than what is stored" in older.warnings[0]
+
+
+async def test_of_an_imported_pair_somebody_says_first_what_the_worker_may(scripted: Stage, elsewhere: Stage) -> None:
+    Couple(scripted, rounds=2)
+    async with scripted.open() as client, elsewhere.open() as other:
+        first = await carried_out(client, scripted, max_rounds=1, name="p")
+        made = await export_thread(client.engine, "pair-p-worker", {})
+        await import_thread(other.engine, unpack(made.content), cwd=str(elsewhere.work))
+        pair = (await other.pairs.find(await other.pairs.resolve("p"))).pair
+        assert pair.id == first.pair.id
+        with pytest.raises(UsageError, match="without asking") as caught:
+            await other.pairs.resume(pair.id, Wishes())
+        assert "--permissions edits" in str(caught.value.hint)
+        state = await resumed(other, pair, more_rounds=3, permissions=Permissions.READ_ONLY)
+        assert (state.status, state.permissions) == (PairStatus.FINISHED, "read-only")
+
+
+async def test_a_pair_whose_store_is_deleted_does_not_go_on_in_nothing(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=2)
+    couple.busy[1] = Hang("text", "I am at it.")
+    async with scripted.open() as client:
+        live = await start(client, scripted)
+        async for event in live.events():
+            if isinstance(event, Heard) and isinstance(event.event, TextStreamed) and "at it" in event.event.text:
+                for path in scripted.clew_home.glob("clew.db*"):
+                    path.unlink()
+                live.cancel()
+        await live.finish()
+        assert live.error is not None and live.error.exit_code == 9
+    assert not list(scripted.clew_home.glob("clew.db"))
 
 
 @pytest.mark.real
@@ -258,6 +310,7 @@ async def test_a_file_of_the_older_tool_goes_on(scripted: Stage, tmp_path: Path,
         (json.dumps(OLDER | {"instructor": 3}), "no state of a pair"),
         (json.dumps(OLDER | {"version": "2.0.0", "worker": "of another shape"}), "newer version .2.0.0; this Clew"),
         ("[" * 100_000, "no state of a pair"),
+        (json.dumps(OLDER | {"version": "9" * 5000}), "newer version"),
     ],
 )
 def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -269,6 +322,80 @@ def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, w
         read(tmp_path)
     with pytest.raises(UsageError):
         read(tmp_path / "missing")
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe", "endless"):
+        with pytest.raises(UsageError, match="is no file"):
+            read(tmp_path / name)
+
+
+async def test_a_file_that_asks_nothing_sends_no_empty_prompt(scripted: Stage, tmp_path: Path) -> None:
+    empty = {"phase": "working", "asking": " ", "worker": {"conversationHistory": []}}
+    (tmp_path / "x.json").write_text(json.dumps(OLDER | empty))
+    couple = Couple(scripted, rounds=2)
+    async with scripted.open() as client:
+        imported = await bring_in(client, scripted, tmp_path / "x.json")
+        assert (imported.pair.phase, imported.pair.asking) == ("working", "order-1 a51z"), "the last instruction"
+        assert (await resumed(client, imported.pair)).status is PairStatus.FINISHED
+        await couple.check_shown(client, imported.pair)
+        for change in ({"asking": "x" * 10_000_001, "phase": "working"}, {"message": "x" * 10_000_001}):
+            (tmp_path / "x.json").write_text(json.dumps(OLDER | change | {"sessionId": "another"}))
+            with pytest.raises(UsageError, match="10,000,000 characters"):
+                await bring_in(client, scripted, tmp_path / "x.json")
+
+
+async def test_a_file_goes_into_no_pair_that_is_going_on(scripted: Stage, tmp_path: Path) -> None:
+    couple = Couple(scripted, rounds=2)
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted, max_rounds=1)
+        body = kept(scripted)
+        more = [{"role": "user", "content": "forged"}, {"role": "assistant", "content": "forged, too"}]
+        body["worker"]["conversationHistory"] += more
+        (tmp_path / "ahead.json").write_text(json.dumps(body | {"asking": "forged", "phase": "working"}))
+        couple.busy[2] = Hang("text", "I am at it.")
+        live = await client.pairs.resume(first.pair.id, Wishes())
+        async for event in live.events():
+            if isinstance(event, Heard) and isinstance(event.event, TextStreamed) and "at it" in event.event.text:
+                with pytest.raises(Busy, match="is going on"):
+                    await bring_in(client, scripted, tmp_path / "ahead.json")
+                live.cancel()
+        state = await finished(client, live)
+        said = [text for part in Part for text in (state.pair.asking, *(await turns(client, state.pair, part)))]
+        assert not [text for text in said if "forged" in text]
+
+
+async def test_a_blanked_file_fits_its_own_pair_in_whatever_environment(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=2)
+    couple.reports.append(Text(f"report-1: the key is {SECRET}, or so"))
+    done = run(scripted, TASK, "-r", "1", MY_API_KEY=SECRET)
+    assert done.returncode == 1, done.stderr.decode()
+    path = folder(scripted) / "current.json"
+    assert "the key is [blanked], or so" in path.read_text()
+    async with scripted.open() as client:
+        assert (await bring_in(client, scripted, path)).warnings == ()
+        changed = path.read_text().replace("or so", "or not")
+        (scripted.work / "x.json").write_text(changed)
+        with pytest.raises(Conflict, match="different ways"):
+            await bring_in(client, scripted, scripted.work / "x.json")
+
+
+@pytest.mark.parametrize(
+    ("stored", "told", "same"),
+    [
+        ("a secret b", "a [blanked] b", True),
+        ("a [blanked] b", "a secret b", True),
+        ("a one b two c", "a [blanked] b [blanked] c", True),
+        ("whole", "[blanked]", True),
+        ("a secret b", "a [blanked] c", False),
+        ("a b", "a b [blanked] b", False),
+        ("one", "two", False),
+    ],
+)
+def test_what_was_blanked_may_have_been_anything(stored: str, told: str, same: bool) -> None:
+    assert alike(stored, told) is same
 
 
 async def test_a_file_that_went_another_way_is_a_conflict(scripted: Stage, tmp_path: Path) -> None:

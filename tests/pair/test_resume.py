@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.pair import PairStatus, PairWarned, Part, Phase
+from clew import pair as surface
+from clew.core.pair import PairStatus, PairWarned, Part, Phase, Round
+from clew.core.record import replace
+from clew.core.thread import Permissions
 from clew.errors import AuthFailed, NotFound, UsageError
 from clew.hosts.pair_live import LivePair
 from clew.hosts.pair_rows import Wishes
+from clew.store.store import Store
 from clew.testing.scripts import FINAL, Fail, Hang, Text
 from clew.testing.stage import MODEL, Stage
+from clew.testing.store_contract.pairs import a_pair
+from clew.testing.store_contract.samples import a_thread
 from pair.house import CONTINUE, Couple, carried_out, finished, order, resumed, start, turns
 
 
@@ -38,6 +44,7 @@ async def test_a_finished_pair_goes_on_only_when_something_is_said(scripted: Sta
     async with scripted.open() as client:
         first = await carried_out(client, scripted)
         assert first.status is PairStatus.FINISHED
+        assert [each.worker_model for each in first.rounds] == [MODEL, None], "in the last one nobody worked"
         with pytest.raises(UsageError, match="has finished"):
             await client.pairs.resume(first.pair.id, Wishes())
         assert (await client.pairs.find(first.pair.id)).status is PairStatus.FINISHED, "and it is nobody's"
@@ -84,6 +91,31 @@ async def test_another_model_is_a_warning_and_the_pair_goes_on_with_it(scripted:
         assert f'"{other}"' in couple.requests[Part.INSTRUCTOR][-1].shown_texts()[-1][1], "the rubric names it"
 
 
+async def test_another_agent_takes_the_model_of_the_settings_and_it_is_said(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+
+        def make(store: Store) -> None:
+            for number in (1, 2):
+                thread = a_thread(f"thread-{number}", f"part-{number}", kind="pair", agent="codex", model="gpt-5")
+                thread = replace(thread, permissions=Permissions.EDITS)
+                store.create_thread(thread)
+            asked = {"phase": Phase.INSTRUCTING, "asking": "u1z Round 1 of 3. Build it."}
+            store.create_pair(a_pair(cwd=str(scripted.work), agent="codex", worker_model="gpt-5", **asked))
+            store.add_pair_round(Round("pair-1", 1))
+
+        await client.engine.database.call(make)
+        live, _ = await surface.resume(client, surface.Which("build"), surface.Wanted(agent="claude"))
+        told = [event.message async for event in live.events() if isinstance(event, PairWarned)]
+        state = await finished(client, live)
+    assert (state.status, state.pair.agent, state.pair.worker_model) == (PairStatus.FINISHED, "claude", MODEL)
+    assert told == [
+        "the agent was codex; the pair goes on with claude",
+        f"the instructor's model was the default; the pair goes on with {MODEL}",
+        f"the worker's model was gpt-5; the pair goes on with {MODEL}",
+    ]
+
+
 async def test_another_model_goes_on_with_the_order_that_the_first_was_stopped_at(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
@@ -118,6 +150,8 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session
     couple.orders += ["no", order(" ", go_on=True)]
     async with scripted.open() as client:
         live = await start(client, scripted)
+        told = await warnings(live)
+        assert list(told) == ["asked_again"] and "asked for once more" in told["asked_again"]
         state = await finished(client, live)
         assert live.error is not None and live.error.code == "failed"
         assert "does not fit, and neither did the one before" in live.error.message

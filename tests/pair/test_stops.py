@@ -82,6 +82,8 @@ async def test_one_pair_belongs_to_one_process(scripted: Stage) -> None:
         other = run(scripted, "--session", live.pair.name, "--json")
         assert other.returncode == 8
         assert json.loads(other.stdout)["error"]["code"] == "busy"
+        cleaned = run(scripted, "--clean-sessions", "--older-than", "0.001s")
+        assert f"kept {live.pair.name}: it is at work".encode() in cleaned.stderr
         assert (await client.pairs.find(live.pair.id)).status is PairStatus.RUNNING
         scripted.api.release()
         await live.finish()

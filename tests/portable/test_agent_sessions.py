@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from clew.core.ids import ThreadId
 from clew.testing.model_api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
+from clew.testing.store_contract.pairs import a_pair
 from clew.testing.truth import Voice, expected
 from conftest import make_stage
-from portable.machines import ask, clew, go_on_without_clew
+from portable.machines import ask, clew, go_on_without_clew, two_machines
 
 
 def begin_claude(stage: Stage, prompt: str, *resume: str) -> None:
@@ -95,6 +97,25 @@ async def test_session_that_a_thread_has_is_named_with_it(scripted: Stage) -> No
     assert clew(scripted, "ask", "-t", "mine", "--json", "second question").json["reason"] == "session_diverged"
 
 
+async def test_session_that_came_from_elsewhere_is_where_its_thread_is_and_begins_with_what_was_asked(
+    tmp_path: Path, api: ModelApi
+) -> None:
+    with two_machines(tmp_path, api) as (a, b):
+        rubric = a.folder / "rubric.md"
+        rubric.write_text("Be brief.")
+        assert clew(a, "ask", "-t", "t", "--instructions", rubric, "first question").code == 0
+        file = b.folder / "t.clew"
+        assert clew(a, "threads", "export", "t", "--output", file).code == 0
+        assert clew(b, "threads", "import", file).code == 0
+        [listed] = clew(b, "sessions", "list", "--project", b.work, "--json").json
+        assert (listed["thread"], listed["cwd"], listed["first_words"]) == ("t", str(b.work), "first question")
+        thread = ThreadId(clew(b, "threads", "show", "t", "--json").json["id"])
+        async with b.open() as client:
+            pair = a_pair(task="Build it.", instructor_thread_id=thread, worker_thread_id=thread)
+            await client.engine.database.call(lambda store: store.create_pair(pair))
+        assert clew(b, "sessions", "list", "--json").json[0]["first_words"] == "Build it."
+
+
 def session_lines(session_id: str, cwd: Path, prompt: str, **more: Any) -> bytes:
     user = {"uuid": "u1", "parentUuid": None, "type": "user", "sessionId": session_id, "cwd": str(cwd), **more}
     user["message"] = {"role": "user", "content": prompt}
@@ -151,6 +172,15 @@ def test_directories_and_beginnings_of_ids_choose(scripted: Stage) -> None:
     assert [each["adopted"] for each in done.json] == [True, True]
     threads = {each["name"]: each["cwd"] for each in clew(scripted, "threads", "list", "--json").json}
     assert threads == {"question-0": str(shop), "question-1": str(shop / "inner")}
+
+
+def test_an_old_session_that_was_adopted_is_not_cleaned_away(scripted: Stage) -> None:
+    old = str(uuid.uuid4())
+    plant(scripted, old, session_lines(old, scripted.work, "long ago"), age_s=100 * 86_400.0)
+    assert clew(scripted, "sessions", "adopt", old).code == 0
+    assert clew(scripted, "threads", "clean", "--older-than", "7d").err == "Nothing to clean.\n"
+    [turn, _] = clew(scripted, "threads", "show", "long-ago", "--json").json["turns"]
+    assert turn["created_at"] < clew(scripted, "threads", "list", "--json").json[0]["updated_at"]
 
 
 def test_thousands_of_sessions_are_listed_without_being_read(scripted: Stage) -> None:

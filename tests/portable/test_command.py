@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,6 +134,46 @@ def test_redacted_export_is_the_history_with_secrets_blanked(a: Stage, b: Stage)
     assert "My key is [redacted: API key]" in b.prompt
 
 
+def test_redacted_export_has_no_name_that_was_made_from_a_secret(a: Stage, b: Stage) -> None:
+    key = "AKIAIOSFODNN7EXAMPLE"
+    asked = clew(a, "ask", "--json", f"My key is {key}")
+    assert key.lower() in asked.json["thread"]
+    made = clew(a, "threads", "export", asked.json["thread"], "--redact", "--json")
+    assert (made.code, made.json["file"], made.json["threads"]) == (0, "redacted.clew", ["redacted"])
+    assert key.lower() not in made.out.lower() + made.err.lower()
+    assert key.lower().encode() not in (a.work / "redacted.clew").read_bytes().lower()
+    came = clew(b, "threads", "import", a.work / "redacted.clew", "--json")
+    assert came.json["threads"][0]["name"] == "redacted"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "/Ab9+longbase64secret==", "it printed /Ab9+longbase64secret=="),
+        ("DB_PASSWORD", "hunter2345", "it printed hunter2345"),
+        ("DATABASE_URL", "postgres://u:pw@db/x", "it printed postgres://u:pw@db/y"),
+        ("DATABASE_URL", "postgres://u:longer-pw-1@db/x", "it printed longer-pw-1"),
+    ],
+)
+def test_secret_that_was_said_does_not_leave(a: Stage, name: str, value: str, said: str) -> None:
+    assert clew(a, "ask", "-t", "t", said).code == 0
+    refused = clew(a, "threads", "export", "t", **{name: value})
+    assert (refused.code, f"the value of {name} " in refused.err) == (2, True)
+    made = clew(a, "threads", "export", "t", "--redact", "--json", **{name: value})
+    assert made.json["redacted"] == 2, "in the prompt and in the answer"
+    assert value.removesuffix("db/x").encode() not in (a.work / "t.clew").read_bytes()
+
+
+def test_what_is_no_file_is_not_written_over(a: Stage) -> None:
+    pipe, link = a.work / "pipe", a.work / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        refused = clew(a, "threads", "export", "t", "--force", "--output", path)
+        assert (refused.code, "is no file" in refused.err) == (2, True)
+    assert pipe.is_fifo() and link.is_symlink()
+
+
 def test_no_secret_of_the_environment_is_in_any_file(a: Stage, b: Stage) -> None:
     assert clew(a, "ask", "-t", "t", "second question", **PLANTED).code == 0
     assert clew(a, "threads", "export", "t", **PLANTED).code == 0
@@ -166,7 +207,11 @@ def test_bad_files_are_one_line_and_nothing_is_written(a: Stage, b: Stage, tmp_p
         "rubbish": b"\0\1\2" * 100,
         "empty": b"",
         "age": b"age-encryption.org/v1\n-> scrypt rubbish\n",
+        "cut age": b"age-encryption.org/v1\n",
+        "toil": pyrage.passphrase.encrypt(good, "whatever it was"),
     }
+    bad["toil"] = re.sub(rb"^(-> scrypt \S+) [0-9]+$", rb"\1 22", bad["toil"], count=1, flags=re.MULTILINE)
+    why = {"cut age": "damaged", "toil": "far more work"}
     for name, content in bad.items():
         (tmp_path / name).write_bytes(content)
     for name in (*bad, "missing", "a"):
@@ -174,6 +219,7 @@ def test_bad_files_are_one_line_and_nothing_is_written(a: Stage, b: Stage, tmp_p
         assert (refused.code, refused.out) == (2, ""), name
         assert len(refused.err.splitlines()) <= 2, refused.err
         assert "internal error" not in refused.err
+        assert why.get(name, "") in refused.err
     assert clew(b, "threads", "import", a.work / "t.clew", "--cwd", tmp_path / "nowhere").code == 2
     assert clew(b, "threads", "import", a.work / "t.clew", "--name", "no good name").code == 2
     assert clew(b, "threads", "list", "--json").json == []

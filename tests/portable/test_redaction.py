@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from clew.core.redaction import redact, secret_values
+from clew.core.redaction import gives_away, redact, secret_values
 
 LONG = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"
 
@@ -97,16 +97,86 @@ def test_known_values_go_whatever_they_look_like() -> None:
     assert redact("it is: correct-horse-battery!", ["correct-horse-battery"]) == ("it is: [redacted: value]!", 1)
 
 
-def test_environment_tells_what_is_secret_by_name() -> None:
-    environ = {
-        "OPENAI_API_KEY": "0123456789abcdef",
-        "MY_PASSWORD": "a longer secret value",
-        "SHORT_TOKEN": "dummy",
-        "HOME": "/home/somebody-with-a-long-name",
-        "SSH_AUTH_SOCK": "/run/user/1000/ssh-agent.socket",
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-    }
-    assert list(secret_values(environ.items())) == ["MY_PASSWORD", "OPENAI_API_KEY"]
+SECRET_OF_THE_ENVIRONMENT = {
+    "OPENAI_API_KEY": "0123456789abcdef",
+    "MY_PASSWORD": "a longer secret value",
+    "DB_PASSWORD": "hunter2345",  # a short one, but no word
+    "MYSQL_PWD": "n0t-a-place",
+    "SMTP_PASS": "n0t-a-word",
+    "GITHUB_PAT": "0123456789abcdef0",
+    "AWS_SECRET_ACCESS_KEY": "/Ab9+longbase64secret==",  # begins as a path does, and is none
+    "DOT_TOKEN": ".begins-with-a-dot-1",
+    "WILD_PASSWORD": "~Tr0ub4dor&3",
+    "HTTP_AUTHORIZATION": "Basic QWxhZGRpbjpvcGVu",
+    "SESSION_COOKIE": "sid=0123456789",
+}
+
+NO_SECRET = {
+    "SHORT_TOKEN": "dummy12",
+    "POSTGRES_PASSWORD": "postgres",  # any word: half of all conversations would hold it
+    "MINIO_SECRET_KEY": "minioadmin",
+    "APP_SECRET": "change-me",
+    "MAX_TOKENS": "20261115",
+    "EMPTY_TOKEN": "",
+    "HOME": "/home/somebody-with-a-long-name",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PWD": "/somewhere/else-than-there",
+    "OLDPWD": "/somewhere/else-than-there",
+    "SSH_AUTH_SOCK": "/run/user/1000/ssh-agent.socket-gone",
+    "XAUTHORITY": "/home/somebody/.Xauthority-gone",
+    "GPG_KEY": "A035C8C19219BA821ECEA86B64E628F8D684696D",
+    "SIGNING_KEY": "/there/keys/signing.pem",
+    "DEPLOY_KEY": "~/keys/not-there.pem",
+    "OTHER_KEY": "keys/there/relative.pem",
+    "TOKEN_FILE": "/run/secrets/not-there-any-more",
+    "GIT_ASKPASS": "/usr/bin/some-askpass-program",
+    "KEYBOARD_LAYOUT": "some-long-layout-v2",
+    "GIT_AUTHOR_NAME": "Jane Example the 2nd",
+    "COMPASS_MODE": "north-and-south-42",
+    "LC_ALL": "de_DE.UTF-8 and more",
+    "DOCS_URL": "http://localhost:8080/path@2",
+    "REPOSITORY": "ssh://git@example.org/some/place.git",
+}
+
+
+def secrets_in(environ: dict[str, str]) -> dict[str, str]:
+    return secret_values(environ.items(), lambda path: "/there/" in path)
+
+
+@pytest.mark.parametrize("name", SECRET_OF_THE_ENVIRONMENT)
+def test_environment_tells_what_is_secret_by_name(name: str) -> None:
+    value = SECRET_OF_THE_ENVIRONMENT[name]
+    assert secrets_in({name: value, **NO_SECRET}) == {value: name}
+
+
+@pytest.mark.parametrize("name", NO_SECRET)
+def test_what_is_no_secret_of_the_environment_raises_no_alarm(name: str) -> None:
+    assert secrets_in({name: NO_SECRET[name]}) == {}
+
+
+def test_password_in_an_address_is_secret_under_any_name() -> None:
+    environ = {"DATABASE_URL": "postgres://app:s3cret%2Fpass@db/x", "SMALL_DSN": "redis://u:pw@cache"}
+    found = secrets_in(environ)
+    assert set(found) == {"://app:s3cret%2Fpass@", "s3cret%2Fpass", "s3cret/pass", "://u:pw@"}
+    assert set(found.values()) == {"DATABASE_URL", "SMALL_DSN"}
+    assert list(found) == sorted(found, key=len, reverse=True), "the longest is blanked first"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [
+        ("my-key-is-akiaiosfodnn7example", "AKIAIOSFODNN7EXAMPLE"),
+        ("use-sk-ant-api03", "sk-ant-api03-x1Y2z3x1Y2z3"),
+        ("my-password-hunter2-works", "hunter2"),
+        ("key-AKIAIOSFODNN7EXAMPLE", "something else"),
+    ],
+)
+def test_name_that_was_made_from_a_secret_gives_it_away(name: str, secret: str) -> None:
+    assert gives_away(name, [secret])
+
+
+def test_name_of_ordinary_words_gives_nothing_away() -> None:
+    assert not gives_away("fix-the-login-page", ["AKIAIOSFODNN7EXAMPLE", "hunter2345", "fix", "ge"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rows on their way out and in: every kind of thread, every odd text, both databases; and hostile ones."""
+"""Rows on their way out and in: every kind of thread, every odd text, both databases."""
 
 from __future__ import annotations
 
@@ -11,65 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.core.events import QuestionAsked, TextStreamed
+from clew.core.events import TextStreamed
 from clew.core.history import Role
-from clew.core.ids import AttemptId, RunId, SessionId, ThreadId
-from clew.core.job import JobStatus
-from clew.core.pair import Pair
-from clew.core.pair import Round as PairRound
 from clew.core.pins import PinState
-from clew.core.run import Attempt, RunStatus
+from clew.core.run import RunStatus
 from clew.engine.engine import Engine
-from clew.engine.settings import EngineSettings
-from clew.errors import UsageError
 from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
+from clew.hosts.portable_file import HISTORY, STATE, from_json, unpack
 from clew.hosts.portable_import import import_thread
-from clew.store.hook_rows import HookJob, HookKey
-from clew.store.restoring import columns
+from clew.store.foreign import columns
 from clew.store.store import Store, open_store
 from clew.testing.postgres import PostgresServer
-from clew.testing.store_contract.jobs import a_job
-from clew.testing.store_contract.reviews import a_review, a_round
 from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_thread, a_turn, absorbed
-from clew.wiring import surroundings
-
-ODD = tuple(text for text in ODD_TEXTS if text)
-
-
-def engine_on(where: Path | str) -> Engine:
-    return Engine(open_store(where), {}, EngineSettings(), surroundings({}))
-
-
-def fill(store: Store, kind: str = "hook") -> None:
-    """All that a thread can have."""
-    store.create_thread(a_thread(kind=kind, standing=ODD[3]))
-    for number, text in enumerate(ODD):
-        store.add_turn("thread-1", a_turn(f"turn-{number}", text, (Role.USER, Role.ASSISTANT)[number % 2]))
-    store.edit_turn("turn-0", ODD[3], 20.0)
-    store.archive_turns("thread-1", "turn-5", inclusive=True, at=30.0, why="truncate")
-    store.create_run(a_run(status=RunStatus.RUNNING, prompt=ODD[4]))
-    store.create_attempt(Attempt(AttemptId("attempt-1"), RunId("run-1"), 1, SessionId("s"), "uuid", False))
-    asked = QuestionAsked("question-1", "Bash", {"command": ODD[4]}, False)
-    store.append_events("run-1", [(1, 1.0, TextStreamed(ODD[4])), (2, 2.0, asked)])
-    store.save_pin(a_pin(absorbed=absorbed("turn-0", "turn-1"), state=PinState.GOOD))
-    store.save_pin(a_pin("pin-2", state=PinState.POISONED))
-    store.create_job(a_job(status=JobStatus.QUEUED, kind="hook"))
-    store.create_job(a_job("job-2", status=JobStatus.FAILED, key="shared"))
-    store.add_marker("job-1", "m", 1.0)
-    made = store.create_review(a_review(), "2026-01-02")
-    store.add_round(a_round(review_id=made.id), diff=ODD[2], files={"a": b"\0\xff"})
-    store.save_hook_key(HookKey("key", "claude", "me/shop", 1, "github", "thread-1", None, 1.0, 2.0))
-    store.add_hook_job(HookJob("job-1", "event", "key", None, None, "keep", "waiting", None, None, 0, 1.0))
-
-
-def fill_pair(store: Store) -> None:
-    for role in ("instructor", "worker"):
-        store.create_thread(a_thread(role, f"maze-{role}", kind="pair"))
-        store.add_turn(role, a_turn(f"turn-of-{role}"))
-    pair = Pair("pair-1", "maze", "find out", "/project", "claude", ThreadId("instructor"), ThreadId("worker"))
-    store.create_pair(pair)
-    store.add_pair_round(PairRound("pair-1", 1, result=ODD[2]))
+from portable.rows import ODD, engine_on, fill, fill_pair
 
 
 async def travel(content: bytes, engine: Engine, cwd: Path, **options: Any) -> bytes:
@@ -209,80 +163,6 @@ def test_random_histories_go_round(tmp_path_factory: pytest.TempPathFactory, ste
             await engine.close()
 
     asyncio.run(there_and_back())
-
-
-HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
-    (HISTORY, "threads", {"name": "../x"}),
-    (HISTORY, "threads", {"permissions": "everything"}),
-    (HISTORY, "threads", {"trust": 1}),
-    (HISTORY, "threads", {"id": None}),
-    (HISTORY, "threads", {"visibility": "none"}),
-    (HISTORY, "threads", {"no_such_column": 1}),
-    (HISTORY, "threads", {'id) VALUES (1); DROP TABLE threads; --"': 1}),
-    (HISTORY, "turns", {"role": "system"}),
-    (HISTORY, "turns", {"thread_id": "another"}),
-    (HISTORY, "turns", {"text": None}),
-    (HISTORY, "turns", {"text": ["a"]}),
-    (HISTORY, "turns", {"created_at": 1e309}),
-    (HISTORY, "turns", {"position": 2**63}),
-    (HISTORY, "turns", {"position": True}),
-    (HISTORY, "turns", {"position": 2}),
-    (STATE, "runs", {"status": "over"}),
-    (STATE, "runs", {"thread_id": "another"}),
-    (STATE, "runs", {"asked": "no json"}),
-    (STATE, "events", {"run_id": "another"}),
-    (STATE, "events", {"body": "text"}),
-    (STATE, "events", {"run_id": "run-of-b"}),
-    (STATE, "attempts", {"run_id": "run-of-b"}),
-    (STATE, "jobs", {"thread_id": "of-b"}),
-    (STATE, "pins", {"thread_id": "of-b"}),
-    (HISTORY, "turns", {"thread_id": "of-b"}),
-    (HISTORY, "threads", {"model": "--dangerously-skip-permissions"}),
-    (HISTORY, "threads", {"model": "a b"}),
-    (HISTORY, "threads", {"agent": "-x"}),
-    (STATE, "jobs", {"model": "-x"}),
-    (STATE, "pins", {"state": "perfect"}),
-    (STATE, "pins", {"runtime": None}),
-    (STATE, "pins", {"pending": {"shown": 1}}),
-    (STATE, "pin_absorbed", {"n": "first"}),
-    (STATE, "jobs", {"status": "idle"}),
-    (STATE, "jobs", {"limits": "[]"}),
-    (STATE, "reviews", {"scope": "universe"}),
-]
-
-
-def _of_somebody_else(store: Store) -> None:
-    store.create_thread(a_thread("of-b", "theirs"))
-    store.create_run(a_run("run-of-b", "of-b"))
-
-
-async def test_rows_that_make_no_sense_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
-    await a.database.call(fill)
-    await b.database.call(_of_somebody_else)
-    before = await b.database.call(lambda store: store.dump_thread("of-b"))
-    file = unpack((await export_thread(a, "maze", {})).content)
-    about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
-    for part, table, change in HOSTILE:
-        content = from_json(file.parts[part])
-        content[table][0].update(change)
-        try:
-            raw = as_json(content)
-        except ValueError:  # JSON has no infinity; the reader takes what overflows for one
-            raw = as_json(content | {table: [content[table][0] | {"created_at": 0}]}).replace(b":0,", b":1e999,")
-        with pytest.raises(UsageError) as caught:
-            await import_thread(b, unpack(pack(about, {**file.parts, part: raw})), cwd=str(tmp_path))
-        assert "\n" not in caught.value.message, change
-        assert [thread.id for thread in await b.database.call(lambda store: store.threads())] == ["of-b"], change
-    assert await b.database.call(lambda store: store.dump_thread("of-b")) == before
-    for changes in ({"schema": 9999}, {"schema": "1"}, {"schema": None}):
-        with pytest.raises(UsageError):
-            await import_thread(b, unpack(pack(about | changes, file.parts)), cwd=str(tmp_path))
-    for content in (b"[]", b'{"threads": []}', b'{"threads": [{}]}', b'{"threads": 1}', b'{"x": []}', b"null"):
-        with pytest.raises(UsageError):
-            await import_thread(b, unpack(pack(about, {HISTORY: content})), cwd=str(tmp_path))
-    for engine in (a, b):
-        await engine.close()
 
 
 def test_columns_are_those_of_the_database(tmp_path: Path) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
+from clew.agents.adapter import SessionView
+from clew.agents.claude import Claude
 from clew.errors import AgentFailed, Busy, Conflict, UsageError
+from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
 from clew.hosts.portable_import import import_thread
 from clew.testing.model_api import ModelApi
 from clew.testing.truth import Voice, expected, tokens
 from conftest import make_stage
-from portable.machines import ask, exported, go_on_without_clew, imported, two_machines
+from portable.machines import NOTHING, ask, exported, go_on_without_clew, imported, two_machines
 
 
 @pytest.mark.real
@@ -210,6 +214,38 @@ async def test_thread_with_a_run_under_way_is_not_exported(tmp_path: Path, api: 
                 await exported(stage)
             await client.cancel(run.id)
             assert (await run.reply()).status == "cancelled"
+
+
+class Slow(Claude):
+    """Its session file takes long to read, the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.may_end = threading.Event(), threading.Event()
+
+    def read_session(self, path: Path, since: int = 0) -> SessionView:
+        self.began.set()
+        assert self.may_end.wait(90)
+        return super().read_session(path, since)
+
+
+async def test_nobody_waits_for_an_export_and_it_is_of_one_moment(tmp_path: Path, api: ModelApi) -> None:
+    slow = Slow()
+    with make_stage("scripted", tmp_path, api) as stage:
+        async with stage.open() as client, stage.open(adapters=[slow]) as other:
+            thread = await client.thread("t", cwd=stage.work)
+            await ask(thread, "one")
+            leaving = asyncio.create_task(export_thread(other.engine, "t", NOTHING))
+            try:
+                assert await asyncio.to_thread(slow.began.wait, 60)
+                await ask(await client.thread("another", cwd=stage.work), "not kept waiting")
+                await ask(thread, "two")
+            finally:
+                slow.may_end.set()
+            made = await leaving
+    assert (made.turns, [left.taken for left in made.sessions]) == (4, [True])
+    [session] = [part for name, part in unpack(made.content).parts.items() if name.startswith("sessions/")]
+    assert b"two" in session
 
 
 async def test_machine_without_the_agent_takes_the_history(tmp_path: Path, api: ModelApi) -> None:

@@ -155,7 +155,7 @@ async def test_a_thread_is_deleted_into_an_archive(house: House) -> None:
     made = await house.thread("t")
     await house.ask("t", "hello")
     tried = (await house.http.delete("/api/threads/t", params={"dry_run": True})).json()
-    assert tried == {"name": "t", "turns": 2, "archived_turns": 0, "archive": None}
+    assert tried == {"name": "t", "others": [], "turns": 2, "archived_turns": 0, "archive": None}
     gone = (await house.http.delete("/api/threads/t")).json()
     assert (gone["name"], gone["turns"]) == ("t", 2)
     assert "hello" in Path(gone["archive"]).read_text()
@@ -215,6 +215,36 @@ async def test_turns_are_edited_and_truncated(house: House) -> None:
     assert (await house.http.post("/api/threads/t/truncate", json={"turn": second["id"]})).status_code == 404
     blank = await house.http.patch(f"/api/threads/t/turns/{first['id']}", json={"text": "  "})
     assert blank.status_code == 422
+
+
+async def test_a_thread_is_forked_at_a_turn_or_a_round(house: House) -> None:
+    await house.thread("t")
+    for number in (1, 2, 3):
+        await house.ask("t", f"question {number}")
+    made = await house.post("/api/threads/t/fork", {"turn": (await house.turns("t"))[2]["id"]}, 201)
+    assert (made["name"], made["turns"], made["kind"], made["cost_usd"]) == ("t-fork", 4, "chat", 0)
+    original = (await house.get("/api/threads/t"))["id"]
+    assert made["origin"] == {"how": "fork", "of": [{"id": original, "name": "t"}], "round": 2}
+    assert (await house.get(f"/api/threads/{made['id']}/session"))["resumes"]
+    await house.ask("t-fork", "another question")
+    assert [turn["text"] for turn in await house.turns("t-fork")][3:] == [
+        "ack: question 2",
+        "another question",
+        "ack: another question",
+    ]
+    assert len(await house.turns("t")) == 6
+    named = await house.post("/api/threads/t/fork", {"round": 1, "name": "other"}, 201)
+    assert (named["name"], named["turns"]) == ("other", 2)
+    for body, status in (
+        ({"name": "other"}, 409),
+        ({"round": 4}, 422),
+        ({"round": 1, "turn": "x"}, 422),
+        ({"turn": "none"}, 404),
+        ({"round": 0}, 422),
+    ):
+        assert (await house.http.post("/api/threads/t/fork", json=body)).status_code == status, body
+    assert (await house.http.post("/api/threads/none/fork", json={})).status_code == 404
+    assert (await house.get("/api/threads"))["total"] == 3
 
 
 async def test_the_session_says_whether_the_next_turn_resumes(house: House) -> None:

@@ -118,6 +118,26 @@ def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> No
         assert not path.exists()
 
 
+@pytest.mark.parametrize("instead", [None, "another"])
+def test_nothing_is_written_into_a_database_that_was_taken_away(tmp_path: Path, instead: str | None) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.save_fact("before", "1")
+        for file in tmp_path.glob("clew.db*"):
+            file.unlink()
+        if instead is not None:
+            open_store(path).close()
+            store.save_fact("after", "1")
+        else:
+            with pytest.raises(StoreError) as caught:
+                store.save_fact("after", "1")
+            assert caught.value.kind == "unreachable"
+    assert path.exists() is (instead is not None)
+    if instead is not None:
+        with open_store(path) as store:
+            assert (store.fact("before"), store.fact("after")) == (None, "1")
+
+
 def test_a_newer_schema(tmp_path: Path) -> None:
     path = filled(tmp_path / "clew.db", turns=1)
     raw = sqlite3.connect(path)

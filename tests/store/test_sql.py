@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from clew.store import open_store, sql
 from clew.store.database import told_when_long
+from clew.store.pair_rows import KeptFiles, pair_row
 from clew.store.records import flat, run_row
+from clew.store.review_rows import packed_files
 from clew.store.text import pack, unpack
 from clew.testing.store_contract import a_run, a_thread, a_turn
+from clew.testing.store_contract.pairs import a_pair
 
 STORE = Path(sql.__file__).parent
 
@@ -94,7 +97,7 @@ def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) ->
         raw.execute(statement)
     raw.execute("INSERT INTO schema_version VALUES (1, '0001_first')")
     raw.execute("PRAGMA journal_mode = WAL")
-    _insert(raw, "threads", flat(a_thread()))
+    _insert(raw, "threads", flat(a_thread(), without=("origin",)))
     _insert(raw, "turns", {**flat(a_turn("turn-1")), "thread_id": "thread-1", "position": 1})
     row = {name: value for name, value in run_row(a_run(reason="first_turn")).items() if name != "asked"}
     _insert(raw, "runs", {**row, "position": 1})
@@ -119,7 +122,7 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
             raw.execute(statement)
         raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
     raw.execute("PRAGMA journal_mode = WAL")
-    _insert(raw, "threads", flat(a_thread()))
+    _insert(raw, "threads", flat(a_thread(), without=("origin",)))
     for number, text in enumerate(("the first needle", "NUL \0needle \ud83d", "gone needle"), start=1):
         row = {**flat(a_turn(f"turn-{number}", pack(text))), "thread_id": "thread-1", "position": number}
         _insert(raw, "turns", {**row, "archived_at": 20.0 if number == 3 else None})
@@ -134,6 +137,29 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
         store.edit_turn("turn-1", "nothing", 30.0)
         store.delete_thread("thread-1")
         assert store.search("needle", archived=True) == [] and store.check() == []
+
+
+def test_what_an_older_store_kept_of_a_pairs_files_is_dropped(tmp_path: Path) -> None:
+    """It held their contents. The pair itself stays."""
+    path = tmp_path / "clew.db"
+    path.touch(0o600)
+    raw = sqlite3.connect(path)
+    for number, file in enumerate(sql.migrations()[:8], start=1):
+        for statement in sql.statements(file, "named"):
+            raw.execute(statement)
+        raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
+    raw.execute("PRAGMA journal_mode = WAL")
+    for number in (1, 2):
+        _insert(raw, "threads", flat(a_thread(f"thread-{number}", f"part-{number}"), without=("origin",)))
+    _insert(raw, "pairs", pair_row(a_pair()))
+    _insert(raw, "pair_files", {"pair_id": "pair-1", "changes": "[]", "files": packed_files({".env": b"SECRET"})})
+    raw.commit()
+    raw.close()
+    with open_store(path) as store:
+        assert store.pair("build") == a_pair()
+        assert store.pair_files("pair-1") is None
+        store.keep_pair_files("pair-1", KeptFiles(None, "abc", {}))
+        assert store.pair_files("pair-1") == KeptFiles(None, "abc", {})
 
 
 def test_whoever_waits_long_for_a_migration_is_told() -> None:

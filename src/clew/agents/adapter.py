@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from clew.core.decision import Abilities
 from clew.core.events import Event, QuestionAsked
@@ -19,6 +19,9 @@ from clew.core.permissions import Answer
 from clew.core.record import Record
 from clew.core.thread import Permissions, Trust
 from clew.core.usage import Usage
+
+if TYPE_CHECKING:
+    from clew.core.edits import FileEdit
 
 
 class Binary(Record):
@@ -38,6 +41,7 @@ class Launch(Record):
     trust: Trust
     work_dir: str = "."
     fork_of: str | None = None  # a resume that goes on in a copy: of this session, under `session_id` if we may choose
+    rewind_to: str | None = None  # a copy that ends with this message of it; only where the abilities say `rewind`
 
 
 class Entry(Record):
@@ -168,3 +172,7 @@ class Adapter(Protocol):
     def session_head(self, path: Path) -> SessionHead | None:
         """Reads the beginning of the file, however long it is. None: it is no session. Raises OSError."""
         return None
+
+    def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+        """Which files that use of a tool writes to, and what, as far as its input tells. It may have any shape."""
+        return ()

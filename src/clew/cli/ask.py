@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -180,11 +179,11 @@ async def _new(client: Client, wish: Wish, text: str) -> Thread:
     return thread
 
 
-def read_stdin(what: str) -> str:
+def read_stdin(what: str, command: str = "clew ask") -> str:
     stdin = sys.stdin
     if stdin is None or stdin.isatty():
         raise UsageError(
-            f"There is no {what}.", hint='Give it as an argument, clew ask "…", or on stdin, clew ask < file.'
+            f"There is no {what}.", hint=f'Give it as an argument, {command} "…", or on stdin, {command} < file.'
         )
     return as_text(stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
 
@@ -192,8 +191,10 @@ def read_stdin(what: str) -> str:
 def read_instructions(path: str) -> str:
     if path == "-":
         return read_stdin("text of instructions")
+    from clew.hosts.checks import named_path
+
     try:
-        return as_text(Path(path).expanduser().read_bytes(), path)
+        return as_text(named_path(path).read_bytes(), path)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}.", hint="--instructions wants a text file."

@@ -10,7 +10,7 @@ from clew.cli.lazy import LazyGroup
 
 TABLE = {
     "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or in one that goes on."),
-    "threads": ("clew.cli.threads:threads", "List, search, show, change, archive, restore and delete threads."),
+    "threads": ("clew.cli.threads:threads", "List, search, change, archive, export, import and compare threads."),
     "sessions": ("clew.cli.sessions:sessions", "List the agents' own sessions, and adopt them into threads."),
     "runs": ("clew.cli.runs:runs", "List, show, watch, answer and stop runs, also those of other processes."),
     "review": ("clew.cli.review:review", "Review changes in rounds: start, follow, list, show, export, import."),

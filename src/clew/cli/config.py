@@ -62,5 +62,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:g}s"
+        from clew.config import as_duration
+
+        return as_duration(value)
     return harmless(str(value))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.output import harmless, note, print_json
-from clew.errors import ClewError
+from clew.errors import ClewError, UsageError
 
 # What `ask --json` prints when there was no run: the same keys as of a reply.
 NO_REPLY: dict[str, Any] = {
@@ -37,6 +37,8 @@ NO_REPLY: dict[str, Any] = {
 
 def tell(error: ClewError, args: Sequence[str]) -> int:
     """Says the error in the form that was asked for, and returns its exit code."""
+    if error.exit_code == UsageError.exit_code and not error.hint:
+        error.hint = f"Try {command_of(args)} --help."
     say(error)
     if wants_json(args):
         body = {"code": error.code, "message": error.message, "hint": error.hint}
@@ -44,6 +46,23 @@ def tell(error: ClewError, args: Sequence[str]) -> int:
         reply = {**NO_REPLY, "thread": named_thread(args), "error": body, "warnings": []}
         print_json(reply if replies else {"error": body})
     return error.exit_code
+
+
+def command_of(args: Sequence[str]) -> str:
+    """`clew threads import`: the command that was called, as far as there is one."""
+    import click
+
+    from clew.cli.commands import cli
+
+    found: click.Command = cli
+    path = ["clew"]
+    for word in args:
+        context = click.Context(found)
+        if not isinstance(found, click.Group) or (below := found.get_command(context, word)) is None:
+            break
+        found = below
+        path.append(word)
+    return " ".join(path)
 
 
 def say(error: ClewError) -> None:

@@ -113,7 +113,9 @@ def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> i
     \b
       clew hooks import-sessions ~/.local/state/claude-hooks/sessions.json --dry-run
     """
-    old = _read(Path(file).expanduser())
+    from clew.hosts.checks import named_path
+
+    old = _read(named_path(file))
 
     async def work(client: Client) -> list[dict[str, Any]]:
         from clew.hosts.hook_sessions import by_key

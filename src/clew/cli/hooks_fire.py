@@ -66,8 +66,10 @@ def fire(file: str, forge: str | None, name: str | None, dry_run: bool, wait: bo
 
 
 def _read(file: str) -> bytes:
+    from clew.hosts.checks import named_path
+
     try:
-        raw = sys.stdin.buffer.read(FILE_MOST + 1) if file == "-" else _bytes_of(Path(file).expanduser())
+        raw = sys.stdin.buffer.read(FILE_MOST + 1) if file == "-" else _bytes_of(named_path(file))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
     if len(raw) > FILE_MOST:

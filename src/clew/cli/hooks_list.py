@@ -45,7 +45,8 @@ def events(state: str | None, limit: int, as_json: bool) -> None:
         else:
             short = short_ids(each.id for each in found)
             headings = ["EVENT", "STATE", "TOLD", "BY", "KIND", "WHERE", "JOBS", "WHY"]
-            say(columns(headings, [[short[each.id], *_event_row(each)] for each in found]))
+            rows = [[short[each.id], *_event_row(each)] for each in found]
+            say(columns(headings, rows, spare=["BY", "JOBS", "KIND", "TOLD"]))
 
     with_client(work)
 

@@ -86,7 +86,8 @@ def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -
             note("No jobs yet." if not status and key is None else "No such jobs.")
         else:
             short = short_ids(card.job.id for card in found)
-            say(columns(HEADINGS, [[short[card.job.id], *_row(card)] for card in found]))
+            rows = [[short[card.job.id], *_row(card)] for card in found]
+            say(columns(HEADINGS, rows, spare=["COST", "KEY", "CREATED"]))
             await _tell_nobody(client, found)
 
     with_client(work)

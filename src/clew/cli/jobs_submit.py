@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.options import seconds
 from clew.cli.output import SHORT_ID, harmless, note, print_json, say, stamp
 from clew.cli.session import with_client
 from clew.errors import UsageError
@@ -135,14 +136,7 @@ def _limits(options: dict[str, Any]) -> Limits:
 
 
 def _duration(option: str, given: str | None) -> float | None:
-    from clew.config import duration
-
-    if given is None:
-        return None
-    try:
-        return duration(given)
-    except ValueError as error:
-        raise UsageError(f"{option} {given} {error}.") from None
+    return None if given is None else seconds(option, given, none=True)
 
 
 def _deadline(given: str | None, now: float) -> float | None:

@@ -60,7 +60,7 @@ def _run(args: list[str]) -> int:
         error.show()
         return UsageError.exit_code
     except click.ClickException as error:
-        return _tell(_as_usage_error(error), args)
+        return _tell(_as_usage_error(error, args), args)
     except (click.Abort, KeyboardInterrupt):
         return _tell(Cancelled("Stopped."), args)
     except OSError as error:
@@ -84,13 +84,16 @@ def _tell_unexpected(error: Exception, args: list[str]) -> int:
     return failure.tell_unexpected(error, args)
 
 
-def _as_usage_error(error: object) -> UsageError:
+def _as_usage_error(error: object, args: Sequence[str]) -> UsageError:
     import click
+
+    from clew.cli.failure import command_of
 
     assert isinstance(error, click.ClickException)
     ctx = error.ctx if isinstance(error, click.UsageError) else None
-    path = ctx.command_path if ctx is not None else "clew"
-    return UsageError(error.format_message(), hint=f"Try {path} --help.")
+    path = ctx.command_path if ctx is not None else command_of(args)  # click does not say: an option lacks its value
+    words = error.format_message().replace("is not a valid integer range", "is not a whole number")
+    return UsageError(words, hint=f"Try {path} --help.")
 
 
 def _prepare_streams() -> None:

@@ -14,6 +14,9 @@ from typing import Any
 SHORT_ID = 8
 MONEY_DIGITS = 6  # of every amount in JSON
 FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
+TYPED_BACK = ("ID", "NAME", "PAIR", "RUN", "THREAD", "KEY", "QID", "SETTING")  # columns that are never cut
+PATHS = ("DIRECTORY", "REPOSITORY", "WORK TREE", "FILE", "FROM")  # cut at their beginning
+LEAST_CELLS = 12  # of a column that may be cut
 NO_PRICE = "no price"  # tokens were used, and the agent did not say what they cost
 
 # Everything that moves a cursor or rings a bell, but for tab and newline; what turns the direction of writing, and what
@@ -81,12 +84,78 @@ def one_line(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A plain table: as readable in a pipe as on a terminal."""
-    table = [header, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table)
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> str:
+    """A plain table: whole in a pipe, fitted to a terminal. `spare` are headings that may go there, the first first."""
+    table = [list(header), *([_in_line(cell) for cell in row] for row in rows)]
+    room = _room()
+    widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
+    if room is not None:
+        for heading in spare:
+            if _taken(_least(table[0], widths)) <= room:
+                break
+            place = table[0].index(heading)
+            table = [row[:place] + row[place + 1 :] for row in table]
+            del widths[place]
+        widths = _narrowed(table[0], widths, room)
+        backwards = [heading in PATHS for heading in table[0]]
+        table = [[cut(*cell) for cell in zip(row, widths, backwards, strict=True)] for row in table]
+    lines = (
+        "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)) for row in table
+    )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _in_line(cell: str) -> str:
+    """Whatever it holds, a row of a table is one line."""
+    return harmless(cell).replace("\n", "␊").replace("\t", "␉")
+
+
+def _room() -> int | None:
+    if not sys.stdout.isatty():
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def _taken(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _least(header: Sequence[str], widths: Sequence[int]) -> list[int]:
+    """What a column cannot do without. What one types back is not cut."""
+    return [
+        width if heading in TYPED_BACK else min(width, max(len(heading), LEAST_CELLS))
+        for heading, width in zip(header, widths, strict=True)
+    ]
+
+
+def _narrowed(header: Sequence[str], widths: Sequence[int], room: int) -> list[int]:
+    """The widest is cut first."""
+    least, found = _least(header, widths), list(widths)
+    while _taken(found) > room and found != least:
+        widest = max((place for place, width in enumerate(found) if width > least[place]), key=found.__getitem__)
+        found[widest] -= 1
+    return found
+
+
+def cut(text: str, width: int, backwards: bool = False) -> str:
+    """So wide at most. `backwards`: its end is what tells, as of a path."""
+    if cells(text) <= width:
+        return text
+    kept = text[::-1] if backwards else text
+    while cells(kept) > width - 1:
+        kept = kept[:-1]
+    return f"…{kept[::-1]}" if backwards else f"{kept}…"
+
+
+def cells(text: str) -> int:
+    """How wide a terminal draws it."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def ago(at: float | None, now: float | None = None) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.options import TIMEOUT
-from clew.cli.output import harmless, note, print_json, stamp
+from clew.cli.output import harmless, note, plural, print_json, stamp
 from clew.cli.session import with_client
 from clew.errors import UsageError
 
@@ -19,6 +17,10 @@ if TYPE_CHECKING:
     from clew.pair import Wanted, Which
 
 MOST_ROUNDS = 10_000
+
+
+class _Rounds(click.IntRange):
+    name = "whole number"  # as it is called where something else is given
 
 
 def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
@@ -43,7 +45,7 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     "-r",
     "--max-rounds",
     "rounds",
-    type=click.IntRange(1, MOST_ROUNDS),
+    type=_Rounds(1, MOST_ROUNDS),
     metavar="N",
     help="At most so many rounds; on going on, so many more.  [default: 10; what was saved]",
 )
@@ -56,17 +58,32 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     type=click.Choice(["edits", "all", "read-only"]),
     help="What the worker may do without asking.  [default: edits; what was saved]",
 )
-@click.option("--cwd", metavar="DIR", help="Where they work.  [default: this directory]")
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    help="Where they work; a pair that goes on moves there.  [default: this directory; the pair's own]",
+)
 @click.option("--name", metavar="NAME", help="A name for the pair.  [default: made from TASK]")
 @click.option("--resume", "--continue", "resume", is_flag=True, help="Go on with the latest pair of this directory.")
 @click.option("--session", metavar="ID|NAME", help="Go on with that one.", shell_complete=_complete_pair)
 @click.option("--session-file", metavar="PATH", help="Go on from a state file, also of another machine.")
+@click.option(
+    "--fork-at-round",
+    "fork_at",
+    type=_Rounds(1, MOST_ROUNDS),
+    metavar="N",
+    help="Not with the pair itself, but with a copy of it as it was after round N.",
+)
 @click.option("--no-auto-save", is_flag=True, help="Write no state file; the store keeps everything all the same.")
 @click.option("--list-sessions", is_flag=True, help="List the pairs of this directory instead.")
 @click.option("--clean-sessions", is_flag=True, help="Remove old pairs of this directory instead; archived first.")
 @click.option("--older-than", metavar="DURATION", help="What is old for --clean-sessions: 7d, 12h.")
 @click.option("--dry-run", is_flag=True, help="With --clean-sessions: only say what would go.")
-@TIMEOUT
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    help="End a run of either of the two after so long: 90s, 30m, 2h, none.  [default: the setting timeout]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one event a line, and the pair's object last.")
 def pair(
     text: str | None,
@@ -74,6 +91,7 @@ def pair(
     resume: bool,
     session: str | None,
     session_file: str | None,
+    fork_at: int | None,
     no_auto_save: bool,
     list_sessions: bool,
     clean_sessions: bool,
@@ -87,14 +105,16 @@ def pair(
 
     The instructor reads files and changes none; the worker carries out one instruction a round. Each has a thread of
     its own. Everything is stored as it happens: after Ctrl-C, a crash or the last round --resume goes on just there.
-    Orders and reports go to stdout, everything else to stderr. Ctrl-C stops gently, a second one at once. The exit code
-    is 0 when the task is done, 1 when the rounds are used up, else that of what stopped it (7: Ctrl-C).
+    TASK is the argument, or stdin when it is - or left out; so is MESSAGE, but only when it is -. Orders and reports go
+    to stdout, everything else to stderr. Ctrl-C stops gently, a second one at once. The exit code is 0 when the task is
+    done, 1 when the rounds are used up, else that of what stopped it (7: Ctrl-C).
 
     \b
       clew pair "Port the parser to the new API, with tests"
       clew pair -r 20 --instructor-model opus --worker-model sonnet --permissions all "Fix the flaky tests"
       clew pair --resume                            the latest of this directory goes on
       clew pair --resume "Leave the old API in."    … and the instructor is told so
+      clew pair --resume --fork-at-round 15         another way from round 15 on
       clew pair --session-file /shared/session-2026-11-15-10-00-00-1a2b.json
       clew pair --list-sessions
       clew pair --clean-sessions --older-than 7d --dry-run
@@ -112,8 +132,14 @@ def pair(
     if session is not None and session_file is not None:
         raise UsageError("--session and --session-file say two things.", hint="Give one of them.")
     goes_on = resume or session is not None or session_file is not None
-    said = _stdin() if text == "-" else text or ""
-    if goes_on and options["name"] is not None:
+    said = text or ""
+    if text == "-" or (text is None and not goes_on):
+        from clew.cli.ask import read_stdin
+
+        said = read_stdin("message", "clew pair --resume -") if goes_on else read_stdin("task", "clew pair")
+    if fork_at is not None and (session_file is not None or not goes_on):
+        raise UsageError("--fork-at-round goes with --resume or --session.", hint="Try clew pair --help.")
+    if goes_on and fork_at is None and options["name"] is not None:
         raise UsageError("--name is for a new pair.", hint="clew pair TASK --name NAME starts one.")
     if not goes_on and not said.strip():
         raise UsageError("There is no task.", hint="Give it as an argument, or go on with --resume.")
@@ -122,18 +148,10 @@ def pair(
         from clew import pair as surface
 
         wanted = surface.Wanted(text=said, cwd=cwd, auto_save=not no_auto_save, **options)
-        which = surface.Which(session, session_file) if goes_on else None
+        which = surface.Which(session, session_file, fork_at) if goes_on else None
         return await _carry_out(client, which, wanted, as_json=as_json)
 
     return with_client(work, work_dir=cwd, timeout=timeout)
-
-
-def _stdin() -> str:
-    from clew.cli.ask import MAX_INPUT_BYTES, as_text
-
-    if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("Nothing is to be read.", hint="Give it as an argument, or on stdin: clew pair - < task.md")
-    return as_text(sys.stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
 
 
 async def _carry_out(client: Client, which: Which | None, wanted: Wanted, *, as_json: bool) -> int:
@@ -175,7 +193,11 @@ async def _tell_begun(client: Client, live: LivePair, *, goes_on: bool) -> None:
     pair = live.pair
     if pair.cwd != os.path.realpath("."):
         note(f"in {harmless(pair.cwd)}")
-    how = f"goes on in round {pair.number} of {pair.last_round}" if goes_on else f"up to {pair.last_round} rounds"
+    how = (
+        f"goes on in round {pair.number} of {pair.last_round}"
+        if goes_on
+        else f"up to {plural(pair.last_round, 'round')}"
+    )
     note(harmless(f"pair {pair.name} ({pair.id}), {how}"))
     if (await client.pairs.find(pair.id)).permissions is Permissions.ALL:
         note("warning: --permissions all: the worker may do anything here without asking")
@@ -195,5 +217,4 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
         note(f'more to do: clew pair --session {state.pair.name} "what"')
         return 0
     failure.say(error)
-    note(f"  clew pair --session {state.pair.name} goes on with it")
     return error.exit_code

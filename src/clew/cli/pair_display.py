@@ -19,7 +19,7 @@ class PairDisplay(Display):
     """Whole orders and reports on stdout, or with `as_json` one event a line."""
 
     def __init__(self, *, as_json: bool) -> None:
-        super().__init__("", as_json=True)
+        super().__init__("its session", as_json=True)  # who is at it stands in the line already
         self._as_json = as_json
         self._round, self._of = 0, 0
         self._who = "instructor"
@@ -50,7 +50,7 @@ class PairDisplay(Display):
             case Saved():
                 self._doing("saved")
             case PairWarned():
-                self.note(f"warning: {harmless(event.message)}")
+                self.note(f"warning: {harmless(' '.join(event.message.split()))}")
 
     def show(self, event: events.Event) -> None:
         match event:
@@ -64,7 +64,6 @@ class PairDisplay(Display):
 
     def _asked(self, event: Asked) -> None:
         self._round, self._of, self._who = event.round, event.of, event.part.value
-        self._agent = event.part.value
         if self._status is None:
             who = f"{event.part}{f' ({event.model})' if event.model else ''}"
             self.note(harmless(f"round {event.round} of {event.of}: {who}"))

@@ -177,7 +177,7 @@ def _default(value: object) -> str:
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
-    return f"`{value:.10g}s`" if isinstance(value, float) else f"`{value}`"
+    return f"`{config.as_duration(value)}`" if isinstance(value, float) else f"`{value}`"
 
 
 def main() -> int:

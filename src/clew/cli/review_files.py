@@ -34,7 +34,9 @@ def export(review_id: str, kind: str, output: str | None, force: bool) -> None:
       clew review export latest --output review.md
       clew review export latest | gh pr comment --body-file -
     """
-    path = Path(output).expanduser() if output is not None else None
+    from clew.hosts.checks import named_path
+
+    path = named_path(output) if output is not None else None
     if path is not None:
         _check(path, force=force)
 
@@ -107,12 +109,13 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
     failures: list[ClewError] = []
 
     async def work(client: Client) -> list[dict[str, Any]]:
+        from clew.hosts.checks import named_path
         from clew.hosts.review_import import import_file
 
         results: list[dict[str, Any]] = []
         for name in files:
             try:
-                made = await import_file(client.engine, Path(name).expanduser(), cwd)
+                made = await import_file(client.engine, named_path(name), cwd)
             except UsageError as error:
                 failures.append(error)
                 body = {"code": error.code, "message": error.message, "hint": error.hint}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.options import AS_JSON
+from clew.cli.options import AS_JSON, seconds
 from clew.cli.output import NO_PRICE, columns, dollars, note, one_line, plural, print_json, say
 from clew.cli.session import with_client
 
@@ -22,9 +22,7 @@ MODEL_CHARS = 60
 @AS_JSON
 def reviews(since: str | None, as_json: bool) -> None:
     """What all reviews came to: how often a follow-up round resumed, why not, and what rounds took either way."""
-    from clew.cli.stats import duration_since
-
-    since_s = duration_since(since) if since is not None else None
+    since_s = seconds("--since", since) if since is not None else None
 
     async def work(client: Client) -> None:
         from clew.review import measures_json

@@ -56,7 +56,8 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
         else:
             short = short_ids(run.id for run in found)
             rows = [[short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]))] for run in found]
-            say(columns(["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"], rows))
+            headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
+            say(columns(headings, rows, spare=["COST", "SESSION", "STARTED"]))
             if any(asked[run.id] for run in found):
                 note("clew runs show ID tells what is asked, clew runs answer ID answers it")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clew.client import Client
 
 T = TypeVar("T")
+PATIENCE_S = 1.0
 
 
 def with_client(
@@ -39,6 +40,17 @@ def with_client(
         return asyncio.run(inside())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+async def patiently(words: str, work: Coroutine[Any, Any, T]) -> T:
+    """Says so when it takes longer than one would wait without a word."""
+    import asyncio
+
+    task = asyncio.create_task(work)
+    await asyncio.wait({task}, timeout=PATIENCE_S)
+    if not task.done():
+        note(words)
+    return await task
 
 
 def load_asyncio_quickly() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = 50  # without --all
 HEADINGS = ["ID", "AGENT", "LAST USED", "SIZE", "THREAD", "DIRECTORY", "FIRST WORDS"]
+SPARE = ["SIZE", "AGENT", "DIRECTORY"]
 AGENT = click.option("--agent", metavar="AGENT", help="Only those of this agent.")
 PROJECT = click.option("--project", metavar="DIR", help="Only those of this directory, and of what is below it.")
 
@@ -41,6 +43,8 @@ def list_(agent: str | None, project: str | None, everything: bool, as_json: boo
             if len(found) == SHOWN and not everything:
                 return found, True
             found.append(session)
+        if not found:
+            _check(project)
         return found, False
 
     found, more = with_client(work)
@@ -48,15 +52,20 @@ def list_(agent: str | None, project: str | None, everything: bool, as_json: boo
         print_json([_object(session) for session in found])
     elif found:
         short = short_ids(session.id for session in found)
-        say(columns(HEADINGS, [_row(session, short[session.id]) for session in found]))
+        say(columns(HEADINGS, [_row(session, short[session.id]) for session in found], spare=SPARE))
         if more:
             note(f"the newest {SHOWN}; --all shows the rest")
     else:
         note("No such sessions.")
 
 
+def _check(project: str | None) -> None:
+    if project is not None and not Path(project).is_dir():
+        raise UsageError(f"{project} is not a directory.", hint="No session was ever there.")
+
+
 @sessions.command()
-@click.argument("ids", metavar="ID...", nargs=-1)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All that no thread has.")
 @AGENT
 @PROJECT
@@ -97,14 +106,20 @@ def adopt(
         return [await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run) for each in wanted]
 
     done = with_client(work)
-    if as_json:
-        print_json([_object(each.session) | _outcome(each) for each in done])
+    if failed and not done:
+        *others, last = failed
     else:
-        _tell(done, dry_run=dry_run)
-    for error in failed:
+        others, last = failed, None
+        if as_json:
+            print_json([_object(each.session) | _outcome(each) for each in done])
+        else:
+            _tell(done, dry_run=dry_run)
+    for error in others:
         from clew.cli import failure
 
         failure.say(error)
+    if last is not None:
+        raise last  # nothing was done: that is all there is to say
     return failed[0].exit_code if failed else 0
 
 
@@ -132,8 +147,8 @@ def _row(session: AgentSession, short: str) -> list[str]:
         ago(session.changed_at),
         _size(session.size_bytes),
         session.thread or "-",
-        one_line(session.work_dir, 60) or "-",
-        one_line(session.first_words, 50) or "-",
+        one_line(session.work_dir, 120) or "-",
+        one_line(session.first_words, 120) or "-",
     ]
 
 

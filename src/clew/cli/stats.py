@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.lazy import SuggestingGroup
+from clew.cli.options import seconds
 from clew.cli.output import NO_PRICE, dollars, note, plural, print_json, say
 from clew.cli.review_measures import reviews
 from clew.cli.session import complete_thread, with_client
@@ -34,7 +35,7 @@ def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bo
                 f"These options are not of {name}.", hint=f"Those that are stand behind it: {name} --json."
             )
         return
-    since_s = duration_since(since) if since is not None else None
+    since_s = seconds("--since", since) if since is not None else None
 
     async def work(client: Client) -> None:
         from clew.core.savings import summed
@@ -53,15 +54,6 @@ def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bo
 
 
 stats.add_command(reviews)
-
-
-def duration_since(text: str) -> float | None:
-    from clew.config import duration
-
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise UsageError(f"--since {text} {error}.") from error
 
 
 def _show(savings: Savings) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 PER_SECOND = 8
+ECHO_CELLS = 3
 
 
 class StatusLine:
@@ -89,6 +90,8 @@ class StatusLine:
         line.append(f"{frame} ", style="cyan")
         line.append(f"{clock(elapsed)} ", style="dim")
         line.append(self._doing)
+        if self._live is not None:  # the terminal may echo ^C behind it: what wraps is not wiped away
+            line.truncate(max(1, self._live.console.width - ECHO_CELLS), overflow="ellipsis")
         return line
 
 

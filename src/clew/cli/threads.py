@@ -24,9 +24,14 @@ from clew.cli.output import (
 from clew.cli.session import complete_thread, with_client
 from clew.cli.threads_archive import archive, archives, clean, restore
 from clew.cli.threads_delete import delete
+from clew.cli.threads_diff import diff
 from clew.cli.threads_export import export
+from clew.cli.threads_fork import fork
 from clew.cli.threads_import import import_
-from clew.cli.threads_list import list_, thread_object, who
+from clew.cli.threads_list import list_, origin_words, thread_object, who
+from clew.cli.threads_merge import merge
+from clew.cli.threads_push import pull, push
+from clew.cli.threads_replay import replay
 from clew.cli.threads_search import search
 from clew.cli.threads_set import rename, set_
 from clew.errors import UsageError
@@ -43,13 +48,31 @@ SHOWN_CHARS = 200  # of the standing text
 
 @click.group(cls=SuggestingGroup)
 def threads() -> None:
-    """List, search, show, change, archive, restore and delete threads.
+    """List, search, change, archive, export, import and compare threads.
 
     TURN_ID is a turn's id as `threads show` lists it, or any unambiguous beginning of it.
     """
 
 
-for command in (list_, search, delete, export, import_, rename, set_, archive, restore, archives, clean):
+for command in (
+    list_,
+    search,
+    fork,
+    delete,
+    export,
+    import_,
+    push,
+    pull,
+    rename,
+    set_,
+    archive,
+    restore,
+    archives,
+    clean,
+    replay,
+    diff,
+    merge,
+):
     threads.add_command(command)
 
 
@@ -71,6 +94,8 @@ def show(name: str, as_json: bool) -> None:
         record = thread.record
         say(f"{record.name}  {who(record)}  {harmless(record.cwd)}")
         say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
+        if record.origin is not None:
+            say(origin_words(record.origin))
         if record.standing:
             say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
         short = short_ids(turn.id for turn in turns)

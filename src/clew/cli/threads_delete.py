@@ -3,43 +3,58 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import note, plural
+from clew.cli.options import AS_JSON
+from clew.cli.output import note, plural, print_json
 from clew.cli.session import complete_thread, with_client
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client, Thread
+    from clew.client import Client
+    from clew.hosts.chat import Deleted
 
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_thread)
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(names: tuple[str, ...], dry_run: bool, yes: bool) -> None:
-    """Delete threads. Each is written to an archive file first."""
+@AS_JSON
+def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Delete threads. Each is written to an archive file first, as `threads archive` does.
 
-    async def plan(client: Client) -> dict[str, str]:
-        found = {thread.name: thread for thread in [await client.find(name) for name in names]}
-        return {name: await _counted(client, thread) for name, thread in found.items()}
+    The two threads of a pair go together. `threads restore` brings them back, as long as the archive is kept.
+    """
+
+    async def plan(client: Client) -> dict[str, Deleted]:
+        planned: dict[str, Deleted] = {}
+        for thread in [await client.find(name) for name in names]:
+            if not any(thread.name in (name, *plan.others) for name, plan in planned.items()):
+                planned[thread.name] = await thread.delete(dry_run=True)
+        return planned
 
     planned = with_client(plan)
-    for name, turns in planned.items():
-        note(f"{'would delete' if dry_run else 'to delete'}: {name} ({turns})")
-    if dry_run:
-        return
-    if not yes:
-        _confirm(len(planned))  # with nothing open: a person may take their time
+    for each in planned.values():
+        note(f"{'would delete' if dry_run else 'to delete'}: {_names(each)} ({_counted(each)})")
+    if not (dry_run or yes):  # with nothing open: a person may take their time
+        _confirm(sum(1 + len(each.others) for each in planned.values()))
 
-    async def work(client: Client) -> None:
+    async def work(client: Client) -> list[Deleted]:
+        done = []
         for name in planned:
             deleted = await (await client.find(name)).delete()
-            note(f"deleted {deleted.name}; its archive is {deleted.archive}")
+            done.append(deleted)
+            note(
+                f"deleted {_names(deleted)} (clew threads restore {name} brings {'them' if deleted.others else 'it'} "
+                f"back); its archive is {deleted.archive}"
+            )
+        return done
 
-    with_client(work)
+    deleted = list(planned.values()) if dry_run else with_client(work)
+    if as_json:
+        print_json([_object(each) for each in deleted])
 
 
 def _confirm(count: int) -> None:
@@ -54,8 +69,20 @@ def _confirm(count: int) -> None:
         raise click.Abort
 
 
-async def _counted(client: Client, thread: Thread) -> str:
+def _names(deleted: Deleted) -> str:
+    return " and ".join([deleted.name, *deleted.others])
+
+
+def _counted(deleted: Deleted) -> str:
     """`2 turns, 8 archived`"""
-    turns = await client.engine.database.call(lambda store: store.all_turns(thread.record.id))
-    archived = sum(turn.archived for turn in turns)
-    return plural(len(turns) - archived, "turn") + (f", {archived:,} archived" if archived else "")
+    archived = deleted.archived_turns
+    return plural(deleted.turns - archived, "turn") + (f", {archived:,} archived" if archived else "")
+
+
+def _object(deleted: Deleted) -> dict[str, Any]:
+    return {
+        "thread": deleted.name,
+        "others": list(deleted.others),
+        "turns": deleted.turns,
+        "archive": None if deleted.archive is None else str(deleted.archive),
+    }

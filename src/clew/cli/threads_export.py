@@ -30,7 +30,7 @@ PASSPHRASE_FILE = click.option(
 @click.argument("name", shell_complete=complete_thread)
 @click.option("--output", metavar="FILE", help="Write it there.  [default: NAME.clew, or NAME.clew.age, here]")
 @click.option("--force", is_flag=True, help="Write over a FILE that is there.")
-@click.option("--encrypt", is_flag=True, help="With a passphrase.")
+@click.option("--encrypt", is_flag=True, help="With a passphrase. --passphrase-file says so, too.")
 @PASSPHRASE_FILE
 @click.option(
     "--recipient",
@@ -64,13 +64,13 @@ def export(
     encrypt = encrypt or passphrase_file is not None
     if encrypt and recipients:
         raise UsageError("--encrypt and --recipient are two ways to encrypt.", hint="Give one of them.")
+    if redact and with_secrets:
+        raise UsageError("--redact blanks secrets, --with-secrets keeps them.", hint="Give one of them.")
     if recipients:
         from clew.hosts.sealing import check_recipients
 
         check_recipients(recipients)
-    path = Path(output).expanduser() if output is not None else None
-    if path is not None:
-        _check(path, force=force)
+    path = _checked(output, force=force) if output is not None else None
     passphrase = read_passphrase(passphrase_file, confirm=True) if encrypt else None
 
     async def work(client: Client) -> Exported:
@@ -98,16 +98,20 @@ def _sealed(content: bytes, passphrase: str | None, recipients: tuple[str, ...])
 def read_passphrase(file: str | None, *, confirm: bool) -> str:
     """From the file, the environment or the person, in this order."""
     if file is not None:
+        from clew.hosts.checks import named_path
+
         try:
-            lines = Path(file).expanduser().read_text("utf-8").splitlines()
+            lines = named_path(file).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise UsageError(f"The passphrase file cannot be read: {why}.") from error
+            raise UsageError(
+                f"The passphrase file {file} cannot be read: {why}.", hint="Its first line is the passphrase."
+            ) from error
         found = lines[0] if lines else ""
     else:
         found = os.environ.get(VARIABLE, "") or _asked(confirm=confirm)
     if not found:
-        raise UsageError("The passphrase is empty.")
+        raise UsageError("The passphrase is empty.", hint="It is the first line of the file, or what you type.")
     return found
 
 
@@ -117,9 +121,22 @@ def _asked(*, confirm: bool) -> str:
     return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True))
 
 
+def _checked(output: str, *, force: bool) -> Path:
+    from clew.hosts.checks import named_path
+
+    path = named_path(output)
+    try:
+        _check(path, force=force)
+    except OSError as error:  # a name that no file can have
+        raise UsageError(f"--output cannot be written: {error.strerror}.", hint="Name another.") from error
+    return path
+
+
 def _check(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a directory.", hint="--output wants the name of a file.")
+    if path.exists() and not path.is_file():  # a device, a pipe: they are no more once a file takes their place
+        raise UsageError(f"{path} is no file.", hint="--output wants the name of a file.")
     if not force and os.path.lexists(path):
         raise Conflict(f"{path} is there already.", hint="--force writes over it.")
 

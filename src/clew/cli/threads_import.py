@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -49,9 +48,12 @@ def import_(
     \b
       clew threads import fix-login.clew --cwd ~/shop
     """
+    from clew.hosts.checks import existing_dir
+
     if passphrase_file is not None and identity is not None:
         raise UsageError("--passphrase-file and --identity are two ways to open it.", hint="Give one of them.")
-    unpacked = read_file(Path(file).expanduser(), passphrase_file, identity)
+    unpacked = read_file(file, passphrase_file, identity)
+    work_dir = existing_dir(cwd)
 
     async def work(client: Client) -> Imported:
         from clew.core.thread import Permissions, Trust
@@ -60,31 +62,34 @@ def import_(
         return await import_thread(
             client.engine,
             unpacked,
-            cwd=cwd,
+            cwd=work_dir,
             name=name,
             permissions=Permissions(client.settings.of("permissions")),
             trust=Trust(client.settings.of("trust")),
             dry_run=dry_run,
         )
 
-    _tell(with_client(work, work_dir=cwd if Path(cwd).is_dir() else None), dry_run=dry_run, as_json=as_json)
+    _tell(with_client(work, work_dir=work_dir), dry_run=dry_run, as_json=as_json)
 
 
-def read_file(path: Path, passphrase_file: str | None, identity: str | None) -> Unpacked:
+def read_file(name: str, passphrase_file: str | None, identity: str | None) -> Unpacked:
     from clew.hosts import sealing
+    from clew.hosts.checks import named_path
     from clew.hosts.portable_file import FILE_MOST, unpack
 
+    path = named_path(name)
     try:
         if not path.is_file():
-            raise UsageError(f"{path} is not a file.")
+            what = "is not a file" if path.exists() else "is not there"
+            raise UsageError(f"{path} {what}.", hint="clew threads export writes one, such as fix-login.clew.")
         if path.stat().st_size > FILE_MOST:
-            raise UsageError(f"{path} is too large.")
+            raise UsageError(f"{path} is too large.", hint=f"No export is larger than {FILE_MOST:,} bytes.")
         raw = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", hint="See that it is yours to read.") from error
     if sealing.is_sealed(raw):
         if identity is not None:
-            raw = sealing.open_as(_identity(identity), raw)
+            raw = sealing.open_as(read_identity(identity), raw)
         elif sealing.wants_passphrase(raw):
             raw = sealing.open_with(read_passphrase(passphrase_file, confirm=False), raw)
         else:
@@ -92,13 +97,17 @@ def read_file(path: Path, passphrase_file: str | None, identity: str | None) -> 
     return unpack(raw)
 
 
-def _identity(file: str) -> str:
+def read_identity(file: str) -> str:
+    from clew.hosts.checks import named_path
+
     try:
-        with Path(file).expanduser().open(encoding="utf-8") as opened:
+        with named_path(file).open(encoding="utf-8") as opened:
             return opened.read(IDENTITY_MOST)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"The identity file cannot be read: {why}.") from error
+        raise UsageError(
+            f"The identity file {file} cannot be read: {why}.", hint="age-keygen writes one; or name your SSH key."
+        ) from error
 
 
 def _tell(made: Imported, *, dry_run: bool, as_json: bool) -> None:
@@ -127,6 +136,11 @@ def _tell(made: Imported, *, dry_run: bool, as_json: bool) -> None:
     for thread in made.threads:
         say(harmless(f"{thread.name}  {thread.cwd}"))
     note(f"{would}: {plural(made.turns, 'turn')}{', as a copy under new ids' * made.renewed}")
+    tell_sessions(made)
+
+
+def tell_sessions(made: Imported) -> None:
+    """What the next turn will do, and what was narrowed."""
     for each in made.sessions:
         who = harmless(" ".join(part for part in (each.agent, each.model) if part))
         note(

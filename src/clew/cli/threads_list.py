@@ -6,41 +6,35 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from clew.cli import states
-from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, harmless, note, one_line, price, print_json, say, stamp
+from clew.cli.options import AS_JSON, seconds
+from clew.cli.output import ago, columns, note, one_line, price, print_json, say, stamp
 from clew.cli.session import with_client
+from clew.core.thread import KINDS
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client
+    from clew.core.thread import Origin
     from clew.core.thread import Thread as ThreadRecord
     from clew.store.search import Listed
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-KINDS = ("chat", "pair", "review", "job", "hook")
 RUNS_LOOKED_AT = 100_000
+OFFSET_MOST = 1_000_000_000
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
+SPARE = ["CHARS", "AGENT", "KIND", "COST", "TURNS", "DIRECTORY"]
 
 
 def age(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Seconds, of an option such as `--older-than 7d`."""
-    from clew import config
-
-    if value is None:
-        return None
-    try:
-        seconds = config.duration(value)
-    except ValueError as error:
-        raise UsageError(f"--{param.human_readable_name.replace('_', '-')} {value} {error}.") from error
-    if seconds is None:
-        raise UsageError(f"--{param.human_readable_name.replace('_', '-')} needs a duration.", hint="Write 7d or 12h.")
-    return seconds
+    return None if value is None else seconds(f"--{param.human_readable_name.replace('_', '-')}", value)
 
 
 def project_and_agent(command: C) -> C:
@@ -51,6 +45,15 @@ def project_and_agent(command: C) -> C:
 
 def in_project(folder: str | None) -> str | None:
     return os.path.realpath(folder) if folder is not None else None
+
+
+def check_narrowing(client: Client, agent: str | None, *folders: str | None) -> None:
+    """Nothing was found: because there can be nothing? Raises UsageError. (A thread may outlive both.)"""
+    if agent is not None:
+        client.engine.adapter(agent)
+    for folder in folders:
+        if folder is not None and not Path(folder).is_dir():
+            raise UsageError(f"{folder} is not a directory.", hint="No thread was ever there.")
 
 
 @click.command("list")
@@ -75,7 +78,7 @@ def in_project(folder: str | None) -> str | None:
     help="The last used, the largest or the dearest first.",
 )
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many first.")
+@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Leave out so many first.")
 @AS_JSON
 def list_(
     cwd: str | None,
@@ -108,18 +111,27 @@ def list_(
             used_before=None if older_than is None else now - older_than,
             used_after=None if newer_than is None else now - newer_than,
             sort=sort,
-            limit=limit,
+            limit=limit + 1,
             offset=offset,
         )
+        more, found = len(found) > limit, found[:limit]
+        if not found:
+            check_narrowing(client, agent, folder, project)
         queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT))
         if as_json:
             print_json([_object(listed, queued[listed.card.thread.id]) for listed in found])
         elif found:
-            say(columns(HEADINGS, [_row(listed, queued[listed.card.thread.id]) for listed in found]))
+            say(columns(HEADINGS, [_row(listed, queued[listed.card.thread.id]) for listed in found], spare=SPARE))
         else:
             given = (search, folder, project, agent, older_than, newer_than)
-            narrowed = offset > 0 or any(each is not None for each in given)
-            note("No such threads." if narrowed else 'No threads yet. Start one with clew ask "…".')
+            if offset > 0 or any(each is not None for each in given):
+                note("No such threads.")
+            elif kind != "all" and await client.listed(limit=1):
+                note(f"No threads of the kind {kind}. clew threads list --kind all lists the others.")
+            else:
+                note('No threads yet. Start one with clew ask "…".')
+        if more and not as_json:
+            note(f"the first {limit:,}; --limit and --offset show more" if offset == 0 else "there are more")
 
     with_client(work)
 
@@ -135,7 +147,7 @@ def _row(listed: Listed, queued: int) -> list[str]:
         f"{listed.chars:,}",
         price(card.cost_usd, used=False),
         who(record),
-        harmless(record.cwd),
+        record.cwd,
     ]
 
 
@@ -168,6 +180,14 @@ def thread_object(record: ThreadRecord) -> dict[str, Any]:
         "trust": record.trust,
         "visibility": record.visibility,
         "instructions": record.standing,
+        "origin": None if record.origin is None else record.origin.as_dict(),
         "created_at": stamp(record.created_at),
         "updated_at": stamp(record.updated_at),
     }
+
+
+def origin_words(origin: Origin) -> str:
+    """As `threads show` says it."""
+    verb = {"fork": "forked from", "replay": "replayed from", "merge": "merged from"}[origin.how]
+    at = f" at round {origin.round}" if origin.round is not None else ""
+    return one_line(f"{verb} {' and '.join(source.name for source in origin.of)}{at}", 200)

@@ -11,7 +11,9 @@ import click
 from clew.cli.options import AS_JSON
 from clew.cli.output import SHORT_ID, ago, harmless, note, one_line, print_json, say, stamp
 from clew.cli.session import with_client
-from clew.cli.threads_list import KINDS, in_project, project_and_agent
+from clew.cli.threads_list import OFFSET_MOST, check_narrowing, in_project, project_and_agent
+from clew.core.thread import KINDS
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client
@@ -27,7 +29,7 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 @project_and_agent
 @click.option("--all", "archived", is_flag=True, help="Archived turns too: truncated, or asked again.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Leave out so many first.")
+@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Leave out so many first.")
 @AS_JSON
 def search(
     words: tuple[str, ...],
@@ -49,6 +51,8 @@ def search(
       clew threads search '"login fails"' 'time*'
     """
     text = " ".join(words)
+    if not text.strip():
+        raise UsageError("There are no words to look for.", hint="Such as: clew threads search login fails")
 
     async def work(client: Client) -> None:
         hits = await client.search(
@@ -60,6 +64,8 @@ def search(
             limit=limit,
             offset=offset,
         )
+        if not hits:
+            check_narrowing(client, agent, project)
         if as_json:
             print_json([_object(hit) for hit in hits])
         elif hits:

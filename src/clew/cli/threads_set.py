@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.ahead import next_turn
-from clew.cli.output import note, one_line
+from clew.cli.options import AS_JSON
+from clew.cli.output import note, one_line, print_json
 from clew.cli.session import complete_thread, with_client
+from clew.cli.threads_list import thread_object
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "stan
 @click.option(
     "--instructions", metavar="FILE", help="Text that holds for the thread from now on (- = stdin; empty: none)."
 )
-def set_(name: str, new_name: str | None, instructions: str | None, **wanted: str | None) -> None:
+@AS_JSON
+def set_(name: str, new_name: str | None, instructions: str | None, as_json: bool, **wanted: str | None) -> None:
     """Change a thread's settings from its next turn on. Not while a run is going on, but for the name."""
     if new_name is None and instructions is None and not any(value is not None for value in wanted.values()):
         raise UsageError("Nothing is to be set.", hint="clew threads set --help lists what can be.")
@@ -45,18 +48,19 @@ def set_(name: str, new_name: str | None, instructions: str | None, **wanted: st
         from clew.cli.ask import read_instructions
 
         standing = read_instructions(instructions)
-    _change(name, name=new_name, instructions=standing, **wanted)
+    _change(name, as_json, name=new_name, instructions=standing, **wanted)
 
 
 @click.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("new")
-def rename(name: str, new: str) -> None:
+@AS_JSON
+def rename(name: str, new: str, as_json: bool) -> None:
     """Give a thread another name; also while a run is going on."""
-    _change(name, name=new)
+    _change(name, as_json, name=new)
 
 
-def _change(of: str, **wanted: str | None) -> None:
+def _change(of: str, as_json: bool, **wanted: str | None) -> None:
     async def work(client: Client) -> None:
         thread = await client.find(of)
         before = thread.record
@@ -71,6 +75,8 @@ def _change(of: str, **wanted: str | None) -> None:
             note(f"next turn: {(await next_turn(thread))[1]}")
         elif now.name == before.name:
             note(f"{now.name} was so already")
+        if as_json:
+            print_json(thread_object(now))
 
     with_client(work)
 

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     WORN_OUT = "worn_out"
     SESSION_MISSING = "session_missing"
     SESSION_DIVERGED = "session_diverged"
+    CANNOT_FORK = "cannot_fork"
     UNCONFIRMED = "unconfirmed"
     REJECTED = "rejected"  # found only at run time
     OVERFLOW = "overflow"  # found only at run time
@@ -55,6 +56,7 @@ MEANING: dict[Reason, str] = {
     Reason.WORN_OUT: "the session was resumed too often",
     Reason.SESSION_MISSING: "the session's file is gone",
     Reason.SESSION_DIVERGED: "the session went on outside Clew",
+    Reason.CANNOT_FORK: "the session is another thread's, and this agent cannot copy it up to there",
     Reason.UNCONFIRMED: "the last run was cut off and the session does not tell what it holds",
     Reason.REJECTED: "the agent did not know the session",
     Reason.OVERFLOW: "the session's context was full",
@@ -88,6 +90,7 @@ class Abilities(Record):
     asks: bool = True  # it puts questions to its host while it runs; if not, its stdin ends with the prompt
     streams: bool = True  # its text comes in pieces
     fork: bool = False  # it can resume a session into a copy of it
+    rewind: bool = False  # and into one that ends with an earlier message
 
 
 class Policy(Record):
@@ -273,6 +276,14 @@ def _has_diverged(case: _Case) -> bool:
     return ours.size_bytes != now.size_bytes and ours.last_entry != now.last_entry
 
 
+def _cannot_fork(case: _Case) -> bool:
+    """A borrowed session is never written into: it is copied, up to where it is ours too."""
+    if case.pin.borrowed_at is None:
+        return False
+    can_end_there = case.abilities.rewind or case.observed.beyond is False
+    return not (case.pin.borrowed_at and case.abilities.fork and can_end_there)
+
+
 def _is_unconfirmed(case: _Case) -> bool:
     """The last attempt's outcome is open, or nothing was ever confirmed to be in there."""
     return case.pin.pending is not None or not case.pin.absorbed
@@ -292,5 +303,6 @@ GUARDS: tuple[tuple[Reason, Callable[[_Case], bool]], ...] = (
     (Reason.WORN_OUT, _is_worn_out),
     (Reason.SESSION_MISSING, lambda case: case.observed.exists is False),
     (Reason.SESSION_DIVERGED, _has_diverged),
+    (Reason.CANNOT_FORK, _cannot_fork),
     (Reason.UNCONFIRMED, _is_unconfirmed),
 )

@@ -6,7 +6,10 @@ Rules
 2. A pin is never advanced by hope. While an attempt runs, what it is being shown stands in `pending`; only a success
    that the session's file bears out moves it into `absorbed`. After anything else the file decides, at the next turn:
    our user line is in its active chain, or it is not (law 4).
-3. States move by this table and no other way; an illegal move raises and changes nothing.
+3. A session has one thread that writes into it. A pin of another thread may borrow it (`borrowed_at`): the next turn
+   goes on in a copy that ends with that message, and the copy gets a pin of its own. Empty: where it would have to be
+   cut is not known, so it cannot be copied.
+4. States move by this table and no other way; an illegal move raises and changes nothing.
 
     state        may become
     provisional  good, poisoned, retired
@@ -108,6 +111,7 @@ class Pin(Record):
     resume_count: int = 0
     failures: int = 0  # unexplained ones in a row
     cost_total_usd: float = 0.0  # as the agent last reported it for the whole session
+    borrowed_at: str | None = None  # another thread's session: up to this message of it may be copied (rule 3)
     created_at: float = 0.0
     used_at: float = 0.0
 
@@ -149,6 +153,7 @@ class Observed(Record):
     complete: bool = False  # and that the model had come to its end
     went_on: bool = False  # somebody else's prompt stands after ours
     model: str = ""  # the newest turn's, where the file tells
+    beyond: bool | None = None  # of a borrowed session: more was said after the message that ours ends with
 
 
 NOTHING_OBSERVED = Observed()

@@ -1,16 +1,24 @@
-"""Blanking secrets by their shape: keys of the usual vendors, tokens, private keys, passwords in addresses and headers.
+"""Secrets: by their shape (keys of the usual vendors, private keys, passwords in headers), and of the environment.
 
 What is blanked is said (`[redacted: …]`), so that a reader knows that something stood there. A shape is a guess: what
 looks like none of these stays, so a redacted text is safer to show, not safe.
+
+A value of the environment is a secret when its variable's name tells so, unless it is a place (a path, a socket) or too
+plain to be told from any word. The password of an address is one under whatever name. This one rule is that of every
+file that leaves: an exported thread, a pushed one, the state file of a pair.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from urllib.parse import unquote
 
-SHORTEST_VALUE = 12  # of the environment: a shorter one may be any word
+SHORTEST_VALUE = 8  # of the environment: a shorter one may be anything
+PLAIN_VALUE = 12  # likewise of one that is made of letters alone, or of digits alone: `postgres`, `20261115`
+SHARED_CHARS = 8  # so much of a secret in a name gives it away; of a shorter one, all of it
+FEWEST_CHARS = 4  # what is shorter is in any name
 
 # Each is (what it is, pattern). Of a pattern with groups `keep` and `end`, what stands between them goes.
 _SHAPES: tuple[tuple[str, str], ...] = (
@@ -58,29 +66,73 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ),
 )
 
-_SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|passphrase|credential|cookie|auth")
+# Not KEYBOARD, AUTHOR, COMPASS, PATH or PWD itself.
+_SECRET_NAME = re.compile(
+    r"(?i)KEYS?(?![a-z])|TOKEN|SECRET|PASSW|PASSPHRASE|(?:\b|_)PASS(?![a-z])|_PWD\b|CREDENTIAL|COOKIE|AUTH(?!or(?!iz))"
+    r"|(?:\b|_)PAT(?![a-z])"
+)
+_CLEAR_NAME = re.compile(r"(?i)SECRET|PASSWORD\b|PASSWD\b|PASSPHRASE\b|TOKEN\b|KEY\b")
+_OF_A_PLACE = re.compile(r"(?i)_(?:FILE|PATH|DIR|SOCK|USER|USERNAME|NAME|HOST|PORT|TYPE)\b|\AGPG_KEY\Z")
+_ADDRESS = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}(?P<whole>://[^\s/:@]{0,256}:(?P<password>[^\s@/?#]{1,512})@)")
 
 
-def redact(text: str, values: Iterable[str] = ()) -> tuple[str, int]:
-    """The text with its secrets blanked, and how many there were. `values` are ones that are known."""
-    count = 0
+def redact(text: str, values: Iterable[str] = (), blanked: list[str] | None = None) -> tuple[str, int]:
+    """The text with its secrets blanked, and how many there were. `values` are ones that are known.
+
+    What was blanked is added to `blanked`.
+    """
+    found: list[str] = []
     for value in values:
-        count += text.count(value)
+        found += [value] * text.count(value)
         text = text.replace(value, "[redacted: value]")
     for what, pattern in _patterns():
-        text, found = pattern.subn(lambda match, what=what: _blank(match, what), text)  # type: ignore[misc]
-        count += found
-    return text, count
+        text = pattern.sub(lambda match, what=what: _blank(match, what, found), text)  # type: ignore[misc]
+    if blanked is not None:
+        blanked += found
+    return text, len(found)
 
 
-def secret_values(environ: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """By name: what the environment holds that is likely a secret, the longest first."""
-    found = {
-        name: value
-        for name, value in environ
-        if _SECRET_NAME.search(name) and len(value) >= SHORTEST_VALUE and not value.startswith(("/", "~", "."))
-    }
-    return dict(sorted(found.items(), key=lambda pair: -len(pair[1])))
+def gives_away(name: str, secrets: Iterable[str]) -> bool:
+    """Of a name, which may be made from a text: a good part of a secret is in it, in whatever spelling."""
+    if redact(name)[1]:
+        return True
+    letters = _letters(name)
+    parts = {letters[at : at + SHARED_CHARS] for at in range(len(letters) - SHARED_CHARS + 1)}
+    for secret in {_letters(each) for each in secrets}:
+        if any(part in secret for part in parts) or (FEWEST_CHARS <= len(secret) < SHARED_CHARS and secret in letters):
+            return True
+    return False
+
+
+def secret_values(environ: Iterable[tuple[str, str]], is_place: Callable[[str], bool]) -> dict[str, str]:
+    """What the environment holds that is likely a secret, and under which name; the longest first.
+
+    `is_place` tells whether a value is the path of something that is there.
+    """
+    found = {value: name for name, each in environ for value in _secrets(name, each, is_place)}
+    return dict(sorted(found.items(), key=lambda pair: (-len(pair[0]), pair)))
+
+
+def _secrets(name: str, value: str, is_place: Callable[[str], bool]) -> Iterator[str]:
+    for address in _ADDRESS.finditer(value):
+        yield address["whole"]  # a password that may be any word is one in its place
+        yield from {each for each in (address["password"], unquote(address["password"])) if not _is_plain(each)}
+    if not _SECRET_NAME.search(name) or _OF_A_PLACE.search(name) or _is_plain(value):
+        return
+    if value.startswith(("~/", "./", "../")) or (value[0] in "/~." and not _CLEAR_NAME.search(name)):
+        return
+    if (value[0] in "/~." or "/" in value) and is_place(value):
+        return
+    yield value
+
+
+def _is_plain(value: str) -> bool:
+    letters = re.sub(r"[-_.:\s]", "", value)
+    return len(value) < (PLAIN_VALUE if letters.isalpha() or letters.isdigit() else SHORTEST_VALUE)
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 @cache
@@ -88,6 +140,8 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((what, re.compile(pattern)) for what, pattern in _SHAPES)
 
 
-def _blank(match: re.Match[str], what: str) -> str:
+def _blank(match: re.Match[str], what: str, found: list[str]) -> str:
     groups = match.groupdict()
-    return f"{groups.get('keep') or ''}[redacted: {what}]{groups.get('end') or ''}"
+    keep, end = groups.get("keep") or "", groups.get("end") or ""
+    found.append(match[0][len(keep) : len(match[0]) - len(end)])
+    return f"{keep}[redacted: {what}]{end}"

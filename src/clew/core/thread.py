@@ -19,11 +19,41 @@ class Permissions(StrEnum):
     ALL = "all"  # everything
 
 
+WIDTH = (Permissions.READ_ONLY, Permissions.ASK, Permissions.EDITS, Permissions.ALL)  # each allows more than the last
+
+
+def narrower(one: Permissions, other: Permissions) -> Permissions:
+    return min(one, other, key=WIDTH.index)
+
+
 class Trust(StrEnum):
     """Whose agent settings, hooks and MCP servers may load. A repository's own hooks run code."""
 
     USER = "user"  # the user's own only
     PROJECT = "project"  # the work directory's as well
+
+
+class How(StrEnum):
+    """By what a thread came of others."""
+
+    FORK = "fork"
+    REPLAY = "replay"
+    MERGE = "merge"
+
+
+class Source(Record):
+    """A thread that another came of, as it was called then. It may be gone by now."""
+
+    id: ThreadId
+    name: str
+
+
+class Origin(Record):
+    """How a thread came of others."""
+
+    how: How
+    of: tuple[Source, ...]
+    round: int | None = None  # the last one that it took along; None: all of them
 
 
 class Thread(Record):
@@ -39,14 +69,21 @@ class Thread(Record):
     visibility: Visibility = Visibility.SHARED
     standing: str | None = None  # text that holds for the whole thread: a skill, a rubric, a memory
     kind: str = "chat"
+    origin: Origin | None = None  # None: it was begun by itself
     created_at: float = 0.0
     updated_at: float = 0.0
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+KINDS = ("chat", "pair", "review", "job", "hook")  # who asks in it
 
 
 def name_from(prompt: str) -> str:
     """A short name out of the prompt's first words; the store makes it unique."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
     return "-".join(words)[:40].strip("-") or "thread"
+
+
+def is_word(value: str) -> bool:
+    """It may go on a command line: as one word, and as no option."""
+    return value.isprintable() and not value.startswith("-")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, SessionView
+from clew.agents.adapter import Adapter, Entry, SessionView
 from clew.core.answer import joined
 from clew.core.history import Role, Turn
 from clew.core.ids import PinId, SessionId, TurnId
 from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime
 from clew.core.record import Record
-from clew.core.thread import Thread
+from clew.core.thread import Thread, is_word
 from clew.engine.leases import is_dead, thread_key
 from clew.engine.settings import Surroundings
 from clew.errors import Busy, Conflict
@@ -44,9 +44,12 @@ def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) 
         return None
     try:
         view = adapter.read_session(path)
-        return Found(runtime, view, path.stat().st_mtime) if view.entries else None
+        changed_at = path.stat().st_mtime
     except OSError:
         return None
+    if not is_word(view.model):  # nobody checked it: it is what the file says
+        view = view.replace(model="")
+    return Found(runtime, view, max(0.0, changed_at)) if view.entries else None
 
 
 def adopt(
@@ -57,7 +60,7 @@ def adopt(
     if held is not None and not is_dead(held, around):
         raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it.", run_id=held.run_id)
     known = store.pin_by_session(session_id)
-    if known is not None and known.state is not PinState.RETIRED:
+    if known is not None:
         raise Conflict(f"Session {session_id} belongs to a thread already.", hint="clew threads list shows them.")
     runtime = found.runtime
     before = store.history(thread.id)
@@ -65,6 +68,7 @@ def adopt(
     turns = _turns(found.view, runtime.agent, of_model or None, found.changed_at, around)
     for turn in turns:
         store.add_turn(thread.id, turn)
+    store.update_thread(thread.id, at=around.clock())  # whatever the age of what was said: a clean-up leaves it alone
     pin = Pin(
         id=PinId(around.new_id()),
         thread_id=thread.id,
@@ -91,17 +95,18 @@ def turns_of(found: Found, around: Surroundings) -> tuple[Turn, ...]:
 def _turns(view: SessionView, agent: str, model: str | None, at: float, around: Surroundings) -> tuple[Turn, ...]:
     """A turn for each prompt, and one for all that was said until the next."""
     turns: list[Turn] = []
-    said: list[str] = []
+    said: list[Entry] = []
+    at = min(at, around.clock())
 
     def answered() -> None:
-        text = joined(said)
+        text = joined(entry.text for entry in said)
         if text:
-            turns.append(_turn(Role.ASSISTANT, text, agent, model, at, around))
+            turns.append(_turn(Role.ASSISTANT, text, agent, model, at, around).replace(message_id=said[-1].id))
         said.clear()
 
     for entry in view.entries:
         if entry.role is Role.ASSISTANT:
-            said.append(entry.text)
+            said.append(entry)
         elif entry.is_prompt:
             answered()
             turns.append(_turn(Role.USER, entry.text, agent, model, at, around))

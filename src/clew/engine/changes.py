@@ -155,6 +155,18 @@ class Repository:
             files=files,
         )
 
+    async def touched(self, base_commit: str | None = None) -> tuple[str | None, tuple[str, ...]]:
+        """What was compared with, and the names of the files that are not as it has them, new ones too.
+
+        As `diff` without the contents: nothing is read that git need not read to tell.
+        """
+        base = await self._base(Scope.ALL, None, base_commit, await self._commit("HEAD"))
+        options = ("--name-only", "--no-renames", "--no-ext-diff", "--no-relative", "--ignore-submodules=dirty")
+        changed = await self._call("diff", *options, "-z", *([base] if base is not None else []), "--")
+        new = await self._call("ls-files", "-z", "--others", "--exclude-standard")
+        names = (os.fsdecode(name) for name in (changed + new).split(b"\0"))
+        return base, tuple(dict.fromkeys(name for name in names if name and not name.endswith("/")))
+
     async def since(self, before: Before, now: Diff) -> Since:
         """What is different from what `before` led to, in any file that either of them is about."""
         names = dict.fromkeys([*_names(before.changes), *_names(now.changes)])

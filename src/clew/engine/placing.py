@@ -5,6 +5,7 @@ Rules
    order, and every prompt in it must be one that the pin knows of. If not, the pin is of no use, and the next turn is
    fresh: that costs money and loses nothing.
 2. A file is put where its adapter says, whole or not at all, for its owner's eyes only, and never over another one.
+   One that is the beginning of it may grow, where the caller knows whose it is: what stands in it stays as it is.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ NO_LIMIT = 10**12
 
 class Where(StrEnum):
     NEW = "new"  # it was written
+    GREW = "grew"  # its beginning was there: the rest was written
     THERE = "there"  # the very same was there already
     OTHER = "other"  # another one is there: nothing was done
     NOWHERE = "nowhere"  # the agent has no place for it
@@ -38,6 +40,7 @@ class Placed(Record):
 
     where: Where
     path: Path | None = None
+    old_bytes: int = 0  # how long it was before it grew
 
 
 def bears_out(view: SessionView, pin: Pin, turns: Sequence[Turn]) -> bool:
@@ -104,7 +107,9 @@ def _squeezed(text: str) -> str:
     return " ".join(text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").split())
 
 
-def look(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, content: bytes) -> Placed:
+def look(
+    adapter: Adapter, config_dir: str, work_dir: str, session_id: str, content: bytes, *, may_grow: bool = False
+) -> Placed:
     """What `place` would do. Reads the disk."""
     path = adapter.session_place(config_dir, work_dir, session_id)
     if path is None:
@@ -113,10 +118,12 @@ def look(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, cont
     if there is None or not _in_the_way(adapter, config_dir, work_dir, session_id, path, there):
         return Placed(Where.NEW, path)
     try:
-        same = there.read_bytes() == content
+        found = there.read_bytes()
     except OSError:
-        same = False
-    return Placed(Where.THERE if same else Where.OTHER, there)
+        return Placed(Where.OTHER, there)
+    if may_grow and found != content and content.startswith(found) and not there.is_symlink():
+        return Placed(Where.GREW, there, len(found))
+    return Placed(Where.THERE if found == content else Where.OTHER, there)
 
 
 def _in_the_way(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, path: Path, there: Path) -> bool:
@@ -127,9 +134,14 @@ def _in_the_way(adapter: Adapter, config_dir: str, work_dir: str, session_id: st
     return elsewhere == path  # one place for all directories
 
 
-def place(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, content: bytes) -> Placed:
+def place(
+    adapter: Adapter, config_dir: str, work_dir: str, session_id: str, content: bytes, *, may_grow: bool = False
+) -> Placed:
     """Writes it, unless something is there. Raises OSError."""
-    seen = look(adapter, config_dir, work_dir, session_id, content)
+    seen = look(adapter, config_dir, work_dir, session_id, content, may_grow=may_grow)
+    if seen.where is Where.GREW and seen.path is not None:
+        _append(seen.path, content[seen.old_bytes :])
+        return seen
     if seen.where is not Where.NEW or seen.path is None:
         return seen
     path = seen.path
@@ -149,12 +161,21 @@ def place(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, con
     return seen
 
 
+def _append(path: Path, rest: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(rest)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def take_back(placed: Sequence[Placed]) -> None:
     """What was written for an import that came to nothing."""
     for each in placed:
-        if each.where is Where.NEW and each.path is not None:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if each.where is Where.NEW and each.path is not None:
                 each.path.unlink()
+            elif each.where is Where.GREW and each.path is not None:
+                os.truncate(each.path, each.old_bytes)
 
 
 def _make_folder(folder: Path) -> None:

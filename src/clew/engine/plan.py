@@ -114,8 +114,8 @@ class Planner(Record):
         now = self.around.clock()
         user_uuid = self.around.new_uuid()
         pending = Pending(self.adapter.prompt_id(decision.prompt, user_uuid), decision.shown, decision.standing)
-        pin = self._pin(request, decision, pending, now)
-        fork_of = decision.session_id if isinstance(decision, Resume) and pin.id != decision.pin.id else None
+        pin = self._pin(store, request, decision, pending, now)
+        copied = decision.pin if isinstance(decision, Resume) and pin.id != decision.pin.id else None
         attempt = Attempt(
             id=AttemptId(self.around.new_id()),
             run_id=self.run.id,
@@ -144,14 +144,15 @@ class Planner(Record):
             permissions=self.ask.thread.permissions,
             trust=self.ask.thread.trust,
             work_dir=request.work_dir,
-            fork_of=fork_of,
+            fork_of=copied.session_id if copied is not None else None,
+            rewind_to=copied.borrowed_at if copied is not None and self.abilities.rewind else None,
         )
         readable = attempt.resumed and self.abilities.session_files
         goes_on_from = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
         before = (used(self.adapter, goes_on_from) if readable else None) or NO_USAGE
         return Plan(request, history, decision, pin, attempt, launch, self.abilities, before)
 
-    def _pin(self, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
+    def _pin(self, store: Store, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
         if isinstance(decision, Fresh):
             return Pin(
                 id=PinId(self.around.new_id()),
@@ -167,14 +168,19 @@ class Planner(Record):
                 used_at=now,
             )
         pin = replace(decision.pin, pending=pending, resume_count=decision.pin.resume_count + 1, used_at=now)
-        if not (self.ask.fork and self.abilities.fork):
+        borrowed = pin.borrowed_at is not None
+        if not borrowed and not (self.ask.fork and self.abilities.fork):
             return pin
+        # It may have gone on, and a copy counts on.
+        owner = store.pin_by_session(pin.session_id, retired=True) if borrowed else None
         return replace(
             pin,
             id=PinId(self.around.new_id()),
             session_id=SessionId(self.around.new_uuid()),
             state=PinState.PROVISIONAL,
             mark=None,
+            borrowed_at=None,
+            cost_total_usd=owner.cost_total_usd if owner is not None else pin.cost_total_usd,
             created_at=now,
         )
 

@@ -17,6 +17,8 @@ def observe(adapter: Adapter, pin: Pin) -> Observed:
     if path is None:
         return Observed(exists=False)
     try:
+        if pin.borrowed_at is not None:
+            return borrowed_in(adapter.read_session(path), pin.borrowed_at)
         size = path.stat().st_size
         if pin.pending is None and pin.mark is not None and pin.mark.size_bytes == size:
             return Observed(exists=True, mark=pin.mark)
@@ -46,6 +48,15 @@ def observed_in(view: SessionView, pin: Pin) -> Observed:
         went_on=any(entry.is_prompt for entry in after),
         model=view.model,
     )
+
+
+def borrowed_in(view: SessionView, message_id: str) -> Observed:
+    """Of another thread's session: where it ends for us. Its owner goes on in it, so its size tells nothing."""
+    mark = Mark(view.size_bytes, view.last_entry)
+    place = next((n for n, entry in enumerate(view.entries) if entry.id == message_id), None)
+    if place is None:  # taken back by somebody, or never known
+        return Observed(exists=bool(view.entries), mark=mark, went_on=bool(message_id))
+    return Observed(exists=True, mark=mark, beyond=place < len(view.entries) - 1)
 
 
 def _is_new(entry: Entry, left_at: int) -> bool:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionHead
 from clew.core.ids import ThreadId
-from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine import adoption
@@ -65,10 +64,10 @@ class AgentSessions:
         within = os.path.realpath(project) if project is not None else None
         files = iter(await asyncio.to_thread(self._files, agent))
         while some := list(islice(files, AT_ONCE)):
-            heads = await asyncio.to_thread(self._heads, some, within)
-            owners = await self._engine.database.call(partial(_owners, heads))
-            for session, owner in zip(heads, owners, strict=True):
-                yield session.replace(thread=owner)
+            heads = await asyncio.to_thread(self._heads, some)
+            for session in await self._engine.database.call(partial(_all_as_known, heads)):
+                if within is None or _is_within(session.work_dir, within):
+                    yield session
 
     async def find(self, session_id: str, *, agent: str | None = None) -> AgentSession:
         """By its id, or an unambiguous beginning of one. Raises NotFound."""
@@ -76,24 +75,23 @@ class AgentSessions:
         if len(session_id) >= SHORTEST_BEGINNING:
             files = await asyncio.to_thread(self._files, agent)
             named = [each for each in files if _id_of(each.path).startswith(session_id)]
-            heads = await asyncio.to_thread(self._heads, named, None)
+            heads = await asyncio.to_thread(self._heads, named)
             found = [each for each in heads if each.id == session_id] or heads
         if len(found) != 1:
             what = "names more than one session" if found else "is not a session of an agent on this machine"
             raise NotFound(f"{session_id!r} {what}.", hint="clew sessions list --all shows them.")
-        owner = await self._engine.database.call(lambda store: _owner(store, found[0]))
-        return found[0].replace(thread=owner)
+        return await self._engine.database.call(lambda store: _as_known(store, found[0]))
 
     def _files(self, agent: str | None) -> list[_Found]:
         names = [agent] if agent is not None else self._engine.agents()
         found = [each for name in names for each in _of(self._engine.adapter(name), self._engine.around.environ)]
         return sorted(found, key=lambda each: (-each.changed_at, str(each.path)))
 
-    def _heads(self, files: list[_Found], within: str | None) -> list[AgentSession]:
+    def _heads(self, files: list[_Found]) -> list[AgentSession]:
         found = []
         for file in files:
             head = _head(self._engine.adapter(file.agent), file.path)
-            if head is not None and (within is None or _is_within(head.work_dir, within)):
+            if head is not None:
                 found.append(
                     AgentSession(
                         file.agent,
@@ -137,7 +135,7 @@ class AgentSessions:
                 permissions=permissions,
                 trust=trust,
                 created_at=min(found.changed_at, now),
-                updated_at=min(found.changed_at, now),
+                updated_at=now,
             )
             if dry_run:
                 return TakenOver(session, thread.name, len(adoption.turns_of(found, engine.around)))
@@ -177,13 +175,18 @@ def _is_within(work_dir: str, folder: str) -> bool:
     return real == folder or real.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _owners(sessions: Sequence[AgentSession], store: Store) -> list[str | None]:
-    return [_owner(store, session) for session in sessions]
+def _all_as_known(sessions: Sequence[AgentSession], store: Store) -> list[AgentSession]:
+    return [_as_known(store, session) for session in sessions]
 
 
-def _owner(store: Store, session: AgentSession) -> str | None:
+def _as_known(store: Store, session: AgentSession) -> AgentSession:
+    """One that a thread has is where the thread is, and began with what was asked there: its file may have been made
+    on another machine, and begins with the standing text."""
     pin = store.pin_by_session(session.id)
-    if pin is None or pin.state is PinState.RETIRED:
-        return None
-    thread = store.thread(pin.thread_id)
-    return thread.name if thread is not None else None
+    thread = store.thread(pin.thread_id) if pin is not None else None
+    if pin is None or thread is None:
+        return session
+    pair = store.pair_of_thread(thread.id)
+    began = store.turn(pin.absorbed[0].turn_id) if pin.absorbed else None
+    words = pair.task if pair is not None else began.text if began is not None else session.first_words
+    return session.replace(thread=thread.name, work_dir=pin.work_dir, first_words=words)

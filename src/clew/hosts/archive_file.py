@@ -19,9 +19,10 @@ from clew.store import sql
 from clew.store.text import pack, unpack
 
 HEAD_CHARS = 300_000  # of a file, in which the thread's own row is looked for
-_NAME = re.compile(r"(?P<name>.+)-\d+-[^-]{1,8}(?:-\d+)?\.json\Z")
+_NAME = re.compile(r"(?P<name>.+)-(?P<at>\d{1,12})-[^-]{1,8}(?:-\d+)?\.json\Z")
 _HEAD = re.compile(
-    r'\{\s*"schema": (?P<schema>\d+),\s*(?:"packed": \w+,\s*"turn_count": (?P<turns>\d+),\s*)?"thread": '
+    r'\{\s*"schema": (?P<schema>\d{1,9}),\s*(?:"packed": \w+,\s*"turn_count": (?P<turns>\d{1,12}),\s*)?'
+    r'(?:"also": "(?P<also>[A-Za-z0-9._ -]{0,1000})",\s*)?"thread": '
 )
 
 Dump = Mapping[str, Any]
@@ -32,12 +33,14 @@ class ArchiveFile(Record):
 
     path: Path
     name: str  # of the thread
-    archived_at: float
+    archived_at: float  # as its name says
+    changed_at: float  # the file: a copy that was just put here is newer than its name
     size_bytes: int
     kind: str | None  # None: it cannot be read, or is of a newer Clew
     thread_id: str | None
     turns: int | None  # that it had, archived ones too; None: not known
     problem: str | None
+    also: tuple[str, ...] = ()  # of a pair: the other thread's name, and its own
 
 
 def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Path:
@@ -45,7 +48,9 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
     own, *others = dumps
     rows = {key: value for key, value in own.items() if key != "schema"}
     count = sum(len(dump["turns"]) for dump in dumps)
-    content = {"schema": own["schema"], "packed": True, "turn_count": count, **_texts(rows, pack)}
+    also = [dump["thread"]["name"] for dump in others] + [row["name"] for row in own.get("pairs", ())]
+    named = {"also": " ".join(also)} if also else {}
+    content = {"schema": own["schema"], "packed": True, "turn_count": count, **named, **_texts(rows, pack)}
     if others:
         content["companions"] = _texts(list(others), pack)
     try:
@@ -92,9 +97,10 @@ def read(path: Path) -> list[Dump]:
     dumps = [content, *companions] if isinstance(companions, list) else []
     if not dumps or not all(_is_dump(dump) for dump in dumps):
         raise _damaged(path)
-    if content.get("packed"):
-        dumps = _texts(dumps, unpack)
-    return dumps
+    try:
+        return _texts(dumps, unpack) if content.get("packed") else dumps
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path) from error
 
 
 def _damaged(path: Path) -> UsageError:
@@ -102,7 +108,14 @@ def _damaged(path: Path) -> UsageError:
 
 
 def _is_dump(dump: Any) -> bool:
-    return isinstance(dump, dict) and isinstance(dump.get("thread"), dict) and isinstance(dump.get("turns"), list)
+    """Its thread, and lists of rows: what is in them is looked at by who restores it."""
+    if (
+        not isinstance(dump, dict)
+        or not isinstance(dump.get("thread"), dict)
+        or not isinstance(dump.get("turns"), list)
+    ):
+        return False
+    return all(isinstance(row, dict) for rows in dump.values() if isinstance(rows, list) for row in rows)
 
 
 def _texts(value: Any, change: Any) -> Any:
@@ -118,7 +131,15 @@ def look_at(path: Path) -> ArchiveFile:
     seen = path.stat()
     named = _NAME.match(path.name)
     found = ArchiveFile(
-        path, named["name"] if named else path.stem, seen.st_mtime, seen.st_size, None, None, None, "damaged"
+        path=path,
+        name=named["name"] if named else path.stem,
+        archived_at=float(named["at"]) if named else seen.st_mtime,
+        changed_at=seen.st_mtime,
+        size_bytes=seen.st_size,
+        kind=None,
+        thread_id=None,
+        turns=None,
+        problem="damaged",
     )
     with path.open(encoding="utf-8", errors="replace") as file:
         head = file.read(HEAD_CHARS)
@@ -133,7 +154,8 @@ def look_at(path: Path) -> ArchiveFile:
     except (ValueError, KeyError, TypeError, RecursionError):
         return found
     turns = None if begun["turns"] is None else int(begun["turns"])
-    return found.replace(name=name, kind=kind, thread_id=identity, turns=turns, problem=None)
+    also = tuple((begun["also"] or "").split())
+    return found.replace(name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also)
 
 
 def all_in(folder: Path) -> list[ArchiveFile]:

@@ -8,22 +8,22 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from clew.core.history import Turn
-from clew.core.job import UNDER_WAY
 from clew.core.pins import Pin, PinState
 from clew.core.record import Record, replace
-from clew.core.run import LIVE
-from clew.core.thread import NAME, Permissions, Thread, Trust
+from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.errors import Busy, ClewError, NotFound, StoreError, UsageError
-from clew.hosts import archive_file
+from clew.hosts import archive_file, pair_state
 from clew.hosts.archive_file import ArchiveFile, Dump
-from clew.hosts.portable_rows import renewed
+from clew.hosts.checks import is_file, named_path
+from clew.hosts.portable_rows import at_rest, narrowed, renewed
+from clew.store import foreign
 from clew.store.records import absorbed_from, dumps, each, pin_from, thread_from, turn_from
 from clew.store.restoring import TABLES, Taken, restore
 from clew.store.store import Store
@@ -31,18 +31,8 @@ from clew.store.store import Store
 DAY_S = 86_400.0
 PAIR_LEASES = "pair/"
 TIDIED = "threads_tidied_at"  # the fact that keeps several daemons from doing it at once
-OWNED = ("turns", "runs", "questions", "pins", "jobs", "reviews", "hook_keys")  # rows that name their thread
 
 Tables = dict[str, list[dict[str, Any]]]
-
-# By table: while this column holds one of these, the row takes those values instead.
-AT_REST: dict[str, tuple[str, frozenset[str], dict[str, Any]]] = {
-    "runs": ("status", frozenset(LIVE), {"status": "interrupted", "outcome": "killed"}),
-    "questions": ("state", frozenset({"open"}), {"state": "withdrawn", "reply": None}),
-    "jobs": ("status", frozenset(UNDER_WAY), {"status": "cancelled", "worker": None}),
-    "review_rounds": ("status", frozenset({"running"}), {"status": "failed", "error": "It was put away as it ran."}),
-    "hook_jobs": ("reply", frozenset({"waiting", "posting"}), {"reply": "none"}),
-}
 
 
 class Archived(Record):
@@ -52,6 +42,7 @@ class Archived(Record):
     kind: str
     turns: int
     path: Path | None  # None: a dry run
+    others: tuple[str, ...] = ()  # went with it: the other one of a pair
 
 
 class Restored(Record):
@@ -73,22 +64,40 @@ class Cleaned(Record):
     expired: tuple[Path, ...] = ()  # archives that were removed
 
 
+# Hears of each that was put away, and of each archive that was removed, as it happens; in any thread.
+Tell = Callable[[Archived | Path], None]
+
+
 class Archives:
     def __init__(
-        self, engine: Engine, folder: Path, *, keep_threads_s: float | None, keep_archives_s: float | None
+        self,
+        engine: Engine,
+        folder: Path,
+        *,
+        keep_threads_s: float | None = None,
+        keep_archives_s: float | None = None,
     ) -> None:
         self._engine = engine
         self._folder = folder
         self._keep_threads_s = keep_threads_s
         self._keep_archives_s = keep_archives_s
 
-    async def archive(self, name: str) -> Archived:
-        """Writes the thread to a file and takes it out of the store; with the other one of a pair. Raises Busy."""
-        return await self._engine.database.atomically(lambda store: self._archive(store, store.require_thread(name)))
+    async def archive(self, name: str, *, asked: bool = False) -> Archived:
+        """Writes the thread to a file and takes it out of the store; with the other one of a pair. Raises Busy.
+
+        `asked`: also when a question of a run that is over is open; it could only be answered by another run.
+        """
+        return await self._engine.database.atomically(
+            lambda store: self.put_away(store, store.require_thread(name), asked=asked)
+        )
 
     async def files(self) -> list[ArchiveFile]:
         """The newest first."""
         return archive_file.all_in(self._folder)
+
+    async def find(self, file_or_name: str) -> Path:
+        """The archive that is meant. Raises NotFound."""
+        return self._find(file_or_name)
 
     async def restore(self, file_or_name: str) -> Restored:
         """Of an archive's path, or the newest one of a thread's name."""
@@ -97,14 +106,16 @@ class Archives:
         content = archive_file.read(path)
         try:
             return await self._engine.database.atomically(lambda store: self._restore(store, content, ours=ours))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is damaged: it does not hold a whole thread.") from error
         except (StoreError, UsageError) as error:
             if isinstance(error, StoreError) and error.kind != "corrupt":
                 raise
             raise UsageError(f"{path} is damaged: {error.message}") from error
 
-    async def clean(self, older_than_s: float, *, kind: str | None = None, dry_run: bool = False) -> Cleaned:
+    async def clean(
+        self, older_than_s: float, *, kind: str | None = None, dry_run: bool = False, tell: Tell | None = None
+    ) -> Cleaned:
         """Puts away what was not used for so long, each in a transaction of its own; what is in use stays."""
         before = self._engine.around.clock() - older_than_s
         old = await self._engine.database.call(lambda store: store.unused_threads(before, kind))
@@ -113,7 +124,7 @@ class Archives:
             if thread.id in gone:
                 continue  # with the other one of its pair
             try:
-                unit, put_away = await self._clean_one(thread, before, dry_run=dry_run)
+                unit, put_away = await self._clean_one(thread, before, dry_run=dry_run, tell=tell)
             except NotFound:
                 continue  # somebody was faster
             except Busy as error:
@@ -123,22 +134,24 @@ class Archives:
             archived.append(put_away)
         return Cleaned(tuple(archived), tuple(kept))
 
-    async def expire(self, older_than_s: float, *, dry_run: bool = False) -> Cleaned:
+    async def expire(self, older_than_s: float, *, dry_run: bool = False, tell: Tell | None = None) -> Cleaned:
         """Removes archives for good that are older."""
         before = self._engine.around.clock() - older_than_s
-        old = [file.path for file in await self.files() if file.archived_at < before]
-        if not dry_run:
-            for path in old:
+        old = [file.path for file in await self.files() if max(file.archived_at, file.changed_at) < before]
+        for path in old:
+            if not dry_run:
                 path.unlink(missing_ok=True)
+            if tell is not None:
+                tell(path)
         return Cleaned(expired=tuple(old))
 
-    async def tidy(self, *, dry_run: bool = False) -> Cleaned:
+    async def tidy(self, *, dry_run: bool = False, tell: Tell | None = None) -> Cleaned:
         """What the settings retention.threads and retention.archives say."""
         done = Cleaned()
         if self._keep_archives_s is not None:
-            done = await self.expire(self._keep_archives_s, dry_run=dry_run)
+            done = await self.expire(self._keep_archives_s, dry_run=dry_run, tell=tell)
         if self._keep_threads_s is not None:
-            cleaned = await self.clean(self._keep_threads_s, dry_run=dry_run)
+            cleaned = await self.clean(self._keep_threads_s, dry_run=dry_run, tell=tell)
             done = replace(cleaned, expired=done.expired)
         return done
 
@@ -155,17 +168,22 @@ class Archives:
 
         return await self.tidy() if await self._engine.database.atomically(is_due) else None
 
-    def _archive(self, store: Store, thread: Thread) -> Archived:
+    def put_away(self, store: Store, thread: Thread, *, asked: bool = False) -> Archived:
+        """Within a transaction. Raises Busy."""
         unit = [thread, *store.companions(thread.id)]
         for each_ in unit:
-            self._check_idle(store, each_)
+            self._check_idle(store, each_, asked=asked)
         content = [store.dump_thread(each_.id) for each_ in unit]
         path = archive_file.write(self._folder, thread, content, self._engine.around.clock())
         for each_ in unit:
             store.delete_thread(each_.id)
-        return Archived(thread.name, thread.kind, _count(content), path)
+        for row in content[0]["pairs"]:
+            pair_state.remove(row["cwd"], row["id"])  # or it would look as if it were another store's
+        return Archived(thread.name, thread.kind, _count(content), path, tuple(each_.name for each_ in unit[1:]))
 
-    async def _clean_one(self, thread: Thread, before: float, *, dry_run: bool) -> tuple[set[str], Archived]:
+    async def _clean_one(
+        self, thread: Thread, before: float, *, dry_run: bool, tell: Tell | None
+    ) -> tuple[set[str], Archived]:
         def clean(store: Store) -> tuple[set[str], Archived]:
             found = store.require_thread(thread.id)
             unit = [found, *store.companions(found.id)]
@@ -175,15 +193,22 @@ class Archives:
                 raise Busy(f"{found.name} is in use: it, or the other one of its pair, has been used since.")
             ids = {str(each_.id) for each_ in unit}
             if not dry_run:
-                return ids, self._archive(store, found)
+                return ids, self.put_away(store, found)
             turns = sum(len(store.all_turns(each_.id)) for each_ in unit)
-            return ids, Archived(found.name, found.kind, turns, None)
+            return ids, Archived(found.name, found.kind, turns, None, tuple(each_.name for each_ in unit[1:]))
 
-        return await self._engine.database.atomically(clean)
+        def clean_and_tell(store: Store) -> tuple[set[str], Archived]:
+            with store.transaction():
+                ids, done = clean(store)
+            if tell is not None:
+                tell(done)  # here, so that one that is stopped by now is told of, too
+            return ids, done
 
-    def _check_idle(self, store: Store, thread: Thread) -> None:
+        return await self._engine.database.call(clean_and_tell)
+
+    def _check_idle(self, store: Store, thread: Thread, *, asked: bool = False) -> None:
         held = store.lease(thread_key(thread.id))
-        use = store.use_of(thread.id)
+        use = store.use_of(thread.id, asked=asked)
         if held is not None and not is_dead(held, self._engine.around):
             use = use or "a run is going on"
         if thread.kind == "pair" and any(
@@ -199,20 +224,24 @@ class Archives:
             )
 
     def _find(self, file_or_name: str) -> Path:
-        path = Path(file_or_name).expanduser()
-        if path.is_file():
-            return path
-        named = [file for file in archive_file.all_in(self._folder) if file_or_name in (file.name, file.path.name)]
-        if not named:
-            raise NotFound(
-                f"There is no archive of {file_or_name!r}, nor a file of that name.",
-                hint="clew threads archives lists them.",
-            )
-        return named[0].path
+        """A bare word is a thread's before it is a file that happens to lie here."""
+        path = named_path(file_or_name)
+        files = archive_file.all_in(self._folder) if path.name == file_or_name else []
+        named = [file.path for file in files if file_or_name in (file.name, file.path.name)]
+        named += [file.path for file in files if file_or_name in file.also]
+        if named or is_file(path):
+            return (named[0] if named else path).absolute()  # so that it stays a file, wherever it is named next
+        raise NotFound(
+            f"There is no archive of {file_or_name!r}, nor a file of that name.",
+            hint="clew threads archives lists them.",
+        )
 
     def _restore(self, store: Store, content: Sequence[Dump], *, ours: bool) -> Restored:
-        tables = _at_rest(_merged(content), self._engine.around.clock())
-        narrowed = not ours and _narrow(tables)
+        came = _merged(content)
+        foreign.check(came)
+        tables = at_rest(came, self._engine.around.clock())
+        if not ours:  # a file from elsewhere brings no rights along
+            tables = narrowed(tables, Permissions.ASK, Trust.USER)
         name = str(tables["threads"][0]["name"])
         try:
             threads, pins = self._stored(store, tables)
@@ -223,25 +252,23 @@ class Archives:
             is_copy = True
         turns_now = sum(len(store.history(thread.id)) for thread in threads)
         alive = sum(pin.state in (PinState.GOOD, PinState.PROVISIONAL) for pin in pins)
-        return Restored(tuple(threads), turns_now, alive, name, is_copy, narrowed)
+        return Restored(tuple(threads), turns_now, alive, name, is_copy, _rights(tables) != _rights(came))
 
     def _stored(self, store: Store, tables: Tables) -> tuple[Sequence[Thread], list[Pin]]:
-        pins = [self._pin(store, pin) for pin in _pins(tables)]
+        pins = [self._pin(pin) for pin in _pins(tables)]
         content = {table: tables[table] for table in TABLES}
-        return restore(store, each(thread_from, tables["threads"]), pins, content), pins
+        threads = restore(store, each(thread_from, tables["threads"]), pins, content)
+        return threads, [pin for thread in threads for pin in store.pins(thread.id)]
 
-    def _pin(self, store: Store, pin: Pin) -> Pin:
-        """As it was, or given up: no file, no memory; and a session has one thread."""
+    def _pin(self, pin: Pin) -> Pin:
+        """As it was, or given up: no file, no memory. That a session has one thread, the store sees to."""
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
             return pin
-        known = store.pin_by_session(pin.session_id)
-        stands = known is None or known.state is PinState.RETIRED
-        if stands:
-            try:
-                adapter = self._engine.adapter(pin.agent)
-                stands = adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id) is not None
-            except (ClewError, OSError):
-                stands = False
+        try:
+            adapter = self._engine.adapter(pin.agent)
+            stands = adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id) is not None
+        except (ClewError, OSError, ValueError):
+            stands = False
         return pin if stands else replace(pin, state=PinState.RETIRED)
 
 
@@ -250,41 +277,25 @@ def _count(content: Sequence[Dump]) -> int:
 
 
 def _merged(content: Sequence[Dump]) -> Tables:
-    """Rows by table. Raises UsageError when they belong to other threads than those of the file."""
+    """Rows by table. A pair of which only one thread is in the file is none."""
     tables: Tables = {"threads": [dict(dump["thread"]) for dump in content]}
     for table in (*TABLES, "pins", "pin_absorbed"):
         rows = [dict(row) for dump in content for row in dump.get(table, ())]
         tables[table] = [row for place, row in enumerate(rows) if row not in rows[:place]] if "pair" in table else rows
     ids = {row.get("id") for row in tables["threads"]}
-    if any(row.get("thread_id") not in ids for table in OWNED for row in tables[table]):
-        raise UsageError("its rows belong to several threads.")
-    if not all(NAME.match(str(row.get("name"))) for row in tables["threads"]):
-        raise UsageError("a thread cannot have its name.")
     whole = {
-        row["id"] for row in tables["pairs"] if {row.get("instructor_thread_id"), row.get("worker_thread_id")} <= ids
+        row.get("id")
+        for row in tables["pairs"]
+        if {row.get("instructor_thread_id"), row.get("worker_thread_id")} <= ids
     }
-    tables["pairs"] = [row for row in tables["pairs"] if row["id"] in whole]
-    for table in ("pair_rounds", "pair_files"):
-        tables[table] = [row for row in tables[table] if row.get("pair_id") in whole]
+    tables["pairs"] = [row for row in tables["pairs"] if row.get("id") in whole]
+    tables["pair_rounds"] = [row for row in tables["pair_rounds"] if row.get("pair_id") in whole]
     return tables
 
 
-def _at_rest(tables: Tables, now: float) -> Tables:
-    for table, (column, awake, rest) in AT_REST.items():
-        for row in tables[table]:
-            if row.get(column) in awake:
-                row.update(rest | ({"ended_at": now} if "ended_at" in row else {}))
-    return tables
-
-
-def _narrow(tables: Tables) -> bool:
-    """A file from elsewhere brings no rights along."""
-    rights = {"permissions": Permissions.ASK.value, "trust": Trust.USER.value}
-    kept = {Permissions.ASK.value, Permissions.READ_ONLY.value}
-    wider = [row for row in tables["threads"] if row["trust"] != Trust.USER.value or row["permissions"] not in kept]
-    for row in wider:
-        row.update(rights | ({"permissions": row["permissions"]} if row["permissions"] in kept else {}))
-    return bool(wider)
+def _rights(tables: Tables) -> list[tuple[Any, ...]]:
+    threads = [(row.get("permissions"), row.get("trust")) for row in tables["threads"]]
+    return [*threads, *((row.get("permissions"), row.get("allowed_tools")) for row in tables["jobs"])]
 
 
 def _pins(tables: Tables) -> list[Pin]:

@@ -54,8 +54,10 @@ class Deleted(Record):
     """What a delete took away, and where it is kept."""
 
     name: str
-    turns: int
+    turns: int  # all of them
     archive: Path | None  # None: a dry run
+    archived_turns: int = 0  # of these, those that did not stand any more
+    others: tuple[str, ...] = ()  # threads that went with it: the other one of a pair
 
 
 class Chat(Waiting):
@@ -221,19 +223,22 @@ class Chat(Waiting):
         return replace(said, after_change=await self._call(lambda store: after_change(store, thread, turn)))
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
-        """Writes the whole thread to an archive file, then removes it from the store."""
-        turns = len(await self._call(lambda store: store.all_turns(thread.id)))
+        """Puts the thread away, with the other one of a pair. Raises Busy while it is in use."""
+
+        def planned(store: Store) -> Deleted:
+            others = store.companions(thread.id)
+            turns = [turn for each in (thread, *others) for turn in store.all_turns(each.id)]
+            names = tuple(other.name for other in others)
+            return Deleted(thread.name, len(turns), None, sum(turn.archived for turn in turns), names)
+
+        plan = await self._call(planned)
         if dry_run:
-            return Deleted(thread.name, turns, None)
+            return plan
 
-        from clew.hosts import archive_file
+        from clew.hosts.archives import Archives
 
-        def archived(store: Store, now: float) -> Path:
-            path = archive_file.write(self._archive_dir, thread, [store.dump_thread(thread.id)], now)
-            store.delete_thread(thread.id)
-            return path
-
-        return Deleted(thread.name, turns, await self._idle(thread, archived))
+        done = await Archives(self._engine, self._archive_dir).archive(thread.id, asked=True)
+        return replace(plan, archive=done.path)
 
     async def _turn(self, thread: Thread, turn_id: str) -> Turn:
         """By id, or by an unambiguous beginning of one."""

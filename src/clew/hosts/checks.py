@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clew.core.thread import NAME, Thread
 from clew.errors import UsageError
+from clew.store.store import Store
 
 MAX_PROMPT_CHARS = 10_000_000
 
@@ -36,6 +37,22 @@ def existing_dir(path: str) -> str:
     raise UsageError(f"{shown} is not a directory.", hint="Name an existing one with --cwd.")
 
 
+def named_path(name: str) -> Path:
+    """With `~` spelled out. Raises UsageError for the home of nobody."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{name[:200]} begins with the home of a user who is not here.") from None
+
+
+def is_file(path: Path) -> bool:
+    """Also of a name that no file can have."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def check_dir(thread: Thread) -> None:
     """The thread's directory is there, and is still the one that was chosen."""
     if existing_dir(thread.cwd) != thread.cwd:
@@ -43,3 +60,13 @@ def check_dir(thread: Thread) -> None:
             f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
             hint="Say so with --cwd if the thread is to go on there.",
         )
+
+
+def single_thread(store: Store, name: str) -> Thread:
+    """The thread of that name. Raises NotFound, and UsageError for a pair's name: it stands for two threads."""
+    found = store.thread(name)
+    pair = store.pair(name) if found is None else None
+    if pair is None:
+        return found or store.require_thread(name)
+    threads = [store.require_thread(each).name for each in (pair.instructor_thread_id, pair.worker_thread_id)]
+    raise UsageError(f"{name} is a pair, with two threads.", hint=f"Name one of them: {' or '.join(threads)}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clew.core.decision import MEANING, Fresh, candidate
+from clew.core.decision import MEANING, Fresh, Resume, candidate
 from clew.core.history import History, Role, Turn, visible
 from clew.core.pins import PinState, stands
 from clew.core.record import Record, replace
@@ -28,6 +28,8 @@ class Outlook(Record):
 def worded(decision: object) -> Outlook:
     if isinstance(decision, Fresh):
         return Outlook(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.")
+    if isinstance(decision, Resume) and decision.pin.borrowed_at is not None:
+        return Outlook(True, None, "Goes on in a copy of the session that it was forked from.")
     return Outlook(True, None, "Resumes the session and sends the new prompt alone.")
 
 

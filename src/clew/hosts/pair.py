@@ -7,7 +7,6 @@ stopped, or die, at any point, and goes on just there. A lease keeps two process
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -24,15 +23,13 @@ from clew.core.pair import (
 from clew.core.record import Record
 from clew.core.thread import Permissions, name_from
 from clew.core.usage import NO_USAGE, Usage
-from clew.engine.closing import Finished
 from clew.engine.engine import Engine, check_word
 from clew.engine.leases import is_dead
-from clew.errors import Busy, NotFound, UsageError
-from clew.hosts import pair_files, pair_import, pair_rows, pair_state
+from clew.errors import NotFound, UsageError
+from clew.hosts import pair_import, pair_rows, pair_state
 from clew.hosts.checks import check_name, check_prompt, existing_dir
-from clew.hosts.pair_live import AS_EVER, LivePair, Manner, PairRuns, lease_key, sessions_of
+from clew.hosts.pair_live import AS_EVER, LivePair, Manner, PairRuns, check_free, lease_key, sessions_of
 from clew.hosts.pair_rows import Wishes
-from clew.store.pair_rows import KeptFiles
 from clew.store.pairs import NAME_CHARS
 from clew.store.store import Store
 
@@ -88,7 +85,7 @@ class Pairs:
         around = self._engine.around
         now, cwd = around.clock(), existing_dir(new.cwd)
         pair = Pair(
-            id=f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.localtime(now))}-{around.new_id()[:4]}",
+            id=pair_state.pair_id(now, around.new_id()),
             name=new.name or name_from(new.task),
             task=new.task.strip(),
             cwd=cwd,
@@ -105,12 +102,10 @@ class Pairs:
             updated_at=now,
         )
         token = around.new_id()
-        kept = await pair_files.look(cwd, around.environ, None)
 
         def create(store: Store) -> Pair:
             made = pair_import.create_with_threads(store, pair, new.permissions, unique=new.name is None)
             self._take(store, made, token)
-            store.keep_pair_files(made.id, kept)
             return pair_rows.open_round(store, made, 1, now, self._mark())
 
         return self._begin(await self._engine.database.atomically(create), token, manner)
@@ -128,27 +123,22 @@ class Pairs:
         await self._engine.recover()
         token = self._engine.around.new_id()
         await self._engine.database.atomically(lambda store: self._take(store, pair, token))
+        now, mark = self._engine.around.clock(), self._mark()
+
+        def take_up(store: Store) -> Pair:
+            return pair_rows.take_up(store, store.require_pair(pair.id), wishes, now, mark)
+
         try:
-            changed = await self._changed_since(pair, cwd)
-            now, mark = self._engine.around.clock(), self._mark()
-
-            def take_up(store: Store) -> tuple[Pair, Finished | None]:
-                taken = pair_rows.take_up(store, store.require_pair(pair.id), wishes, changed, now, mark)
-                return taken, pair_rows.pick_up(store, taken, now, mark)
-
-            taken, left = await self._engine.database.atomically(take_up)
+            taken = await self._engine.database.atomically(take_up)
         except BaseException:
             await self._call(lambda store: store.release_lease(token))
             raise
-        warnings = _differences(pair, wishes)
-        if changed:
-            warnings.append(("files_changed", f"changed by somebody else since: {_listed(changed)}"))
-        return self._begin(taken, token, manner, left, warnings)
+        return self._begin(taken, token, manner, _differences(pair, taken))
 
     async def bring_in(
         self, path: Path, *, cwd: str, agent: str, permissions: Permissions | None = None
     ) -> pair_import.Imported:
-        """The pair of a state file, in this store. Raises UsageError and Conflict."""
+        """The pair of a state file, in this store. Raises UsageError, Conflict, and Busy while the pair is going on."""
         return await pair_import.bring_in(
             self._engine, path, cwd=cwd, agent=agent, permissions=permissions or Permissions.EDITS
         )
@@ -191,34 +181,19 @@ class Pairs:
         pair: Pair,
         token: str,
         manner: Manner,
-        left: Finished | None = None,
         warnings: Sequence[tuple[str, str]] = (),
     ) -> LivePair:
         live = LivePair(pair, token, manner)
         for code, message in warnings:
             live.tell(PairWarned(pair.number, code, message))
-        live.task = self._engine.beside(self._runs.carry_out(live, left))
+        live.task = self._engine.beside(self._runs.carry_out(live))
         return live
-
-    async def _changed_since(self, pair: Pair, cwd: str) -> tuple[str, ...]:
-        """Of a worker that Clew died with, nobody knows what it had still done: then nothing is told."""
-
-        def known(store: Store) -> KeptFiles | None:
-            kept = store.pair_files(pair.id)
-            newest = next(iter(store.runs(thread_id=pair.worker_thread_id, limit=1)), None)
-            return kept if kept is not None and kept.run_id == (newest.id if newest else None) else None
-
-        kept = await self._call(known)
-        if kept is None or cwd != pair.cwd:
-            return ()
-        return await pair_files.changed_since(kept, cwd, self._engine.around.environ)
 
     def _take(self, store: Store, pair: Pair, token: str) -> None:
         """This process carries it out from here on. Raises Busy while another one does."""
         around, settings = self._engine.around, self._engine.settings
+        check_free(store, self._engine, pair)
         held = store.lease(lease_key(pair))
-        if held is not None and not is_dead(held, around):
-            raise Busy(f"The pair {pair.name} is going on in another process.", hint="Wait for it, or stop it there.")
         if held is not None:
             store.release_lease(held.token)
         now = around.clock()
@@ -246,19 +221,18 @@ class Pairs:
         return await self._engine.database.call(work)
 
 
-def _differences(pair: Pair, wishes: Wishes) -> list[tuple[str, str]]:
+def _differences(pair: Pair, now: Pair) -> list[tuple[str, str]]:
+    """What is not as it was saved, from here on."""
     named = (
-        ("instructor's model", pair.instructor_model, wishes.instructor_model),
-        ("worker's model", pair.worker_model, wishes.worker_model),
-        ("agent", pair.agent, wishes.agent),
+        ("agent", pair.agent, now.agent),
+        ("instructor's model", pair.instructor_model, now.instructor_model),
+        ("worker's model", pair.worker_model, now.worker_model),
     )
-    return [
-        ("another_model", f"the {what} was {old or 'the default'}; the pair goes on with {new}")
+    told = [
+        ("another_model", f"the {what} was {old or 'the default'}; the pair goes on with {new or 'the default'}")
         for what, old, new in named
-        if new is not None and new != old
+        if new != old
     ]
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+    if now.cwd != pair.cwd:
+        told.append(("another_directory", f"the pair was in {pair.cwd}; from now on it is in {now.cwd}"))
+    return told

@@ -24,10 +24,11 @@ from clew.core.record import Record, replace
 from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
 from clew.engine.adoption import Found
 from clew.engine.engine import Engine, check_word
-from clew.errors import AgentMissing, Conflict
+from clew.errors import AgentMissing, Busy, Conflict, UsageError
 from clew.hosts import pair_state
-from clew.hosts.checks import existing_dir
-from clew.hosts.pair_state import State, blank, order_of
+from clew.hosts.checks import MAX_PROMPT_CHARS, existing_dir
+from clew.hosts.pair_live import check_free
+from clew.hosts.pair_state import State, alike, blank, order_of, secrets_of
 from clew.store.pairs import NAME_CHARS
 from clew.store.store import Store
 
@@ -55,8 +56,10 @@ class _Place(Record):
 async def bring_in(
     engine: Engine, path: Path, *, cwd: str, agent: str, permissions: Permissions = Permissions.EDITS
 ) -> Imported:
-    """The pair of that file, in the store. Raises UsageError and Conflict."""
+    """The pair of that file, in the store. Raises UsageError, Conflict, and Busy while the pair is going on."""
     state = pair_state.read(path)
+    if max(len(state.asking), len(state.message), len(state.task)) > MAX_PROMPT_CHARS:
+        raise UsageError(f"{path} asks more than {MAX_PROMPT_CHARS:,} characters at once.")
     agent = state.agent if state.agent in engine.agents() and state.agent else agent
     work_dir = existing_dir(cwd)
     for model in (state.config.instructor_model, state.config.worker_model, *state.models):
@@ -66,6 +69,7 @@ async def bring_in(
     def store_it(store: Store) -> Imported:
         known = store.pair(state.session_id)
         if known is not None and known.id == state.session_id:
+            _check_at_rest(store, engine, known)
             return _bring_up(store, engine, known, state, path)
         return _create(store, engine, state, path, work_dir, agent, permissions, found)
 
@@ -161,16 +165,27 @@ def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, u
     return made
 
 
+def _check_at_rest(store: Store, engine: Engine, pair: Pair) -> None:
+    """Raises Busy: what is written is written in the same transaction, so it goes into nobody's work."""
+    check_free(store, engine, pair)
+    if any(engine.is_held(store, pair.thread_of(part)) for part in Part):
+        raise Busy(f"A run is going on in a thread of {pair.name}.", hint="Wait for it, or stop it.")
+
+
 def _bring_up(store: Store, engine: Engine, known: Pair, state: State, path: Path) -> Imported:
     """A pair that is here already: what the file has beyond it is added; what it lacks stays."""
     now = engine.around.clock()
+    secrets = secrets_of(engine.around.environ)
     ahead: dict[Part, list[tuple[Role, str, bool]]] = {}
     behind = False
     for part in Part:
-        here = [(turn.role, blank(turn.text, engine.around.environ)) for turn in store.history(known.thread_of(part))]
+        here = store.history(known.thread_of(part))
         there = state.messages(part)
         both = min(len(here), len(there))
-        if here[:both] != [(role, blank(text, engine.around.environ)) for role, text, _ in there[:both]]:
+        if not all(
+            turn.role is role and alike(blank(turn.text, secrets), blank(text, secrets))
+            for turn, (role, text, _) in zip(here, there, strict=False)
+        ):
             raise Conflict(
                 f"{path} and the pair {known.name} in this store have gone different ways.",
                 hint=f"Go on with the one here (--session {known.name}), or with the file in another CLEW_HOME.",
@@ -229,11 +244,11 @@ def _place(state: State) -> _Place:
         for each in {each.number: each for each in state.rounds if 1 <= each.number <= number}.values()
     ]
     phase, asking, finished = _older(state) if state.phase is None else (state.phase, state.asking, state.finished)
-    if phase is not Phase.DONE:
-        part = Part.WORKER if phase is Phase.WORKING else Part.INSTRUCTOR
-        asked = next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
-        if asked is not None and (asked == asking or not asking):
-            asking = words.CONTINUE
+    if phase is not Phase.DONE and not asking.strip() and _asked(state, phase) is None:
+        phase, asking, finished = _older(state)  # nothing was asked, and nothing is to be: it cannot stand there
+    asked = _asked(state, phase)
+    if phase is not Phase.DONE and asked is not None and (asked == asking or not asking.strip()):
+        asking = words.CONTINUE
     if not any(round_.number == number for round_ in rounds):
         response = state.last_instructor_response
         result = state.messages(Part.WORKER)[-1:] if phase is Phase.DONE and not finished else []
@@ -248,6 +263,12 @@ def _place(state: State) -> _Place:
     return _Place(number, phase, finished, asking, last, tuple(rounds))
 
 
+def _asked(state: State, phase: Phase) -> str | None:
+    """What whoever's turn it is was told last."""
+    part = Part.WORKER if phase is Phase.WORKING else Part.INSTRUCTOR
+    return next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
+
+
 def _older(state: State) -> tuple[Phase, str, bool]:
     """Where the older tool stood, which does not say so itself."""
     response, worker = state.last_instructor_response, state.messages(Part.WORKER)
@@ -256,7 +277,7 @@ def _older(state: State) -> tuple[Phase, str, bool]:
         return Phase.DONE, "", True
     if not state.messages(Part.INSTRUCTOR):
         return Phase.INSTRUCTING, "Plan the task, and give the first instruction.", False
-    if instruction and not any(role is Role.USER and text == instruction for role, text, _ in worker):
+    if instruction.strip() and not any(role is Role.USER and text == instruction for role, text, _ in worker):
         return Phase.WORKING, instruction, False
     if worker and worker[-1][0] is Role.USER:
         return Phase.WORKING, "", False

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clew.core import pair_prompts as words
 from clew.core.ids import ThreadId
@@ -34,11 +34,13 @@ from clew.core.record import Record
 from clew.core.run import Run
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
+from clew.engine.leases import is_dead
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import AgentFailed, Busy, Cancelled, ClewError, StoreError
+from clew.errors import AgentFailed, AuthFailed, Busy, Cancelled, ClewError, StoreError, TimedOut, UsageLimit
 from clew.hosts import pair_files, pair_rows, pair_state
 from clew.hosts.pair_answer import read_order
+from clew.hosts.pair_files import Look
 from clew.hosts.shaped import DoesNotFit
 from clew.store.pair_rows import KeptFiles
 from clew.store.store import Store
@@ -78,6 +80,8 @@ class LivePair:
         self.lost = False
         self.error: ClewError | None = None  # why it stopped, once it has
         self._turn: LiveTurn | None = None
+        self._killed = False
+        self._looking: asyncio.Task[Look | None] | None = None
         self._events: asyncio.Queue[PairEvent | None] = asyncio.Queue()
 
     async def events(self) -> AsyncIterator[PairEvent]:
@@ -96,13 +100,27 @@ class LivePair:
             self._turn.cancel()
 
     def kill(self) -> None:
-        self.stopped = True
+        self.stopped = self._killed = True
+        if self._looking is not None:
+            self._looking.cancel()
         if self._turn is not None:
             self._turn.kill()
 
     def tell(self, event: PairEvent | None) -> None:
         """None: there is nothing more to come."""
         self._events.put_nowait(event)
+
+    async def looked(self, look: Coroutine[Any, Any, Look | None]) -> Look | None:
+        """At the files. A kill ends it: then nothing is known of them."""
+        self._looking = asyncio.create_task(look)
+        if self._killed:
+            self._looking.cancel()
+        try:
+            await asyncio.wait([self._looking])
+            return None if self._looking.cancelled() else self._looking.result()
+        finally:
+            self._looking.cancel()
+            self._looking = None
 
     def follow(self, turn: LiveTurn) -> None:
         self._turn = turn
@@ -114,11 +132,11 @@ class PairRuns:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def carry_out(self, live: LivePair, left: Finished | None) -> None:
+    async def carry_out(self, live: LivePair) -> None:
         beat = asyncio.create_task(self._beat(live))
         try:
             try:
-                live.error = await self._go(live, left)
+                live.error = await self._go(live)
             except ClewError as error:
                 live.error = error
             except Exception as error:
@@ -134,8 +152,9 @@ class PairRuns:
                 await self._call(lambda store: store.release_lease(live.token))
             live.tell(None)
 
-    async def _go(self, live: LivePair, left: Finished | None) -> ClewError | None:
+    async def _go(self, live: LivePair) -> ClewError | None:
         """To its end, or to what must stop it."""
+        left = await self._pick_up(live)
         if left is not None:
             error = await self._settle(live, left)
             if error is not None:
@@ -147,12 +166,31 @@ class PairRuns:
             if live.lost:
                 return _taken_over(pair)
             if live.stopped:
-                return Cancelled("The pair was stopped.", hint="clew pair --resume goes on with it.")
+                return Cancelled("The pair was stopped.")
             error = await self._settle(live, await self._ask(live, pair))
             if error is not None:
                 return error
             if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY == 0:
                 await self._save(live)
+
+    async def _pick_up(self, live: LivePair) -> Finished | None:
+        """What it was left with, and which files somebody has changed since; told once."""
+        pair, (run_id, kept) = await self._call(
+            lambda store: (store.require_pair(live.pair.id), pair_rows.known_files(store, live.pair))
+        )
+        look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, run_id, kept))
+        changed = look.changed if look is not None else ()
+
+        def write(store: Store, now: float) -> Finished | None:
+            if look is not None:
+                store.keep_pair_files(pair.id, look.files)
+            return pair_rows.pick_up(store, store.require_pair(pair.id), changed, now, self._mark())
+
+        left = await self._write(live, write)
+        if changed:
+            message = f"changed by somebody else since: {_listed(changed)}"
+            live.tell(PairWarned(pair.number, "files_changed", message))
+        return left
 
     async def _ask(self, live: LivePair, pair: Pair) -> Finished:
         """What is due, asked, to the end of its run."""
@@ -190,8 +228,8 @@ class PairRuns:
         """What follows from the end of a run, written down. An error: the pair stops, and can be gone on with."""
         pair = await self._call(lambda store: store.require_pair(live.pair.id))
         if pair.part is Part.WORKER:
-            kept = await pair_files.look(pair.cwd, self._engine.around.environ, finished.run.id)
-            await self._worked(live, pair, finished, kept)
+            look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, finished.run.id))
+            await self._worked(live, pair, finished, look.files if look is not None else None)
             return finished.error
         if finished.error is not None:
             return finished.error
@@ -201,10 +239,12 @@ class PairRuns:
             if pair.asked_again:
                 return AgentFailed(
                     f"The instructor's answer does not fit, and neither did the one before: {error}",
-                    hint=f"clew threads show pair-{pair.name}-instructor has it; clew pair --resume asks once more.",
+                    hint=f"clew threads show pair-{pair.name}-instructor has it; {_goes_on(pair)} and asks again.",
                 )
             again = words.again(str(error))
             await self._write(live, lambda store, now: pair_rows.due(store, pair, again, now, asked_again=True))
+            message = f"the instructor's answer does not fit, and is asked for once more: {error}"
+            live.tell(PairWarned(pair.number, "asked_again", message))
             return None
         await self._ordered(live, pair, finished, order)
         return None
@@ -232,6 +272,7 @@ class PairRuns:
         error = live.error
         try:
             if error is not None and not live.lost:
+                error.hint = hint_of(error, live.pair)
                 fields = {"error": error.message, "hint": error.hint, "error_code": error.code}
                 await self._write(live, lambda store, now: store.update_pair(live.pair.id, at=now, **fields))
             if not live.lost:
@@ -249,13 +290,16 @@ class PairRuns:
         def write() -> Path:
             return pair_state.write(pair.cwd, pair.id, pair_state.worded(whole, environ, iso))
 
+        where, saved = pair_state.path_of(pair.cwd, pair.id), None
         try:
-            path = await asyncio.to_thread(write)
+            saved = await asyncio.to_thread(write)
+            where = where.with_name(pair_state.CURRENT)
+            await asyncio.to_thread(pair_state.point_at, saved)
         except OSError as error:
-            where = pair_state.path_of(pair.cwd, pair.id)
-            live.tell(PairWarned(pair.number, "not_saved", f"{where} was not written: {error.strerror}"))
-        else:
-            live.tell(Saved(pair.number, str(path)))
+            why = f"{error.filename} is no folder" if isinstance(error, FileExistsError) else error.strerror
+            live.tell(PairWarned(pair.number, "not_saved", f"{where} was not written: {why}"))
+        if saved is not None:
+            live.tell(Saved(pair.number, str(saved)))
 
     def _whole(self, store: Store, pair_id: str) -> pair_state.Whole:
         pair = store.require_pair(pair_id)
@@ -304,6 +348,37 @@ def lease_key(pair: Pair) -> str:
     return f"pair/{pair.id}"
 
 
+def _goes_on(pair: Pair) -> str:
+    return f"clew pair --session {pair.name} goes on with it"
+
+
+def hint_of(error: ClewError, pair: Pair) -> str:
+    """What to do about it, with this pair: the words of a run speak of asking again."""
+    goes_on = _goes_on(pair)
+    match error:
+        case Cancelled() | AgentFailed():
+            return error.hint if error.hint and goes_on in error.hint else f"{goes_on}."
+        case AuthFailed():
+            return f"Log in with the agent's own CLI, or set its key; then {goes_on}."
+        case UsageLimit():
+            return f"When it has reset, {goes_on}."
+        case TimedOut():
+            return f"{goes_on}; --timeout gives a run more time."
+    return f"{error.hint} Then {goes_on}." if error.hint else f"{goes_on}."
+
+
+def _listed(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def check_free(store: Store, engine: Engine, pair: Pair) -> None:
+    """Raises Busy while a process that is alive carries it out."""
+    held = store.lease(lease_key(pair))
+    if held is not None and not is_dead(held, engine.around):
+        raise Busy(f"The pair {pair.name} is going on in another process.", hint="Wait for it, or stop it there.")
+
+
 def _taken_over(pair: Pair) -> Busy:
     return Busy(f"Another process took the pair {pair.name} over.", hint="It goes on there.")
 
@@ -311,4 +386,6 @@ def _taken_over(pair: Pair) -> Busy:
 def sessions_of(store: Store, thread_id: ThreadId) -> dict[str, str]:
     """One a model: the one that its next turn would go on in."""
     pins = store.pins(thread_id, retired=False)
-    return {pin.model or "default": pin.session_id for pin in pins if pin.state is PinState.GOOD}
+    return {
+        pin.model or "default": pin.session_id for pin in pins if pin.state is PinState.GOOD and pin.borrowed_at is None
+    }

@@ -13,6 +13,7 @@ from clew.core.thread import Permissions
 from clew.engine.closing import Finished
 from clew.engine.failures import error_of_run
 from clew.errors import Busy, UsageError
+from clew.store.pair_rows import KeptFiles
 from clew.store.store import Store
 
 UNHEARD = "unheard"  # why a prompt was archived that no agent had been sent
@@ -73,11 +74,23 @@ def _answer(store: Store, run: Run) -> Turn | None:
     return store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
 
 
-def pick_up(store: Store, pair: Pair, now: float, mark: str) -> Finished | None:
+def known_files(store: Store, pair: Pair) -> tuple[str | None, KeptFiles | None]:
+    """The worker's newest run, and what the files were at its end.
+
+    Of a worker that Clew died with, nobody knows what it had still done: then nothing is known.
+    """
+    newest = next(iter(store.runs(thread_id=pair.worker_thread_id, limit=1)), None)
+    run_id, kept = newest.id if newest is not None else None, store.pair_files(pair.id)
+    return run_id, kept if kept is not None and kept.run_id == run_id else None
+
+
+def pick_up(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: str) -> Finished | None:
     """What is due after a process that did not end well: asked anew, gone on with, or (returned) only to be put down.
 
     A prompt that nobody heard is asked again; a session that was cut off is told to go on. Raises Busy.
     """
+    if changed:
+        pair = store.update_pair(pair.id, at=now, changed_files=tuple(dict.fromkeys([*pair.changed_files, *changed])))
     finished = ended(store, pair)
     if finished is None:
         _due_with_news(store, pair, pair.asking, now, mark)
@@ -111,8 +124,9 @@ def _due_with_news(store: Store, pair: Pair, text: str, now: float, mark: str) -
 def ordered(store: Store, pair: Pair, order: Order, now: float, mark: str) -> Pair:
     """The instructor has answered."""
     model = order.worker_model if order.worker_model in pair.models else None
-    store.update_pair_round(pair.id, pair.number, order=order, worker_model=model or pair.worker_model)
+    store.update_pair_round(pair.id, pair.number, order=order)
     if order.should_continue:
+        store.update_pair_round(pair.id, pair.number, worker_model=model or pair.worker_model)
         return due(store, pair, order.instruction, now, phase=Phase.WORKING, asked_again=False)
     store.update_pair_round(pair.id, pair.number, ended_at=now)
     if (pair.message or pair.changed_files) and pair.number < pair.last_round:
@@ -141,12 +155,22 @@ class Wishes(Record):
     cwd: str | None = None
 
 
-def take_up(store: Store, pair: Pair, wishes: Wishes, changed: Sequence[str], now: float, mark: str) -> Pair:
-    """The pair as it goes on: with its wishes, and with a next round when it was done. Raises UsageError."""
-    if pair.phase is Phase.DONE and pair.is_finished and not wishes.message:
+def take_up(store: Store, pair: Pair, wishes: Wishes, now: float, mark: str) -> Pair:
+    """The pair as it goes on: with its wishes, and with a next round when it was done. Raises UsageError and Busy."""
+    ended(store, pair)
+    if pair.phase is Phase.DONE and pair.is_finished and not (wishes.message or pair.message):
         raise UsageError(
-            f"The pair {pair.name} has finished.", hint='Say what is next: clew pair --resume "and now …".'
+            f"The pair {pair.name} has finished.",
+            hint=f'Say what is next: clew pair --session {pair.name} "and now …".',
         )
+    if wishes.permissions is None and store.require_thread(pair.worker_thread_id).permissions is Permissions.ASK:
+        # As an import leaves it: what the worker may do here, nobody has said yet.
+        raise UsageError(
+            f"The worker of {pair.name} may do nothing without asking, and nobody is asked in every round.",
+            hint="Say what it may do: --permissions edits, all or read-only.",
+        )
+    if wishes.cwd not in (None, pair.cwd):
+        store.keep_pair_files(pair.id, None)  # they are others there
     last = pair.last_round
     if wishes.more_rounds is not None:
         last = pair.rounds_done + wishes.more_rounds
@@ -165,7 +189,6 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, changed: Sequence[str], no
         thinking=pair.thinking or wishes.thinking,
         last_round=last,
         message=message,
-        changed_files=tuple(dict.fromkeys([*pair.changed_files, *changed])),
         asked_again=False,  # another chance
         error=None,
         hint=None,

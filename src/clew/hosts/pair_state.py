@@ -1,7 +1,7 @@
 """The portable state of a pair: one JSON file that another machine or directory can go on from.
 
 It lies under `.clew/sessions/` of the work directory, for the owner's eyes alone, and git does not see it. It is
-written whole or not at all. What stands in the environment under a name that promises a secret is blanked.
+written whole or not at all. The environment's secrets are blanked in it, by the rule of core/redaction.
 """
 
 from __future__ import annotations
@@ -10,24 +10,25 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from clew.core import pair_prompts as words
-from clew.core.history import Role, Turn
+from clew.core.history import Role, Turn, text_digest
 from clew.core.pair import Order, Pair, Part, Phase, Round
 from clew.core.record import Record
+from clew.core.redaction import secret_values
 from clew.errors import UsageError
 
 VERSION = "1.0.0"
 FOLDER = Path(".clew", "sessions")
 CURRENT = "current.json"
 FILE_MOST = 200_000_000
-SECRET_NAMES = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-SECRET_CHARS = 8  # what is shorter may be any word
 BLANKED = "[blanked]"
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
 
@@ -43,16 +44,39 @@ class Whole(Record):
     sessions: Mapping[Part, Mapping[str, str]]  # by model
 
 
-def blank(text: str, environ: Mapping[str, str]) -> str:
-    """Without the values of the environment's secrets, nor half characters, which not every reader takes."""
-    for name, value in environ.items():
-        if len(value) >= SECRET_CHARS and value in text and SECRET_NAMES.search(name):
-            text = text.replace(value, BLANKED)
+def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What is blanked."""
+    return tuple(secret_values(environ.items(), os.path.lexists))
+
+
+def blank(text: str, secrets: Iterable[str]) -> str:
+    """Without the environment's secrets, nor half characters, which not every reader takes."""
+    for value in secrets:
+        text = text.replace(value, BLANKED)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def alike(stored: str, told: str) -> bool:
+    """The same text, though one of the two was blanked: in another environment, perhaps."""
+    return stored == told or _fits(stored, told) or _fits(told, stored)
+
+
+def _fits(text: str, blanked: str) -> bool:
+    """It may be what was blanked."""
+    first, *rest = blanked.split(BLANKED)
+    if not rest or not text.startswith(first):
+        return False
+    place, last = len(first), rest.pop()
+    for piece in rest:
+        found = text.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return text.endswith(last) and len(text) - len(last) >= place
 
 
 def worded(whole: Whole, environ: Mapping[str, str], stamp: Stamp) -> str:
@@ -93,16 +117,16 @@ def worded(whole: Whole, environ: Mapping[str, str], stamp: Stamp) -> str:
         "rounds": [_round(each, stamp) for each in rounds],
         "sessions": {part.value: dict(known) for part, known in whole.sessions.items()},
     }
-    return json.dumps(_blanked(body, environ), ensure_ascii=False, indent=2) + "\n"
+    return json.dumps(_blanked(body, secrets_of(environ)), ensure_ascii=False, indent=2) + "\n"
 
 
-def _blanked(value: Any, environ: Mapping[str, str]) -> Any:
+def _blanked(value: Any, secrets: Sequence[str]) -> Any:
     """Before it is JSON: there a secret may be spelled otherwise."""
     if isinstance(value, str):
-        return blank(value, environ)
+        return blank(value, secrets)
     if isinstance(value, dict):
-        return {key: _blanked(each, environ) for key, each in value.items()}
-    return [_blanked(each, environ) for each in value] if isinstance(value, list) else value
+        return {key: _blanked(each, secrets) for key, each in value.items()}
+    return [_blanked(each, secrets) for each in value] if isinstance(value, list) else value
 
 
 def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
@@ -143,23 +167,31 @@ def _round(round_: Round, stamp: Stamp) -> dict[str, Any]:
     }
 
 
+def pair_id(at: float, mark: str) -> str:
+    """For a pair that begins then: a person reads it."""
+    return f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.localtime(at))}-{mark[:4]}"
+
+
 def path_of(cwd: str, pair_id: str) -> Path:
-    return Path(cwd, FOLDER, f"session-{pair_id}.json")
+    """Never outside that folder: an id that leads elsewhere is not believed."""
+    name = pair_id if ID.match(pair_id) else text_digest(pair_id)
+    return Path(cwd, FOLDER, f"session-{name}.json")
 
 
 def write(cwd: str, pair_id: str, text: str) -> Path:
-    """Whole or not at all, and `current.json` points at it. Raises OSError."""
+    """Whole or not at all. Raises OSError."""
     path = path_of(cwd, pair_id)
     folder = path.parent
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, exist_ok=True)
         if each.is_symlink() or not each.is_dir():  # a repository may have put it there, to have us write elsewhere
             raise OSError(0, "it leads elsewhere", str(each))
-    folder.chmod(0o700)
-    if not (folder / ".gitignore").exists():
-        _replace(folder / ".gitignore", "*\n")
+        if stat.S_IMODE(each.stat().st_mode) != 0o700:
+            each.chmod(0o700)
+    ignore = folder / ".gitignore"
+    if ignore.is_symlink() or not ignore.exists():  # a link may come with a repository, and git follows none
+        _replace(ignore, "*\n")
     _replace(path, text)
-    _point(folder, path.name)
     return path
 
 
@@ -190,15 +222,17 @@ def _settle(folder: Path) -> None:
         os.close(handle)
 
 
-def _point(folder: Path, name: str) -> None:
-    """A link; where there are none, a small file that names it."""
-    beside = folder / f".{CURRENT}.{os.getpid()}.tmp"
+def point_at(path: Path) -> Path:
+    """`current.json`: a link; where there are none, a small file that names it. Raises OSError."""
+    current = path.with_name(CURRENT)
+    beside = path.with_name(f".{CURRENT}.{os.getpid()}.tmp")
     try:
         beside.unlink(missing_ok=True)
-        beside.symlink_to(name)
-        beside.replace(folder / CURRENT)
+        beside.symlink_to(path.name)
+        beside.replace(current)
     except OSError:
-        _replace(folder / CURRENT, json.dumps({"current": name}) + "\n")
+        _replace(current, json.dumps({"current": path.name}) + "\n")
+    return current
 
 
 def remove(cwd: str, pair_id: str) -> bool:
@@ -338,11 +372,15 @@ def _body(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory.", hint="Name a file in it.")
-        if path.stat().st_size > FILE_MOST:
-            raise UsageError(f"{path} is too large for the state of a pair.")
-        return path.read_bytes()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # waits for no pipe
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path} is no file.", hint="Name one as it lies in .clew/sessions.")
+            body = file.read(FILE_MOST + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from error
+    if len(body) > FILE_MOST:
+        raise UsageError(f"{path} is too large for the state of a pair.")
+    return body
 
 
 def _named(body: bytes) -> str | None:
@@ -360,7 +398,7 @@ def _check_version(body: bytes, path: Path) -> None:
         version = msgspec.json.decode(body, type=_Versioned).version
     except (msgspec.DecodeError, RecursionError):
         return  # what is wrong with it is said by whoever reads the rest
-    numbers = tuple(int(each) for each in re.findall(r"\d+", version)[:3])
+    numbers = tuple(int(each) for each in re.findall(r"[0-9]{1,40}", version[:200])[:3])
     if numbers > tuple(int(each) for each in VERSION.split(".")):
         raise UsageError(
             f"{path} is of a newer version ({version[:40]}; this Clew knows {VERSION}).", hint="Update Clew."

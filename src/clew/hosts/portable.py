@@ -7,15 +7,19 @@ session. Nothing of this machine is in it: no directory, no program, no process,
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from clew.agents.adapter import Adapter
 from clew.core.decision import candidate
 from clew.core.history import Turn, visible
 from clew.core.pins import Pin, PinState, stands
-from clew.core.record import Record
-from clew.core.redaction import redact, secret_values
+from clew.core.record import Record, replace
+from clew.core.redaction import gives_away, redact, secret_values
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.engine.placing import bears_out
@@ -25,7 +29,11 @@ from clew.hosts.portable_file import HISTORY, STATE, as_json, pack, session_part
 from clew.hosts.portable_rows import HISTORY as HISTORY_TABLES
 from clew.hosts.portable_rows import STATE as STATE_TABLES
 from clew.hosts.portable_rows import Tables, outward
+from clew.store.review_rows import shown_in
 from clew.store.store import Store
+
+TRIES = 3
+EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
 
 
 class Left(Record):
@@ -41,7 +49,7 @@ class Left(Record):
 class Exported(Record):
     """A thread as a file's content."""
 
-    name: str
+    name: str  # in the file
     threads: tuple[str, ...]  # the names of all that are in it
     turns: int  # that stand, of all of them
     sessions: tuple[Left, ...]
@@ -49,61 +57,115 @@ class Exported(Record):
     redacted: int | None = None  # how many secrets were blanked; None: not asked for
 
 
-class _Gathered(Record):
+class Member(Record):
+    """A thread of those that leave together, and what its sessions are held against."""
+
+    thread: Thread
+    history: tuple[Turn, ...]
+    pins: tuple[Pin, ...]
+
+
+class Gathered(Record):
     """One moment's state of what belongs together."""
 
-    threads: tuple[Thread, ...]
+    members: tuple[Member, ...]
     dumps: tuple[Mapping[str, Any], ...]
-    turns: int
     sessions: tuple[Left, ...]
     files: Mapping[str, bytes]  # by the name of their part
+
+    @property
+    def threads(self) -> tuple[Thread, ...]:
+        return tuple(member.thread for member in self.members)
+
+    @property
+    def turns(self) -> int:
+        return sum(len(member.history) for member in self.members)
 
 
 async def export_thread(
     engine: Engine, name: str, environ: Mapping[str, str], *, redacted: bool = False, with_secrets: bool = False
 ) -> Exported:
     """Raises NotFound, Busy while a run is going on, and UsageError when a secret of the environment is in it."""
-    found = await engine.database.atomically(lambda store: _gather(store, engine, name, with_files=not redacted))
-    secrets = secret_values(environ.items())
+    found = await gather(engine, name, with_files=not redacted)
+    secrets = secret_values(environ.items(), os.path.lexists)
     tables, count = outward(found.dumps), None
     if redacted:
-        tables, count = _redacted(tables, tuple(secrets.values()))
-    _retire_others(tables, found.files)
+        tables, count = _redacted(tables, tuple(secrets))
+    retire_others(tables, found.files)
     parts = {HISTORY: as_json({table: tables[table] for table in HISTORY_TABLES}), **found.files}
     if not redacted:
         parts[STATE] = as_json({table: tables[table] for table in STATE_TABLES})
     if not with_secrets:
-        _refuse_secrets(parts, secrets)
+        refuse_secrets(parts if redacted else parts | reviewed(found.dumps), secrets)
     first = found.threads[0]
+    names = {row["id"]: row["name"] for row in tables["threads"]}
     about = {
         "schema": found.dumps[0]["schema"],
         "redacted": redacted,
-        "thread": {"name": first.name, "kind": first.kind, "agent": first.agent, "turns": found.turns},
+        "thread": {"name": names[first.id], "kind": first.kind, "agent": first.agent, "turns": found.turns},
     }
-    names = tuple(thread.name for thread in found.threads)
     sessions = () if redacted else found.sessions
-    return Exported(first.name, names, found.turns, sessions, pack(about, parts), count)
+    content = pack(about, parts)
+    return Exported(names[first.id], tuple(names.values()), found.turns, sessions, content, count)
 
 
-def _gather(store: Store, engine: Engine, name: str, *, with_files: bool) -> _Gathered:
-    """In a transaction, so that no run can begin meanwhile: a run stores its prompt before it starts an agent."""
-    first = store.require_thread(name)
-    dumps = [store.dump_thread(first.id)]
-    threads = [first, *_partners(store, first, dumps[0])]
-    dumps += [store.dump_thread(thread.id) for thread in threads[1:]]
-    turns, sessions, files = 0, list[Left](), dict[str, bytes]()
-    for thread in threads:
-        if engine.is_held(store, thread.id):
-            raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
-        history = store.history(thread.id)
-        turns += len(history)
-        for pin in _in_use(store.pins(thread.id, retired=False)) if with_files else ():
-            part = session_part(pin.agent, pin.session_id)
-            content, why = _session(engine, pin, thread, history) if part else (None, "its id is no file's name")
-            sessions.append(Left(pin.agent, pin.model, pin.session_id, content is not None, why))
-            if part is not None and content is not None:
-                files[part] = content
-    return _Gathered(tuple(threads), tuple(dumps), turns, tuple(sessions), files)
+async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Gathered:
+    """Everything as it was at one moment. Raises NotFound, and Busy while a run is going on.
+
+    Nobody is kept waiting meanwhile: the files, which may be large, are read outside of any transaction. What they are
+    held against must then still be so: a run stores what it changes of a pin before it starts an agent.
+    """
+    for _ in range(TRIES):
+        rows = await engine.database.call(lambda store: gather_rows(store, engine, name))
+        found = await asyncio.to_thread(_sessions, engine, rows.members) if with_files else []
+        if not found or await engine.database.call(partial(_still, engine=engine, members=rows.members)):
+            files = {part: content for left, content in found if (part := _part(left)) and content is not None}
+            return replace(rows, sessions=tuple(left for left, _ in found), files=files)
+    raise Busy(f"{name} changes all the time.", hint="Try again when nothing is going on in it.")
+
+
+def gather_rows(store: Store, engine: Engine, name: str) -> Gathered:
+    """The rows alone. Raises NotFound, and Busy while a run is going on."""
+    with store.reading():
+        first = store.require_thread(name)
+        dumps = [store.dump_thread(first.id)]
+        threads = [first, *_partners(store, first, dumps[0])]
+        dumps += [store.dump_thread(thread.id) for thread in threads[1:]]
+        for thread in threads:
+            if engine.is_held(store, thread.id):
+                raise Busy(
+                    f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel."
+                )
+        members = [Member(thread, store.history(thread.id), _pins(store, thread)) for thread in threads]
+    return Gathered(tuple(members), tuple(dumps), (), {})
+
+
+def _pins(store: Store, thread: Thread) -> tuple[Pin, ...]:
+    return tuple(store.pins(thread.id, retired=False))
+
+
+def _still(store: Store, *, engine: Engine, members: Sequence[Member]) -> bool:
+    """No session has been used since."""
+    with store.reading():
+        return all(
+            not engine.is_held(store, member.thread.id) and _pins(store, member.thread) == member.pins
+            for member in members
+        )
+
+
+def _sessions(engine: Engine, members: Sequence[Member]) -> list[tuple[Left, bytes | None]]:
+    """Those that a turn would resume, and their files. Reads the disk."""
+    found = []
+    for member in members:
+        for pin in _in_use(member.pins):
+            left = Left(pin.agent, pin.model, pin.session_id, taken=True)
+            content, why = _session(engine, pin, member) if _part(left) else (None, "its id is no file's name")
+            found.append((replace(left, taken=content is not None, why=why), content))
+    return found
+
+
+def _part(left: Left) -> str | None:
+    return session_part(left.agent, left.session_id)
 
 
 def _partners(store: Store, thread: Thread, dump: Mapping[str, Any]) -> list[Thread]:
@@ -120,8 +182,9 @@ def _in_use(pins: Sequence[Pin]) -> Iterator[Pin]:
             yield pin
 
 
-def _session(engine: Engine, pin: Pin, thread: Thread, history: tuple[Turn, ...]) -> tuple[bytes | None, str]:
-    """Its file, or why not. Reads the disk."""
+def _session(engine: Engine, pin: Pin, member: Member) -> tuple[bytes | None, str]:
+    """Its file, or why not."""
+    thread, history = member.thread, member.history
     if not stands(pin, visible(history, pin.agent, thread.visibility)):
         return None, "the thread has changed since the session saw it"
     try:
@@ -132,15 +195,22 @@ def _session(engine: Engine, pin: Pin, thread: Thread, history: tuple[Turn, ...]
     if path is None:
         return None, "its file is gone"
     try:
-        content, view = path.read_bytes(), adapter.read_session(path)
+        size_bytes = _borne_out(adapter, path, pin, history)  # before it is kept: parsed, it takes far more memory
+        content = path.read_bytes() if size_bytes is not None else b""
     except OSError as error:
         return None, f"its file cannot be read: {error.strerror}"
-    if len(content) != view.size_bytes or not bears_out(view, pin, history):
+    if len(content) != size_bytes:
         return None, "it went on without Clew, or does not hold what the thread says"
     return content, ""
 
 
-def _retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
+def _borne_out(adapter: Adapter, path: Path, pin: Pin, history: tuple[Turn, ...]) -> int | None:
+    """How large the file is that holds what the thread says."""
+    view = adapter.read_session(path)
+    return view.size_bytes if bears_out(view, pin, history) else None
+
+
+def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
     """A pin whose session stays behind is of no use elsewhere."""
     for pin in tables.get("pins", ()):
         part = session_part(pin["agent"], pin["session_id"])
@@ -149,26 +219,35 @@ def _retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
 
 
 def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
-    """The history alone, its secrets blanked."""
-    count = 0
+    """The history alone, its secrets blanked. A name is made from the first words, so a secret may be in it, too."""
+    blanked: list[str] = []
     kept: Tables = {table: [dict(row) for row in tables[table]] for table in HISTORY_TABLES}
     for rows, column in ((kept["turns"], "text"), (kept["turn_revisions"], "text"), (kept["threads"], "standing")):
         for row in rows:
             if row[column] is not None:
-                row[column], found = redact(row[column], values)
-                count += found
+                row[column], _ = redact(row[column], values, blanked)
     for turn in kept["turns"]:
         turn["run_id"], turn["message_id"] = None, None
-    return kept, count
+    for number, thread in enumerate(kept["threads"], 1):
+        thread["origin"] = None  # names other threads
+        if gives_away(thread["name"], (*blanked, *values)):
+            thread["name"] = "redacted" if number == 1 else f"redacted-{number}"
+    return kept, len(blanked)
 
 
-def _refuse_secrets(parts: Mapping[str, bytes], secrets: Mapping[str, str]) -> None:
-    """A value of the environment does not leave the machine unnoticed, whoever wrote it into the conversation."""
-    for name, value in secrets.items():
+def reviewed(dumps: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+    """What reviewers were shown, as a part to look for secrets in: in the rows it is packed, and tells nothing."""
+    rows = [row for dump in dumps for row in dump.get("review_rounds", ())]
+    return {"reviews": b"\n".join(piece for row in rows for piece in shown_in(row))} if rows else {}
+
+
+def refuse_secrets(parts: Mapping[str, bytes], secrets: Mapping[str, str], hint: str = EXPORT_HINT) -> None:
+    """A value of the environment does not leave the machine unnoticed, whoever wrote it into the conversation.
+
+    `secrets`: by value, the name of its variable.
+    """
+    for value, name in secrets.items():
         spellings = {value.encode("utf-8", "surrogateescape"), as_json(value).strip().strip(b'"')}
         where = [part for part, content in parts.items() if any(spelling in content for spelling in spellings)]
         if where:
-            raise UsageError(
-                f"The thread holds the value of {name} ({', '.join(sorted(where))}).",
-                hint="--redact exports the history with secrets blanked; --with-secrets exports it as it is.",
-            )
+            raise UsageError(f"The thread holds the value of {name} ({', '.join(sorted(where))}).", hint=hint)

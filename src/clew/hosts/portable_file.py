@@ -34,6 +34,7 @@ VERSION = 1
 FILE_MOST = 2 * 1024**3
 MANIFEST_MOST = 1024**2
 PARTS_MOST = 1000
+EXPORTED = "clew threads export writes one; an archive comes back with clew threads restore."
 MANIFEST, HISTORY, STATE = "manifest.json", "history.json", "state.json"
 
 _PART = re.compile(r"(?:history\.json|state\.json|sessions/[a-z0-9_-]{1,40}/[A-Za-z0-9-]{1,100}\.jsonl)\Z")
@@ -77,7 +78,7 @@ def unpack(raw: bytes) -> Unpacked:
     import zipfile
 
     if not raw.startswith(b"PK\x03\x04"):
-        raise UsageError("The file is not a thread that Clew exported.")
+        raise UsageError("The file is not a thread that Clew exported.", hint=EXPORTED)
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             return _read(archive, len(raw))
@@ -114,7 +115,9 @@ def _read(archive: zipfile.ZipFile, size: int) -> Unpacked:
         content = archive.read(info)
         part = told[info.filename]
         if len(content) != part["size_bytes"] or _sha256(content) != part["sha256"]:
-            raise UsageError(f"The file is damaged: {info.filename} is not what was exported.")
+            raise UsageError(
+                f"The file is damaged: {info.filename} is not what was exported.", hint="Export the thread again."
+            )
         parts[info.filename] = content
     return Unpacked(manifest, parts)
 
@@ -123,13 +126,13 @@ def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
     try:
         info = archive.getinfo(MANIFEST)
     except KeyError:
-        raise UsageError("The file is not a thread that Clew exported: it has no manifest.") from None
+        raise UsageError("The file is not a thread that Clew exported: it has no manifest.", hint=EXPORTED) from None
     if info.file_size > min(MANIFEST_MOST, size):
         raise _refused("its manifest is too large")
     _check(info)
     found = from_json(archive.read(info))
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise UsageError("The file is not a thread that Clew exported.")
+        raise UsageError("The file is not a thread that Clew exported.", hint=EXPORTED)
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise _refused("its manifest names no version")

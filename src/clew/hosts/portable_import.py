@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from clew.core.history import Turn
+from clew.core.pair import Part
 from clew.core.pins import Absorbed, Pin, PinState, Runtime
 from clew.core.record import Record, replace
-from clew.core.thread import NAME, Permissions, Thread, Trust
+from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.changes import Repository
 from clew.engine.engine import Engine
 from clew.engine.placing import Placed, Where, bears_out, look, place, take_back
@@ -28,8 +29,9 @@ from clew.engine.plan import runtime_of
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.hosts.checks import check_name, existing_dir
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
-from clew.hosts.portable_rows import Home, Row, Tables, check_belongings, inward, read, renewed
-from clew.store import sql
+from clew.hosts.portable_rows import Home, Row, Tables, as_here, inward, renewed
+from clew.store import foreign, sql
+from clew.store.pairs import NAME_CHARS
 from clew.store.records import absorbed_from, dumps, each, pin_from, thread_from, turn_from
 from clew.store.restoring import TABLES, Taken, restore
 from clew.store.store import Store
@@ -80,24 +82,36 @@ async def import_thread(
     permissions: Permissions = Permissions.ASK,
     trust: Trust = Trust.USER,
     dry_run: bool = False,
+    instead: Callable[[Store], Tables] | None = None,
+    then: Callable[[Store, Imported], None] | None = None,
 ) -> Imported:
-    """`permissions` and `trust` are the widest that it may bring. Raises UsageError, and Conflict for a taken name."""
+    """`permissions` and `trust` are the widest that it may bring. Raises UsageError, and Conflict for a taken name.
+
+    `instead` takes away what it replaces, and gives its rows as they were. `then` follows. Both are part of the
+    transaction.
+    """
     if name is not None:
         check_name(name)
     came = _tables(file)
     work_dir = existing_dir(cwd)
-    home = Home(work_dir, await _top(engine, work_dir), engine.around.owner, permissions, trust)
+    home = Home(work_dir, await _top(engine, work_dir), engine.around.owner, permissions, trust, engine.around.clock())
     tables = inward(came, home)
     if name is not None:
-        tables["threads"][0]["name"] = name
+        _rename(tables, name)
     luggage, refused = await _unpack_sessions(engine, tables, file)
     placed: list[Placed] = []
     made: list[Imported] = []
 
     def work(store: Store) -> None:
-        if name is not None and store.thread(name) is not None:
-            raise Conflict(f"There is a thread named {name} already.", hint="Choose another name.")
-        made.append(_store(store, engine, tables, luggage, refused, placed, dry_run=dry_run))
+        taken = store.pair if tables.get("pairs") else store.thread
+        if name is not None and taken(name) is not None:
+            what = "pair" if tables.get("pairs") else "thread"
+            raise Conflict(f"There is a {what} named {name} already.", hint="Choose another name.")
+        at_home = tables if instead is None else as_here(tables, instead(store))
+        stored = _store(store, engine, at_home, luggage, refused, placed, dry_run=dry_run, may_grow=instead is not None)
+        made.append(stored)
+        if then is not None:
+            then(store, stored)
         if dry_run:
             raise _DryRun
 
@@ -117,17 +131,32 @@ def _tables(file: Unpacked) -> Tables:
         raise UsageError("The file's manifest names no schema.", hint="Export the thread again.")
     if schema > len(sql.migrations()):
         raise UsageError("The file is of a newer Clew.", hint="Update Clew.")
-    tables = read(from_json(file.parts[HISTORY]))
-    if STATE in file.parts:
-        state = read(from_json(file.parts[STATE]))
-        if state.keys() & tables.keys():
-            raise UsageError("The file tells its history twice.", hint="Export the thread again.")
-        tables = tables | state
-    threads = tables.get("threads", [])
-    if not 1 <= len(threads) <= THREADS_MOST or not all(NAME.match(str(row.get("name"))) for row in threads):
+    tables = from_json(file.parts[HISTORY])
+    state = from_json(file.parts[STATE]) if STATE in file.parts else {}
+    if not isinstance(tables, dict) or not isinstance(state, dict):
+        raise UsageError("The file holds what this Clew does not know.", hint="Update Clew.")
+    state.pop("pair_files", None)  # of an older Clew: it holds in one directory of one machine alone
+    if state.keys() & tables.keys():
+        raise UsageError("The file tells its history twice.", hint="Export the thread again.")
+    tables = tables | state
+    foreign.check(tables)
+    if not 1 <= len(tables.get("threads", ())) <= THREADS_MOST:
         raise UsageError("The file holds no thread.", hint="Export the thread again.")
-    check_belongings(tables)
     return tables
+
+
+def _rename(tables: Tables, name: str) -> None:
+    """A pair takes the name, and both of its threads bear it. Raises UsageError."""
+    pair = next(iter(tables.get("pairs", ())), None)
+    if pair is None:
+        tables["threads"][0]["name"] = name
+        return
+    if len(name) > NAME_CHARS:
+        raise UsageError(f"The name of a pair has {NAME_CHARS} characters at most.", hint="Choose a shorter one.")
+    pair["name"] = name
+    for thread in tables["threads"]:
+        part = Part.INSTRUCTOR if thread["id"] == pair["instructor_thread_id"] else Part.WORKER
+        thread["name"] = f"pair-{name}-{part}"
 
 
 async def _top(engine: Engine, work_dir: str) -> str:
@@ -199,6 +228,7 @@ def _store(
     placed: list[Placed],
     *,
     dry_run: bool,
+    may_grow: bool,
 ) -> Imported:
     """Within a transaction. What is written to disk is noted in `placed`."""
     sessions, bound = list[Arrived](), dict[str, Runtime]()
@@ -207,13 +237,15 @@ def _store(
             continue
         arrived = Arrived(pin.agent, pin.model, pin.session_id, False, refused.get(pin.id, ""))
         if pin.id in luggage:
-            arrived = _placed(store, engine, pin, luggage[pin.id], placed, dry_run=dry_run)
+            arrived = _placed(store, engine, pin, luggage[pin.id], placed, dry_run=dry_run, may_grow=may_grow)
         if arrived.resumable:
             bound[pin.id] = luggage[pin.id].runtime
         sessions.append(arrived)
     try:
         threads, is_new = _restored(store, tables, bound), False
     except Taken:
+        if may_grow:
+            raise  # what it replaces is gone: others have its ids
         # Pins keep their place in the list, so what was bound is found again under its new id.
         copy = renewed(tables, _turns(tables), engine.around.new_id)
         ids = dict(
@@ -228,17 +260,25 @@ def _store(
 
 
 def _placed(
-    store: Store, engine: Engine, pin: Pin, luggage: _Luggage, placed: list[Placed], *, dry_run: bool
+    store: Store,
+    engine: Engine,
+    pin: Pin,
+    luggage: _Luggage,
+    placed: list[Placed],
+    *,
+    dry_run: bool,
+    may_grow: bool,
 ) -> Arrived:
     arrived = Arrived(pin.agent, pin.model, pin.session_id, False)
     known = store.pin_by_session(pin.session_id)
-    if known is not None and known.state is not PinState.RETIRED:
+    if known is not None and pin.borrowed_at is None:
         other = store.thread(known.thread_id)
         return replace(arrived, why=f"the session belongs to {other.name if other else 'another thread'} already")
     adapter, config_dir = engine.adapter(pin.agent), luggage.runtime.config_dir
     put = look if dry_run else place
     try:
-        found = put(adapter, config_dir, pin.work_dir, pin.session_id, luggage.content)
+        grows = may_grow and pin.borrowed_at is None  # a borrowed one is another thread's
+        found = put(adapter, config_dir, pin.work_dir, pin.session_id, luggage.content, may_grow=grows)
     except OSError as error:
         return replace(arrived, why=f"its file cannot be written: {error.strerror}")
     placed.append(found)

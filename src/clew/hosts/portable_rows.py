@@ -8,7 +8,6 @@ comes in that is under way, and nothing that allows more than the one who import
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,10 +15,12 @@ from clew.core.history import Turn, digest
 from clew.core.job import UNDER_WAY
 from clew.core.record import Record
 from clew.core.run import LIVE, Owner
-from clew.core.thread import Permissions, Trust
+from clew.core.thread import Permissions, Trust, narrower
 from clew.errors import UsageError
+from clew.hosts.pair_state import pair_id
+from clew.store.foreign import columns
 from clew.store.records import dumps
-from clew.store.restoring import TABLES, checked, columns
+from clew.store.restoring import TABLES
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]  # "threads", "pins", "pin_absorbed" and the rest, by table
@@ -27,35 +28,18 @@ Tables = dict[str, list[Row]]  # "threads", "pins", "pin_absorbed" and the rest,
 DIRECTORIES = ("cwd", "work_dir", "top")
 OWNER = ("owner_host", "owner_pid", "owner_started")
 OF_THE_MACHINE = frozenset({*DIRECTORIES, *OWNER, "pid", "pid_started", "worker", "imported_from"})
-OF_THE_STORE = {"threads": {"version"}, "jobs": {"number"}, "pins": {"absorbed_count", "absorbed_digest"}}
+OF_THE_STORE = {
+    "threads": {"version", "updated_at"},  # used last: there, not here
+    "pairs": {"updated_at"},
+    "jobs": {"number"},
+    "pins": {"absorbed_count", "absorbed_digest"},
+}
+OF_ONES_OWN = {"threads": ("name", "permissions", "trust")}  # what whoever has it decides
 RUNTIME = ("agent", "product", "can_resume")  # of the runtime: what another machine's can be held against
 HISTORY = ("threads", "turns", "turn_revisions")
 STATE = (*(table for table in TABLES if table not in HISTORY), "pins", "pin_absorbed")
 
-# Every row belongs to one that came with it: a file must not reach into threads that are here already.
-_BELONGS = {
-    "turns": {"thread_id": "threads"},
-    "turn_revisions": {"turn_id": "turns"},
-    "runs": {"thread_id": "threads"},
-    "attempts": {"run_id": "runs"},
-    "events": {"run_id": "runs"},
-    "questions": {"run_id": "runs", "thread_id": "threads"},
-    "jobs": {"thread_id": "threads"},
-    "job_markers": {"job_id": "jobs"},
-    "reviews": {"thread_id": "threads"},
-    "review_rounds": {"review_id": "reviews"},
-    "hook_keys": {"thread_id": "threads"},
-    "hook_jobs": {"job_id": "jobs"},
-    "pairs": {"instructor_thread_id": "threads", "worker_thread_id": "threads"},
-    "pair_rounds": {"pair_id": "pairs"},
-    "pair_files": {"pair_id": "pairs"},
-    "pins": {"thread_id": "threads"},
-    "pin_absorbed": {"pin_id": "pins"},
-}
-_WORD = re.compile(r"[A-Za-z0-9][^\s\x00-\x1f\x7f]{0,199}\Z")  # it goes on a command line, and is no option there
-
-WIDTH = (Permissions.READ_ONLY, Permissions.ASK, Permissions.EDITS, Permissions.ALL)  # each allows more than the last
-_NOT_SAID = "The thread was exported before this run had ended."
+_NOT_SAID = "The thread was put away before this run had ended."
 
 
 class Home(Record):
@@ -66,6 +50,7 @@ class Home(Record):
     owner: Owner
     permissions: Permissions  # the widest that an import may bring
     trust: Trust
+    now: float
 
 
 def outward(dumps_of_threads: Sequence[Mapping[str, Any]]) -> Tables:
@@ -89,57 +74,51 @@ def _is_shared(table: str) -> bool:
     return table.startswith("pair")
 
 
-def read(content: object) -> Tables:
-    """Rows by table, of what a file holds. Raises UsageError."""
-    if not isinstance(content, dict) or not content.keys() <= {*HISTORY, *STATE}:
-        raise UsageError("The file holds what this Clew does not know.", hint="Update Clew.")
-    for table, rows in content.items():
-        if not isinstance(rows, list):
-            raise UsageError(f"The file's {table} are no rows.")
-        for row in rows:
-            checked(table, row)
-            _check_words(row)
-    return content
-
-
-def _check_words(row: Row) -> None:
-    """Names of agents and models: an agent is started with them."""
-    for name, value in row.items():
-        if name in ("agent", "model", "kind") or name.endswith("_model"):
-            if value and not _WORD.match(value):
-                raise UsageError(f"The file names {'an' if name == 'agent' else 'a'} {name} that can be none.")
-        elif name == "models" and re.search(r'"\s*-', value):
-            raise UsageError("The file names a model that can be none.")
-
-
-def check_belongings(tables: Tables) -> None:
-    """Raises UsageError for a row that belongs to nothing in the file."""
-    ids = {table: {row.get("id") for row in tables.get(table, ())} for table in ("threads", "turns", "runs", "pins")}
-    ids |= {table: {row.get("id") for row in tables.get(table, ())} for table in ("jobs", "reviews", "pairs")}
-    for table, belongs in _BELONGS.items():
-        for row in tables.get(table, ()):
-            if any(row.get(column) not in ids[owner] for column, owner in belongs.items()):
-                raise UsageError("The file's rows do not fit together.", hint="Export the thread again.")
-
-
 def inward(tables: Tables, home: Home) -> Tables:
     """At home here, and at rest."""
     fitted = {table: [_filled(table, row, home) for row in rows] for table, rows in tables.items()}
-    hooked = any(row.get("kind") == "hook" for row in fitted["threads"])
-    if not hooked:
-        fitted["hook_keys"], fitted["hook_jobs"] = [], []
-    for table, rows in fitted.items():
-        rest = _AT_REST.get(table)
-        if rest is not None:
-            for row in rows:
-                row.update(rest(row))
-    for thread in fitted["threads"]:
-        thread["permissions"] = _narrowed(thread.get("permissions"), home.permissions)
-        thread["trust"] = thread.get("trust") if home.trust is Trust.PROJECT else Trust.USER.value
-    for job in fitted.get("jobs", ()):
-        job["permissions"] = _narrowed(job.get("permissions"), home.permissions)
-        job["allowed_tools"] = "[]"
+    return narrowed(at_rest(fitted, home.now), home.permissions, home.trust)
+
+
+def at_rest(tables: Tables, now: float) -> Tables:
+    """Nothing is under way, and a clean-up counts from now. Forges wake hooks alone."""
+    fitted = {
+        table: [row | _AT_REST[table](row) if table in _AT_REST else row for row in rows]
+        for table, rows in tables.items()
+    }
+    if not any(row.get("kind") == "hook" for row in fitted["threads"]):
+        fitted |= {"hook_keys": [], "hook_jobs": []}
+    for table in ("threads", "pairs"):
+        fitted[table] = [row | {"updated_at": now} for row in fitted.get(table, ())]
     return fitted
+
+
+def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
+    """With no more rights than these. Raises UsageError."""
+    threads = [
+        row
+        | {
+            "permissions": _narrowed(row.get("permissions"), permissions),
+            "trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value,
+        }
+        for row in tables["threads"]
+    ]
+    jobs = [
+        row | {"permissions": _narrowed(row.get("permissions"), permissions), "allowed_tools": "[]"}
+        for row in tables.get("jobs", ())
+    ]
+    return tables | {"threads": threads, "jobs": jobs}
+
+
+def as_here(tables: Tables, before: Tables) -> Tables:
+    """Rows that come instead of others: what is this machine's own stays as it was."""
+    own = {
+        (table, row["id"]): {name: row[name] for name in (*OF_THE_MACHINE, *OF_ONES_OWN.get(table, ())) if name in row}
+        for table, rows in before.items()
+        for row in rows
+        if "id" in row
+    }
+    return {table: [row | own.get((table, row.get("id")), {}) for row in rows] for table, rows in tables.items()}
 
 
 def _filled(table: str, row: Row, home: Home) -> Row:
@@ -161,7 +140,7 @@ def _narrowed(wanted: Any, most: Permissions) -> str:
         found = Permissions(wanted)
     except ValueError:
         raise UsageError("The file names permissions that this Clew does not know.") from None
-    return min(found, most, key=WIDTH.index).value
+    return narrower(found, most).value
 
 
 def _run(row: Row) -> Row:
@@ -182,7 +161,8 @@ def _job(row: Row) -> Row:
     if row.get("status") not in UNDER_WAY:
         return {}
     hint = "clew jobs retry goes on with it here."
-    return {"status": "cancelled", "error": "It was exported before it had ended.", "hint": hint}
+    error = "The thread was put away before it had ended."
+    return {"status": "cancelled", "worker": None, "error": error, "hint": hint}
 
 
 def _round(row: Row) -> Row:
@@ -207,9 +187,12 @@ def renewed(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str]) ->
     """The same under ids that nobody has. What a session absorbed is told by digests that ids are part of."""
     ids = {
         str(row["id"]): new_id()
-        for table in ("threads", "turns", "runs", "attempts", "pins", "jobs", "pairs")
+        for table in ("threads", "turns", "runs", "attempts", "pins", "jobs")
         for row in tables.get(table, ())
     }
+    ids |= {str(row["id"]): pair_id(row["updated_at"], new_id()) for row in tables.get("pairs", ())}
+    for run in tables.get("runs", ()):
+        ids.setdefault(str(run.get("prompt_turn_id")), new_id())  # of a prompt that was never sent there is no turn
     digests = {digest(turn): digest(turn.replace(id=ids[turn.id])) for turn in turns if turn.id in ids}
     fitted = {table: [_renamed(row, ids) for row in rows] for table, rows in tables.items()}
     for absorbed in fitted.get("pin_absorbed", ()):
@@ -231,10 +214,7 @@ def _renamed(row: Row, ids: Mapping[str, str]) -> Row:
 
 
 def _asked(body: str, ids: Mapping[str, str]) -> str:
-    try:
-        asked = json.loads(body)
-    except ValueError:
-        return body
-    if isinstance(asked, dict) and asked.get("retry_of") in ids:
+    asked = json.loads(body)
+    if asked.get("retry_of") in ids:
         asked["retry_of"] = ids[asked["retry_of"]]
     return dumps(asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,10 @@ from clew.errors import UsageError
 
 HEADER = b"age-encryption.org/v1\n"
 PASSPHRASE_STANZA = b"-> scrypt "
+HEADER_MOST = 1024**2
+WORK_MOST = 20  # a doubling each: 20 takes a gigabyte and some seconds, and age itself writes 18
+
+_WORK = re.compile(rb"^-> scrypt \S+ ([0-9]{1,9})$", re.MULTILINE)
 
 
 def is_sealed(raw: bytes) -> bool:
@@ -16,6 +21,9 @@ def is_sealed(raw: bytes) -> bool:
 
 
 def wants_passphrase(raw: bytes) -> bool:
+    """Raises UsageError for one that ends before it says how it was encrypted."""
+    if b"\n---" not in raw[:HEADER_MOST]:
+        raise UsageError("The file is damaged: its encrypted part is missing.", hint="Export the thread again.")
     return raw[len(HEADER) :].startswith(PASSPHRASE_STANZA)
 
 
@@ -41,6 +49,11 @@ def check_recipients(recipients: Sequence[str]) -> None:
 def open_with(passphrase: str, raw: bytes) -> bytes:
     import pyrage
 
+    if any(int(work) > WORK_MOST for work in _WORK.findall(raw[:HEADER_MOST])):
+        raise UsageError(
+            "The file wants far more work of whoever opens it than age does.",
+            hint="It is not as Clew writes them: ask whoever made it, or open it with age first.",
+        )
     try:
         return bytes(pyrage.passphrase.decrypt(raw, passphrase))
     except pyrage.DecryptError as error:
@@ -71,7 +84,7 @@ def _recipient(key: str) -> Any:
         return kind.Recipient.from_str(key)
     except (pyrage.RecipientError, ValueError) as error:
         raise UsageError(
-            "A --recipient is no key that a file can be encrypted for.",
+            f"{key[:80]} is no key that a file can be encrypted for.",
             hint="It looks like age1… (age-keygen makes one), or is an SSH public key.",
         ) from error
 

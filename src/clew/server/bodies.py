@@ -9,6 +9,7 @@ from clew.core.question import Question
 from clew.core.record import Record
 from clew.core.run import LIVE, Run
 from clew.core.savings import Day, Savings, transcript_tokens
+from clew.core.thread import Origin
 from clew.server.json_body import money, stamp
 from clew.server.run_errors import error_of
 from clew.store.records import RunCard, StoredEvent, ThreadCard, ThreadView, TurnCard
@@ -30,6 +31,7 @@ def thread(card: ThreadCard) -> Body:
         "visibility": record.visibility.value,
         "instructions": record.standing,
         "kind": record.kind,
+        "origin": None if record.origin is None else origin(record.origin),
         "created_at": stamp(record.created_at),
         "updated_at": stamp(record.updated_at),
         "version": card.version,
@@ -39,6 +41,10 @@ def thread(card: ThreadCard) -> Body:
         "questions": card.questions,
         "last_text": card.last_text,
     }
+
+
+def origin(found: Origin) -> Body:
+    return {"how": found.how.value, "of": [source.as_dict() for source in found.of], "round": found.round}
 
 
 def turn(card: TurnCard) -> Body:

@@ -92,6 +92,12 @@ class TurnNamed(Given):
     turn: Identity = Field(description="The id of a turn")
 
 
+class ForkAsked(Given):
+    round: int | None = Field(None, ge=1, le=1_000_000, description="Up to this prompt and its answer; or a `turn`")
+    turn: Identity | None = Field(None, description="Up to this turn; of a prompt, with its answer")
+    name: Name | None = Field(None, description="Left out: made from the old one's")
+
+
 class RetryAsked(TurnNamed):
     agent: Agent | None = None
     model: Model | None = None

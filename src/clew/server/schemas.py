@@ -25,6 +25,19 @@ class Live(Made):
     status: Status
 
 
+class Source(Made):
+    id: str
+    name: str = Field(description="As it was called then")
+
+
+class Origin(Made):
+    """What a thread was made of."""
+
+    how: Literal["fork", "replay", "merge"]
+    of: list[Source]
+    round: int | None = Field(description="The last one that it took along; null: all of them")
+
+
 class Thread(Made):
     """A conversation that Clew keeps."""
 
@@ -38,6 +51,7 @@ class Thread(Made):
     visibility: Visibility
     instructions: str | None
     kind: str
+    origin: Origin | None = Field(description="Null: it was begun by itself")
     created_at: Time
     updated_at: Time
     version: int = Field(description="Of its last change")
@@ -56,6 +70,7 @@ class ThreadPage(Made):
 
 class Deleted(Made):
     name: str
+    others: list[str] = Field(description="Threads that go with it: the other one of a pair")
     turns: int = Field(description="How many stood, as of the thread")
     archived_turns: int = Field(description="How many had been truncated or asked again; the archive keeps them too")
     archive: str | None = Field(description="The file that keeps it; null: a dry run")

@@ -96,11 +96,17 @@ async def delete(
 ) -> Response:
     """Written to an archive file first."""
     thread = await client.find(name)
-    standing = len(await thread.turns())
     gone = await thread.delete(dry_run=dry_run)
     archive = None if gone.archive is None else str(gone.archive)
-    archived = max(0, gone.turns - standing)
-    return answer({"name": gone.name, "turns": standing, "archived_turns": archived, "archive": archive})
+    return answer(
+        {
+            "name": gone.name,
+            "others": list(gone.others),
+            "turns": gone.turns - gone.archived_turns,
+            "archived_turns": gone.archived_turns,
+            "archive": archive,
+        }
+    )
 
 
 @router.get("/{thread}/view", response_model=schemas.View, responses=fails(404, body=False), tags=["threads"])
@@ -131,6 +137,24 @@ async def session(
             "after_change": None if said is None else {key: said.get(key) for key in ("edit", "truncate", "retry")},
         }
     )
+
+
+@router.post(
+    "/{thread}/fork",
+    status_code=201,
+    response_model=schemas.Thread,
+    responses={
+        **fails(404, 409),
+        201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The new thread's address"}}},
+    },
+    tags=["threads"],
+)
+async def fork(name: ThreadName, wanted: requests.ForkAsked, client: TheClient) -> Response:
+    """A new thread with the history up to there; the old one stays as it is. Of a pair, its instructor's."""
+    thread = await client.find(name)
+    made = await client.fork(thread.record.id, wanted.name, at_round=wanted.round, at_turn=wanted.turn)
+    body = bodies.thread(await client.card(made.threads[0].id))
+    return answer(body, 201, {"Location": f"/api/threads/{body['id']}"})
 
 
 @router.patch("/{thread}/turns/{turn}", response_model=schemas.Turn, responses=fails(404, 409), tags=["turns"])

@@ -6,19 +6,20 @@ from clew.core.thread import Thread
 from clew.store.records import each, thread_from
 from clew.store.threads import Threads
 
+ASKED = "questions"
 USES = {
     "running": "a run is going on",
     "queued": "a prompt is queued",
     "jobs": "a job is under way",
-    "questions": "a question is open",
+    ASKED: "a question is open",
 }
 
 
 class Archives(Threads):
-    def use_of(self, thread_id: str) -> str | None:
-        """Why the thread cannot be put away; None: it can."""
+    def use_of(self, thread_id: str, *, asked: bool = False) -> str | None:
+        """Why the thread cannot be put away; None: it can. `asked`: an open question is no reason."""
         row = self._one("thread_uses", id=thread_id) or {}
-        return next((words for name, words in USES.items() if row.get(name)), None)
+        return next((words for name, words in USES.items() if row.get(name) and not (asked and name == ASKED)), None)
 
     def unused_threads(self, before: float, kind: str | None = None) -> list[Thread]:
         """Those that were last used before then, the oldest first."""

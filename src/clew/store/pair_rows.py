@@ -8,9 +8,15 @@ from typing import Any
 
 from clew.core.pair import Order, Pair, Phase, Round
 from clew.core.record import Record, fields_of
-from clew.core.review import FileChange
 from clew.store.records import Row, dumps, flat, from_columns
-from clew.store.review_rows import packed_files, unpacked_files
+
+
+class KeptFile(Record):
+    """What tells a file from what it was before, without what stands in it."""
+
+    size_bytes: int  # -1: there is none
+    changed_ns: int
+    digest: str | None  # None: it was not read
 
 
 class KeptFiles(Record):
@@ -18,8 +24,7 @@ class KeptFiles(Record):
 
     run_id: str | None  # the worker's newest then
     base_commit: str | None
-    changes: tuple[FileChange, ...]
-    files: Mapping[str, bytes]
+    files: Mapping[str, KeptFile]  # those that were not as the commit has them
 
 
 def pair_row(pair: Pair) -> Row:
@@ -65,14 +70,13 @@ def files_row(kept: KeptFiles) -> Row:
     return {
         "run_id": kept.run_id,
         "base_commit": kept.base_commit,
-        "changes": dumps([change.as_dict() for change in kept.changes]),
-        "files": packed_files(kept.files),
+        "files": dumps({name: [file.size_bytes, file.changed_ns, file.digest] for name, file in kept.files.items()}),
     }
 
 
 def files_from(row: Row) -> KeptFiles:
-    changes = tuple(_known(FileChange, change) for change in json.loads(row["changes"]))
-    return KeptFiles(row["run_id"], row["base_commit"], changes, unpacked_files(row["files"]))
+    files = {name: KeptFile(*fields) for name, fields in json.loads(row["files"]).items()}
+    return KeptFiles(row["run_id"], row["base_commit"], files)
 
 
 def _known(kind: Any, body: Mapping[str, Any]) -> Any:

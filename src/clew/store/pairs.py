@@ -44,6 +44,11 @@ class Pairs(Versions):
 
         return first(pair_from, self._one("pair_by_id", id=name_or_id) or self._one("pair_by_name", name=name_or_id))
 
+    def pair_of_thread(self, thread_id: str) -> Pair | None:
+        from clew.store.pair_rows import pair_from
+
+        return next(iter(each(pair_from, self._all("dump_pairs", id=thread_id))), None)
+
     def require_pair(self, name_or_id: str) -> Pair:
         found = self.pair(name_or_id)
         if found is None:

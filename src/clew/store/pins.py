@@ -25,10 +25,14 @@ class Pins(Database):
         rows = self._all("pins_of_thread", thread_id=thread_id)
         return tuple(each(self._pin, (row for row in rows if retired or row["state"] != PinState.RETIRED.value)))
 
-    def pin_by_session(self, session_id: str) -> Pin | None:
-        """The newest pin of the session."""
+    def pin_by_session(self, session_id: str, *, retired: bool = False) -> Pin | None:
+        """The newest pin of the thread that owns the session: those that borrow it or gave it up do not count.
+
+        `retired`: when nobody owns it, the newest that gave it up.
+        """
         rows = self._all("pins_of_session", session_id=session_id)
-        return each(self._pin, rows[-1:])[0] if rows else None
+        own = [row for row in rows if row["state"] != PinState.RETIRED.value] or (rows if retired else [])
+        return each(self._pin, own[-1:])[0] if own else None
 
     def _pin(self, row: Row) -> Pin:
         absorbed = self._all("absorbed", pin_id=row["id"]) if row["absorbed_count"] else []

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.core.events import Event, from_body
 from clew.core.history import Role, Turn, Visibility
+from clew.core.ids import ThreadId
 from clew.core.permissions import Answer
 from clew.core.pins import Absorbed, HeldBack, Mark, Pending, Pin, PinState, Runtime
 from clew.core.question import Question, QuestionState
 from clew.core.record import fields_of
 from clew.core.run import AS_EVER, Asked, Attempt, Owner, Run, RunStatus
-from clew.core.thread import Permissions, Thread, Trust
+from clew.core.thread import How, Origin, Permissions, Source, Thread, Trust
 from clew.core.usage import Usage
 from clew.errors import StoreError
 
@@ -200,6 +201,11 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def thread_row(thread: Thread) -> Row:
+    origin = thread.origin
+    return {**flat(thread, without=("origin",)), "origin": None if origin is None else dumps(origin.as_dict())}
+
+
 def thread_from(row: Row) -> Thread:
     return from_columns(
         Thread,
@@ -207,7 +213,23 @@ def thread_from(row: Row) -> Thread:
         permissions=Permissions(row["permissions"]),
         trust=Trust(row["trust"]),
         visibility=Visibility(row["visibility"]),
+        origin=_origin_from(row.get("origin")),
     )
+
+
+def _origin_from(body: str | None) -> Origin | None:
+    """Rows of an older file have none."""
+    if body is None:
+        return None
+    found = json.loads(body)
+    of = tuple(Source(ThreadId(_text(each["id"])), _text(each["name"])) for each in found["of"])
+    return Origin(How(found["how"]), of, None if found["round"] is None else int(found["round"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a text was expected")
+    return value
 
 
 _ROLES = {role.value: role for role in Role}
@@ -350,6 +372,7 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
         state=PinState(row["state"]),
         runtime=from_columns(Runtime, runtime, can_resume=bool(runtime["can_resume"])),
         absorbed=absorbed,
+        borrowed_at=row.get("borrowed_at"),  # rows of an older file have none
         pending=Pending(pending["user_uuid"], shown, pending["standing"]) if pending else None,
         held_back=HeldBack(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])
         if has_held_back

@@ -1,26 +1,26 @@
 """Rows that were dumped, put back: of one thread, or of several that belong together.
 
-Rows come from a file, so nothing about them is believed. Their columns and types must be those of the migrations, and
-all that was written is read back as records before the transaction ends. What must be unique in the whole store and is
-no id (a job's number, a review's, a pair's name) is chosen anew when it is taken.
+Rows may come from a file: `foreign.check` has seen those before. Here is what only the store can tell: nothing that
+they name is another thread's, a session keeps its owner, and all that was written is read back as records before the
+transaction ends. What must be unique in the whole store and is no id (a job's number, a review's, a pair's name) is
+chosen anew when it is taken.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from clew.core.pins import Pin, PinState
+from clew.core.record import replace
 from clew.errors import Conflict, NotFound, StoreError, UsageError
 from clew.store import sql
 from clew.store.database import _packed as packed
-from clew.store.records import dumps, each, first, question_from, thread_from
+from clew.store.foreign import checked, named_elsewhere
+from clew.store.records import each, first, question_from, thread_from
 from clew.store.threads import DUMPED
 
 if TYPE_CHECKING:
-    from clew.core.pins import Pin
     from clew.core.thread import Thread
     from clew.store.store import Store
 
@@ -29,64 +29,18 @@ Content = Mapping[str, Sequence[Row]]  # rows by table
 
 # What a row belongs to comes before it. Pins are written as records.
 TABLES = tuple(table for table in DUMPED if table not in ("pins", "pin_absorbed"))
-JSON_COLUMNS = frozenset({("events", "body"), ("questions", "input"), ("pins", "runtime"), ("pins", "pending")})
 RUNS_MOST = 10_000_000
-
-_TYPE = r"(TEXT|BIGINT|SMALLINT|DOUBLE PRECISION)( NOT NULL)?"
-_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)\Z", re.DOTALL)
-_COLUMN = re.compile(rf"^\s+(\w+) {_TYPE}", re.MULTILINE)
-_ADDED = re.compile(rf"ALTER TABLE (\w+) ADD COLUMN (\w+) {_TYPE}")
-
-
-class Column(NamedTuple):
-    kind: str
-    required: bool
 
 
 class Taken(Conflict):
     """An id of the rows is in the store already, or they contradict each other."""
 
 
-@cache
-def columns() -> dict[str, dict[str, Column]]:
-    """Every table's, as the migrations have them."""
-    found: dict[str, dict[str, Column]] = {}
-    for file in sql.migrations():
-        for statement in sql.statements(file):
-            made = _TABLE.match(statement)
-            if made is not None:
-                found[made[1]] = {name: Column(kind, bool(must)) for name, kind, must in _COLUMN.findall(made[2])}
-            added = _ADDED.match(statement)
-            if added is not None:
-                found[added[1]][added[2]] = Column(added[3], bool(added[4]))
-    return found
-
-
-def checked(table: str, row: object) -> Row:
-    """The row as it may be written. Raises UsageError for a column, a type or a value that the table does not have."""
-    known = columns()[table]
-    if not isinstance(row, dict) or not row.keys() <= known.keys():
-        raise UsageError(f"The file holds a row of {table} that this Clew does not know.")
-    return {name: _value(table, name, known[name], value) for name, value in row.items()}
-
-
-def _value(table: str, name: str, column: Column, value: Any) -> Any:
-    if value is None and not column.required:
-        return None
-    match column.kind:
-        case "TEXT" if isinstance(value, str):
-            return value
-        case "TEXT" if (table, name) in JSON_COLUMNS and isinstance(value, dict):
-            return dumps(value)
-        case "BIGINT" | "SMALLINT" if type(value) is int and -(2**63) <= value < 2**63:
-            return value
-        case "DOUBLE PRECISION" if type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value):
-            return float(value)
-    raise UsageError(f"The file holds a row of {table} whose {name} makes no sense.")
-
-
 def restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], content: Content) -> list[Thread]:
-    """Within a transaction. A thread's name gets a number when it is taken. Raises Taken for ids that are."""
+    """Within a transaction. A thread's name gets a number when it is taken. Raises Taken for ids that are.
+
+    A pin whose session belongs to another thread is given up.
+    """
     try:
         with store.transaction():
             return _restore(store, threads, pins, content)
@@ -101,13 +55,15 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
         raise Taken("The thread is in the store already.")
     made = [store.create_thread(thread) for thread in threads]
     fitted = _fitted(store, content)
+    if any(_names_what_is_here(store, owner, named) for owner, named in named_elsewhere(fitted).items()):
+        raise UsageError("The file's rows name what belongs to another thread.", hint="Export the thread again.")
     try:
         for table in TABLES:
             _insert(store, table, fitted.get(table, ()))
         for pin in pins:
             if store._one("pin_summary", id=pin.id) is not None:
                 raise Taken("The thread's session is in the store already.")
-            store.save_pin(pin)
+            store.save_pin(_without_the_sessions_of_others(store, pin))
     except NotFound:
         raise  # a row whose owner is not there
     except UsageError as error:
@@ -116,6 +72,20 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
         _read_back(store, thread)
         store._changed(thread.id)
     return made
+
+
+def _names_what_is_here(store: Store, table: str, ids: set[str]) -> bool:
+    query = {"turns": "turn_by_id", "runs": "run_by_id"}[table]
+    return any(store._one(query, id=each_) is not None for each_ in ids)
+
+
+def _without_the_sessions_of_others(store: Store, pin: Pin) -> Pin:
+    """Law 5: two processes may bring the same session in, and one file may name it for two threads."""
+    if pin.state not in (PinState.GOOD, PinState.PROVISIONAL) or pin.borrowed_at is not None:
+        return pin
+    owner = store.pin_by_session(pin.session_id)
+    is_free = owner is None or owner.thread_id == pin.thread_id
+    return pin if is_free else replace(pin, state=PinState.RETIRED)
 
 
 def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:

@@ -84,8 +84,16 @@ def packed(data: bytes) -> str:
     return base64.b85encode(zlib.compress(data, 6)).decode("ascii")
 
 
-def unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b85decode(text))
+def unpacked(text: str, most: int = 0) -> bytes:
+    """Raises ValueError for what is not packed, or has more than so many bytes (0: however many)."""
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(base64.b85decode(text), most)
+    except zlib.error as error:
+        raise ValueError("not packed") from error
+    if not unpacking.eof:
+        raise ValueError("cut off, or too large")
+    return data
 
 
 def packed_files(files: Mapping[str, bytes]) -> str:
@@ -95,3 +103,23 @@ def packed_files(files: Mapping[str, bytes]) -> str:
 
 def unpacked_files(text: str) -> dict[str, bytes]:
     return {path: base64.b64decode(data) for path, data in json.loads(unpacked(text)).items()}
+
+
+def is_packed(text: str, *, files: bool, most: int) -> bool:
+    """It can be read, and does not swell to more than that."""
+    try:
+        body = unpacked(text, most)
+        if files:
+            return all(isinstance(base64.b64decode(data), bytes) for data in json.loads(body).values())
+        body.decode("utf-8", "surrogatepass")
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
+    return True
+
+
+def shown_in(row: Mapping[str, Any]) -> list[bytes]:
+    """What a round's row holds packed: the diff, and what its files held. Of one that cannot be read: nothing."""
+    try:
+        return [unpacked(row["diff"]), *unpacked_files(row["files"]).values()]
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return []

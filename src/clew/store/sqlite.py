@@ -6,6 +6,7 @@ Rules
 3. Switching a new file to WAL and creating its tables happen under an flock on a file beside it. SQLite's own locks do
    not cover the switch: of several processes that try it at once, some would fail.
 4. Connections open the file, never create it: a database that vanished must not come back empty and world-readable.
+   And nobody goes on writing into one that was deleted or replaced: SQLite would not notice, and all of it be lost.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ _SAYS: dict[str, tuple[str, str]] = {
 }
 
 
+class _Connection(sqlite3.Connection):
+    file: tuple[int, int]  # which one it has opened: device and inode
+
+
 class Sqlite:
     """One database file."""
 
@@ -81,15 +86,17 @@ class Sqlite:
         if not (os.access(self.path, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK | os.X_OK)):
             raise self._error("read_only")
 
-    def connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
+    def connect(self) -> _Connection:
+        connection: _Connection = sqlite3.connect(
             self.uri,
             uri=True,
             timeout=BUSY_TIMEOUT_S,
             isolation_level=None,  # autocommit: every transaction is begun by us
             check_same_thread=False,  # each is used by one thread; `close` may be called from another
+            factory=_Connection,
         )
         try:
+            connection.file = self._file()
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
@@ -98,8 +105,15 @@ class Sqlite:
             raise
         return connection
 
-    def is_broken(self, connection: sqlite3.Connection) -> bool:
-        return False  # there is no server that could go away
+    def is_broken(self, connection: _Connection) -> bool:
+        try:
+            return connection.file != self._file()
+        except OSError:
+            return True
+
+    def _file(self) -> tuple[int, int]:
+        found = self.path.stat()
+        return found.st_dev, found.st_ino
 
     def begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")

@@ -10,11 +10,12 @@ from clew.core.thread import Thread
 from clew.errors import Conflict, NotFound
 from clew.store import sql
 from clew.store.database import Row
-from clew.store.records import each, first, flat, thread_from
+from clew.store.records import each, first, thread_from, thread_row
 from clew.store.versions import Versions
 
 NAME_CHARS = 80  # as long as a thread's name may be, suffix included
 NAMES_SEARCHED = 1000  # for a hint
+ALL_THREADS = "`clew threads list --kind all` shows all threads."
 COUNTED = ("size_chars", "spent_usd")  # of a thread's row: the database adds them up itself
 
 
@@ -25,7 +26,7 @@ class Threads(Versions):
             named = replace(thread, name=self._free_name(thread.name)) if unique else thread
             if self._one("thread_by_name", name=named.name) is not None:
                 raise Conflict(f"There is a thread named {named.name} already.", hint="Choose another name.")
-            self._do("insert_thread", **flat(named))
+            self._do("insert_thread", **thread_row(named))
             self._do("forget_deleted", id=named.id)  # one that was put away comes back under its id
             self._changed(named.id)
         return named
@@ -52,9 +53,13 @@ class Threads(Versions):
     def _meant(self, name: str) -> str:
         import difflib
 
+        pair = self._one("pair_by_name", name=name)
+        if pair is not None:
+            parts = [self._thread_by_id(pair[f"{part}_thread_id"]).name for part in ("instructor", "worker")]
+            return f"{name} is a pair; its threads are {' and '.join(parts)}."
         names = [row["name"] for row in self._all("thread_names", limit=NAMES_SEARCHED)]
         close = difflib.get_close_matches(name, names, n=3)
-        return f"Did you mean {' or '.join(close)}?" if close else "`clew threads list` shows all threads."
+        return f"Did you mean {' or '.join(close)}?" if close else ALL_THREADS
 
     def threads(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         """Those last used come first."""
@@ -77,16 +82,14 @@ class Threads(Versions):
             changed = replace(stored, **changes, updated_at=max(at, stored.updated_at))
             if changed.name != stored.name and self._one("thread_by_name", name=changed.name) is not None:
                 raise Conflict(f"There is a thread named {changed.name} already.", hint="Choose another name.")
-            self._do("write_thread", **flat(changed))
+            self._do("write_thread", **thread_row(changed))
             self._changed(thread_id)
         return changed
 
     def _thread_by_id(self, thread_id: str) -> Thread:
         found = first(thread_from, self._one("thread_by_id", id=thread_id))
         if found is None:
-            raise NotFound(
-                f"There is no thread with the id {thread_id}.", hint="`clew threads list` shows all threads."
-            )
+            raise NotFound(f"There is no thread with the id {thread_id}.", hint=ALL_THREADS)
         return found
 
     def delete_thread(self, thread_id: str) -> None:
@@ -133,6 +136,5 @@ DUMPED = (
     "hook_keys",
     "hook_jobs",
     "pairs",
-    "pair_rounds",
-    "pair_files",
+    "pair_rounds",  # what a pair remembers of the files stays: it holds in one directory of one machine alone
 )

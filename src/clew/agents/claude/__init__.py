@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from clew.agents.adapter import Adapter, Binary, Launch, SessionHead, SessionView, StreamReader
 from clew.agents.claude import binary, command, location
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
+
+if TYPE_CHECKING:
+    from clew.core.edits import FileEdit
 
 
 class Claude(Adapter):
@@ -68,3 +71,8 @@ class Claude(Adapter):
         from clew.agents.claude import session
 
         return session.session_head(path)
+
+    def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+        from clew.agents.claude import edits
+
+        return edits.edits(tool, given)

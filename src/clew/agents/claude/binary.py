@@ -9,6 +9,9 @@ from clew.agents import programs
 from clew.agents.adapter import Binary
 from clew.core.decision import Abilities
 
+REWINDS_SINCE = (2, 1, 197)  # its help does not tell: --resume-session-at is hidden
+REWINDING = "Claude Code"
+
 NAMES = ("claude", "openclaude")  # the second is a fork with the same command line
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
@@ -35,12 +38,18 @@ def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
 def abilities(help_text: str, version_text: str) -> Abilities:
     flags = frozenset(_OPTION.findall(help_text))
     match = _VERSION.search(version_text)
+    forks = {"--fork-session", "--session-id"} <= flags
     return Abilities(
         resume="--resume" in flags,
         choose_id="--session-id" in flags,
-        fork={"--fork-session", "--session-id"} <= flags,
+        fork=forks,
+        rewind=forks and match is not None and match.group(2) == REWINDING and _is_since(match.group(1)),
         is_agent={"--print", "--output-format", "--input-format"} <= flags,
         flags=flags,
         version=match.group(1) if match else "",
         product=(match.group(2) or "") if match else version_text.strip().partition("\n")[0][:80],
     )
+
+
+def _is_since(version: str) -> bool:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3]) >= REWINDS_SINCE

@@ -50,6 +50,8 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
         argv.append(f"--resume={launch.fork_of or launch.session_id}")  # the = form: an id is never taken for a flag
         if launch.fork_of:
             argv += ["--fork-session", "--session-id", launch.session_id]
+        if launch.rewind_to:
+            argv.append(f"--resume-session-at={launch.rewind_to}")
     elif abilities.choose_id:
         argv += ["--session-id", launch.session_id]  # a UUID of our own making
     return argv

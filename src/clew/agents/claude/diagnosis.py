@@ -31,6 +31,8 @@ _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
                 r"No conversation found with session ID",
                 r"--resume requires a valid session ID",
                 r"This conversation is from a different directory",
+                r"No message found with message\.uuid of",
+                r"unknown option '--resume-session-at",
             ),
         ),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from clew.agents.adapter import Adapter, Binary, Launch, SessionHead, SessionView, StreamReader
 from clew.agents.codex import binary, command, location
@@ -12,6 +12,9 @@ from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
 from clew.core.usage import Usage
+
+if TYPE_CHECKING:
+    from clew.core.edits import FileEdit
 
 
 class Codex(Adapter):
@@ -77,3 +80,8 @@ class Codex(Adapter):
         from clew.agents.codex import head
 
         return head.session_head(path)
+
+    def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+        from clew.agents.codex import edits
+
+        return edits.edits(tool, given)

@@ -47,8 +47,8 @@ SELECT * FROM pair_rounds WHERE pair_id = :pair_id AND number = :number;
 DELETE FROM pair_files WHERE pair_id = :pair_id;
 
 -- name: keep_pair_files
-INSERT INTO pair_files (pair_id, run_id, base_commit, changes, files)
-VALUES (:pair_id, :run_id, :base_commit, :changes, :files);
+INSERT INTO pair_files (pair_id, run_id, base_commit, files)
+VALUES (:pair_id, :run_id, :base_commit, :files);
 
 -- name: pair_files
 SELECT * FROM pair_files WHERE pair_id = :pair_id;
@@ -59,7 +59,3 @@ SELECT * FROM pairs WHERE instructor_thread_id = :id OR worker_thread_id = :id O
 -- name: dump_pair_rounds
 SELECT pair_rounds.* FROM pair_rounds JOIN pairs ON pairs.id = pair_rounds.pair_id
 WHERE pairs.instructor_thread_id = :id OR pairs.worker_thread_id = :id ORDER BY pair_rounds.pair_id, pair_rounds.number;
-
--- name: dump_pair_files
-SELECT pair_files.* FROM pair_files JOIN pairs ON pairs.id = pair_files.pair_id
-WHERE pairs.instructor_thread_id = :id OR pairs.worker_thread_id = :id ORDER BY pair_files.pair_id;

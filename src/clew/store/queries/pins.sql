@@ -1,11 +1,11 @@
 -- name: insert_pin
 INSERT INTO pins (id, thread_id, position, agent, model, session_id, state, work_dir, runtime, pending,
     held_back_turn_id, held_back_chars, held_back_digest, standing, mark_size_bytes, mark_last_entry, resume_count, failures,
-    cost_total_usd, created_at, used_at, absorbed_count, absorbed_digest)
+    cost_total_usd, borrowed_at, created_at, used_at, absorbed_count, absorbed_digest)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM pins WHERE thread_id = :thread_id),
     :agent, :model, :session_id, :state, :work_dir, :runtime, :pending,
     :held_back_turn_id, :held_back_chars, :held_back_digest, :standing, :mark_size_bytes, :mark_last_entry, :resume_count, :failures,
-    :cost_total_usd, :created_at, :used_at, :absorbed_count, :absorbed_digest);
+    :cost_total_usd, :borrowed_at, :created_at, :used_at, :absorbed_count, :absorbed_digest);
 
 -- name: write_pin
 UPDATE pins SET agent = :agent, model = :model, session_id = :session_id, state = :state, work_dir = :work_dir,
@@ -13,7 +13,7 @@ UPDATE pins SET agent = :agent, model = :model, session_id = :session_id, state 
     held_back_digest = :held_back_digest,
     standing = :standing, mark_size_bytes = :mark_size_bytes, mark_last_entry = :mark_last_entry,
     resume_count = :resume_count, failures = :failures, cost_total_usd = :cost_total_usd, created_at = :created_at,
-    used_at = :used_at, absorbed_count = :absorbed_count, absorbed_digest = :absorbed_digest
+    borrowed_at = :borrowed_at, used_at = :used_at, absorbed_count = :absorbed_count, absorbed_digest = :absorbed_digest
 WHERE id = :id;
 
 -- name: pin_summary
@@ -24,7 +24,8 @@ SELECT state, absorbed_count, absorbed_digest FROM pins WHERE id = :id;
 SELECT * FROM pins WHERE thread_id = :thread_id ORDER BY position;
 
 -- name: pins_of_session
-SELECT * FROM pins WHERE session_id = :session_id ORDER BY created_at, position;
+-- Not those that only borrow it.
+SELECT * FROM pins WHERE session_id = :session_id AND borrowed_at IS NULL ORDER BY created_at, position;
 
 -- name: absorbed
 SELECT turn_id, digest FROM pin_absorbed WHERE pin_id = :pin_id ORDER BY n;

@@ -1,6 +1,8 @@
 -- name: insert_thread
-INSERT INTO threads (id, name, cwd, agent, model, permissions, trust, visibility, standing, kind, created_at, updated_at)
-VALUES (:id, :name, :cwd, :agent, :model, :permissions, :trust, :visibility, :standing, :kind, :created_at, :updated_at);
+INSERT INTO threads (id, name, cwd, agent, model, permissions, trust, visibility, standing, kind, origin,
+    created_at, updated_at)
+VALUES (:id, :name, :cwd, :agent, :model, :permissions, :trust, :visibility, :standing, :kind, :origin,
+    :created_at, :updated_at);
 
 -- name: thread_by_id
 SELECT * FROM threads WHERE id = :id;
@@ -25,7 +27,8 @@ SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;
 
 -- name: write_thread
 UPDATE threads SET name = :name, cwd = :cwd, agent = :agent, model = :model, permissions = :permissions,
-    trust = :trust, visibility = :visibility, standing = :standing, kind = :kind, updated_at = :updated_at
+    trust = :trust, visibility = :visibility, standing = :standing, kind = :kind, origin = :origin,
+    updated_at = :updated_at
 WHERE id = :id;
 
 -- name: touch_thread

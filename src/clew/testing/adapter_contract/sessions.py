@@ -104,6 +104,43 @@ async def fork_goes_on_in_a_copy_that_the_original_cannot_spoil(subject: Subject
     assert again.usage.shown_tokens < copy.usage.shown_tokens + 500, "what went on there is not shown here"
 
 
+async def fork_ends_with_the_message_that_it_was_told(subject: Subject) -> None:
+    can = await abilities(subject)
+    if not can.rewind:
+        return  # the engine never asks for one
+    assert can.fork
+    said = [await turn(subject, "!say one")]
+    for word in ("two", "three"):
+        said.append(await turn(subject, f"!say {word}", resume=said[0].session_id))
+    path = session_file(subject, said[0].session_id)
+    assert path is not None
+    before = path.read_bytes()
+    held = entries(subject, said[0].session_id)
+    for place, earlier in enumerate(said):
+        message = earlier.message_id
+        assert message in [entry.id for entry in held], "the stream and the file name it alike"
+        copy = await turn(subject, "!say four", resume=said[0].session_id, fork=True, rewind_to=message)
+        assert copy.text == "four"
+        told = [entry for entry in entries(subject, copy.session_id) if entry.text]
+        assert [entry.id for entry in told if entry.is_prompt] == [
+            *(each.prompt_id for each in said[: place + 1]),
+            copy.prompt_id,
+        ]
+        answers = [entry.text for entry in told if entry.role is Role.ASSISTANT]
+        assert answers == [*("one", "two", "three")[: place + 1], "four"]
+        assert message in [entry.id for entry in told], "so that a copy can be copied"
+        assert copy.usage.cache_read_input_tokens > copy.usage.input_tokens, "the copied part is a cached prefix"
+    assert path.read_bytes() == before, "the original is left alone"
+
+
+async def message_that_is_not_in_the_session_is_rejected(subject: Subject) -> None:
+    if not (await abilities(subject)).rewind:
+        return
+    first = await turn(subject, "!say one")
+    said = await turn(subject, "!say two", resume=first.session_id, fork=True, rewind_to=str(uuid.uuid4()))
+    assert (said.answered, said.outcome) == (False, Outcome.REJECTED)
+
+
 async def unknown_session_is_not_forked(subject: Subject) -> None:
     if not (await abilities(subject)).fork:
         return
@@ -191,6 +228,8 @@ CHECKS: tuple[Check, ...] = (
     same_words_again_are_a_new_prompt,
     usage_is_of_the_turn_not_of_the_session,
     fork_goes_on_in_a_copy_that_the_original_cannot_spoil,
+    fork_ends_with_the_message_that_it_was_told,
+    message_that_is_not_in_the_session_is_rejected,
     unknown_session_is_not_forked,
     unknown_session_is_rejected,
     word_that_is_no_id_names_no_session,

@@ -109,11 +109,20 @@ class Turn:
     usage: Usage = NO_USAGE  # the turn's own
 
     @property
-    def text(self) -> str:
+    def _answer(self) -> GrowingAnswer:
         answer = GrowingAnswer()
         for event in self.events:
             answer.feed(event)
-        return answer.text
+        return answer
+
+    @property
+    def text(self) -> str:
+        return self._answer.text
+
+    @property
+    def message_id(self) -> str | None:
+        """Of its last message, where the agent tells."""
+        return self._answer.message_id
 
     def of(self, kind: type[Event]) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -135,6 +144,7 @@ async def turn(
     *,
     resume: str | None = None,
     fork: bool = False,
+    rewind_to: str | None = None,
     user_uuid: str | None = None,
     person: Person | None = None,
     permissions: Permissions = Permissions.ASK,
@@ -143,7 +153,7 @@ async def turn(
 ) -> Turn:
     """One process, one prompt, to its end. `stop_at` is the event at which it is interrupted, or ended if it cannot.
 
-    `fork`: in a copy of the session that is resumed.
+    `fork`: in a copy of the session that is resumed; `rewind_to`: one that ends with this message.
     """
     adapter, can = subject.adapter, await abilities(subject)
     named = resume if resume is not None and not fork else str(uuid.uuid4())
@@ -157,6 +167,7 @@ async def turn(
         trust=Trust.USER,
         work_dir=str(subject.work_dir),
         fork_of=resume if fork else None,
+        rewind_to=rewind_to,
     )
     before = _total(subject, resume or said.session_id) or NO_USAGE
     async with asyncio.timeout(LIMIT_S), _process(subject, can, launch, said.user_uuid) as process:

@@ -7,7 +7,6 @@ from typing import Any
 from clew.core.ids import RunId, ThreadId
 from clew.core.pair import Order, Pair, Phase, Round
 from clew.core.record import replace
-from clew.core.review import FileChange
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, a_thread, raises
@@ -69,7 +68,7 @@ class PairContract:
         assert [pair.id for pair in store.pairs(limit=1)] == ["pair-0"]
 
     def test_rounds_and_files_come_back_as_they_were(self, store: Store) -> None:
-        from clew.store.pair_rows import KeptFiles
+        from clew.store.pair_rows import KeptFile, KeptFiles
 
         _threads(store)
         store.create_pair(a_pair())
@@ -88,7 +87,8 @@ class PairContract:
             store.update_pair_round("pair-1", 3, result="")
         assert store.pair_files("pair-1") is None
         for run_id in ("r1", "r2"):
-            kept = KeptFiles(run_id, "abc", (FileChange("a.py", "M", 1, None),), {"a.py": b"\x00\xff"})
+            files = {"a.py": KeptFile(7, 2**60 + 1, "ab"), "\udcff\n": KeptFile(-1, 0, None)}
+            kept = KeptFiles(run_id, "abc", files)
             store.keep_pair_files("pair-1", kept)
             assert store.pair_files("pair-1") == kept
         store.keep_pair_files("pair-1", None)

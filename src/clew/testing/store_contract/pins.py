@@ -34,6 +34,30 @@ class PinContract:
         with raises(NotFound):
             store.save_pin(a_pin("pin-2", thread_id="nobody"))
 
+    def test_a_borrowed_session_is_its_own_threads(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        own, borrowed = a_pin(state=PinState.GOOD), a_pin("pin-2", session_id="session-of-pin-1", borrowed_at="message")
+        store.save_pin(own)
+        store.save_pin(borrowed)
+        assert store.pins("thread-1") == (own, borrowed)
+        assert store.pin_by_session(own.session_id) == own
+        store.save_pin(replace(borrowed, borrowed_at="earlier"))
+        assert store.pins("thread-1")[1].borrowed_at == "earlier"
+
+    def test_a_session_stays_with_its_owner_whoever_gave_it_up_since(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_thread(a_thread("thread-2", "copy"))
+        own = a_pin(state=PinState.GOOD, created_at=1.0)
+        given_up = a_pin(
+            "pin-2", thread_id="thread-2", session_id=own.session_id, state=PinState.RETIRED, created_at=2.0
+        )
+        store.save_pin(own)
+        store.save_pin(given_up)
+        assert store.pin_by_session(own.session_id) == own
+        store.save_pin(replace(own, state=PinState.RETIRED))
+        assert store.pin_by_session(own.session_id) is None
+        assert store.pin_by_session(own.session_id, retired=True) == given_up
+
     def test_pins_are_oldest_first_in_the_order_they_were_saved(self, store: Store) -> None:
         store.create_thread(a_thread())
         for id in ("pin-b", "pin-a", "pin-c"):

@@ -6,10 +6,10 @@ import json
 
 from clew.core.events import TextStreamed
 from clew.core.history import Visibility
-from clew.core.ids import AttemptId, RunId, SessionId
+from clew.core.ids import AttemptId, RunId, SessionId, ThreadId
 from clew.core.pins import Pending
 from clew.core.run import Attempt
-from clew.core.thread import Permissions, Trust
+from clew.core.thread import How, Origin, Permissions, Source, Trust
 from clew.errors import NotFound, UsageError
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_thread, a_turn, absorbed, raises
@@ -18,7 +18,11 @@ from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_threa
 class ThreadContract:
     def test_a_thread_comes_back_as_it_was(self, store: Store) -> None:
         thread = a_thread(
-            permissions=Permissions.READ_ONLY, trust=Trust.PROJECT, visibility=Visibility.OWN, kind="pair"
+            permissions=Permissions.READ_ONLY,
+            trust=Trust.PROJECT,
+            visibility=Visibility.OWN,
+            kind="pair",
+            origin=Origin(How.FORK, (Source(ThreadId("thread-0"), ODD_TEXTS[4]), Source(ThreadId("x"), "y")), 3),
         )
         assert store.create_thread(thread) == thread
         assert store.thread("maze") == store.thread("thread-1") == store.require_thread("maze") == thread
@@ -67,8 +71,9 @@ class ThreadContract:
     def test_a_thread_is_updated(self, store: Store) -> None:
         store.create_thread(a_thread())
         store.create_thread(a_thread("thread-2", "other"))
-        changed = store.update_thread("thread-1", at=50.0, model="sonnet", permissions=Permissions.ALL)
-        assert changed == a_thread(model="sonnet", permissions=Permissions.ALL, updated_at=50.0)
+        origin = Origin(How.MERGE, (Source(ThreadId("thread-2"), "other"),))
+        changed = store.update_thread("thread-1", at=50.0, model="sonnet", permissions=Permissions.ALL, origin=origin)
+        assert changed == a_thread(model="sonnet", permissions=Permissions.ALL, origin=origin, updated_at=50.0)
         assert store.thread("maze") == changed
         assert store.update_thread("thread-1", at=5.0).updated_at == 50.0  # the clock stepped back
         with raises(UsageError):

@@ -3,11 +3,12 @@
 
 import { memo } from "preact/compat";
 import { useRef, useState } from "preact/hooks";
+import { fork } from "./actions.ts";
 import { page } from "./sync.ts";
 import { useNow } from "./clock.ts";
 import { Badge, SessionChip } from "./Badge.tsx";
 import { Ending } from "./Ending.tsx";
-import { Check, Copy, Pencil } from "./icons.tsx";
+import { Check, Copy, Fork, Pencil } from "./icons.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { useNear } from "./near.ts";
 import { said, type Part, type Progress } from "./progress.ts";
@@ -65,10 +66,10 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, fix
           place={last && !fixed ? "last" : "fixed"}
         />
       )}
-      {note && turn && !editing && (
+      {turn && !editing && (
         <footer>
-          <Badge run={note} agent={turn.agent} model={turn.model} />
-          <Actions turn={turn} fixed={fixed} />
+          {note && <Badge run={note} agent={turn.agent} model={turn.model} />}
+          <Actions thread={thread} turn={turn} fixed={fixed} />
         </footer>
       )}
       {note && !turn && !live && note.session_resumed !== null && <Badge run={note} agent={agent} model={run?.model ?? null} />}
@@ -133,7 +134,13 @@ function Elapsed({ since }: { since: string }) {
   return ms < PATIENCE_S * 1000 ? null : <span aria-hidden="true">{duration(ms)}</span>;
 }
 
-function Actions({ turn, fixed }: { turn: Turn; fixed: boolean }) {
+function Actions({ thread, turn, fixed }: { thread: string; turn: Turn; fixed: boolean }) {
+  const [forking, setForking] = useState(false);
+  const forkHere = async (): Promise<void> => {
+    setForking(true);
+    await fork(thread, turn);
+    setForking(false);
+  };
   const [copied, setCopied] = useState(false);
   const copy = async (): Promise<void> => {
     await navigator.clipboard?.writeText(turn.text);
@@ -149,6 +156,18 @@ function Actions({ turn, fixed }: { turn: Turn; fixed: boolean }) {
       {!fixed && (
         <button class="quiet" type="button" data-testid="edit-turn" onClick={() => page.patch({ editing: turn.id })}>
           <Pencil size={13} /> <span class="name">Edit</span>
+        </button>
+      )}
+      {!fixed && (
+        <button
+          class="quiet"
+          type="button"
+          data-testid="fork-turn"
+          disabled={forking}
+          title="A new thread that goes on from here; this one stays as it is"
+          onClick={() => void forkHere()}
+        >
+          <Fork size={13} /> <span class="name">Fork</span>
         </button>
       )}
     </div>

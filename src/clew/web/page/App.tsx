@@ -4,8 +4,8 @@
 //   the list      sidebar, drawer-open, search, threads, thread-item (data-state), more-threads, new-thread, savings-open,
 //                 agents-open, theme
 //   a thread      thread-name, rename, thread-settings, delete, changes-open, timeline, earlier
-//   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, copy-turn, turn-editor,
-//                 save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
+//   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, fork-turn, copy-turn,
+//                 turn-editor, save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
 //                 go-on, ask-again, retry-run, ask-again-here, prompt-back
 //   questions     question-form, question-answer, permission-form, allow, deny, deny-with-words, deny-words, given
 //   queue         queued-item, queued-edit, queued-editor, queued-save, queued-remove, queued-now

@@ -82,6 +82,15 @@ export async function truncate(thread: string, turn: Turn): Promise<boolean> {
   return true;
 }
 
+/** A new thread with all up to that turn; this one stays as it is. */
+export async function fork(thread: string, turn: Turn): Promise<void> {
+  const made = await attempt(http.fork(thread, turn.id));
+  if (!made) return;
+  hear({ type: "changed", version: 0, threads: [made], deleted: [] });
+  go({ at: "thread", thread: made.id });
+  notify(`This is “${made.name}”. The old thread stays as it is.`);
+}
+
 type Refilled = (thread: string, text: string) => void;
 let refill: Refilled = () => undefined;
 

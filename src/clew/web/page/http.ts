@@ -81,6 +81,7 @@ export const http = {
 
   editTurn: (id: string, turn: string, text: string) =>
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
+  fork: (id: string, turn: string) => call<Thread>("POST", `${thread(id)}/fork`, { turn }),
   truncate: (id: string, turn: string) => call<{ archived: number }>("POST", `${thread(id)}/truncate`, { turn }),
   retry: (id: string, turn: string) => call<Run>("POST", `${thread(id)}/retry`, { turn }),
 

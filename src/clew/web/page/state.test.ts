@@ -18,6 +18,7 @@ const thread = (id: string, fields: Partial<Thread> = {}): Thread => ({
   visibility: "shared",
   instructions: null,
   kind: "chat",
+  origin: null,
   created_at: "2026-01-01T00:00:00.000Z",
   updated_at: "2026-01-01T00:00:00.000Z",
   version: 1,

@@ -24,6 +24,7 @@ export interface Thread {
   visibility: Visibility;
   instructions: string | null;
   kind: string;
+  origin: { how: string; of: { id: string; name: string }[]; round: number | null } | null;
   created_at: string;
   updated_at: string;
   version: number;

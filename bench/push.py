@@ -1,0 +1,185 @@
+"""Export and push of sessions of several sizes, and the push after one more turn: time and bytes.
+
+A session is made up in the form of Claude's own file: questions, calls of a tool with what they gave, answers, in words
+that compress about as text does. Clew adopts it; one more turn is asked by the scripted agent. The remote is a real S3
+server on the loopback: times say what Clew itself takes, and bytes are all that was put there, the manifest included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyrage
+
+from bench.report import Check, Column, Result, Table
+from bench.timing import tell
+from clew.agents.claude import Claude
+from clew.client import Client
+from clew.engine.object_store import ObjectStore
+from clew.hosts.agent_sessions import AgentSessions
+from clew.hosts.portable import export_thread
+from clew.hosts.portable_head import Lock
+from clew.hosts.portable_remote import Remote, open_remote
+from clew.hosts.portable_sync import Pushed, push
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.objects import S3Server
+from clew.testing.stage import MODEL, Stage
+
+SIZES_MB = (0.5, 5.0, 50.0)
+QUICK_MB = (0.5, 2.0)
+PROMPT_CHARS, REPLY_CHARS = 400, 1_500
+RESULT_CHARS, SHOWN_CHARS = 40_000, 200  # what a tool gave, and what the model is shown of it
+MOST_GROWTH = 3.0  # of the second push's bytes, from the smallest session to the largest
+MOST_SHARE = 0.02  # of the first push's bytes, by the second, for the largest
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    size_mb: float
+    closed: bool
+    export_s: float
+    first: Pushed
+    first_s: float
+    second: Pushed
+    second_s: float
+    turn_bytes: int
+    manifest_bytes: int
+
+    @property
+    def row(self) -> tuple[object, ...]:
+        first, second = self.first.sent.size_bytes, self.second.sent.size_bytes
+        return (
+            f"{self.size_mb:g} MB{', encrypted' * self.closed}",
+            self.export_s,
+            self.first_s,
+            first,
+            self.second_s,
+            second,
+            second / first,
+            self.turn_bytes,
+            second / self.turn_bytes,
+            self.manifest_bytes,
+        )
+
+
+def measure(quick: bool) -> Result:
+    found = asyncio.run(_measured(QUICK_MB if quick else SIZES_MB))
+    table = Table(
+        "Export, push, and push after one more turn",
+        [
+            Column("session"),
+            Column("export, s", ".2f"),
+            Column("first push, s", ".2f"),
+            Column("bytes sent", ",d"),
+            Column("second push, s", ".2f"),
+            Column("bytes sent then", ",d"),
+            Column("÷ first", ".4f"),
+            Column("the turn's own bytes", ",d"),
+            Column("÷ turn", ".2f"),
+            Column("its manifest, bytes", ",d"),
+        ],
+        [each.row for each in found],
+    )
+    plain = [each for each in found if not each.closed]
+    smallest, largest = plain[0], plain[-1]
+    growth = largest.second.sent.size_bytes / smallest.second.sent.size_bytes
+    share = largest.second.sent.size_bytes / largest.first.sent.size_bytes
+    checks = [
+        Check(f"bytes of the second push, {largest.size_mb:g} MB ÷ {smallest.size_mb:g} MB", growth, MOST_GROWTH, False)
+    ]
+    if not quick:
+        checks.append(Check(f"second push ÷ first, {largest.size_mb:g} MB", share, MOST_SHARE, timed=False))
+    return Result("push", [table], checks)
+
+
+async def _measured(sizes: tuple[float, ...]) -> list[Measured]:
+    with tempfile.TemporaryDirectory() as folder, S3Server(Path(folder) / "s3") as server:
+        os.environ.update(server.environ)
+        found = []
+        for size in sizes:
+            for closed in (False, True) if size == sizes[-1] else (False,):
+                tell(f"  {size:g} MB{', encrypted' * closed}")
+                found.append(await _one(Path(folder) / f"{size:g}-{closed}", size, closed, server.new_bucket()))
+        return found
+
+
+async def _one(folder: Path, size_mb: float, closed: bool, url: str) -> Measured:
+    key = pyrage.x25519.Identity.generate()
+    lock = Lock(recipients=(str(key.to_public()),), identity=f"{key}\n") if closed else Lock()
+    with ModelApi() as api:
+        stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
+        session_id = str(uuid.UUID(int=random.Random(size_mb).getrandbits(128), version=4))
+        path = Claude().session_place(str(stage.home / ".claude"), str(stage.work), session_id)
+        assert path is not None
+        path.parent.mkdir(parents=True)
+        with path.open("w") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in _lines(session_id, str(stage.work), int(size_mb * 1e6)))
+        async with stage.open() as client:
+            sessions = AgentSessions(client.engine)
+            adopted = await sessions.adopt(await sessions.find(session_id))
+            assert adopted.thread is not None, adopted.why
+            began = time.perf_counter()
+            exported = await export_thread(client.engine, adopted.thread, {})
+            export_s = time.perf_counter() - began
+            assert exported.sessions[0].taken, exported.sessions
+            first, first_s, before, _ = await _pushed(client, url, lock, adopted.thread)
+            thread = await client.find(adopted.thread)
+            reply = await (await thread.ask("And now? " + "word " * (PROMPT_CHARS // 5)))
+            assert reply.session_resumed, reply
+            second, second_s, after, manifest = await _pushed(client, url, lock, adopted.thread)
+    return Measured(size_mb, closed, export_s, first, first_s, second, second_s, after - before, manifest)
+
+
+async def _pushed(client: Client, url: str, lock: Lock, name: str) -> tuple[Pushed, float, int, int]:
+    """What was sent, how long it took, how large the thread is, and its manifest there."""
+    began = time.perf_counter()
+    remote: Remote = await open_remote(ObjectStore(url), lock, to_push=True)
+    done = await push(client.engine, remote, name, {})
+    took = time.perf_counter() - began
+    [manifest] = (await remote.manifests()).manifests
+    last = (await remote.objects.paths("manifests"))[-1]
+    raw = await remote.objects.get(last)
+    assert raw is not None and done.side == "pushed"
+    return done, took, sum(part.size_bytes for part in manifest.parts), len(raw)
+
+
+def _lines(session_id: str, cwd: str, size: int) -> Iterator[dict[str, Any]]:
+    """A conversation in Claude's own form, of about that many bytes."""
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(8_000)]
+
+    def text(chars: int) -> str:
+        return " ".join(chance.choices(words, k=chars // 6))
+
+    common = {"isSidechain": False, "sessionId": session_id, "cwd": cwd, "version": "2.1.325", "userType": "external"}
+    parent, written, number = None, 0, 0
+    while written < size:
+        number += 1
+        call = f"toolu_{number:08d}"
+        answer = {"type": "message", "role": "assistant", "model": MODEL, "stop_sequence": None}
+        use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": text(60)}}
+        gave = {"type": "tool_result", "tool_use_id": call, "content": text(SHOWN_CHARS), "is_error": False}
+        said = [{"type": "text", "text": text(REPLY_CHARS)}]
+        for kind, message, more in (
+            ("user", {"role": "user", "content": text(PROMPT_CHARS)}, {}),
+            ("assistant", answer | {"id": f"msg_{number:07d}1", "content": [use], "stop_reason": "tool_use"}, {}),
+            ("user", {"role": "user", "content": [gave]}, {"toolUseResult": {"stdout": text(RESULT_CHARS)}}),
+            ("assistant", answer | {"id": f"msg_{number:07d}2", "content": said, "stop_reason": "end_turn"}, {}),
+        ):
+            own = str(uuid.UUID(int=chance.getrandbits(128), version=4))
+            line = {"parentUuid": parent, "type": kind, "message": message, "uuid": own, **common, **more}
+            line["timestamp"] = "2026-11-15T12:00:00.000Z"
+            parent = own
+            written += len(json.dumps(line)) + 1
+            yield line

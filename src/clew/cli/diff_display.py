@@ -1,0 +1,174 @@
+"""Two threads side by side as a person sees them: signs and colours on a terminal, signs and marks in a pipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from clew.cli.output import SHORT_ID, harmless, one_line, plural
+from clew.cli.threads_list import who
+from clew.core.compare import Piece, Step, TurnStep, words
+from clew.core.edits import FileCompared, FileStep, diff_lines
+
+if TYPE_CHECKING:
+    from clew.core.history import Turn
+    from clew.hosts.comparing import Compared
+
+WORDS = 70  # characters of a turn that is the same
+SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}  # of a turn, of a file
+COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m", "~": "\x1b[33m"}
+MARKS = {Step.ONLY_A: ("[-", "-]"), Step.ONLY_B: ("{+", "+}")}
+LEFT_OUT = "…"
+LEAST_ALIKE = 0.4  # what is the same, to what is not
+
+
+def lines_of(compared: Compared, context: int) -> Iterator[str]:
+    a, b = compared.a, compared.b
+    if compared.part is not None:
+        yield _painted("@", f"@ {compared.part}s")
+    yield _painted("-", f"- {a.name}  {who(a)}  {harmless(a.cwd)}")
+    yield _painted("+", f"+ {b.name}  {who(b)}  {harmless(b.cwd)}")
+    yield ""
+    for is_shown, some in groupby(_near(compared.turns, context), key=lambda each: each[0]):
+        steps = [step for _, step in some]
+        if not is_shown:
+            yield f"{LEFT_OUT} {plural(len(steps), 'turn is the same', 'turns are the same')}"
+        for step in steps if is_shown else ():
+            yield from _turn_lines(step, context)
+    if compared.files:
+        yield "\nfiles:"
+    for file in compared.files:
+        yield from _file_lines(file, (a.name, b.name), context)
+    yield f"\n{_sum(compared)}"
+
+
+def _near(steps: Sequence[TurnStep], context: int) -> list[tuple[bool, TurnStep]]:
+    """Which are shown: the differences, and so many around them."""
+    differing = [place for place, step in enumerate(steps) if step.step is not Step.SAME]
+    shown = _around(differing, len(steps), context)
+    return [(place in shown, step) for place, step in enumerate(steps)]
+
+
+def _around(places: Sequence[int], count: int, context: int) -> set[int]:
+    context = min(context, count)
+    return {near for place in places for near in range(max(0, place - context), min(count, place + context + 1))}
+
+
+def _turn_lines(step: TurnStep, context: int) -> Iterator[str]:
+    turn = step.a or step.b
+    assert turn is not None
+    sign = SIGNS[step.step.value]
+    if step.step is Step.SAME:
+        yield f"= {_who(turn)}: {one_line(turn.text, WORDS)}"
+        return
+    speakers = dict.fromkeys(_who(each) for each in (step.a, step.b) if each is not None)
+    yield _painted(sign, f"{sign} {' | '.join(speakers)}")
+    pieces = words(step.a.text, step.b.text) if step.a is not None and step.b is not None else []
+    if _is_alike(pieces):
+        yield from _word_lines(pieces, context)
+        return
+    for mark, each in (("-", step.a), ("+", step.b)):
+        lines = harmless(each.text).splitlines() if each is not None else []
+        yield from (_painted(mark, f"{mark}   {line}".rstrip()) for line in lines)
+
+
+def _is_alike(pieces: Sequence[Piece]) -> bool:
+    """Words of two texts that have little in common, mixed, could not be read."""
+    same = sum(len(piece.text) for piece in pieces if piece.step is Step.SAME)
+    other = sum(len(piece.text) for piece in pieces if piece.step is not Step.SAME)
+    return bool(pieces) and 2 * same >= other * LEAST_ALIKE
+
+
+def _who(turn: Turn) -> str:
+    said = "you" if turn.role == "user" else " ".join(part for part in (turn.agent, turn.model) if part) or "agent"
+    return f"{one_line(said, 80)} ({turn.id[:SHORT_ID]})"
+
+
+def _word_lines(pieces: Sequence[Piece], context: int) -> Iterator[str]:
+    """The text with its words marked; lines without a difference only near one."""
+    lines, differing = [""], set[int]()
+    for piece in pieces:
+        for number, part in enumerate(harmless(piece.text).split("\n")):
+            if number:
+                lines.append("")
+            if piece.step is not Step.SAME:
+                differing.add(len(lines) - 1)
+            lines[-1] += _marked(piece.step, part)
+    shown = _around(sorted(differing), len(lines), context)
+    for is_shown, some in groupby(enumerate(lines), key=lambda each: each[0] in shown):
+        if is_shown:
+            yield from (f"    {line}".rstrip() for _, line in some)
+        else:
+            yield f"    {LEFT_OUT}"
+
+
+def _marked(step: Step, text: str) -> str:
+    if step is Step.SAME or not text:
+        return text
+    if _has_colours():
+        return _painted(SIGNS[step.value], text)
+    return text.join(MARKS[step])
+
+
+def _file_lines(file: FileCompared, names: tuple[str, str], context: int) -> Iterator[str]:
+    sign = SIGNS[file.step.value]
+    counts = " | ".join(plural(len(edits), "edit") if edits else "-" for edits in (file.a, file.b))
+    yield _painted(sign, f"{sign} {one_line(file.path, 200)}  {counts}")
+    if file.step is FileStep.SAME:
+        return
+    for line in diff_lines(file, names, context):
+        yield _painted(line[:1] or " ", f"    {harmless(line)}".rstrip())
+
+
+def _sum(compared: Compared) -> str:
+    count = {step: sum(turn.step is step for turn in compared.turns) for step in Step}
+    differ = sum(file.step not in (FileStep.SAME, FileStep.BOTH) for file in compared.files)
+    turns = (
+        f"{plural(count[Step.SAME], 'turn')} the same, {count[Step.CHANGED]:,} changed, "
+        f"{count[Step.ONLY_A]:,} only in {compared.a.name}, {count[Step.ONLY_B]:,} only in {compared.b.name}"
+    )
+    return f"{turns}; {plural(differ, 'file differs', 'files differ')} of {len(compared.files):,}"
+
+
+def _painted(sign: str, text: str) -> str:
+    colour = COLOURS.get(sign, "") if _has_colours() else ""
+    return f"{colour}{text}\x1b[0m" if colour else text
+
+
+def _has_colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def as_object(found: tuple[Compared, ...], context: int) -> dict[str, Any]:
+    same = all(each.is_same for each in found)
+    if len(found) == 1:
+        return {"same": same, **_compared_object(found[0], context)}
+    return {"same": same, **{str(each.part): _compared_object(each, context) for each in found}}
+
+
+def _compared_object(compared: Compared, context: int) -> dict[str, Any]:
+    names = compared.a.name, compared.b.name
+    return {
+        "a": {"thread": compared.a.name, "id": compared.a.id},
+        "b": {"thread": compared.b.name, "id": compared.b.id},
+        "turns": [{"step": step.step, "a": _turn_object(step.a), "b": _turn_object(step.b)} for step in compared.turns],
+        "files": [
+            {
+                "path": file.path,
+                "step": file.step,
+                "a_edits": len(file.a),
+                "b_edits": len(file.b),
+                "diff": "\n".join(diff_lines(file, names, context)),
+            }
+            for file in compared.files
+        ],
+    }
+
+
+def _turn_object(turn: Turn | None) -> dict[str, Any] | None:
+    if turn is None:
+        return None
+    return {"id": turn.id, "role": turn.role, "agent": turn.agent, "model": turn.model, "text": turn.text}

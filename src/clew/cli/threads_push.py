@@ -1,0 +1,212 @@
+"""`clew threads push` and `pull`"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from clew.cli.options import AS_JSON
+from clew.cli.session import complete_thread, with_client
+from clew.cli.threads_export import PASSPHRASE_FILE, read_passphrase
+from clew.cli.threads_import import read_identity
+from clew.cli.threads_push_display import Progress, tell_listed, tell_pulled, tell_pushed
+from clew.errors import ClewError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from clew.client import Client
+    from clew.hosts.portable_head import Lock
+    from clew.hosts.portable_remote import Remote
+    from clew.hosts.portable_sync import Pulled, Pushed
+
+T = TypeVar("T")
+
+IDENTITY = click.option(
+    "--identity", metavar="FILE", help="Your age identity, or SSH private key, for a remote that is yours to open."
+)
+ARGS = click.argument("args", metavar="[URL] [NAME]...", nargs=-1, shell_complete=complete_thread)
+
+
+@click.command()
+@ARGS
+@click.option("--all", "everything", is_flag=True, help="Every thread.")
+@click.option("--encrypt", is_flag=True, help="With a passphrase, from the first push on.")
+@PASSPHRASE_FILE
+@click.option(
+    "--recipient",
+    "recipients",
+    metavar="KEY",
+    multiple=True,
+    help="For the holder of this key instead, from the first push on: age1…, or an SSH public key. May be repeated.",
+)
+@IDENTITY
+@click.option("--with-secrets", is_flag=True, help="Even if it holds a secret that your environment has.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+@AS_JSON
+def push(
+    args: tuple[str, ...],
+    everything: bool,
+    encrypt: bool,
+    passphrase_file: str | None,
+    recipients: tuple[str, ...],
+    identity: str | None,
+    with_secrets: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Bring threads to an object store, or to a folder that others share: only what is new is sent.
+
+    URL is s3://bucket/path, gs://bucket/path, az://container/path or file:///path; without one, the setting remote.url.
+    Credentials come from the environment. What has gone on there and here is a conflict: it is said, and nothing is
+    overwritten. Nothing is ever deleted there.
+
+    \b
+      clew threads push s3://team/clew fix-login
+      clew threads push file:///mnt/share/clew --all --encrypt
+    """
+    url, names = _split(args)
+    encrypt = encrypt or passphrase_file is not None
+    if encrypt and (recipients or identity):
+        raise UsageError(
+            "--encrypt goes with a passphrase, --recipient and --identity with keys.", hint="Give one way."
+        )
+    if everything == bool(names):
+        raise UsageError("Which threads?", hint="Name some, or give --all.")
+    if recipients:
+        from clew.hosts.sealing import check_recipients
+
+        check_recipients(recipients)
+    lock = _lock(passphrase_file if encrypt else None, identity, recipients, ask=encrypt)
+
+    async def work(client: Client) -> int:
+        from clew.hosts.portable_sync import push as push_thread
+        from clew.hosts.portable_sync import units
+
+        remote = await _opened(client, url, lock, to_push=True)
+        chosen = await units(client.engine, names)
+        done: list[tuple[str, Pushed | ClewError]] = []
+        async with Progress("sending") as progress:
+            for name in chosen:
+                each = push_thread(
+                    client.engine,
+                    remote,
+                    name,
+                    os.environ,
+                    with_secrets=with_secrets,
+                    dry_run=dry_run,
+                    on_bytes=progress.of(name),
+                )
+                done.append((name, await _tried(each, alone=len(chosen) == 1)))
+        return tell_pushed(remote, done, dry_run=dry_run, as_json=as_json)
+
+    return with_client(work)
+
+
+@click.command()
+@ARGS
+@click.option("--all", "everything", is_flag=True, help="Every thread that is there.")
+@click.option(
+    "--cwd", metavar="DIR", default=".", help="The work directory of new ones.  [default: the one you are in]"
+)
+@click.option("--name", metavar="NEW", help="Bring it under this name, beside what is here.")
+@PASSPHRASE_FILE
+@IDENTITY
+@click.option("--dry-run", is_flag=True, help="Check it, and only say what would come of it.")
+@AS_JSON
+def pull(
+    args: tuple[str, ...],
+    everything: bool,
+    cwd: str,
+    name: str | None,
+    passphrase_file: str | None,
+    identity: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Bring threads here that `threads push` brought there. Without names, list them.
+
+    A thread that is not here comes in as `threads import` would bring it. One that is here, and has not changed since
+    it was last the same on both sides, is brought up to date. Changed on both sides is a conflict: nothing is done.
+
+    \b
+      clew threads pull s3://team/clew
+      clew threads pull s3://team/clew fix-login --cwd ~/shop
+    """
+    url, names = _split(args)
+    if passphrase_file is not None and identity is not None:
+        raise UsageError("--passphrase-file and --identity are two ways to open it.", hint="Give one of them.")
+    if everything and names:
+        raise UsageError("Names, or --all?", hint="Give one of them.")
+    if name is not None and len(names) != 1:
+        raise UsageError("--name is for one thread.", hint="Name it.")
+    lock = _lock(passphrase_file, identity, (), ask=True)
+
+    async def work(client: Client) -> int:
+        from clew.core.thread import Permissions, Trust
+        from clew.hosts.portable_sync import pull as pull_thread
+        from clew.hosts.portable_sync import wanted
+
+        remote = await _opened(client, url, lock, to_push=False)
+        there = await remote.manifests()
+        if not everything and not names:
+            tell_listed(remote, there, as_json=as_json)
+            return 0
+        chosen = list(there.manifests) if everything else await wanted(client.engine, there, names)
+        done: list[tuple[str, Pulled | ClewError]] = []
+        async with Progress("fetching") as progress:
+            for manifest in chosen:
+                each = pull_thread(
+                    client.engine,
+                    remote,
+                    manifest,
+                    client.archives,
+                    cwd=cwd,
+                    name=name,
+                    permissions=Permissions(client.settings.of("permissions")),
+                    trust=Trust(client.settings.of("trust")),
+                    dry_run=dry_run,
+                    on_bytes=progress.of(manifest.name),
+                )
+                done.append(
+                    (manifest.name, await _tried(each, alone=len(chosen) == 1 and not (everything and there.problems)))
+                )
+        done += [("?", problem) for problem in there.problems] if everything else []
+        return tell_pulled(remote, done, dry_run=dry_run, as_json=as_json)
+
+    return with_client(work)
+
+
+def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """A URL cannot be a thread's name."""
+    return (args[0], args[1:]) if args and "://" in args[0] else (None, args)
+
+
+def _lock(passphrase_file: str | None, identity: str | None, recipients: tuple[str, ...], *, ask: bool) -> Lock:
+    from clew.hosts.portable_head import Lock
+
+    asked = (lambda is_new: read_passphrase(passphrase_file, confirm=is_new)) if ask else None
+    return Lock(asked, recipients, read_identity(identity) if identity is not None else None)
+
+
+async def _opened(client: Client, url: str | None, lock: Lock, *, to_push: bool) -> Remote:
+    from clew.engine.object_store import ObjectStore
+    from clew.hosts.portable_remote import open_remote
+
+    place = url or client.settings.of("remote.url")
+    if place is None:
+        raise UsageError("Where to?", hint="Give a URL such as s3://bucket/path, or set remote.url in your clew.toml.")
+    return await open_remote(ObjectStore(place), lock, to_push=to_push)
+
+
+async def _tried(each: Awaitable[T], *, alone: bool) -> T | ClewError:
+    """One thread's trouble is not the others'; a remote's is."""
+    try:
+        return await each
+    except StoreError:
+        raise
+    except ClewError as error:
+        if alone:
+            raise
+        return error

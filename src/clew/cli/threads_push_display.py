@@ -1,0 +1,183 @@
+"""What `clew threads push` and `pull` say: bytes while they go, and what came of each thread."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from clew.cli.failure import say as say_error
+from clew.cli.output import ago, columns, harmless, note, plural, print_json, say, stamp
+from clew.cli.threads_import import tell_sessions
+from clew.errors import ClewError
+
+if TYPE_CHECKING:
+    from clew.hosts.portable_remote import Listing, Remote
+    from clew.hosts.portable_sync import Pulled, Pushed
+
+QUIET_S, EVERY_S = 1.0, 5.0  # nothing is said of what takes no longer; and where no line can be redrawn, every so often
+PUSHED = {
+    "pushed": "pushed",
+    "unchanged": "the remote has all of it",
+    "behind": "the remote has more, and nothing is new here: pull brings it",
+}
+PULLED = {
+    "new": "pulled",
+    "updated": "brought up to date; what was here is archived",
+    "unchanged": "nothing new",
+    "ahead": "nothing new there; push brings what is new here",
+}
+
+
+class Progress:
+    """Bytes, for what takes more than a second: a line that is redrawn, or one every few seconds."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._began = self._told = time.monotonic()
+        self._status: Any = None
+        if sys.stderr is not None and sys.stderr.isatty():
+            from clew.cli.status import StatusLine
+
+            self._status = StatusLine()
+            self._status.hide()
+
+    async def __aenter__(self) -> Progress:
+        if self._status is not None:
+            self._status.start()
+            self._status.hide()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._status is not None:
+            await self._status.close()
+
+    def of(self, name: str) -> Callable[[int, int], None]:
+        def show(done: int, total: int) -> None:
+            now = time.monotonic()
+            if now - self._began < QUIET_S:
+                return
+            words = f"{self._doing} {harmless(name)}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
+            if self._status is not None:
+                self._status.show(words)
+            elif now - self._told > EVERY_S:
+                self._told = now
+                note(words)
+
+        return show
+
+
+def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, dry_run: bool, as_json: bool) -> int:
+    if as_json:
+        print_json(_about(remote, dry_run) | {"threads": [_pushed_object(*each) for each in done]})
+        return _code(done)
+    for _, each in done:
+        if isinstance(each, ClewError):
+            say_error(each)
+            continue
+        say(f"{harmless(each.name)}  {_would(PUSHED[each.side], dry_run)}")
+        if each.side == "pushed" and dry_run:
+            note(f"{plural(each.new_bytes, 'byte')} would be compressed and sent")
+        elif each.side == "pushed":
+            note(f"{plural(each.turns, 'turn')}; sent {plural(each.sent.size_bytes, 'byte')}")
+    return _code(done)
+
+
+def tell_pulled(remote: Remote, done: list[tuple[str, Pulled | ClewError]], *, dry_run: bool, as_json: bool) -> int:
+    if as_json:
+        print_json(_about(remote, dry_run) | {"threads": [_pulled_object(*each) for each in done]})
+        return _code(done)
+    for _, each in done:
+        if isinstance(each, ClewError):
+            say_error(each)
+            continue
+        say(f"{harmless(each.name)}  {_would(PULLED[each.side], dry_run)}")
+        if each.imported is not None:
+            tell_sessions(each.imported)
+    return _code(done)
+
+
+def _would(words: str, dry_run: bool) -> str:
+    return f"would be {words}" if dry_run and words.split()[0] in ("pushed", "pulled", "brought") else words
+
+
+def tell_listed(remote: Remote, there: Listing, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            _about(remote, False)
+            | {
+                "threads": [
+                    {
+                        "name": each.name,
+                        "id": each.thread_id,
+                        "kind": each.kind,
+                        "agent": each.agent,
+                        "turns": each.turns,
+                        "number": each.number,
+                        "size_bytes": sum(part.size_bytes for part in each.parts),
+                        "pushed_at": stamp(each.pushed_at),
+                    }
+                    for each in there.manifests
+                ],
+                "problems": [problem.message for problem in there.problems],
+            }
+        )
+        return
+    rows = [
+        tuple(harmless(cell) for cell in (each.name, each.kind, each.agent, f"{each.turns:,}", ago(each.pushed_at)))
+        for each in there.manifests
+    ]
+    if rows:
+        say(columns(("NAME", "KIND", "AGENT", "TURNS", "PUSHED"), rows))
+    for problem in there.problems:
+        say_error(problem)
+    note("name some to bring them here, or give --all" if rows else "there is no thread yet")
+
+
+def _about(remote: Remote, dry_run: bool) -> dict[str, Any]:
+    return {"url": remote.url, "encrypted": remote.is_encrypted, "dry_run": dry_run}
+
+
+def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
+    if isinstance(each, ClewError):
+        return _error_object(name, each)
+    return {
+        "name": each.name,
+        "state": each.side,
+        "number": each.number,
+        "turns": each.turns,
+        "sent_bytes": each.sent.size_bytes,
+        "sent_objects": each.sent.objects,
+        "new_bytes": each.new_bytes,
+        "error": None,
+    }
+
+
+def _pulled_object(name: str, each: Pulled | ClewError) -> dict[str, Any]:
+    if isinstance(each, ClewError):
+        return _error_object(name, each)
+    sessions = each.imported.sessions if each.imported is not None else ()
+    return {
+        "name": each.name,
+        "state": each.side,
+        "number": each.number,
+        "turns": each.turns,
+        "new_ids": each.imported.renewed if each.imported is not None else False,
+        "sessions": [
+            {"agent": one.agent, "model": one.model or None, "resumable": one.resumable, "why": one.why or None}
+            for one in sessions
+        ],
+        "notes": list(each.imported.notes) if each.imported is not None else [],
+        "error": None,
+    }
+
+
+def _error_object(name: str, error: ClewError) -> dict[str, Any]:
+    body = {"code": error.code, "message": error.message, "hint": error.hint}
+    return {"name": name, "state": "conflict" if error.code == "conflict" else "failed", "error": body}
+
+
+def _code(done: list[Any]) -> int:
+    """The first error's."""
+    return next((each.exit_code for _, each in done if isinstance(each, ClewError)), 0)

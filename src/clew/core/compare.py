@@ -1,0 +1,220 @@
+"""Two histories side by side: which turns are the same, which differ, which stand in one alone.
+
+Theory of operation. What is laid side by side are rounds: a user's turn and the answers to it. Two models asked the
+same thing answer in quite different words, and their answers still belong together, so prompts lead and answers follow.
+The beginning that both have in common is paired as it stands; of the rest, those rounds are paired, in order, that
+resemble each other most. Every turn of both appears once, in its order.
+
+Time is bounded. Of a long text only its beginning and its end are looked at for resemblance, a sketch of so many words
+stands for them, and histories too long for a table of all pairs are cut into pieces first.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from enum import StrEnum
+
+from clew.core.history import Role, Turn
+from clew.core.record import Record
+
+HEAD_CHARS, TAIL_CHARS = 4_000, 1_000  # of a text, for its sketch
+SKETCH_WORDS = 32
+MOST_PAIRS = 250_000  # of rounds that are held against each other in one table
+LEAST_LIKE = 1.2  # of 3: a prompt counts twice, the answers once
+WORDS_MOST = 20_000  # words of both texts together, …
+WORD_CHARS = 6  # … of so many characters; longer texts are compared line by line
+
+
+class Step(StrEnum):
+    SAME = "same"
+    CHANGED = "changed"
+    ONLY_A = "only_a"
+    ONLY_B = "only_b"
+
+
+class TurnStep(Record):
+    """A turn of either thread, or one of each that stand in the same place."""
+
+    step: Step
+    a: Turn | None
+    b: Turn | None
+
+
+class Piece(Record):
+    """Some words: of both texts, of the first alone, or of the second alone."""
+
+    step: Step  # never CHANGED
+    text: str
+
+
+class Round(Record):
+    """A user's turn and what was answered. The first one of a history may lack the user's turn."""
+
+    turns: tuple[Turn, ...]
+
+    @property
+    def prompt(self) -> str:
+        return self.turns[0].text if self.turns[0].role is Role.USER else ""
+
+    @property
+    def answers(self) -> tuple[Turn, ...]:
+        return self.turns[1:] if self.turns[0].role is Role.USER else self.turns
+
+    @property
+    def answer(self) -> str:
+        return "\n\n".join(turn.text for turn in self.answers)
+
+
+def rounds(history: Sequence[Turn]) -> list[Round]:
+    found: list[list[Turn]] = []
+    for turn in history:
+        if turn.role is Role.USER or not found:
+            found.append([turn])
+        else:
+            found[-1].append(turn)
+    return [Round(tuple(turns)) for turns in found]
+
+
+def is_same(a: Turn, b: Turn) -> bool:
+    return a.role is b.role and a.text == b.text
+
+
+def in_common(a: Sequence[Turn], b: Sequence[Turn]) -> int:
+    """How many turns at the beginning are the same, in whole rounds: no answer is parted from its prompt."""
+    count = 0
+    for one, other in zip(rounds(a), rounds(b), strict=False):
+        if len(one.turns) != len(other.turns) or not all(map(is_same, one.turns, other.turns)):
+            break
+        count += len(one.turns)
+    return count
+
+
+def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnStep]:
+    """Both histories in one list: every turn once, each history in its order."""
+    return [step for one, other in _paired(rounds(a), rounds(b)) for step in _steps(one, other)]
+
+
+def _steps(one: Round | None, other: Round | None) -> Iterator[TurnStep]:
+    a = list(one.turns) if one is not None else []
+    b = list(other.turns) if other is not None else []
+    while a and b:
+        if a[0].role is not b[0].role:  # one has no prompt: an answer is never held against one
+            alone = b if b[0].role is Role.USER else a
+            yield TurnStep(Step.ONLY_A, a.pop(0), None) if alone is a else TurnStep(Step.ONLY_B, None, b.pop(0))
+            continue
+        yield TurnStep(Step.SAME if is_same(a[0], b[0]) else Step.CHANGED, a.pop(0), b.pop(0))
+    yield from (TurnStep(Step.ONLY_A, turn, None) for turn in a)
+    yield from (TurnStep(Step.ONLY_B, None, turn) for turn in b)
+
+
+Pairs = Iterator[tuple[Round | None, Round | None]]
+
+
+def _paired(a: list[Round], b: list[Round]) -> Pairs:
+    """What begins and what ends with the same prompts is paired as it stands."""
+    begin = _alike(a, b)
+    end = _alike(a[begin:][::-1], b[begin:][::-1])
+    yield from zip(a[:begin], b[:begin], strict=True)
+    yield from _middle(a[begin : len(a) - end], b[begin : len(b) - end])
+    yield from zip(a[len(a) - end :], b[len(b) - end :], strict=True)
+
+
+def _alike(a: list[Round], b: list[Round]) -> int:
+    count = 0
+    while count < min(len(a), len(b)) and a[count].prompt == b[count].prompt:
+        count += 1
+    return count
+
+
+def _middle(a: list[Round], b: list[Round]) -> Pairs:
+    if not a or not b:
+        yield from ((one, None) for one in a)
+        yield from ((None, other) for other in b)
+    elif len(a) * len(b) > MOST_PAIRS:
+        half_a, half_b = len(a) // 2, len(b) // 2
+        yield from _middle(a[:half_a], b[:half_b])
+        yield from _middle(a[half_a:], b[half_b:])
+    else:
+        yield from _best(a, b)
+
+
+def _best(a: list[Round], b: list[Round]) -> Pairs:
+    """The pairs, in order, that together resemble each other most: a table from the end, then a walk from its start."""
+    sketches_a = [(_sketch(each.prompt), _sketch(each.answer)) for each in a]
+    sketches_b = [(_sketch(each.prompt), _sketch(each.answer)) for each in b]
+    below = [0.0] * (len(b) + 1)
+    taken: list[bytearray] = []  # 1: this pair, 2: a alone, 3: b alone
+    for sketch in reversed(sketches_a):
+        row, moves = [0.0] * (len(b) + 1), bytearray(len(b))
+        for place in range(len(b) - 1, -1, -1):
+            like = _likeness(sketch, sketches_b[place])
+            paired = below[place + 1] + like if like >= LEAST_LIKE else -1.0
+            best = max(paired, below[place], row[place + 1])
+            row[place] = best
+            moves[place] = 1 if best == paired else 2 if best == below[place] else 3
+        taken.append(moves)
+        below = row
+    taken.reverse()
+    at_a, at_b = 0, 0
+    while at_a < len(a) and at_b < len(b):
+        move = taken[at_a][at_b]
+        yield (a[at_a] if move != 3 else None), (b[at_b] if move != 2 else None)
+        at_a, at_b = at_a + (move != 3), at_b + (move != 2)
+    yield from ((one, None) for one in a[at_a:])
+    yield from ((None, other) for other in b[at_b:])
+
+
+Sketch = frozenset[int]
+
+
+def _sketch(text: str) -> Sketch:
+    """Some of its words, chosen by their sums, so that like texts choose alike."""
+    looked_at = text if len(text) <= HEAD_CHARS + TAIL_CHARS else text[:HEAD_CHARS] + " " + text[-TAIL_CHARS:]
+    words = set(re.findall(r"\w+|[^\w\s]", looked_at.casefold()))
+    return frozenset(sorted(zlib.crc32(word.encode("utf-8", "surrogatepass")) for word in words)[:SKETCH_WORDS])
+
+
+def _likeness(one: tuple[Sketch, Sketch], other: tuple[Sketch, Sketch]) -> float:
+    """From 0 to 3; of two that are not enough alike, anything less than that."""
+    prompts = 2 * _overlap(one[0], other[0])
+    return prompts + _overlap(one[1], other[1]) if prompts + 1 >= LEAST_LIKE else 0.0
+
+
+def _overlap(one: Sketch, other: Sketch) -> float:
+    if not one or not other:
+        return 0.0
+    shared = len(one & other)
+    return shared / (len(one) + len(other) - shared)
+
+
+def words(a: str, b: str) -> list[Piece]:
+    """What of the two texts is the same, word by word; of long texts line by line, of endless ones as a whole."""
+    part = r"\s*\S+|\s+" if len(a) + len(b) <= WORDS_MOST * WORD_CHARS else r"[^\n]*\n|[^\n]+"
+    ours, theirs = re.findall(part, a), re.findall(part, b)
+    begin = _shared(ours, theirs)
+    end = _shared(ours[begin:][::-1], theirs[begin:][::-1])
+    found = [(Step.SAME, "".join(ours[:begin]))]
+    found += _differing(ours[begin : len(ours) - end], theirs[begin : len(theirs) - end])
+    found.append((Step.SAME, "".join(ours[len(ours) - end :])))
+    return [Piece(step, text) for step, text in found if text]
+
+
+def _shared(ours: list[str], theirs: list[str]) -> int:
+    """How many are the same from the first on."""
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
+
+
+def _differing(ours: list[str], theirs: list[str]) -> list[tuple[Step, str]]:
+    if len(ours) + len(theirs) > WORDS_MOST:
+        return [(Step.ONLY_A, "".join(ours)), (Step.ONLY_B, "".join(theirs))]
+    found: list[tuple[Step, str]] = []
+    for kind, from_a, to_a, from_b, to_b in SequenceMatcher(None, ours, theirs).get_opcodes():
+        if kind == "equal":
+            found.append((Step.SAME, "".join(ours[from_a:to_a])))
+        else:
+            found += [(Step.ONLY_A, "".join(ours[from_a:to_a])), (Step.ONLY_B, "".join(theirs[from_b:to_b]))]
+    return found

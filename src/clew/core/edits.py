@@ -1,0 +1,109 @@
+"""What agents' tools wrote to files, as far as the events of their runs tell, and how two threads differ in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from enum import StrEnum
+
+from clew.core.record import Record
+
+DIFF_MOST = 200_000  # characters of a file, of both sides together, that a diff is made of
+
+
+class EditKind(StrEnum):
+    WRITE = "write"  # the whole file
+    CHANGE = "change"  # a part of it
+    DELETE = "delete"
+
+
+class FileEdit(Record):
+    """One edit of one file. A text that is None is not told by the event."""
+
+    path: str
+    kind: EditKind
+    old: str | None = None  # of a change: what stood there
+    new: str | None = None
+    everywhere: bool = False  # a change of every place with the old text
+
+    @property
+    def is_told(self) -> bool:
+        return self.kind is EditKind.DELETE or self.new is not None
+
+
+class FileStep(StrEnum):
+    SAME = "same"
+    CHANGED = "changed"
+    BOTH = "both"  # both edited it; what was written is not told
+    ONLY_A = "only_a"
+    ONLY_B = "only_b"
+
+
+class FileCompared(Record):
+    """A file that either thread edited."""
+
+    path: str
+    step: FileStep
+    a: tuple[FileEdit, ...]
+    b: tuple[FileEdit, ...]
+
+
+def compare_files(a: Sequence[FileEdit], b: Sequence[FileEdit]) -> list[FileCompared]:
+    """Every path once, in their order."""
+    ours, theirs = _by_path(a), _by_path(b)
+    return [
+        FileCompared(path, _step(ours.get(path, ()), theirs.get(path, ())), ours.get(path, ()), theirs.get(path, ()))
+        for path in sorted(ours.keys() | theirs.keys())
+    ]
+
+
+def _by_path(edits: Sequence[FileEdit]) -> Mapping[str, tuple[FileEdit, ...]]:
+    found: dict[str, tuple[FileEdit, ...]] = {}
+    for edit in edits:
+        found[edit.path] = (*found.get(edit.path, ()), edit)
+    return found
+
+
+def _step(a: tuple[FileEdit, ...], b: tuple[FileEdit, ...]) -> FileStep:
+    if not a or not b:
+        return FileStep.ONLY_A if a else FileStep.ONLY_B
+    if not all(edit.is_told for edit in (*a, *b)):
+        return FileStep.BOTH
+    ends = _end(a), _end(b)
+    return FileStep.SAME if a == b or (ends[0] is not None and ends[0] == ends[1]) else FileStep.CHANGED
+
+
+def _end(edits: Sequence[FileEdit]) -> str | None:
+    """The file as the edits left it, "" when it was deleted. None: they do not tell."""
+    text: str | None = None
+    for edit in edits:
+        match edit.kind:
+            case EditKind.WRITE:
+                text = edit.new
+            case EditKind.DELETE:
+                text = ""
+            case EditKind.CHANGE if text is not None and edit.old and edit.new is not None and edit.old in text:
+                text = text.replace(edit.old, edit.new, -1 if edit.everywhere else 1)
+            case _:
+                text = None
+    return text
+
+
+def diff_lines(file: FileCompared, names: tuple[str, str], context: int = 3) -> list[str]:
+    """Between what the threads made of it; where that is not known, the edits of each. Empty: not told, or too long."""
+    ends = _end(file.a), _end(file.b)
+    if file.a and file.b and ends[0] is not None and ends[1] is not None:
+        return _diff(ends[0], ends[1], f"{names[0]}/{file.path}", f"{names[1]}/{file.path}", context)
+    lines: list[str] = []
+    for name, edits in zip(names, (file.a, file.b), strict=True):
+        told = [edit for edit in edits if edit.is_told and edit.kind is not EditKind.DELETE]
+        for edit in told:
+            lines += _diff(edit.old or "", edit.new or "", file.path, f"{name}/{file.path}", context)
+    return lines
+
+
+def _diff(old: str, new: str, old_name: str, new_name: str, context: int) -> list[str]:
+    if len(old) + len(new) > DIFF_MOST:
+        return []
+    lines = unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, n=context, lineterm="")
+    return list(lines)

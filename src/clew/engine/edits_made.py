@@ -1,0 +1,46 @@
+"""The files that a thread's agents wrote to, read off the stored events of its runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from clew.agents.adapter import Adapter
+from clew.core.edits import FileEdit
+from clew.core.events import Event, ToolFinished, ToolStarted
+from clew.core.thread import Thread
+from clew.errors import UsageError
+from clew.store.store import Store
+
+RUNS_LOOKED_AT = 100_000
+
+
+def edits_of(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> Mapping[str, tuple[FileEdit, ...]]:
+    """By run, in their order; runs whose turns no longer stand too: they wrote all the same."""
+    found = {}
+    for run in reversed(store.runs(thread_id=thread.id, limit=RUNS_LOOKED_AT)):
+        try:
+            agent = adapter(run.agent)
+        except UsageError:  # there is no such agent here any more
+            continue
+        found[str(run.id)] = _of_run([stored.event for stored in store.steps(run.id)], agent, thread.cwd)
+    return found
+
+
+def _of_run(events: Sequence[Event | None], agent: Adapter, cwd: str) -> tuple[FileEdit, ...]:
+    """A use of a tool that failed or was declined wrote nothing; one that was cut off may have."""
+    failed = {
+        event.tool_id for event in events if isinstance(event, ToolFinished) and (event.is_error or not event.ran)
+    }
+    return tuple(
+        edit.replace(path=_within(edit.path, cwd))
+        for event in events
+        if isinstance(event, ToolStarted) and event.tool_id not in failed
+        for edit in agent.edits(event.name, event.input)
+    )
+
+
+def _within(path: str, cwd: str) -> str:
+    """As seen from the work directory, where it is in there: two threads may work in two directories."""
+    whole = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - a path of any agent, not looked at on disk
+    return whole.removeprefix(cwd.rstrip("/") + "/")

@@ -1,0 +1,201 @@
+"""Objects elsewhere: s3://, gs://, az:// and file://, through obstore.
+
+Rules
+1. An object is created or read, never changed and never deleted: creating one that is there says so. That is all the
+   compare-and-swap there is, and every kind of store has it.
+2. Who you are comes from the environment, as obstore finds it. An address that holds a password is refused unread, and
+   what the other side says is never passed on word for word: it may hold a signed address.
+3. What lies in a folder of this machine is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from clew.errors import ClewError, StoreError, UsageError
+
+SCHEMES = ("s3", "gs", "az", "file")
+AT_ONCE = 16  # requests
+OBJECT_MOST = 8 * 1024**2
+RETRIES, RETRY = 3, timedelta(seconds=20)
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|NoSuchContainer")
+_NO_SPACE = re.compile(r"os error (?:28|122)\b")  # the disk is full, or the user's share of it
+_NOT_OURS = re.compile(r"os error (?:1|13|30)\b")
+_NO_ACCOUNT = re.compile(r"must be specified|MissingAccount|Missing\w+")
+
+
+class ObjectStore:
+    """What is under one address. Raises UsageError for what you can mend, StoreError for what only time can."""
+
+    def __init__(self, url: str) -> None:
+        self.url = checked_url(url)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._folder: Path | None = None
+        self._store: Any = None
+
+    async def get(self, path: str, most: int = OBJECT_MOST) -> bytes | None:
+        """None: it is not there."""
+        import obstore
+
+        async with self._turns:
+            with self._explained():
+                try:
+                    found = await obstore.get_async(self._opened(), path)
+                    if int(found.meta["size"]) > most:
+                        raise UsageError(f"{path} at {self.url} is larger than Clew writes any.")
+                    return bytes(await found.bytes_async())
+                except FileNotFoundError as error:
+                    if _NO_BUCKET.search(str(error)):
+                        raise self._no_bucket() from None
+                    return None
+
+    async def create(self, path: str, content: bytes) -> bool:
+        """Whole or not at all. False: there is one already, and it stays."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        async with self._turns:
+            with self._explained():
+                try:
+                    store = self._opened(for_writing=True)
+                    if self._folder is not None:
+                        _make_folder((self._folder / path).parent)
+                    await obstore.put_async(store, path, content, mode="create", use_multipart=False)
+                except AlreadyExistsError:
+                    return False
+                except FileNotFoundError as error:
+                    if self.url.startswith("file:"):
+                        raise
+                    raise self._no_bucket() from error
+                if self._folder is not None:
+                    (self._folder / path).chmod(0o600)
+                return True
+
+    async def paths(self, prefix: str) -> list[str]:
+        """Of all objects below it, in order."""
+        import obstore
+
+        async with self._turns:
+            with self._explained():
+                try:
+                    found = await obstore.list(self._opened(), prefix).collect_async()
+                except FileNotFoundError:
+                    return []
+                return sorted(str(each["path"]) for each in found)
+
+    def _opened(self, *, for_writing: bool = False) -> Any:
+        """A folder of this machine is made when something is to be written there."""
+        if self._store is not None:
+            return self._store
+        from obstore.store import LocalStore, from_url
+
+        parts = urlsplit(self.url)
+        if parts.scheme == "file":
+            folder = Path(unquote(parts.path))
+            if for_writing:
+                _make_folder(folder)
+            elif not folder.is_dir():
+                raise FileNotFoundError
+            self._folder, self._store = folder, LocalStore(folder)
+        else:
+            # No options of ours for its client: they would take the place of the environment's (AWS_ALLOW_HTTP). Its
+            # own time-outs are 5 s to connect and 30 s a request.
+            self._store = from_url(self.url, retry_config={"max_retries": RETRIES, "retry_timeout": RETRY})
+        return self._store
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except ClewError:
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            raise self._explain(error) from None
+
+    def _explain(self, error: Exception) -> ClewError:
+        words = str(error) or repr(error)
+        status = _STATUS.search(words)
+        code = int(status[1]) if status else None
+        if _NO_BUCKET.search(words):
+            return self._no_bucket()
+        if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
+            return UsageError(
+                f"{self.url} refuses you.",
+                hint="Credentials come from the environment: AWS_ACCESS_KEY_ID and the like. See docs/portable.md.",
+            )
+        if _is_local(error) or self.url.startswith("file:"):
+            return self._explain_local(error, words)
+        if _NO_ACCOUNT.search(words) and code is None:
+            return UsageError(
+                f"For {self.url} the environment says too little.",
+                hint="It needs an account, a region or a key: see docs/portable.md.",
+            )
+        if "BadScheme" in words:
+            return UsageError(f"{self.url}: its endpoint has no TLS.", hint="AWS_ALLOW_HTTP=true allows that.")
+        if code is not None and code < 500 and code not in (408, 429):
+            return UsageError(f"{self.url} answers with an error ({code}).", hint="Is it the right address?")
+        why = "it cannot be reached, or does not answer in time" if code is None else f"it has trouble ({code})"
+        return StoreError(f"{self.url}: {why}.", kind="unreachable", hint="Try again; what was sent is not sent again.")
+
+    def _explain_local(self, error: Exception, words: str) -> ClewError:
+        if _NO_SPACE.search(words) or getattr(error, "errno", None) in (28, 122):
+            return StoreError(
+                f"{self.url}: the disk is full.", kind="full", hint="Free some space, and do it again; nothing is lost."
+            )
+        if _NOT_OURS.search(words) or isinstance(error, PermissionError):
+            return UsageError(f"{self.url}: you may not do that there.", hint="See whose folder it is.")
+        why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        return UsageError(f"{self.url} cannot be used{why}.", hint="Is it the path of a folder?")
+
+    def _no_bucket(self) -> UsageError:
+        return UsageError(f"There is no such bucket: {self.url}.", hint="Clew does not make one: make it first.")
+
+
+def checked_url(url: str) -> str:
+    """As it may be shown, without a slash at its end. Raises UsageError, which does not repeat it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError("The address of the remote cannot be read.") from error
+    if parts.scheme not in SCHEMES:
+        raise UsageError("The address of the remote has no scheme that Clew knows.", hint=f"{_forms()}.")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment or port is not None:
+        raise UsageError(
+            "The address of the remote holds more than a place: a password, a port or a query.",
+            hint=f"Credentials and endpoints come from the environment. {_forms()}.",
+        )
+    if (parts.scheme == "file") == bool(parts.netloc) or (parts.scheme == "file" and not parts.path.strip("/")):
+        raise UsageError("The address of the remote names no place.", hint=f"{_forms()}.")
+    if any(part in (".", "..") for part in unquote(parts.path).split("/")) or re.search(r"[\x00-\x20\x7f]", url):
+        raise UsageError("The address of the remote is no plain path.", hint=f"{_forms()}.")
+    return url.rstrip("/")
+
+
+def _forms() -> str:
+    return "It looks like s3://bucket/path, gs://bucket/path, az://container/path or file:///path"
+
+
+def _is_local(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _make_folder(folder: Path) -> None:
+    """What it makes is its owner's alone; what is there stays as it is."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)  # noqa: PTH102

@@ -1,0 +1,152 @@
+"""A pair forked at a round: both of its threads, its rounds up to there, and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from clew.core.history import History, Role, Turn
+from clew.core.pair import Pair, Part, Phase, Round
+from clew.core.record import replace
+from clew.core.thread import How, Origin, Source
+from clew.engine.engine import Engine
+from clew.errors import Conflict, UsageError
+from clew.hosts.branches import SUFFIX, Copy, Forked, copy, put
+from clew.hosts.pair_answer import read_order
+from clew.hosts.pair_import import KIND
+from clew.hosts.pair_rows import known_files
+from clew.hosts.pair_state import pair_id
+from clew.hosts.shaped import DoesNotFit
+from clew.store.pair_rows import KeptFiles, pair_row, round_row
+from clew.store.pairs import NAME_CHARS
+from clew.store.store import Store
+
+FILES_STAY = "the files are as they are now: a fork does not bring them back to that round"
+
+
+def pair_of(store: Store, name_or_id: str) -> Pair | None:
+    """Of a pair's own name, or of one of its threads."""
+    thread = store.thread(name_or_id)
+    if thread is None:
+        return store.pair(name_or_id)
+    return store.pair_of_thread(thread.id) if thread.kind == KIND else None
+
+
+def fork(store: Store, engine: Engine, pair: Pair, new: str | None, at_round: int | None) -> Forked:
+    """Within a transaction. The new pair stands after that round, and goes on when somebody says so."""
+    if new is not None and (len(new) > NAME_CHARS or store.pair(new) is not None):
+        if len(new) > NAME_CHARS:
+            raise UsageError(f"The name is longer than {NAME_CHARS} characters.")
+        raise Conflict(f"There is a pair named {new} already.", hint="Choose another name.")
+    rounds = [round_ for round_ in store.pair_rounds(pair.id) if round_.ended_at is not None or _is_whole(round_)]
+    if not rounds:
+        raise UsageError(f"No round of {pair.name} has ended yet.", hint="There is nothing to fork.")
+    last = rounds[-1].number
+    number = last if at_round is None else at_round
+    taken = [round_ for round_ in rounds if round_.number <= number]
+    if number not in (round_.number for round_ in rounds):
+        raise UsageError(f"{pair.name} has no round {number} that has ended: the last one is {last}.")
+    now = engine.around.clock()
+    named = new or _free_name(store, pair.name[: NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
+    made = _pair(pair, taken[-1], named, engine, now, is_last=number == last)
+    origin_round = None if number == last else number
+    copies: list[Copy] = []
+    for part in Part:
+        thread = store.require_thread(pair.thread_of(part))
+        turns = _until(store, pair, part, taken)
+        origin = Origin(How.FORK, (Source(thread.id, thread.name),), origin_round)
+        copies.append(copy(store, engine, thread, turns, origin, name=f"pair-{named}-{part}", kind=KIND))
+    made = replace(made, instructor_thread_id=copies[0].thread.id, worker_thread_id=copies[1].thread.id)
+    kept = _files(store, pair) if number == pair.number else None
+    threads = put(
+        store,
+        copies,
+        pairs=[pair_row(made)],
+        pair_rounds=[
+            round_row(replace(round_, pair_id=made.id, instructor_run_id=None, worker_run_id=None)) for round_ in taken
+        ],
+    )
+    store.keep_pair_files(made.id, kept)
+    stored = store.require_pair(made.id)
+    notes = [FILES_STAY] if number < last else []
+    if at_round is None and last < pair.number:
+        notes.append(f"round {pair.number}, which has not ended, is not in it")
+    turns_copied = sum(len(each.turns) for each in copies)
+    return Forked(tuple(threads), pair.name, turns_copied, number, pair=stored.name, notes=tuple(notes))
+
+
+def _free_name(store: Store, name: str) -> str:
+    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(each for each in numbered if store.pair(each) is None)
+
+
+def _files(store: Store, pair: Pair) -> KeptFiles | None:
+    """What they were when the worker stopped; the copy of its thread has no run that could tell."""
+    _, kept = known_files(store, pair)
+    return None if kept is None else replace(kept, run_id=None)
+
+
+def _is_whole(round_: Round) -> bool:
+    """Of a state file no times are known."""
+    return round_.result is not None or (round_.order is not None and not round_.order.should_continue)
+
+
+def _pair(pair: Pair, last: Round, name: str, engine: Engine, now: float, *, is_last: bool) -> Pair:
+    """At rest after that round. What the user has said since and nobody was told yet comes along with the last one."""
+    finished = last.order is not None and not last.order.should_continue
+    return replace(
+        pair,
+        id=pair_id(now, engine.around.new_id()),
+        name=name,
+        number=last.number,
+        last_round=max(pair.last_round, last.number),
+        phase=Phase.DONE,
+        is_finished=finished,
+        asking="",
+        asked_at=now,
+        run_id=None,
+        asked_again=False,
+        message=pair.message if is_last else "",
+        changed_files=(),
+        error=None,
+        hint=None,
+        error_code=None,
+        imported_from=None,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _until(store: Store, pair: Pair, part: Part, rounds: Sequence[Round]) -> History:
+    """That thread up to the last of these rounds: its answer there, or the last one that it gave before."""
+    history = store.history(pair.thread_of(part))
+    end = 0
+    for round_ in rounds:
+        end = _answer_of(store, part, round_, history, end)
+    return history[:end]
+
+
+def _answer_of(store: Store, part: Part, round_: Round, history: History, start: int) -> int:
+    """Where the round's answer ends: by its run, else (it came from elsewhere) by its words. `start`: it gave none."""
+    if (round_.order if part is Part.INSTRUCTOR else round_.result) is None:
+        return start
+    run_id = round_.instructor_run_id if part is Part.INSTRUCTOR else round_.worker_run_id
+    run = store.run(run_id) if run_id is not None else None
+    for place, turn in enumerate(history[start:], start=start + 1):
+        if turn.role is not Role.ASSISTANT:
+            continue
+        if turn.id == run.answer_turn_id if run is not None else _says(part, round_, turn):
+            return place
+    raise UsageError(
+        f"The {part}'s answer of round {round_.number} does not stand in its thread any more.",
+        hint="Fork at an earlier round.",
+    )
+
+
+def _says(part: Part, round_: Round, turn: Turn) -> bool:
+    if part is Part.WORKER:
+        return turn.text == round_.result
+    try:
+        return read_order(turn.text) == round_.order
+    except DoesNotFit:
+        return False

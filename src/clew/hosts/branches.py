@@ -1,0 +1,192 @@
+"""Forks: a new thread with another one's history up to a round, which goes on by itself.
+
+Rules
+1. The old thread is only read: its rows, its pins and its sessions stay as they are, and a run in it is not disturbed.
+2. Turns are copied under new ids, without their runs: what they cost was the old thread's.
+3. Its pins borrow the old sessions (engine/borrowing.py); the first turn goes on in a copy, or says why it does not.
+4. What others ask in (a review's, a job's, a hook's thread) becomes a chat. A pair becomes a pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from clew.core import branch
+from clew.core.history import History, Turn, visible
+from clew.core.ids import PinId, ThreadId, TurnId
+from clew.core.pins import Pin, PinState
+from clew.core.record import Record, replace
+from clew.core.run import LIVE
+from clew.core.thread import How, Origin, Source, Thread
+from clew.engine.borrowing import Loan, borrow
+from clew.engine.engine import Engine
+from clew.errors import Busy, Conflict, NotFound, UsageError
+from clew.hosts.checks import check_name
+from clew.store.records import flat
+from clew.store.restoring import restore
+from clew.store.store import Store
+
+RUNS_MOST = 10_000
+NAME_CHARS = 80
+SUFFIX = "-fork"
+
+
+class Forked(Record):
+    """What came of it."""
+
+    threads: tuple[Thread, ...]  # one, or the two of a pair
+    of: str  # the name of what it was forked of
+    turns: int
+    rounds: int
+    pair: str | None = None  # the new pair's name
+    notes: tuple[str, ...] = ()
+
+
+class Copy(Record):
+    """A thread's rows on their way into the store."""
+
+    thread: Thread
+    turns: History
+    pins: tuple[Pin, ...]
+
+
+async def fork(
+    engine: Engine, name: str, new: str | None = None, *, at_round: int | None = None, at_turn: str | None = None
+) -> Forked:
+    """Up to that round or turn and with it; without one, all that is said and done.
+
+    Raises NotFound, Conflict when the new name is taken, Busy when that round is still being answered, and UsageError.
+    """
+    if at_round is not None and at_turn is not None:
+        raise UsageError("A round and a turn say two things.", hint="Give one of them.")
+    if new is not None:
+        check_name(new)
+
+    def work(store: Store) -> Forked:
+        from clew.hosts import branch_pairs
+
+        thread = store.thread(name)
+        pair = branch_pairs.pair_of(store, name if thread is None else thread.id)
+        if pair is not None:
+            if at_turn is not None:
+                raise UsageError("A pair is forked at a round.", hint="Give --at-round.")
+            return branch_pairs.fork(store, engine, pair, new, at_round)
+        return _fork(store, engine, store.require_thread(name), new, at_round, at_turn)
+
+    return await engine.database.atomically(work)
+
+
+def _fork(
+    store: Store, engine: Engine, thread: Thread, new: str | None, at_round: int | None, at_turn: str | None
+) -> Forked:
+    if new is not None and store.thread(new) is not None:
+        raise Conflict(f"There is a thread named {new} already.", hint="Choose another name.")
+    history = store.history(thread.id)
+    part, is_left = _part(store, thread, history, at_round, at_turn)
+    if not part:
+        raise UsageError(f"{thread.name} has no turns yet.", hint="There is nothing to fork.")
+    rounds = branch.rounds_in(part)
+    origin = Origin(How.FORK, (Source(thread.id, thread.name),), None if part == history else rounds)
+    made = copy(store, engine, thread, part, origin, name=new or thread.name[: NAME_CHARS - len(SUFFIX)] + SUFFIX)
+    [stored] = put(store, [made])
+    notes = ("the round that is being answered just now is not in it",) if is_left else ()
+    return Forked((stored,), thread.name, len(part), rounds, notes=notes)
+
+
+def _part(
+    store: Store, thread: Thread, history: History, at_round: int | None, at_turn: str | None
+) -> tuple[History, bool]:
+    """The turns to take along, and whether a round was left out because it is being answered just now."""
+    runs = store.runs(thread_id=thread.id, statuses=LIVE, limit=RUNS_MOST)
+    asked = {run.prompt_turn_id for run in runs}
+    settled = next((history[:n] for n, turn in enumerate(history) if turn.id in asked), history)
+    if at_turn is not None:
+        part = branch.until_turn(history, _named(thread, history, at_turn).id)
+    elif at_round is not None:
+        part = branch.until_round(history, at_round)
+        if not 1 <= at_round <= branch.rounds_in(history):
+            raise UsageError(
+                f"{thread.name} has no round {at_round}: it has {branch.rounds_in(history)}.",
+                hint="A round is a prompt and its answer.",
+            )
+    else:
+        return settled, len(settled) < len(history)
+    if len(part) > len(settled):
+        raise Busy(f"That round of {thread.name} is still being answered.", hint="Wait for it, or fork before it.")
+    return part, False
+
+
+def _named(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
+    """By id, or by an unambiguous beginning of one."""
+    found = [turn for turn in history if turn.id.startswith(turn_id)] if turn_id else []
+    exact = [turn for turn in found if turn.id == turn_id]
+    if len(exact or found) != 1:
+        what = "names more than one turn" if found else "is not a turn"
+        raise NotFound(
+            f"{turn_id!r} {what} of {thread.name}.", hint=f"clew threads show {thread.name} lists them with their ids."
+        )
+    return (exact or found)[0]
+
+
+def copy(
+    store: Store, engine: Engine, thread: Thread, part: History, origin: Origin, *, name: str, kind: str = "chat"
+) -> Copy:
+    """The thread with these turns alone, under new ids. Reads sessions, and writes nothing."""
+    around = engine.around
+    now = around.clock()
+    made = replace(
+        thread, id=ThreadId(around.new_id()), name=name, kind=kind, origin=origin, created_at=now, updated_at=now
+    )
+    turns = {turn.id: replace(turn, id=TurnId(around.new_id()), run_id=None, revision=0) for turn in part}
+    pins = [
+        _borrowed(pin, loan, made, turns, PinId(around.new_id()), now)
+        for pin, loan in _loans(engine, store.pins(thread.id, retired=False), thread, part)
+    ]
+    return Copy(made, tuple(turns.values()), tuple(pins))
+
+
+def put(store: Store, copies: Sequence[Copy], **content: list[dict[str, object]]) -> list[Thread]:
+    """Within a transaction. A name that is taken gets a number."""
+    rows = [
+        {**flat(turn), "thread_id": made.thread.id, "position": position}
+        for made in copies
+        for position, turn in enumerate(made.turns, start=1)
+    ]
+    pins = [pin for made in copies for pin in made.pins]
+    return restore(store, [made.thread for made in copies], pins, {"turns": rows, **content})
+
+
+def _loans(engine: Engine, pins: Sequence[Pin], thread: Thread, part: History) -> Iterable[tuple[Pin, Loan]]:
+    """For each agent and model the newest session that can be copied; else the newest that has anything of it."""
+    for agent, model in dict.fromkeys((pin.agent, pin.model) for pin in pins):
+        try:
+            adapter = engine.adapter(agent)
+        except UsageError:
+            continue  # there is no such agent here
+        seen = visible(part, agent, thread.visibility)
+        found: tuple[Pin, Loan] | None = None
+        for pin in reversed(pins):
+            loan = borrow(adapter, pin, seen) if (pin.agent, pin.model) == (agent, model) else None
+            if loan is not None and (found is None or loan.message_id):
+                found = (pin, loan)
+                if loan.message_id:
+                    break
+        if found is not None:
+            yield found
+
+
+def _borrowed(pin: Pin, loan: Loan, thread: Thread, turns: Mapping[TurnId, Turn], pin_id: PinId, now: float) -> Pin:
+    return replace(
+        pin,
+        id=pin_id,
+        thread_id=thread.id,
+        state=PinState.GOOD,
+        absorbed=branch.renewed(pin.absorbed[: loan.turns], turns),
+        pending=None,
+        held_back=None,
+        standing=loan.standing,
+        mark=None,
+        failures=0,
+        borrowed_at=loan.message_id,
+        created_at=now,
+    )

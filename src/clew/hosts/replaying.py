@@ -1,0 +1,278 @@
+"""Replays: the prompts of a thread, asked of another model in a thread of its own, each after the former's answer.
+
+The old thread is only read. All that was answered stays, whatever ends a replay; one that is asked for again under the
+same name goes on with the first prompt that has no whole answer yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
+
+from clew.core.compare import Round, rounds
+from clew.core.events import Event
+from clew.core.history import Role
+from clew.core.ids import ThreadId, TurnId
+from clew.core.record import Record
+from clew.core.thread import How, Origin, Permissions, Source, Thread, name_from
+from clew.core.usage import NO_USAGE, Usage
+from clew.engine.engine import Engine, check_word
+from clew.engine.settings import Ask, Person
+from clew.engine.turn import LiveTurn
+from clew.errors import Busy, Cancelled, ClewError, Conflict, UsageError
+from clew.hosts.checks import check_dir, check_name, existing_dir, single_thread
+from clew.store.store import Store
+
+NAME_CHARS = 39  # of the old thread's name, in the new one's
+
+
+class Wanted(Record):
+    """Who is asked, and how; None: as the old thread has it."""
+
+    model: str | None = None
+    agent: str | None = None
+    rounds: int | None = None  # only the first so many
+    cwd: str | None = None
+    permissions: Permissions | None = None  # None: read-only
+    name: str | None = None
+
+
+class Said(Record):
+    """An answer, and what it took."""
+
+    agent: str
+    model: str | None
+    text: str
+    partial: bool = False
+    usage: Usage = NO_USAGE
+    cost_usd: float = 0.0
+    seconds: float | None = None  # None: not known
+
+
+class Answers(Record):
+    """One prompt, and what came of it in both threads; None: nothing."""
+
+    number: int
+    prompt: str
+    before: Said | None
+    after: Said | None
+
+
+class ReplayEvent(Record):
+    """One thing that happened in a replay."""
+
+    kind: ClassVar[str] = ""
+    number: int  # of the round
+
+
+class Asking(ReplayEvent):
+    kind: ClassVar[str] = "asking"
+    prompt: str
+
+
+class Heard(ReplayEvent):
+    """An event of the run, as it came."""
+
+    kind: ClassVar[str] = "heard"
+    event: Event
+
+
+class Answered(ReplayEvent):
+    kind: ClassVar[str] = "answered"
+    answers: Answers
+
+
+class _Due(Record):
+    number: int
+    text: str
+    retry_of: TurnId | None = None  # it was asked before, and not answered to its end
+
+
+class LiveReplay:
+    """A replay that this process carries out, while somebody listens to its events."""
+
+    def __init__(self, engine: Engine, old: Thread, thread: Thread, due: Sequence[_Due], count: int) -> None:
+        self.old = old
+        self.thread = thread
+        self.count = count  # prompts in all
+        self.asked_before = count - len(due)
+        self.error: ClewError | None = None  # why it stopped, once it has
+        self._engine = engine
+        self._due = due
+        self._stopped = False
+        self._turn: LiveTurn | None = None
+
+    def cancel(self) -> None:
+        """Stops gently: what was said is kept."""
+        self._stopped = True
+        if self._turn is not None:
+            self._turn.cancel()
+
+    def kill(self) -> None:
+        self._stopped = True
+        if self._turn is not None:
+            self._turn.kill()
+
+    async def events(self, person: Person | None = None) -> AsyncIterator[ReplayEvent]:
+        """Asks what is due, one prompt after the other. The first that is not answered is the last."""
+        for due in self._due:
+            if self._stopped:
+                self.error = Cancelled("The replay was stopped.")
+                return
+            yield Asking(due.number, due.text)
+            try:
+                self._turn = await self._ask(due, person)
+            except ClewError as error:
+                self.error = error
+                return
+            if self._stopped:
+                self._turn.cancel()
+            async for noted in self._turn.events():
+                yield Heard(due.number, noted.event)
+            finished = await self._turn.finish()
+            self._turn = None
+            self.error = finished.error
+            yield Answered(due.number, await self._answers_to(due))
+            if self.error is not None:
+                return
+
+    async def _ask(self, due: _Due, person: Person | None) -> LiveTurn:
+        thread = self.thread
+        check_dir(thread)
+        return await self._engine.start(
+            Ask(
+                thread=thread,
+                text=due.text,
+                agent=thread.agent,
+                model=thread.model,
+                standing=thread.standing,
+                force_fresh=due.retry_of is not None,
+                retry_of=due.retry_of,
+                person=person,
+            )
+        )
+
+    async def _answers_to(self, due: _Due) -> Answers:
+        """A prompt that was stopped while it waited did not come into its thread."""
+        known = await self.answers()
+        return known[due.number - 1] if len(known) >= due.number else Answers(due.number, due.text, None, None)
+
+    async def answers(self) -> list[Answers]:
+        """Every prompt that was asked in both, and what was answered so far."""
+
+        def read(store: Store) -> list[Answers]:
+            old, new = _asked(store, self.old), _asked(store, self.thread)
+            return [
+                Answers(number, mine.prompt, _said(store, theirs), _said(store, mine))
+                for number, (theirs, mine) in enumerate(zip(old, new, strict=False), start=1)
+            ]
+
+        return await self._engine.database.call(read)
+
+
+async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
+    """The new thread is on disk when this returns; its events carry the replay out.
+
+    Raises NotFound, UsageError, AgentMissing, Busy while a run is going on in the new thread, and Conflict when its
+    name is that of another thread, or when it no longer follows the old one.
+    """
+    if wanted.name is not None:
+        check_name(wanted.name)
+    check_word("model", wanted.model)
+    cwd = existing_dir(wanted.cwd) if wanted.cwd is not None else None
+
+    def prepare(store: Store) -> LiveReplay:
+        old = single_thread(store, name)
+        prompts = _asked(store, old)[: wanted.rounds]
+        if not prompts:
+            raise UsageError(f"Nothing was asked in {old.name} yet.", hint="There is nothing to replay.")
+        engine.find(wanted.agent or old.agent)
+        found = store.thread(wanted.name) if wanted.name is not None else None
+        if found is None:
+            thread = store.create_thread(_new(engine, old, wanted, cwd), unique=wanted.name is None)
+        else:
+            thread = _gone_on(store, engine, old, found, wanted, cwd)
+        return LiveReplay(engine, old, thread, _due(store, old, thread, prompts), len(prompts))
+
+    return await engine.database.atomically(prepare)
+
+
+def _asked(store: Store, thread: Thread) -> list[Round]:
+    return [each for each in rounds(store.history(thread.id)) if each.turns[0].role is Role.USER]
+
+
+def _new(engine: Engine, old: Thread, wanted: Wanted, cwd: str | None) -> Thread:
+    now = engine.around.clock()
+    agent = wanted.agent or old.agent
+    return Thread(
+        id=ThreadId(engine.around.new_id()),
+        name=wanted.name or f"{old.name[:NAME_CHARS]}-{name_from(wanted.model or agent)}",
+        cwd=cwd or existing_dir(old.cwd),
+        agent=agent,
+        model=wanted.model,
+        permissions=wanted.permissions or Permissions.READ_ONLY,
+        standing=old.standing,
+        origin=Origin(How.REPLAY, (Source(old.id, old.name),)),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _gone_on(store: Store, engine: Engine, old: Thread, found: Thread, wanted: Wanted, cwd: str | None) -> Thread:
+    """A replay that was begun before, with the directory and the permissions that are wanted now."""
+    origin = found.origin
+    if origin is None or origin.how is not How.REPLAY or origin.of[0].id != old.id:
+        raise Conflict(
+            f"There is a thread named {found.name} already, and it is no replay of {old.name}.",
+            hint="Choose another --name.",
+        )
+    if engine.is_held(store, found.id):
+        raise Busy(f"A run is going on in {found.name}.", hint="Wait for it, or stop it with clew runs cancel.")
+    asked = (wanted.agent or old.agent, wanted.model)
+    if asked not in ((found.agent, found.model), (found.agent, None)):
+        who = " ".join(part for part in (found.agent, found.model) if part)
+        raise Conflict(f"{found.name} is a replay with {who}.", hint="Choose another --name for another model.")
+    changes = {"cwd": cwd, "permissions": wanted.permissions}
+    changes = {key: value for key, value in changes.items() if value not in (None, getattr(found, key))}
+    return store.update_thread(found.id, at=engine.around.clock(), **changes) if changes else found
+
+
+def _due(store: Store, old: Thread, thread: Thread, prompts: Sequence[Round]) -> list[_Due]:
+    """What is still to be asked. Raises Conflict when the threads no longer ask the same."""
+    asked = _asked(store, thread)
+    theirs = [each.prompt for each in _asked(store, old)]
+    if [each.prompt for each in asked] != theirs[: len(asked)]:
+        raise Conflict(
+            f"{thread.name} and {old.name} no longer ask the same: one of them was changed since.",
+            hint="Choose another --name, and it is replayed from the start.",
+        )
+    again = asked[-1].turns[0].id if asked and not _is_answered(asked[-1]) else None
+    whole = len(asked) - (again is not None)
+    return [
+        _Due(number, each.prompt, again if number == len(asked) else None)
+        for number, each in enumerate(prompts, start=1)
+        if number > whole
+    ]
+
+
+def _is_answered(round_: Round) -> bool:
+    return any(not turn.partial for turn in round_.answers)
+
+
+def _said(store: Store, round_: Round) -> Said | None:
+    if not round_.answers:
+        return None
+    last = round_.answers[-1]
+    run = store.run(last.run_id) if last.run_id is not None else None
+    seconds = None
+    if run is not None and run.started_at is not None and run.ended_at is not None:
+        seconds = max(0.0, run.ended_at - run.started_at)
+    return Said(
+        agent=last.agent or "agent",
+        model=last.model,
+        text=round_.answer,
+        partial=last.partial,
+        usage=run.usage if run is not None else NO_USAGE,
+        cost_usd=run.cost_usd if run is not None else 0.0,
+        seconds=seconds,
+    )

@@ -1,0 +1,168 @@
+"""Two histories laid side by side, their words, and what was written to files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.core.compare import Step, align, in_common, rounds, words
+from clew.core.edits import EditKind, FileEdit, FileStep, compare_files, diff_lines
+from clew.core.history import Role, Turn
+from clew.core.ids import TurnId
+
+TEXTS = st.sampled_from(
+    ["go on", "fix the login page", "fix the login form, please", "write tests", "", "done", "# User\nx", "ß\ud800"]
+)
+HISTORIES = st.lists(st.tuples(st.sampled_from(list(Role)), TEXTS), max_size=14)
+
+
+def history(said: Iterable[tuple[Role, str]], side: str = "a") -> list[Turn]:
+    return [Turn(TurnId(f"{side}{place}"), role, text) for place, (role, text) in enumerate(said)]
+
+
+def asked(*texts: str, side: str = "a") -> list[Turn]:
+    """User and agent in turn."""
+    return history(((Role.ASSISTANT if n % 2 else Role.USER, text) for n, text in enumerate(texts)), side)
+
+
+def seen(a: list[Turn], b: list[Turn]) -> list[tuple[str, str | None, str | None]]:
+    return [(each.step.value, each.a and each.a.text, each.b and each.b.text) for each in align(a, b)]
+
+
+@given(HISTORIES, HISTORIES)
+def test_every_turn_of_both_appears_once_and_in_order(
+    one: list[tuple[Role, str]], other: list[tuple[Role, str]]
+) -> None:
+    a, b = history(one, "a"), history(other, "b")
+    steps = align(a, b)
+    assert [step.a for step in steps if step.a is not None] == a
+    assert [step.b for step in steps if step.b is not None] == b
+    for step in steps:
+        paired = step.a is not None and step.b is not None
+        assert paired == (step.step in (Step.SAME, Step.CHANGED))
+        if step.a is not None and step.b is not None:
+            assert step.a.role is step.b.role
+            assert (step.a.text == step.b.text) == (step.step is Step.SAME)
+
+
+@given(HISTORIES)
+def test_a_thread_is_the_same_as_itself(said: list[tuple[Role, str]]) -> None:
+    a, b = history(said, "a"), history(said, "b")
+    assert [step.step for step in align(a, b)] == [Step.SAME] * len(said)
+    assert in_common(a, b) == len(said)
+
+
+@given(HISTORIES, HISTORIES)
+def test_common_beginning_is_whole_exchanges_that_are_the_same(
+    one: list[tuple[Role, str]], other: list[tuple[Role, str]]
+) -> None:
+    a, b = history(one), history(other)
+    count = in_common(a, b)
+    assert [(turn.role, turn.text) for turn in a[:count]] == [(turn.role, turn.text) for turn in b[:count]]
+    for rest in (a[count:], b[count:]):
+        assert not count or not rest or rest[0].role is Role.USER, "no answer is parted from its question"
+
+
+def test_answers_to_the_same_question_stand_together_however_they_differ() -> None:
+    a = asked("Which database?", "PostgreSQL, since it scales.", "Why?", "Because.")
+    b = asked("Which database?", "Take files and be happy!", "Why?", "Simple.", side="b")
+    assert [step for step, _, _ in seen(a, b)] == ["same", "changed", "same", "changed"]
+
+
+def test_question_that_only_one_asked_does_not_shift_the_others() -> None:
+    a = asked("Read the parser.", "Read.", "Fix the lexer bug in line 3.", "Fixed.", "Write the tests now.", "Written.")
+    b = asked("Read the parser.", "Read.", "Write the tests now, all of them.", "Written.", side="b")
+    assert seen(a, b) == [
+        ("same", "Read the parser.", "Read the parser."),
+        ("same", "Read.", "Read."),
+        ("only_a", "Fix the lexer bug in line 3.", None),
+        ("only_a", "Fixed.", None),
+        ("changed", "Write the tests now.", "Write the tests now, all of them."),
+        ("same", "Written.", "Written."),
+    ]
+
+
+def test_unlike_questions_are_not_held_against_each_other() -> None:
+    a = asked("Paint the shed green.", "ok")
+    b = asked("Compute seventeen factorial!", "ok", side="b")
+    assert [step for step, _, _ in seen(a, b)] == ["only_a", "only_a", "only_b", "only_b"]
+
+
+def test_a_thousand_long_turns_are_aligned_in_seconds() -> None:
+    def text(number: int) -> str:
+        return f"{number} " + " ".join(f"w{number * place % 9973}" for place in range(1, 600))
+
+    a = asked(*(text(number) * 25 for number in range(1000)))
+    b = asked(*(text(number + 40) * 25 for number in range(1000)), side="b")
+    began = time.process_time()
+    steps = align(a, b)
+    assert time.process_time() - began < 6, "a bound for a machine under load: about 1 s by itself"
+    assert [step.step for step in steps[:40]] == [Step.ONLY_A] * 40
+    assert sum(step.step is Step.SAME for step in steps) == 960
+
+
+def test_history_begins_with_an_answer() -> None:
+    turns = history([(Role.ASSISTANT, "hello"), (Role.USER, "hi"), (Role.ASSISTANT, "a"), (Role.ASSISTANT, "b")])
+    assert [(each.prompt, each.answer) for each in rounds(turns)] == [("", "hello"), ("hi", "a\n\nb")]
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_words_make_up_both_texts(a: str, b: str) -> None:
+    pieces = words(a, b)
+    assert "".join(piece.text for piece in pieces if piece.step is not Step.ONLY_B) == a
+    assert "".join(piece.text for piece in pieces if piece.step is not Step.ONLY_A) == b
+
+
+def test_words_that_differ_are_told_from_those_that_do_not() -> None:
+    told = [(piece.step.value, piece.text) for piece in words("the quick fox", "the slow fox")]
+    assert told == [("same", "the"), ("only_a", " quick"), ("only_b", " slow"), ("same", " fox")]
+
+
+def test_endless_texts_are_told_apart_quickly() -> None:
+    a, b = "x y\n" * 60_000, "y x x\n" * 60_000
+    began = time.process_time()
+    assert [piece.step for piece in words(a, b)] == [Step.ONLY_A, Step.ONLY_B]
+    assert time.process_time() - began < 3
+
+
+def edit(path: str, old: str, new: str, *, everywhere: bool = False) -> FileEdit:
+    return FileEdit(path, EditKind.CHANGE, old, new, everywhere)
+
+
+def write(path: str, new: str | None) -> FileEdit:
+    return FileEdit(path, EditKind.WRITE, new=new)
+
+
+def test_files_are_compared_by_what_the_edits_made_of_them() -> None:
+    a = [write("a", "x\ny\n"), edit("a", "y", "z"), write("b", "1\n"), write("c", "c\n"), edit("e", "1", "2")]
+    b = [write("a", "x\nz\n"), write("b", "2\n"), write("d", None), edit("e", "1", "2")]
+    found = {file.path: file.step for file in compare_files(a, b)}
+    assert found == {
+        "a": FileStep.SAME,
+        "b": FileStep.CHANGED,
+        "c": FileStep.ONLY_A,
+        "d": FileStep.ONLY_B,
+        "e": FileStep.SAME,
+    }
+
+
+def test_edit_whose_text_is_not_told_is_not_called_the_same() -> None:
+    [file] = compare_files([write("a", None)], [write("a", None)])
+    assert file.step is FileStep.BOTH
+    assert diff_lines(file, ("A", "B")) == []
+
+
+def test_diff_of_files_is_between_their_ends_or_of_each_edit() -> None:
+    [known] = compare_files(
+        [write("f", "one\ntwo\n")], [write("f", "one\ntwo two\n"), edit("f", "two", "2", everywhere=True)]
+    )
+    assert diff_lines(known, ("A", "B")) == ["--- A/f", "+++ B/f", "@@ -1,2 +1,2 @@", " one", "-two", "+2 2"]
+    [unknown] = compare_files([edit("f", "one", "1")], [edit("f", "one", "I")])
+    lines = diff_lines(unknown, ("A", "B"))
+    assert [line for line in lines if not line.startswith("@@")] == [
+        *("--- f", "+++ A/f", "-one", "+1"),
+        *("--- f", "+++ B/f", "-one", "+I"),
+    ]

@@ -1,0 +1,169 @@
+"""What a pair remembers of the files: enough to tell that somebody changed them, and nothing that stands in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from clew.core.pair import PairStatus, PairWarned
+from clew.errors import AuthFailed
+from clew.hosts import pair_files
+from clew.hosts.pair_files import READ_MOST, Look
+from clew.hosts.pair_rows import Wishes
+from clew.hosts.portable import export_thread
+from clew.hosts.portable_file import STATE, from_json, unpack
+from clew.store.pair_rows import KeptFiles
+from clew.testing.scripts import FINAL, Fail
+from clew.testing.stage import Stage
+from pair.house import Couple, begun, carried_out, finished, resumed
+
+WAIT_S = 60
+
+
+def git(folder: Path, *args: str) -> None:
+    named = ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", *args]
+    subprocess.run(named, cwd=folder, check=True, capture_output=True)
+
+
+def tree(folder: Path) -> Path:
+    git(folder, "init", "-q")
+    for name in ("kept.txt", "mine.txt"):
+        (folder / name).write_text("1\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+async def look(folder: Path, before: KeptFiles | None = None) -> Look:
+    found = await pair_files.look(str(folder), os.environ, None, before)
+    assert found is not None
+    return found
+
+
+async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_path: Path) -> None:
+    folder = tree(tmp_path)
+    (folder / "mine.txt").write_text("2\n")
+    for name in ("new.txt", "later.txt", "gone.txt", "other.txt"):
+        (folder / name).write_text("new\n")
+    (folder / "link").symlink_to("new.txt")
+    before = (await look(folder)).files
+    assert (await look(folder, before)).changed == ()
+    os.utime(folder / "later.txt", (1, 1))
+    git(folder, "add", "mine.txt", "new.txt")
+    git(folder, "commit", "-qm", "the same words, committed")
+    assert (await look(folder, before)).changed == (), "a touch and a commit change no file"
+    (folder / "kept.txt").write_text("2\n")
+    git(folder, "commit", "-qam", "second")
+    (folder / "gone.txt").unlink()
+    (folder / "other.txt").write_text("NEW\n")
+    (folder / "link").unlink()
+    (folder / "link").symlink_to("old.txt")
+    (folder / "more.txt").write_text("more\n")
+    seen = await look(folder, before)
+    assert set(seen.changed) == {"kept.txt", "gone.txt", "other.txt", "link", "more.txt"}
+    assert (await look(folder, seen.files)).changed == ()
+
+
+async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Path) -> None:
+    folder = tree(tmp_path)
+    for number in range(40):
+        with (folder / f"large-{number}").open("wb") as file:
+            file.truncate(READ_MOST + 1 if number else 10**12)  # more than anybody reads in that time
+    before = (await look(folder)).files
+    assert {each.digest for each in before.files.values()} == {None}
+    assert (await look(folder, before)).changed == ()
+    os.utime(folder / "large-7", (1, 1))
+    assert (await look(folder, before)).changed == ("large-7",)
+
+
+async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> None:
+    folder = tree(tmp_path)
+    for number in range(4):
+        (folder / f"f{number}").touch()
+    assert await pair_files.look(str(folder), os.environ, None, most=4) is not None
+    assert await pair_files.look(str(folder), os.environ, None, most=3) is None
+
+
+async def test_neither_store_nor_export_holds_what_stands_in_the_files(scripted: Stage) -> None:
+    tree(scripted.work)
+    (scripted.work / ".env").write_text("PASSWORD=never-to-be-kept-anywhere\n")
+    Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        state = await carried_out(client, scripted, name="two")
+        [row] = await client.engine.database.call(lambda store: [store._one("pair_files", pair_id=state.pair.id)])
+        assert row is not None
+        [(size, changed_ns, digest)] = json.loads(row["files"]).values()
+        assert (size, type(changed_ns), len(digest)) == (35, int, 64)
+        out = await export_thread(client.engine, "pair-two-worker", {})
+    kept = from_json(unpack(out.content).parts[STATE])
+    assert isinstance(kept, dict) and len(kept["pair_rounds"]) == 2
+    assert "pair_files" not in kept
+
+
+async def test_a_changed_file_is_told_once(scripted: Stage) -> None:
+    folder = tree(scripted.work)
+    couple = Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted)
+        (folder / "mine.txt").write_text("2\n")
+        told = []
+        for _ in range(2):
+            couple.orders.append(Fail(401, "authentication_error", "invalid x-api-key", FINAL))
+            live = await client.pairs.resume(first.pair.id, Wishes(message="Go on."))
+            told.append([event.code async for event in live.events() if isinstance(event, PairWarned)])
+            await live.finish()
+            assert isinstance(live.error, AuthFailed)
+        assert told == [["files_changed"], []]
+        state = await client.pairs.find(first.pair.id)
+        assert state.rounds[-1].changed_files == ("mine.txt",)
+
+
+async def test_a_stop_while_the_files_are_looked_at_keeps_the_message(scripted: Stage, tmp_path: Path) -> None:
+    """A git that hangs stands in for a tree that takes long."""
+    folder = tree(scripted.work)
+    Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted, name="slow")
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        (programs / "git").write_text(
+            f'#!/bin/sh\ncase "$*" in *ls-files*) echo here > {folder}/.git/at-it; exec sleep 100;; esac\n'
+            f'exec {shutil.which("git")} "$@"\n'
+        )
+        (programs / "git").chmod(0o755)
+        path = f"{programs}{os.pathsep}{scripted.environ['PATH']}"
+        with begun(scripted, "--session", "slow", "u7z And now the rest.", PATH=path) as process:
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            assert b"pair slow" in line and b"goes on in round 3" in line
+            process.send_signal(signal.SIGINT)
+            assert b"stopping" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 7, err.decode()
+        left = await client.pairs.find(first.pair.id)
+        assert (left.status, left.rounds[-1].message) == (PairStatus.STOPPED, "u7z And now the rest.")
+        kept = json.loads((folder / ".clew" / "sessions" / "current.json").read_text())
+        assert "u7z And now the rest." in kept["asking"]
+        state = await resumed(client, first.pair)
+        assert state.status is PairStatus.FINISHED
+
+
+async def test_a_pair_that_moves_says_so_and_compares_no_files(scripted: Stage, tmp_path: Path) -> None:
+    tree(scripted.work)
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    tree(other)
+    (other / "mine.txt").write_text("another\n")
+    Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted)
+        live = await client.pairs.resume(first.pair.id, Wishes(message="Go on.", cwd=str(other)))
+        told = {event.code: event.message async for event in live.events() if isinstance(event, PairWarned)}
+        await finished(client, live)
+        assert list(told) == ["another_directory"]
+        assert str(scripted.work) in told["another_directory"] and str(other) in told["another_directory"]

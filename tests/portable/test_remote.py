@@ -1,0 +1,490 @@
+"""`clew threads push` and `pull`: the same thread on two machines, by way of an object store or a shared folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyrage
+import pytest
+
+from clew.core.thread import Permissions
+from clew.engine.object_store import ObjectStore
+from clew.errors import Conflict, UsageError
+from clew.hosts.portable_head import Lock
+from clew.hosts.portable_pieces import FAN, PIECE_MEAN
+from clew.hosts.portable_remote import open_remote
+from clew.hosts.portable_sync import pull, push, wanted
+from clew.testing.model_api import ModelApi
+from clew.testing.objects import S3Server
+from clew.testing.stage import MODEL, Stage
+from clew.testing.truth import Voice, expected
+from pair.house import Couple, carried_out, order, resumed
+from portable.machines import Done, ask, clew, two_machines
+
+PASSPHRASE = {"CLEW_PASSPHRASE": "correct horse battery"}
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with S3Server(tmp_path_factory.mktemp("s3") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def machines(tmp_path: Path, api: ModelApi) -> Iterator[list[Stage]]:
+    with two_machines(tmp_path, api) as both:
+        yield both
+
+
+@pytest.fixture
+def a(machines: list[Stage]) -> Stage:
+    assert clew(machines[0], "ask", "-t", "t", "first question").code == 0
+    return machines[0]
+
+
+@pytest.fixture
+def b(machines: list[Stage]) -> Stage:
+    return machines[1]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/remote"
+
+
+def said(stage: Stage, prompt: str, thread: str = "t") -> None:
+    done = clew(stage, "ask", "-t", thread, prompt)
+    assert done.code == 0, done.err
+
+
+async def said_at_length(stage: Stage, *prompts: str) -> None:
+    async with stage.open() as client:
+        thread = await client.find("t")
+        for prompt in prompts:
+            await ask(thread, prompt)
+
+
+def moved(stage: Stage, way: str, *args: str, **environ: str) -> str:
+    """What became of the one thread."""
+    done = clew(stage, "threads", way, *args, "--json", **environ)
+    assert done.code == 0, done.err
+    [thread] = done.json["threads"]
+    return str(thread["state"])
+
+
+def folder_of(url: str) -> Path:
+    return Path(url.removeprefix("file://"))
+
+
+def objects(url: str) -> dict[str, bytes]:
+    folder = folder_of(url)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def is_one_line(done: Done, code: int = 2) -> bool:
+    return done.code == code and done.out == "" and len(done.err.splitlines()) <= 2 and "internal" not in done.err
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("closed", [False, True], ids=["plain", "encrypted"])
+async def test_real_agent_resumes_on_the_other_machine_and_back_again(
+    tmp_path: Path, api: ModelApi, s3: S3Server, closed: bool
+) -> None:
+    voice, url, environ = Voice(api), f"{s3.new_bucket()}/team", s3.environ
+    key, keys = pyrage.x25519.Identity.generate(), tmp_path / "key"
+    keys.write_text(f"{key}\n")
+    first = ["--recipient", str(key.to_public())] if closed else []
+    options = ["--identity", str(keys)] if closed else []
+    with two_machines(tmp_path, api, "real") as [a, b]:
+        async with a.open() as client:
+            thread = await client.thread("t", cwd=a.work)
+            session = (await ask(thread, voice.prompt())).session_id
+        assert moved(a, "push", url, "t", *first, **environ) == "pushed"
+        for here, state in ((b, "new"), (a, "updated")):  # there, and back
+            came = clew(here, "threads", "pull", url, "t", "--cwd", str(here.work), *options, "--json", **environ)
+            assert came.code == 0, came.err
+            [pulled] = came.json["threads"]
+            assert (pulled["state"], pulled["sessions"][0]["resumable"]) == (state, True)
+            async with here.open() as client:
+                thread = await client.find("t")
+                assert thread.record.cwd == str(here.work)
+                history, prompt = await thread.turns(), voice.prompt()
+                reply = await ask(thread, prompt)
+                assert (reply.session_resumed, reply.reason, reply.session_id) == (True, None, session)
+                assert voice.shown == expected(history, prompt), "the whole history, each turn once"
+            assert moved(here, "push", url, "t", *options, **environ) == "pushed"
+    assert not api.strays
+
+
+def test_states_say_which_side_has_what(a: Stage, b: Stage, url: str) -> None:
+    assert moved(a, "push", url, "t") == "pushed"
+    assert moved(a, "push", url, "t") == "unchanged"
+    assert moved(b, "pull", url, "t") == "new"
+    assert moved(b, "pull", url, "t") == "unchanged"
+    assert moved(b, "push", url, "t") == "unchanged"
+    said(b, "second question")
+    assert moved(b, "pull", url, "t") == "ahead"
+    before = objects(url)
+    tried = clew(b, "threads", "push", url, "t", "--dry-run", "--json").json
+    assert (tried["dry_run"], tried["threads"][0]["state"]) == (True, "pushed")
+    assert tried["threads"][0]["new_bytes"] > 0
+    assert objects(url) == before, "a dry run sends nothing"
+    assert moved(b, "push", url, "t") == "pushed"
+    assert moved(a, "push", url, "t") == "behind"
+    assert moved(a, "pull", url, "t", "--dry-run") == "updated"
+    assert moved(a, "pull", url, "t") == "updated"
+    assert objects(url).items() >= before.items(), "nothing is changed, and nothing deleted"
+    reply = clew(a, "ask", "-t", "t", "--json", "third question").json
+    assert (reply["session_resumed"], reply["reason"]) == (True, None)
+
+
+def test_update_keeps_what_is_this_machines_and_archives_what_it_replaces(a: Stage, b: Stage, url: str) -> None:
+    moved(a, "push", url, "t")
+    home = b.folder / "shop"
+    home.mkdir()
+    moved(b, "pull", url, "t", "--cwd", str(home))
+    clew(b, "threads", "set", "t", "--permissions", "edits")
+    clew(b, "threads", "rename", "t", "mine")
+    moved(b, "push", url, "mine")
+    moved(a, "pull", url, "t")
+    said(a, "second question")
+    moved(a, "push", url, "t")
+    assert clew(b, "threads", "archives", "--json").json == []
+    assert moved(b, "pull", url, "mine") == "updated"
+    [thread] = clew(b, "threads", "list", "--json").json
+    assert (thread["name"], thread["cwd"], thread["permissions"]) == ("mine", str(home), "edits")
+    assert len(clew(b, "threads", "archives", "--json").json) == 1
+    assert clew(b, "ask", "-t", "mine", "--json", "third question").json["session_resumed"]
+
+
+async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, url: str) -> None:
+    chance = random.Random(7)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=7)) for _ in range(4_000)]
+    small = f"{url}-small"
+    clew(a, "threads", "push", small, "t")
+    said(a, "one more small question")
+    [on_a_small_one] = clew(a, "threads", "push", small, "t", "--json").json["threads"]
+    await said_at_length(a, *(" ".join(chance.choices(words, k=25_000)) for _ in range(12)))
+    [first] = clew(a, "threads", "push", url, "t", "--json").json["threads"]
+    assert first["new_bytes"] > 3_000_000
+    before = sum(map(len, objects(url).values()))
+    said(a, "one more small question")
+    [second] = clew(a, "threads", "push", url, "t", "--json").json["threads"]
+    assert second["state"] == "pushed"
+    assert sum(map(len, objects(url).values())) - before == second["sent_bytes"], "what is said is what is there"
+    # What stood in the last pieces of rows and session goes again with the turn; nothing else does.
+    assert second["sent_bytes"] < first["sent_bytes"] / 10
+    assert second["sent_bytes"] < on_a_small_one["sent_bytes"] + 8 * PIECE_MEAN
+    manifests = [len(content) for path, content in sorted(objects(url).items()) if path.startswith("manifests/")]
+    assert max(manifests) < 2 * FAN * 64
+
+
+def test_conflict_is_said_and_nothing_is_overwritten(a: Stage, b: Stage, url: str) -> None:
+    moved(a, "push", url, "t")
+    moved(b, "pull", url, "t")
+    said(a, "asked on a")
+    said(b, "asked on b")
+    moved(a, "push", url, "t")
+    before = objects(url)
+    for way in ("push", "pull"):
+        refused = clew(b, "threads", way, url, "t", "--json")
+        assert (refused.code, refused.json["error"]["code"]) == (2, "conflict")
+        assert "t has gone on" in refused.err and "--name" in refused.err
+    assert objects(url) == before
+    shown = clew(b, "threads", "show", "t", "--json").json["turns"]
+    assert [turn["text"] for turn in shown][::2] == ["first question", "asked on b"]
+    came = clew(b, "threads", "pull", url, "t", "--name", "theirs", "--json").json["threads"][0]
+    assert (came["state"], came["name"], came["new_ids"]) == ("new", "theirs", True)
+    shown = clew(b, "threads", "show", "theirs", "--json").json["turns"]
+    assert [turn["text"] for turn in shown][::2] == ["first question", "asked on a"]
+    both = clew(b, "threads", "push", url, "--all", "--json")
+    assert both.code == 2, "one thread's conflict does not keep the others"
+    assert {each["name"]: each["state"] for each in both.json["threads"]} == {"t": "conflict", "theirs": "pushed"}
+
+
+class Overtaken(ObjectStore):
+    """Somebody else does something in the last moment before a manifest is written."""
+
+    first: Callable[[], Awaitable[object]] | None = None
+
+    async def create(self, path: str, content: bytes) -> bool:
+        if path.startswith("manifests/") and self.first is not None:
+            first, self.first = self.first, None
+            await first()
+        return await super().create(path, content)
+
+
+@pytest.mark.parametrize("kind", ["file", "s3"])
+async def test_of_two_who_push_at_once_one_is_told(
+    a: Stage, b: Stage, url: str, kind: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "s3":
+        url = s3.new_bucket()
+        for name, value in s3.environ.items():
+            monkeypatch.setenv(name, value)
+    moved(a, "push", url, "t", **s3.environ)
+    moved(b, "pull", url, "t", **s3.environ)
+    said(a, "asked on a")
+    said(b, "asked on b")
+    async with a.open() as ours, b.open() as theirs:
+        late = Overtaken(url)
+        mine, other = [await open_remote(each, Lock(), to_push=True) for each in (late, ObjectStore(url))]
+        late.first = lambda: push(theirs.engine, other, "t", {})
+        with pytest.raises(Conflict, match="t has gone on"):
+            await push(ours.engine, mine, "t", {})
+        [manifest] = (await other.manifests()).manifests
+        assert manifest.number == 2
+        texts = (await other.fetch(manifest))["rows"].decode()
+        assert ("asked on b" in texts, "asked on a" in texts) == (True, False)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from clew import client as api
+from clew.engine.object_store import ObjectStore
+from clew.hosts.portable_head import Lock
+from clew.hosts.portable_remote import open_remote
+from clew.hosts.portable_sync import push
+
+class Dying(ObjectStore):
+    async def create(self, path, content):
+        if path.startswith(sys.argv[2]) and sys.argv[3] == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        made = await super().create(path, content)
+        if path.startswith(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+async def main():
+    async with api.open() as client:
+        remote = await open_remote(Dying(sys.argv[1]), Lock(), to_push=True)
+        await push(client.engine, remote, "t", {})
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "where", ["clew-remote after", "pieces/ after", "manifests/ before", "manifests/ after"], ids=lambda where: where
+)
+async def test_push_that_is_killed_leaves_a_remote_that_the_next_one_goes_on_with(
+    a: Stage, b: Stage, url: str, where: str
+) -> None:
+    await said_at_length(a, "x" * 200_000)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, url, *where.split()],
+        env=a.environ,
+        cwd=a.work,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert killed.returncode == -9, killed.stderr
+    left = objects(url)
+    listed = clew(b, "threads", "pull", url, "--json")
+    assert listed.code == 0, listed.err
+    assert len(listed.json["threads"]) == (where == "manifests/ after")
+    said(a, "asked after the crash")
+    again = clew(a, "threads", "push", url, "t", "--json").json["threads"][0]
+    assert again["state"] == "pushed", "also when the last one had got there"
+    assert objects(url).items() >= left.items()
+    if where.startswith("manifests"):
+        assert again["new_bytes"] < 200_000, "what had got there is not sent again"
+    assert moved(b, "pull", url, "t") == "new"
+    assert clew(b, "ask", "-t", "t", "--json", "go on").json["session_resumed"]
+
+
+async def test_damage_is_one_line_and_nothing_is_stored(a: Stage, b: Stage, url: str) -> None:
+    moved(a, "push", url, "t")
+    folder, good = folder_of(url), objects(url)
+    [manifest] = [path for path in good if path.startswith("manifests/")]
+    piece = max((path for path in good if path.startswith("pieces/")), key=lambda path: len(good[path]))
+    head = json.loads(good["clew-remote.json"])
+    told = json.loads(zlib.decompress(good[manifest]))
+
+    def manifest_with(**changes: Any) -> bytes:
+        return zlib.compress(json.dumps(told | changes).encode())
+
+    parts = told["parts"]
+    bad: list[tuple[str, bytes | None]] = [
+        (piece, zlib.compress(b"something else")),
+        (piece, b"rubbish"),
+        (piece, zlib.compress(b"0" * 50_000_000)),
+        (piece, good[piece] + b"more"),
+        (piece, None),
+        (manifest, b"rubbish"),
+        (manifest, zlib.compress(b"[1]")),
+        (manifest, manifest_with(version=99)),
+        (manifest, manifest_with(thread_id="../../etc")),
+        (manifest, manifest_with(thread_id="another")),
+        (manifest, manifest_with(number=7)),
+        (manifest, manifest_with(pushed_at=float("nan"))),
+        (manifest, manifest_with(schema=10_000)),
+        (manifest, manifest_with(parts=[{**parts[0], "name": "../../x"}, *parts[1:]])),
+        (manifest, manifest_with(parts=[{**parts[0], "sha256": "0" * 64}, *parts[1:]])),
+        (manifest, manifest_with(parts=[{**parts[0], "pieces": [["../../../x"]]}, *parts[1:]])),
+        (manifest, manifest_with(parts=[{**parts[0], "size_bytes": 10**15}, *parts[1:]])),
+        (manifest, manifest_with(parts=parts[1:])),
+        ("clew-remote.json", b"rubbish"),
+        ("clew-remote.json", json.dumps(head | {"version": 99}).encode()),
+        ("clew-remote.json", b"age-encryption.org/v1\n-> scrypt rubbish\n"),
+    ]
+    async with b.open() as client:
+        for path, content in bad:
+            (folder / path).unlink()
+            if content is not None:
+                (folder / path).write_bytes(content)
+            try:
+                with pytest.raises(UsageError) as refused:
+                    remote = await open_remote(ObjectStore(url), Lock(lambda _: "whatever"), to_push=False)
+                    [found] = await wanted(client.engine, await remote.manifests(), ("t",))
+                    await pull(client.engine, remote, found, client.archives, cwd=str(b.work))
+                assert "\n" not in refused.value.message, (path, content and content[:80])
+                if (path, content) == bad[0]:
+                    assert is_one_line(clew(b, "threads", "pull", url, "--all"))
+            finally:
+                (folder / path).write_bytes(good[path])
+    assert clew(b, "threads", "list", "--json").json == []
+    assert not b.session_files()
+    said(a, "elsewhere", "u")
+    moved(a, "push", url, "u")
+    (folder / manifest).write_bytes(b"rubbish")
+    some = clew(b, "threads", "pull", url, "--all", "--json")
+    assert (some.code, [each["state"] for each in some.json["threads"]]) == (2, ["new", "failed"]), "not the others"
+    (folder / manifest).write_bytes(good[manifest])
+    assert moved(b, "pull", url, "t") == "new", "the control"
+
+
+def test_encrypted_remote_tells_nothing_and_opens_with_its_passphrase_alone(a: Stage, b: Stage, url: str) -> None:
+    assert moved(a, "push", url, "t", "--encrypt", **PASSPHRASE) == "pushed"
+    thread_id = clew(a, "threads", "list", "--json").json[0]["id"]
+    for path, content in objects(url).items():
+        assert content.startswith(b"age-encryption.org/v1\n"), path
+        assert thread_id not in path
+    opened = json.loads(pyrage.passphrase.decrypt(objects(url)["clew-remote.json"], PASSPHRASE["CLEW_PASSPHRASE"]))
+    key = pyrage.x25519.Identity.from_str(opened["identity"])
+    [first, *_] = [content for path, content in sorted(objects(url).items()) if path.startswith("manifests/")]
+    assert json.loads(zlib.decompress(pyrage.decrypt(first, [key])))["name"] == "t", "any age can open it"
+    before = objects(url)
+    assert is_one_line(clew(a, "threads", "push", url, "t")), "nothing is sent there in the clear"
+    assert is_one_line(clew(a, "threads", "push", url, "t", "--encrypt")), "no passphrase"
+    assert is_one_line(clew(b, "threads", "pull", url, "t", CLEW_PASSPHRASE="battery staple"))
+    assert clew(b, "threads", "list", "--json").json == []
+    assert objects(url) == before
+    assert moved(b, "pull", url, "t", **PASSPHRASE) == "new"
+    plain = f"{url}-plain"
+    moved(a, "push", plain, "t")
+    assert is_one_line(clew(a, "threads", "push", plain, "t", "--encrypt", **PASSPHRASE))
+
+
+async def test_recipients_alone_open_it(a: Stage, b: Stage, url: str, tmp_path: Path) -> None:
+    mine, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
+    for name, identity in (("mine", mine), ("other", other)):
+        (tmp_path / name).write_text(f"{identity}\n")
+    assert moved(a, "push", url, "t", "--recipient", str(mine.to_public())) == "pushed"
+    for options in ((), ("--identity", str(tmp_path / "other"))):
+        assert is_one_line(clew(b, "threads", "pull", url, "t", *options, **PASSPHRASE))
+    await said_at_length(a, "x" * 300_000)
+    assert is_one_line(clew(a, "threads", "push", url, "t", "--recipient", str(mine.to_public())))
+    assert moved(a, "push", url, "t", "--identity", str(tmp_path / "mine")) == "pushed"
+    said(a, "a small one")
+    third = clew(a, "threads", "push", url, "t", "--identity", str(tmp_path / "mine"), "--json").json["threads"][0]
+    assert third["new_bytes"] < 100_000, "it is incremental all the same"
+    assert moved(b, "pull", url, "t", "--identity", str(tmp_path / "mine")) == "new"
+
+
+def test_files_are_their_owners_and_no_secret_of_the_environment_is_in_them(a: Stage, b: Stage, url: str) -> None:
+    planted = {"PLANTED_API_KEY": "planted-0123456789-of-a-vendor", "AWS_SECRET_ACCESS_KEY": "planted-of-a-bucket"}
+    old = os.umask(0)
+    try:
+        assert moved(a, "push", url, "t", **planted) == "pushed"
+        assert moved(b, "pull", url, "t", **planted) == "new"
+    finally:
+        os.umask(old)
+    for path in (folder_of(url), *folder_of(url).rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+    for folder in (a.folder, b.folder, folder_of(url)):
+        for path in folder.rglob("*"):
+            raw = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            unpacked = zlib.decompress(raw) if path.parent.parent.name in ("pieces", "manifests") else raw
+            assert not any(value.encode() in unpacked for value in planted.values()), path
+    said(a, f"My key is {planted['PLANTED_API_KEY']}.")
+    before = objects(url)
+    refused = clew(a, "threads", "push", url, "t", **planted)
+    assert is_one_line(refused)
+    assert "PLANTED_API_KEY" in refused.err and planted["PLANTED_API_KEY"] not in refused.err
+    assert objects(url) == before
+    assert moved(a, "push", url, "t", "--with-secrets", **planted) == "pushed"
+
+
+def test_thread_with_a_run_under_way_is_not_pushed_and_not_replaced(a: Stage, b: Stage, url: str) -> None:
+    moved(a, "push", url, "t")
+    moved(b, "pull", url, "t")
+    said(a, "second question")
+    moved(a, "push", url, "t")
+    hanging = subprocess.Popen(
+        [sys.executable, "-m", "clew.cli", "ask", "-t", "t", "!hang text words"],
+        env={**b.environ, "CLEW_MODEL": MODEL},
+        cwd=b.work,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        b.api.wait_for_hanging(1)
+        for way in ("push", "pull"):
+            assert clew(b, "threads", way, url, "t").code == 8
+    finally:
+        hanging.terminate()
+        hanging.wait(timeout=60)
+
+
+def test_addresses_and_stores_that_cannot_be_used_are_one_line(a: Stage, s3: S3Server, url: str) -> None:
+    bucket = s3.new_bucket()
+    for wrong, code, environ in [
+        ("ftp://host/x", 2, {}),
+        ("s3://user:hunter2hunter2@bucket/x", 2, {}),
+        ("s3://bucket/x?sig=hunter2hunter2", 2, {}),
+        ("file:///", 2, {}),
+        ("file:///dev/null/x", 2, {}),
+        ("s3://no-such-bucket-here/x", 2, s3.environ),
+        (bucket, 2, s3.environ | {"AWS_SECRET_ACCESS_KEY": "hunter2hunter2"}),
+        (bucket, 9, s3.environ | {"AWS_ENDPOINT": "http://127.0.0.1:9"}),
+    ]:
+        refused = clew(a, "threads", "push", wrong, "t", **environ)
+        assert is_one_line(refused, code), (wrong, refused)
+        assert "hunter2" not in refused.err
+    assert is_one_line(clew(a, "threads", "push", "t")), "no address at all"
+    assert is_one_line(clew(a, "threads", "push", url)), "no name"
+    assert is_one_line(clew(a, "threads", "pull", url, "t")), "nothing is there"
+    assert not folder_of(url).exists()
+    assert moved(a, "push", "t", CLEW_REMOTE_URL=url) == "pushed"
+    assert is_one_line(clew(a, "threads", "pull", url, "nobody"))
+
+
+async def test_both_threads_of_a_pair_go_together(a: Stage, b: Stage, url: str) -> None:
+    couple = Couple(a, rounds=1)
+    async with a.open() as client:
+        state = await carried_out(client, a, name="duo")
+        names = [thread.name for thread in await client.threads() if thread.record.kind == "pair"]
+    both = clew(a, "threads", "push", url, *names, "--json").json["threads"]
+    assert [each["state"] for each in both] == ["pushed"], "by either name it is the same"
+    came = clew(b, "threads", "pull", url, names[0], "--json").json["threads"][0]
+    assert (came["state"], [each["resumable"] for each in came["sessions"]]) == ("new", [True, True])
+    async with b.open() as client:
+        couple.orders.append(order("a91z Nothing is left.", go_on=False))
+        state = await resumed(client, state.pair, "u9z Is anything left?", permissions=Permissions.EDITS)
+        assert state.status == "finished"
+        await couple.check_shown(client, state.pair)
+    assert moved(b, "push", url, names[1]) == "pushed"
+    assert moved(a, "pull", url, names[0]) == "updated"
+    async with a.open() as client:
+        here = await client.pairs.find(state.pair.id)
+        assert (here.pair.name, len(here.rounds)) == (state.pair.name, len(state.rounds))

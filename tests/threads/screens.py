@@ -1,0 +1,40 @@
+"""A command on a terminal of some width: what a person sees of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import subprocess
+import sys
+from typing import Any
+
+from clew.client import Client
+from clew.testing.stage import MODEL, Stage
+
+
+def on_terminal(stage: Stage, *args: str, columns: int = 80) -> tuple[int, str]:
+    """The exit code, and all that was written to the terminal."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clew.cli", *args],
+        env={**stage.environ, "CLEW_MODEL": MODEL, "TERM": "xterm-256color", "COLUMNS": str(columns)},
+        cwd=stage.work,
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(slave)
+    seen = b""
+    with contextlib.suppress(OSError):  # how Linux says that nobody is at the other end any more
+        while piece := os.read(master, 65_536):
+            seen += piece
+    os.close(master)
+    return process.wait(60), seen.decode().replace("\r\n", "\n")
+
+
+async def rows_of(client: Client, *names: str) -> list[Any]:
+    """All rows of these threads, to see that nothing touches them."""
+    return await client.engine.database.call(
+        lambda store: [store.dump_thread(store.require_thread(name).id) for name in names]
+    )

@@ -1,0 +1,522 @@
+"""Forks: what the model is shown in the new thread and afterwards in the old one, which stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client, Reply, Thread
+from clew.core.events import TextStreamed
+from clew.core.history import Visibility
+from clew.core.pair import PairStatus, Part
+from clew.core.thread import How, Permissions, Trust
+from clew.engine.engine import Engine
+from clew.engine.settings import EngineSettings
+from clew.errors import Busy, Conflict, NotFound, UsageError
+from clew.hosts.branches import Forked, fork
+from clew.hosts.portable import export_thread
+from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
+from clew.hosts.portable_import import import_thread
+from clew.store.store import Store, open_store
+from clew.testing.model_api import ModelApi
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import CODEX_MODEL, Stage
+from clew.testing.store_contract.samples import a_thread, a_turn
+from clew.testing.truth import Voice, expected, tokens
+from clew.wiring import surroundings
+from conftest import make_stage
+from pair.house import Couple, carried_out, resumed, turns
+from portable.machines import clew, go_on_without_clew, two_machines
+
+
+async def true_turn(thread: Thread, voice: Voice, words: str = "", **options: object) -> Reply:
+    """One turn, and what the model was shown: each turn that stands exactly once, and nothing else."""
+    history, prompt = await thread.turns(), voice.prompt(words)
+    reply = await (await thread.ask(prompt, **options)).reply()  # type: ignore[arg-type]
+    assert reply.status == "answered", reply.error
+    agent = str(options.get("agent", thread.record.agent))
+    assert voice.shown == expected(history, prompt, agent=agent, visibility=thread.record.visibility)
+    return reply
+
+
+async def rounds(thread: Thread, voice: Voice, count: int) -> None:
+    for _ in range(count):
+        await true_turn(thread, voice)
+
+
+async def forked(client: Client, name: str = "t", new: str | None = None, **where: object) -> tuple[Thread, Forked]:
+    made = await fork(client.engine, name, new, **where)  # type: ignore[arg-type]
+    return await client.find(made.threads[0].id), made
+
+
+async def texts(thread: Thread) -> list[str]:
+    return [turn.text for turn in await thread.turns()]
+
+
+class TestClaude:
+    async def test_both_threads_go_on_and_each_is_shown_its_own_turns(self, stage: Stage) -> None:
+        voice = Voice(stage.api)
+        async with stage.open() as client:
+            old = await client.thread("t", cwd=stage.work)
+            await rounds(old, voice, 3)
+            before = await old.turns()
+            [session] = stage.session_files()
+            content, rows = (
+                session.read_bytes(),
+                await client.engine.database.call(lambda s: s.dump_thread(old.record.id)),
+            )
+            middle, made = await forked(client, at_round=2)
+            end, _ = await forked(client, new="end")
+            assert (made.turns, made.rounds, middle.name) == (4, 2, "t-fork")
+            assert await texts(middle) == [turn.text for turn in before[:4]]
+            assert (await middle.outlook()).resumes and "copy" in (await middle.outlook()).words
+            first = await true_turn(middle, voice)
+            assert (first.session_resumed, first.reason) == (True, None)
+            launch = stage.launches[-1]
+            assert launch.resumes == session.stem and launch.session_id == first.session_id != session.stem
+            assert f"--resume-session-at={before[3].message_id}" in launch.argv
+            assert (await true_turn(end, voice)).session_resumed
+            assert session.read_bytes() == content, "not a byte of the original was written"
+            assert await client.engine.database.call(lambda s: s.dump_thread(old.record.id)) == rows
+            again = await true_turn(middle, voice)
+            assert (again.session_resumed, again.session_id) == (True, first.session_id)
+            went_on = await true_turn(old, voice)
+            assert (went_on.session_resumed, went_on.session_id) == (True, session.stem)
+            late, _ = await forked(client, new="late", at_round=1)
+            dear = await true_turn(late, voice)
+            assert dear.session_resumed
+            assert 0 < dear.cost_usd < 1.5 * first.cost_usd, "what the original cost is not counted again"
+            assert (await true_turn(end, voice)).session_resumed
+            assert await client.engine.database.call(lambda store: store.check()) == []
+
+    async def test_a_fork_of_a_fork(self, stage: Stage) -> None:
+        voice = Voice(stage.api)
+        async with stage.open() as client:
+            old = await client.thread("t", cwd=stage.work)
+            await rounds(old, voice, 1)
+            child, _ = await forked(client, new="child")
+            unused, _ = await forked(client, "child", "unused")
+            assert (await true_turn(unused, voice)).session_resumed, "of one that has no session of its own yet"
+            await rounds(child, voice, 2)
+            for number in (1, 2):
+                grandchild, made = await forked(client, "child", at_round=number)
+                assert (await true_turn(grandchild, voice)).session_resumed
+                assert made.threads[0].origin is not None
+                assert [source.name for source in made.threads[0].origin.of] == ["child"]
+            assert (await true_turn(child, voice)).session_resumed
+
+    @pytest.mark.parametrize("what", ["edited", "truncated", "deleted", "gone on"])
+    async def test_what_becomes_of_the_original_does_not_matter(self, scripted: Stage, what: str) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 3)
+            copy, _ = await forked(client, at_round=2)
+            [first, *_] = await old.turns()
+            match what:
+                case "edited":
+                    await old.edit(first.id, "u99z")
+                case "truncated":
+                    await old.truncate(first.id)
+                case "deleted":
+                    await old.delete()
+                case _:
+                    await rounds(old, voice, 2)
+            reply = await true_turn(copy, voice)
+            assert reply.session_resumed
+            assert reply.cost_usd < 0.01
+            if what != "deleted":
+                await true_turn(old, voice)
+            assert (await true_turn(copy, voice)).session_id == reply.session_id
+
+    async def test_an_edited_turn_is_forked_as_it_is_now_and_the_session_up_to_before_it(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 3)
+            history = await old.turns()
+            await old.edit(history[3].id, "a77z, corrected")
+            copy, _ = await forked(client)
+            reply = await true_turn(copy, voice)
+            assert reply.session_resumed
+            assert f"--resume-session-at={history[1].message_id}" in scripted.launches[-1].argv
+            assert "a77z, corrected" in scripted.prompt and tokens(history[0].text)[0] not in scripted.prompt
+
+    async def test_a_cut_off_answer_is_brought_along_whole(self, stage: Stage) -> None:
+        voice = Voice(stage.api)
+        async with stage.open() as client:
+            old = await client.thread("t", cwd=stage.work)
+            await rounds(old, voice, 1)
+            run = await old.ask(voice.prompt("slowly"))
+            async for event in run:
+                if isinstance(event, TextStreamed) and "two" in event.text:
+                    run.cancel()
+            partial = (await old.turns())[-1]
+            assert partial.partial and "two" in partial.text
+            before, _ = await forked(client, new="before")
+            await true_turn(old, voice)  # the old session is told what it lacks of its own answer
+            for at in (2, 3):
+                copy, _ = await forked(client, at_round=at)
+                assert (await true_turn(copy, voice)).session_resumed
+                assert partial.text in await texts(copy)
+            assert (await true_turn(before, voice)).session_resumed
+            assert (await true_turn(old, voice)).session_resumed
+
+    async def test_a_first_turn_that_was_killed_is_not_lost(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            copy, _ = await forked(client, at_round=1)
+            run = await copy.ask(voice.prompt("slowly"))
+            async for event in run:
+                if isinstance(event, TextStreamed):
+                    run.kill()
+            assert (await run.reply()).status != "answered"
+            assert (await true_turn(copy, voice)).session_resumed, "in the copy, which holds the prompt"
+            assert (await true_turn(old, voice)).session_resumed
+
+    async def test_while_a_run_is_going_on(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            run = await old.ask(f"{voice.prompt()} slowly slowly")
+            async for event in run:
+                if isinstance(event, TextStreamed):
+                    break
+            with pytest.raises(Busy, match="still being answered"):
+                await fork(client.engine, "t", at_round=3)
+            copy, made = await forked(client)
+            assert made.rounds == 2 and "being answered" in made.notes[0]
+            prompt = voice.prompt()
+            history = await copy.turns()
+            reply = await (await copy.ask(prompt))
+            assert reply.session_resumed
+            [request] = [each for each in scripted.api.main_requests if prompt in str(each.body)][-1:]
+            assert voice.tokens_of(request) == expected(history, prompt)
+            assert (await run.reply()).status == "answered"
+            assert (await true_turn(old, voice)).session_resumed
+            assert (await true_turn(copy, voice)).session_resumed
+
+    async def test_the_copy_is_told_what_holds_for_the_thread_now(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await true_turn(old, voice, instructions="Speak softly.")
+            await true_turn(old, voice)
+            await true_turn(old, voice, instructions="Speak loudly.")
+            early, _ = await forked(client, at_round=1)
+            assert (await true_turn(early, voice)).session_resumed
+            assert "Speak loudly." in scripted.prompt, "the session knew another text by then"
+            late, _ = await forked(client)
+            assert (await true_turn(late, voice)).session_resumed
+            assert "Speak loudly." not in scripted.prompt, "it has been told"
+            await true_turn(old, voice, instructions="")
+            none, _ = await forked(client, at_round=2)
+            await true_turn(none, voice)
+            assert "no longer apply" in scripted.prompt
+
+    async def test_a_session_from_before_a_fresh_start_is_found_again(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            first = scripted.session_files()[0].stem
+            await true_turn(old, voice, fresh_session=True)
+            copy, _ = await forked(client, at_round=1)
+            assert (await true_turn(copy, voice)).session_resumed
+            assert scripted.launches[-1].resumes == first
+            whole, _ = await forked(client)
+            assert (await true_turn(whole, voice)).session_resumed
+            assert scripted.launches[-1].resumes not in (first, None)
+
+    @pytest.mark.parametrize(
+        ("damage", "reason"), [("unlink", "session_missing"), ("rewind", "session_diverged"), ("reject", "rejected")]
+    )
+    async def test_a_session_that_cannot_be_copied_any_more(self, scripted: Stage, damage: str, reason: str) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            copy, _ = await forked(client)
+            [session] = scripted.session_files()
+            if damage == "unlink":
+                session.unlink()
+            elif damage == "reject":
+                scripted.fault({"do": "reject", "on": "resume"})
+            else:  # somebody took the second answer back in the plain CLI, and went on from the first
+                first = (await old.turns())[1].message_id
+                line = {"type": "user", "uuid": "x", "parentUuid": first, "message": {"content": "f1z"}}
+                session.write_bytes(session.read_bytes() + json.dumps(line).encode() + b"\n")
+            reply = await true_turn(copy, voice)
+            assert (reply.session_resumed, reply.reason) == (False, reason)
+            scripted.fault()
+            assert (await true_turn(copy, voice)).session_resumed
+
+    async def test_a_session_that_went_on_in_the_plain_cli_is_copied_up_to_where_it_did(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            go_on_without_clew(scripted, scripted.session_files()[0].stem, voice.foreign())
+            copy, _ = await forked(client)
+            assert (await true_turn(copy, voice)).session_resumed
+
+    async def test_an_adopted_session_can_be_forked(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            await old.delete()
+            done = clew(scripted, "sessions", "adopt", "--all", "--json")
+            name = done.json[0]["thread"]
+            copy, _ = await forked(client, name, at_round=1)
+            assert (await true_turn(copy, voice)).session_resumed
+
+
+@pytest.mark.real
+class TestCodex:
+    async def test_it_is_copied_whole_or_not_at_all(self, tmp_path: Path, api: ModelApi) -> None:
+        voice = Voice(api)
+        with make_stage("scripted", tmp_path, api, codex=True) as stage:
+            async with stage.open(agent="codex") as client:
+                old = await client.thread("t", cwd=stage.work)
+                await rounds(old, voice, 2)
+                [session] = stage.codex_files()
+                content = session.read_bytes()
+                end, _ = await forked(client, new="end")
+                unused, _ = await forked(client, "end", "unused")
+                late, _ = await forked(client, new="late")
+                early, _ = await forked(client, new="early", at_round=1)
+                assert "cannot copy" in (await early.outlook()).words
+                reply = await true_turn(early, voice)
+                assert (reply.session_resumed, reply.reason) == (False, "cannot_fork")
+                first = await true_turn(end, voice)
+                assert first.session_resumed and first.session_id != session.stem[-36:]
+                assert stage.launches[-1].argv[:2] == ("exec", "fork")
+                assert (await true_turn(unused, voice)).session_resumed, "a fork of a fork"
+                assert session.read_bytes() == content, "not a byte of the original was written"
+                child, _ = await forked(client, "end", "child")
+                assert (await true_turn(child, voice)).session_resumed
+                assert (await true_turn(old, voice)).session_id == session.stem[-36:]
+                reply = await true_turn(late, voice)
+                assert (reply.session_resumed, reply.reason) == (False, "cannot_fork"), "it has gone on since"
+                for thread in (end, child, early, old):
+                    assert (await true_turn(thread, voice)).session_resumed
+        assert not api.strays
+
+    async def test_each_agent_goes_on_from_what_it_may_see(self, tmp_path: Path, api: ModelApi) -> None:
+        voice = Voice(api)
+        with make_stage("scripted", tmp_path, api, codex=True) as stage:
+            async with stage.open() as client:
+                old = await client.thread("t", cwd=stage.work, visibility="own")
+                assert old.record.visibility is Visibility.OWN
+                await rounds(old, voice, 2)
+                await true_turn(old, voice, agent="codex", model=CODEX_MODEL)
+                await true_turn(old, voice)
+                for number, resumed_ in ((1, True), (2, True), (3, False), (4, True)):
+                    copy, _ = await forked(client, at_round=number)
+                    reply = await true_turn(copy, voice)
+                    assert reply.session_resumed is resumed_, number
+                both, _ = await forked(client, new="both", at_round=3)
+                assert (await true_turn(both, voice, agent="codex", model=CODEX_MODEL)).session_resumed
+
+
+class TestPair:
+    async def test_a_pair_forked_at_a_round_is_another_pair(self, stage: Stage) -> None:
+        couple = Couple(stage, rounds=2)
+        async with stage.open() as client:
+            old = await carried_out(client, stage, name="maze", max_rounds=7)
+            assert old.status is PairStatus.FINISHED and len(old.rounds) == 3
+            before = {path: path.read_bytes() for path in stage.session_files()}
+            made = await fork(client.engine, "maze", at_round=1)
+            assert (made.pair, made.rounds, made.of) == ("maze-fork", 1, "maze")
+            assert [thread.name for thread in made.threads] == ["pair-maze-fork-instructor", "pair-maze-fork-worker"]
+            assert {thread.kind for thread in made.threads} == {"pair"}
+            new = await client.pairs.find(await client.pairs.resolve("maze-fork"))
+            assert [round_.result for round_ in new.rounds] == [round_.result for round_ in old.rounds[:1]]
+            assert (new.pair.number, new.pair.last_round, new.pair.task) == (1, 7, old.pair.task)
+            for part in Part:
+                whole = await turns(client, old.pair, part)
+                assert await turns(client, new.pair, part) == whole[:2]
+            launched = len(stage.launches)
+            went_on = await resumed(client, new.pair, "u90z Another way.")
+            assert went_on.status is PairStatus.FINISHED and len(went_on.rounds) == 3
+            assert all(launch.resumes for launch in stage.launches[launched:]), "nobody was told it all again"
+            await couple.check_shown(client, went_on.pair)
+            assert {path: path.read_bytes() for path in before} == before
+            assert went_on.cost_usd < old.cost_usd
+            assert (await client.pairs.find(old.pair.id)).pair == old.pair
+
+    async def test_a_fork_of_a_forked_pair(self, scripted: Stage) -> None:
+        couple = Couple(scripted, rounds=3)
+        async with scripted.open() as client:
+            await carried_out(client, scripted, name="maze")
+            await fork(client.engine, "maze", at_round=2)
+            again = await fork(client.engine, "pair-maze-fork-worker", "third", at_round=1)
+            assert again.pair == "third", "by one of its threads, and by the words of a round that has no run here"
+            third = await resumed(client, (await client.pairs.find(await client.pairs.resolve("third"))).pair)
+            assert third.status is PairStatus.FINISHED and len(third.rounds) == 4
+            await couple.check_shown(client, third.pair)
+
+    async def test_it_is_forked_where_it_stands_or_not_at_all(self, scripted: Stage) -> None:
+        Couple(scripted, rounds=9)
+        async with scripted.open() as client:
+            old = await carried_out(client, scripted, name="maze", max_rounds=2)
+            whole = await fork(client.engine, "maze", "whole")
+            assert (whole.rounds, whole.notes) == (2, ())
+            with pytest.raises(UsageError, match="no round 3"):
+                await fork(client.engine, "maze", at_round=3)
+            with pytest.raises(UsageError, match="at a round"):
+                await fork(client.engine, "maze", at_turn="x")
+            with pytest.raises(Conflict):
+                await fork(client.engine, "maze", "whole")
+            kept = await client.engine.database.call(lambda store: store.pairs())
+            assert [pair.name for pair in kept] == ["whole", "maze"] and old.pair in kept
+        done = clew(scripted, "pair", "--resume", "--fork-at-round", "1", "--name", "short", "-r", "1", "--json")
+        assert done.code == 1, done.err  # its rounds are used up
+        assert json.loads(done.out.splitlines()[-1])["name"] == "short"
+        assert "does not bring them back" in done.err
+        assert clew(scripted, "pair", "TASK", "--fork-at-round", "1").code == 2
+
+
+async def in_store(where: Path | str, fill: Callable[[Store], object], *args: object, **options: object) -> Forked:
+    """A fork without an agent."""
+    engine = Engine(open_store(where), {}, EngineSettings(), surroundings({}))
+    await engine.database.call(fill)
+    try:
+        return await fork(engine, *args, **options)  # type: ignore[arg-type]
+    finally:
+        await engine.close()
+
+
+class TestRecord:
+    @pytest.mark.parametrize("kind", ["review", "job", "hook", "chat"])
+    async def test_whatever_it_was_becomes_a_chat_that_may_do_no_more(
+        self, tmp_path: Path, postgres: PostgresServer, kind: str
+    ) -> None:
+        rights = {"permissions": Permissions.READ_ONLY, "trust": Trust.PROJECT, "cwd": "/tree"}
+
+        def fill(store: Store) -> None:
+            store.create_thread(a_thread(kind=kind, standing="Be kind.", **rights))
+            store.add_turn("thread-1", a_turn("turn-1"))
+            store.edit_turn("turn-1", "another", 20.0)
+
+        made = await in_store(postgres.new_database() if kind == "hook" else tmp_path / "clew.db", fill, "maze")
+        [thread] = made.threads
+        assert (thread.kind, thread.standing) == ("chat", "Be kind.")
+        assert {key: getattr(thread, key) for key in rights} == rights
+        assert thread.origin is not None and (thread.origin.how, thread.origin.round) == (How.FORK, None)
+
+    @pytest.mark.parametrize(
+        ("args", "options", "error"),
+        [
+            (("nothing",), {}, NotFound),
+            (("maze", "empty"), {}, Conflict),
+            (("maze", "no name"), {}, UsageError),
+            (("empty",), {}, UsageError),
+            (("maze",), {"at_round": 2}, UsageError),
+            (("maze",), {"at_round": 0}, UsageError),
+            (("maze",), {"at_turn": "turn-9"}, NotFound),
+            (("maze",), {"at_turn": ""}, NotFound),
+            (("maze",), {"at_turn": "turn-1", "at_round": 1}, UsageError),
+        ],
+    )
+    async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(
+        self, tmp_path: Path, args: tuple[str, ...], options: dict[str, object], error: type[Exception]
+    ) -> None:
+        def fill(store: Store) -> None:
+            store.create_thread(a_thread())
+            store.create_thread(a_thread("thread-2", "empty"))
+            store.add_turn("thread-1", a_turn("turn-1"))
+
+        with pytest.raises(error):
+            await in_store(tmp_path / "clew.db", fill, *args, **options)
+        with open_store(tmp_path / "clew.db") as store:
+            assert sorted(thread.name for thread in store.threads()) == ["empty", "maze"]
+
+    async def test_the_command_says_what_the_next_turn_will_be(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            await rounds(await client.thread("t", cwd=scripted.work), voice, 2)
+        done = clew(scripted, "threads", "fork", "t", "--at-round", "1")
+        assert (done.code, done.out) == (0, "t-fork\n")
+        assert "t up to round 1: 2 turns" in done.err and "copy of the session" in done.err
+        told = clew(scripted, "threads", "fork", "t", "other", "--json").json
+        assert (told["name"], told["of"], told["turns"], told["rounds"]) == ("other", "t", 4, 2)
+        assert told["threads"][0]["next_turn"]["resumes"] is True
+        shown = clew(scripted, "threads", "show", "t-fork")
+        assert "forked from t at round 1" in shown.out
+        listed = {each["name"]: each["origin"] for each in clew(scripted, "threads", "list", "--json").json}
+        assert listed["t"] is None and listed["t-fork"]["round"] == 1 and listed["other"]["of"][0]["name"] == "t"
+        assert clew(scripted, "threads", "fork", "t", "--at-round", "1", "--at", "x").code == 2
+        assert clew(scripted, "threads", "fork", "gone").code == clew(scripted, "threads", "show", "gone").code
+        assert "Traceback" not in clew(scripted, "threads", "fork", "t", "other").err
+
+
+class TestTravel:
+    async def test_a_fork_that_was_put_away_still_goes_on_in_a_copy(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            await forked(client, new="copy", at_round=1)
+        assert clew(scripted, "threads", "archive", "copy").code == 0
+        assert clew(scripted, "threads", "restore", "copy").code == 0
+        async with scripted.open() as client:
+            copy = await client.find("copy")
+            assert copy.record.origin is not None and copy.record.origin.round == 1
+            assert (await true_turn(copy, voice)).session_resumed
+            assert (await true_turn(await client.find("t"), voice)).session_resumed
+
+    async def test_a_fork_goes_on_elsewhere_with_the_session_or_with_the_transcript(
+        self, tmp_path: Path, api: ModelApi
+    ) -> None:
+        voice = Voice(api)
+        with two_machines(tmp_path, api) as [a, b]:
+            async with a.open() as client:
+                old = await client.thread("t", cwd=a.work)
+                await rounds(old, voice, 2)
+                await forked(client, new="whole")
+                await forked(client, new="part", at_round=1)
+                sent = [(await export_thread(client.engine, name, {})).content for name in ("whole", "part")]
+            async with b.open() as client:
+                for content, goes_on in zip(sent, (True, False), strict=True):
+                    came = await import_thread(client.engine, unpack(content), cwd=str(b.work))
+                    assert came.threads[0].origin is not None
+                    copy = await client.find(came.threads[0].name)
+                    assert (await true_turn(copy, voice)).session_resumed is goes_on
+                    assert (await true_turn(copy, voice)).session_resumed
+
+    async def test_files_of_a_version_without_forks_are_read(self, tmp_path: Path, api: ModelApi) -> None:
+        voice = Voice(api)
+        with two_machines(tmp_path, api) as [a, b]:
+            async with a.open() as client:
+                await rounds(await client.thread("t", cwd=a.work), voice, 1)
+                file = unpack((await export_thread(client.engine, "t", {})).content)
+            assert clew(a, "threads", "archive", "t").code == 0
+            [archive] = (a.clew_home / "archive").glob("*.json")
+            content = json.loads(archive.read_bytes())
+            del content["thread"]["origin"]
+            for pin in content["pins"]:
+                del pin["borrowed_at"]
+            archive.write_text(json.dumps(content | {"schema": 7}))
+            assert clew(a, "threads", "restore", "t").code == 0
+            parts = dict(file.parts)
+            for part, table, column in ((HISTORY, "threads", "origin"), (STATE, "pins", "borrowed_at")):
+                body = from_json(parts[part])
+                for row in body[table]:
+                    del row[column]
+                parts[part] = as_json(body)
+            about = {key: file.manifest[key] for key in ("redacted", "thread")} | {"schema": 7}
+            async with b.open() as client:
+                await import_thread(client.engine, unpack(pack(about, parts)), cwd=str(b.work))
+            for stage in (a, b):
+                async with stage.open() as client:
+                    thread = await client.find("t")
+                    assert thread.record.origin is None
+                    assert (await true_turn(thread, voice)).session_resumed

@@ -1,0 +1,217 @@
+"""`clew threads replay`: the prompts of a thread asked of another model, in a thread of its own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.thread import How, Permissions
+from clew.errors import AgentMissing, Cancelled, Conflict, NotFound, UsageError
+from clew.hosts.replaying import LiveReplay, Wanted, replay
+from clew.testing.model_api import ModelApi
+from clew.testing.scripts import Fail, Hang, Reply, Request, Text, newest_user_text
+from clew.testing.stage import CODEX_MODEL, MODEL, Stage
+from conftest import make_stage
+from pair.house import Couple, carried_out
+from portable.machines import ask, clew
+from threads.screens import on_terminal, rows_of
+
+OPUS = "claude-opus-4-1"
+
+
+async def carried(live: LiveReplay) -> list[str]:
+    return [event.kind async for event in live.events() if event.kind != "heard"]
+
+
+async def thread_of(client: Client, stage: Stage, *prompts: str) -> None:
+    thread = await client.thread("t", cwd=stage.work, permissions="all")
+    for prompt in prompts:
+        await ask(thread, prompt)
+
+
+class Differs:
+    """Answers by model; fails or hangs at the prompt `two` of the other one, once."""
+
+    def __init__(self, api: ModelApi, trouble: Reply | None = None) -> None:
+        self.trouble = trouble
+        self.asked: list[str] = []
+        api.reply = self
+
+    def __call__(self, request: Request) -> Reply | None:
+        if not request.is_main:
+            return None
+        said = newest_user_text(request.messages).splitlines()[-1]
+        if request.model == MODEL:
+            return Text(f"sonnet on {said}")
+        self.asked.append(said)
+        if said == "two" and self.trouble is not None:
+            trouble, self.trouble = self.trouble, None
+            return trouble
+        return Text(f"other on {said}")
+
+
+@pytest.mark.real
+async def test_real_claude_thread_is_replayed_with_another_model_and_with_codex(tmp_path: Path, api: ModelApi) -> None:
+    with make_stage("real", tmp_path, api, codex=True) as stage:
+        Differs(api)
+        async with stage.open() as client:
+            thread = await client.thread("t", cwd=stage.work)
+            await ask(thread, "one", instructions="Be brief.")
+            await ask(thread, "two")
+            before = await rows_of(client, "t")
+            count = len(stage.launches)
+            for wanted, model in ((Wanted(model=OPUS), OPUS), (Wanted(agent="codex", model=CODEX_MODEL), CODEX_MODEL)):
+                live = await replay(client.engine, "t", wanted)
+                assert await carried(live) == ["asking", "answered"] * 2
+                assert live.error is None
+                first, second = stage.launches[count:]
+                count += 2
+                assert first.resumes is None and second.resumes is not None, "each after the former's answer"
+                assert {'sandbox_mode="read-only"', "Read,Glob,Grep,AskUserQuestion"} & {*second.argv}
+                assert stage.shown[1:] == [("assistant", "other on one"), ("user", "two")]
+                assert "Be brief." in stage.shown[0][1]
+                [one, two] = await live.answers()
+                assert one.before is not None and one.before.text == "sonnet on one"
+                assert two.after is not None and two.before is not None
+                assert (two.after.text, two.after.agent, two.after.model) == (
+                    "other on two",
+                    live.thread.agent,
+                    model,
+                )
+                assert two.after.usage.shown_tokens > 0 and (two.after.seconds or 0) > 0
+                assert live.thread.origin is not None and live.thread.origin.how is How.REPLAY
+                assert (live.thread.kind, live.thread.permissions) == ("chat", Permissions.READ_ONLY)
+            assert await rows_of(client, "t") == before, "the original is untouched"
+    assert not api.strays
+
+
+async def test_command_shows_both_answers_and_what_they_took(scripted: Stage) -> None:
+    Differs(scripted.api)
+    async with scripted.open() as client:
+        await thread_of(client, scripted, "one", "two")
+    done = clew(scripted, "threads", "replay", "t", "--with-model", OPUS, "--rounds", "1")
+    assert done.code == 0
+    assert f"round 1 of 1: one\n\nclaude {MODEL}:\n  sonnet on one\n\nclaude {OPUS}:\n  other on one\n" in done.out
+    assert "new thread: t-claude-opus-4-1, 1 prompt of t" in done.err
+    assert "permissions read-only: nothing is changed" in done.err
+    assert "t: 1 answer · " in done.err and "t-claude-opus-4-1: 1 answer · " in done.err
+    told = clew(scripted, "threads", "replay", "t", "--with-model", OPUS, "--name", "n", "--json").json
+    assert (told["thread"], told["of"], told["prompts"], told["error"]) == ("n", "t", 2, None)
+    assert [each["after"]["text"] for each in told["rounds"]] == ["other on one", "other on two"]
+    assert told["after"]["answers"] == 2 and told["after"]["cost_usd"] > 0
+
+
+async def test_answers_stand_side_by_side_on_a_wide_terminal_alone_and_do_not_drive_it(scripted: Stage) -> None:
+    hostile = "\x1b]0;owned\x07\x1b[2J"
+    scripted.api.reply = lambda request: Text(f"{request.model}{hostile}") if request.is_main else None
+    async with scripted.open() as client:
+        await thread_of(client, scripted, f"hello {hostile}")
+    for columns, is_wide in ((120, True), (100, False)):
+        code, seen = on_terminal(scripted, "threads", "replay", "t", "--with-model", OPUS, columns=columns)
+        assert code == 0
+        both = [line for line in seen.splitlines() if f"{MODEL}␛" in line and f"{OPUS}␛" in line]
+        assert bool(both) is is_wide, seen
+        assert "\x1b]" not in seen and "\x1b[2J" not in seen and "\x07" not in seen
+
+
+async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
+    differs = Differs(scripted.api, Fail(401, "authentication_error", "invalid x-api-key"))
+    async with scripted.open() as client:
+        await thread_of(client, scripted, "one", "two", "three")
+    command = ("threads", "replay", "t", "--with-model", OPUS, "--name", "n")
+    failed = clew(scripted, *command)
+    assert failed.code == 4
+    assert "other on one" in failed.out and "(no answer)" in failed.out
+    assert f"to go on: clew threads replay t --with-agent claude --with-model {OPUS} --name n" in failed.err
+    again = clew(scripted, *command)
+    assert again.code == 0
+    assert "going on in n: 1 prompt of 3 answered before" in again.err
+    assert differs.asked == ["one", "two", "two", "three"]
+    assert clew(scripted, *command).code == 0
+    assert differs.asked == ["one", "two", "two", "three"], "nothing is asked twice"
+    async with scripted.open() as client:
+        turns = [turn.text for turn in await (await client.find("n")).turns()]
+    assert turns == ["one", "other on one", "two", "other on two", "three", "other on three"]
+
+
+async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scripted: Stage) -> None:
+    differs = Differs(scripted.api, Hang("text", "half an ans"))
+    async with scripted.open() as client:
+        await thread_of(client, scripted, "one", "two", "three")
+    command = ("threads", "replay", "t", "--with-model", OPUS, "--name", "n", "--json")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clew.cli", *command],
+        env={**scripted.environ, "CLEW_MODEL": MODEL},
+        cwd=scripted.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        scripted.api.wait_for_hanging(1, timeout_s=60)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 7, err
+    assert b'"code": "cancelled"' in out
+    scripted.api.release()
+    told = clew(scripted, *command).json
+    assert [each["after"]["text"] for each in told["rounds"]] == [f"other on {n}" for n in ("one", "two", "three")]
+    assert differs.asked == ["one", "two", "two", "three"]
+
+
+@pytest.mark.parametrize("stopped_at", ["asking", "answered"])
+async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage, stopped_at: str) -> None:
+    Differs(scripted.api)
+    async with scripted.open() as client:
+        await thread_of(client, scripted, "one", "two")
+        live = await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
+        async for event in live.events():
+            if event.kind == stopped_at:
+                live.cancel()
+        assert isinstance(live.error, Cancelled)
+        again = await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
+        assert again.asked_before == (stopped_at == "answered")
+        await carried(again)
+        assert again.error is None
+        assert [each.after and each.after.text for each in await again.answers()] == ["other on one", "other on two"]
+
+
+async def test_what_cannot_be_replayed_is_refused(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    async with scripted.open(**{"agents.codex.path": "/nowhere/codex"}) as client:
+        await carried_out(client, scripted, name="p", auto_save=False)
+        Differs(scripted.api)
+        await thread_of(client, scripted, "one", "two")
+        await client.thread("empty", cwd=scripted.work)
+        await carried(await replay(client.engine, "t", Wanted(model=OPUS, name="n", rounds=1)))
+        known = len(await client.threads(limit=100))
+        for name, wanted, error in (
+            ("nobody", Wanted(model=OPUS), NotFound),
+            ("p", Wanted(model=OPUS), UsageError),
+            ("empty", Wanted(model=OPUS), UsageError),
+            ("t", Wanted(model=OPUS, name="empty"), Conflict),
+            ("t", Wanted(model="another", name="n"), Conflict),
+            ("t", Wanted(model="--flag"), UsageError),
+            ("t", Wanted(model=OPUS, cwd="/nowhere/at/all"), UsageError),
+            ("t", Wanted(agent="nobody"), UsageError),
+            ("t", Wanted(agent="codex"), AgentMissing),
+        ):
+            with pytest.raises(error):
+                await replay(client.engine, name, wanted)
+        worker = await replay(client.engine, "pair-p-worker", Wanted(model=OPUS))
+        assert (await carried(worker), worker.thread.kind) == (["asking", "answered"], "chat")
+        assert len(await client.threads(limit=100)) == known + 1
+        thread = await client.find("t")
+        await thread.edit((await thread.turns())[0].id, "another one")
+        with pytest.raises(Conflict, match="no longer ask the same"):
+            await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
+    assert clew(scripted, "threads", "replay", "t").code == 2
