@@ -11,7 +11,7 @@ from clew.core.pair import Heard, Pair, PairEvent, PairStatus, Round
 from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.errors import AgentFailed, Busy, ClewError, UsageError
-from clew.hosts import pair_state
+from clew.hosts import pair_folder
 from clew.hosts.pair import NewPair, PairState
 from clew.hosts.pair_live import LivePair, Manner
 from clew.hosts.pair_rows import Wishes
@@ -182,7 +182,7 @@ async def _removed(client: Client, state: PairState, *, dry_run: bool) -> Cleane
 
 async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]:
     """State files in that directory of pairs that are not its own: moved since (that pair), or not in this store."""
-    files = sorted(Path(cwd, pair_state.FOLDER).glob("session-*.json"))
+    files = sorted(Path(cwd, pair_folder.FOLDER).glob("session-*.json"))
     ids = {path: path.stem.removeprefix("session-") for path in files}
 
     def known(store: Store) -> dict[Path, Pair | None]:
@@ -250,7 +250,7 @@ def pair_json(state: PairState, stamp: Stamp, error: ClewError | None = None, *,
         "sessions": state.sessions,
         "usage": state.usage.as_dict(),
         "cost_usd": round(state.cost_usd, 6),
-        "file": str(path) if (path := pair_state.path_of(pair.cwd, pair.id)).is_file() else None,
+        "file": str(path) if (path := pair_folder.path_of(pair.cwd, pair.id)).is_file() else None,
         "imported_from": pair.imported_from,
         "error": told,
         "created_at": stamp(pair.created_at),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from clew.errors import Busy, Conflict
-from clew.hosts.pair_state import path_of
+from clew.hosts.pair_folder import path_of
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import unpack
 from clew.hosts.portable_import import import_thread

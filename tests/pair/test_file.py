@@ -17,10 +17,12 @@ from clew.core.ids import ThreadId, TurnId
 from clew.core.pair import Heard, Pair, PairStatus, PairWarned, Part, Saved
 from clew.core.thread import Permissions
 from clew.errors import Busy, Conflict, UsageError
+from clew.hosts.pair_folder import write
 from clew.hosts.pair_import import Imported
-from clew.hosts.pair_live import iso
+from clew.hosts.pair_reading import read
 from clew.hosts.pair_rows import Wishes
-from clew.hosts.pair_state import Whole, alike, read, worded, write
+from clew.hosts.pair_runs import iso
+from clew.hosts.pair_state import Whole, alike, worded
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import unpack
 from clew.hosts.portable_import import import_thread

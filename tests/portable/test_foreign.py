@@ -16,7 +16,7 @@ from clew.core.ids import SessionId, ThreadId
 from clew.core.pins import PinState
 from clew.engine import adoption
 from clew.errors import Conflict, UsageError
-from clew.hosts import pair_state
+from clew.hosts import pair_folder
 from clew.hosts.archives import Archives
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, as_json, from_json, pack, unpack
@@ -233,9 +233,9 @@ async def test_an_archive_of_elsewhere_brings_no_rights_for_jobs_along_and_our_o
 
 @pytest.mark.parametrize("pair_id", ["a/../../../../pwn", "../x", ESCAPE, "", "a\nb"])
 def test_no_id_of_a_pair_leads_out_of_its_folder(tmp_path: Path, pair_id: str) -> None:
-    path = pair_state.path_of(str(tmp_path), pair_id)
+    path = pair_folder.path_of(str(tmp_path), pair_id)
     assert path.resolve().parent == tmp_path / ".clew" / "sessions" and path.name.isprintable()
-    assert pair_state.path_of(str(tmp_path), "2026-11-15-a").name == "session-2026-11-15-a.json"
+    assert pair_folder.path_of(str(tmp_path), "2026-11-15-a").name == "session-2026-11-15-a.json"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.errors import Busy, ClewError, NotFound, StoreError, UsageError
-from clew.hosts import archive_file, pair_state
+from clew.hosts import archive_file, pair_folder
 from clew.hosts.archive_file import ArchiveFile, Dump
 from clew.hosts.checks import is_file, named_path
 from clew.hosts.portable_rows import at_rest, narrowed, renewed
@@ -178,7 +178,7 @@ class Archives:
         for each_ in unit:
             store.delete_thread(each_.id)
         for row in content[0]["pairs"]:
-            pair_state.remove(row["cwd"], row["id"])  # or it would look as if it were another store's
+            pair_folder.remove(row["cwd"], row["id"])  # or it would look as if it were another store's
         return Archived(thread.name, thread.kind, _count(content), path, tuple(each_.name for each_ in unit[1:]))
 
     async def _clean_one(

@@ -13,9 +13,9 @@ from clew.engine.engine import Engine
 from clew.errors import Conflict, UsageError
 from clew.hosts.branches import SUFFIX, Copy, Forked, copy, put
 from clew.hosts.pair_answer import read_order
+from clew.hosts.pair_folder import pair_id
 from clew.hosts.pair_import import KIND
 from clew.hosts.pair_rows import known_files
-from clew.hosts.pair_state import pair_id
 from clew.hosts.shaped import DoesNotFit
 from clew.store.pair_rows import KeptFiles, pair_row, round_row
 from clew.store.pairs import NAME_CHARS

@@ -26,10 +26,11 @@ from clew.core.usage import NO_USAGE, Usage
 from clew.engine.engine import Engine, check_word
 from clew.engine.leases import is_dead
 from clew.errors import NotFound, UsageError
-from clew.hosts import pair_import, pair_rows, pair_state
+from clew.hosts import pair_folder, pair_import, pair_rows
 from clew.hosts.checks import check_name, check_prompt, existing_dir
-from clew.hosts.pair_live import AS_EVER, LivePair, Manner, PairRuns, check_free, lease_key, sessions_of
+from clew.hosts.pair_live import AS_EVER, LivePair, Manner, check_free, lease_key, sessions_of
 from clew.hosts.pair_rows import Wishes
+from clew.hosts.pair_runs import PairRuns
 from clew.store.pairs import NAME_CHARS
 from clew.store.store import Store
 
@@ -85,7 +86,7 @@ class Pairs:
         around = self._engine.around
         now, cwd = around.clock(), existing_dir(new.cwd)
         pair = Pair(
-            id=pair_state.pair_id(now, around.new_id()),
+            id=pair_folder.pair_id(now, around.new_id()),
             name=new.name or name_from(new.task),
             task=new.task.strip(),
             cwd=cwd,
@@ -165,7 +166,7 @@ class Pairs:
         newest = await self._call(lambda store: store.pairs(cwd=real, limit=1))
         if newest:
             return newest[0].id
-        file = Path(real, pair_state.FOLDER, pair_state.CURRENT)
+        file = Path(real, pair_folder.FOLDER, pair_folder.CURRENT)
         # A repository may have brought it along: what stands in it is asked of an agent only when somebody says so.
         hint = (
             f"There is a file: clew pair --session-file {file}" if file.exists() else "Start one with clew pair TASK."

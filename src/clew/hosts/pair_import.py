@@ -18,22 +18,21 @@ from clew.core import pair_prompts as words
 from clew.core.answer import joined
 from clew.core.history import Role, Turn, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pair import Pair, Part, Phase, Round, known_models
+from clew.core.pair import Pair, Part, known_models
 from clew.core.pins import Absorbed, Mark, Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
 from clew.engine.adoption import Found
 from clew.engine.engine import Engine, check_word
 from clew.errors import AgentMissing, Busy, Conflict, UsageError
-from clew.hosts import pair_state
 from clew.hosts.checks import MAX_PROMPT_CHARS, existing_dir
 from clew.hosts.pair_live import check_free
-from clew.hosts.pair_state import State, alike, blank, order_of, secrets_of
+from clew.hosts.pair_reading import Place, State, place_of, read, within
+from clew.hosts.pair_state import alike, blank, secrets_of
 from clew.store.pairs import NAME_CHARS
 from clew.store.store import Store
 
 KIND = "pair"
-ROUNDS_MOST = 1_000_000
 _SESSION = re.compile(r"[A-Za-z0-9-]{8,64}\Z")
 
 
@@ -42,22 +41,11 @@ class Imported(Record):
     warnings: tuple[str, ...]
 
 
-class _Place(Record):
-    """Where a file says that its pair stands."""
-
-    number: int
-    phase: Phase
-    is_finished: bool
-    asking: str
-    last_round: int
-    rounds: tuple[Round, ...]
-
-
 async def bring_in(
     engine: Engine, path: Path, *, cwd: str, agent: str, permissions: Permissions = Permissions.EDITS
 ) -> Imported:
     """The pair of that file, in the store. Raises UsageError, Conflict, and Busy while the pair is going on."""
-    state = pair_state.read(path)
+    state = read(path)
     if max(len(state.asking), len(state.message), len(state.task)) > MAX_PROMPT_CHARS:
         raise UsageError(f"{path} asks more than {MAX_PROMPT_CHARS:,} characters at once.")
     agent = state.agent if state.agent in engine.agents() and state.agent else agent
@@ -100,7 +88,7 @@ def _create(
     found: Mapping[Part, Mapping[str, tuple[str, Found]]],
 ) -> Imported:
     now = engine.around.clock()
-    place = _place(state)
+    place = place_of(state)
     task = state.task or next((text for role, text, _ in state.messages(Part.INSTRUCTOR) if role is Role.USER), "")
     models = (state.config.instructor_model or None, state.config.worker_model or None)
     ids = {part: ThreadId(engine.around.new_id()) for part in Part}
@@ -116,7 +104,7 @@ def _create(
         worker_model=models[1],
         models=known_models(*models, before=tuple(state.models)),
         thinking=state.config.use_thinking,
-        max_rounds=_within(state.config.max_rounds),
+        max_rounds=within(state.config.max_rounds),
         message=state.message,
         imported_from=str(path),
         created_at=now,
@@ -202,7 +190,7 @@ def _bring_up(store: Store, engine: Engine, known: Pair, state: State, path: Pat
     for part, more in ahead.items():
         for turn in _turns(engine, known, part, more, now):
             store.add_turn(known.thread_of(part), turn)
-    place = _place(state)
+    place = place_of(state)
     have = {round_.number for round_ in store.pair_rounds(known.id)}
     for round_ in place.rounds:
         if round_.number in have:
@@ -213,7 +201,7 @@ def _bring_up(store: Store, engine: Engine, known: Pair, state: State, path: Pat
     return Imported(changed, ("The pair went on elsewhere: what the file has beyond the store is added.",))
 
 
-def _fields(place: _Place, now: float) -> dict[str, Any]:
+def _fields(place: Place, now: float) -> dict[str, Any]:
     return {
         "number": place.number,
         "phase": place.phase,
@@ -222,68 +210,6 @@ def _fields(place: _Place, now: float) -> dict[str, Any]:
         "asked_at": now,
         "last_round": place.last_round,
     }
-
-
-def _within(number: int) -> int:
-    return min(max(1, number), ROUNDS_MOST)
-
-
-def _place(state: State) -> _Place:
-    number = _within(state.current_round)
-    last = _within(state.last_round if state.last_round is not None else number + max(0, state.remaining_rounds))
-    rounds = [
-        Round(
-            state.session_id,
-            each.number,
-            each.message,
-            tuple(each.changed_files),
-            order_of(each.response) if each.response is not None else None,
-            worker_model=each.worker_model,
-            result=each.result,
-        )
-        for each in {each.number: each for each in state.rounds if 1 <= each.number <= number}.values()
-    ]
-    phase, asking, finished = _older(state) if state.phase is None else (state.phase, state.asking, state.finished)
-    if phase is not Phase.DONE and not asking.strip() and _asked(state, phase) is None:
-        phase, asking, finished = _older(state)  # nothing was asked, and nothing is to be: it cannot stand there
-    asked = _asked(state, phase)
-    if phase is not Phase.DONE and asked is not None and (asked == asking or not asking.strip()):
-        asking = words.CONTINUE
-    if not any(round_.number == number for round_ in rounds):
-        response = state.last_instructor_response
-        result = state.messages(Part.WORKER)[-1:] if phase is Phase.DONE and not finished else []
-        rounds.append(
-            Round(
-                state.session_id,
-                number,
-                order=order_of(response) if response is not None else None,
-                result=result[0][1] if result else None,
-            )
-        )
-    return _Place(number, phase, finished, asking, last, tuple(rounds))
-
-
-def _asked(state: State, phase: Phase) -> str | None:
-    """What whoever's turn it is was told last."""
-    part = Part.WORKER if phase is Phase.WORKING else Part.INSTRUCTOR
-    return next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
-
-
-def _older(state: State) -> tuple[Phase, str, bool]:
-    """Where the older tool stood, which does not say so itself."""
-    response, worker = state.last_instructor_response, state.messages(Part.WORKER)
-    instruction = state.last_instruction or (response.instruction if response is not None else "")
-    if response is not None and not response.should_continue:
-        return Phase.DONE, "", True
-    if not state.messages(Part.INSTRUCTOR):
-        return Phase.INSTRUCTING, "Plan the task, and give the first instruction.", False
-    if instruction.strip() and not any(role is Role.USER and text == instruction for role, text, _ in worker):
-        return Phase.WORKING, instruction, False
-    if worker and worker[-1][0] is Role.USER:
-        return Phase.WORKING, "", False
-    if state.messages(Part.INSTRUCTOR)[-1][0] is Role.USER:
-        return Phase.INSTRUCTING, "", False
-    return Phase.DONE, "", False  # a round is complete: whoever goes on opens the next
 
 
 def _turns(

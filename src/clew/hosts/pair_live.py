@@ -1,60 +1,22 @@
-"""One pair carried out: what is due is asked, what came of it is put down, until it is done or must stop.
-
-Whatever is written of a pair is written in one transaction with a look at its lease: a process that slept, while
-another took its pair over, writes nothing more.
-"""
+"""A pair that this process carries out, as its surface sees it; and whose it is: a pair belongs to one process."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
-from clew.core import pair_prompts as words
 from clew.core.ids import ThreadId
-from clew.core.pair import (
-    Asked,
-    Heard,
-    Order,
-    Ordered,
-    Pair,
-    PairEvent,
-    PairWarned,
-    Part,
-    Phase,
-    Saved,
-    Worked,
-)
+from clew.core.pair import Pair, PairEvent
 from clew.core.pins import PinState
 from clew.core.record import Record
-from clew.core.run import Run
-from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead
-from clew.engine.settings import Ask, Person
+from clew.engine.settings import Person
 from clew.engine.turn import LiveTurn
-from clew.errors import AgentFailed, AuthFailed, Busy, Cancelled, ClewError, StoreError, TimedOut, UsageLimit
-from clew.hosts import pair_files, pair_rows, pair_state
-from clew.hosts.pair_answer import read_order
+from clew.errors import Busy, ClewError
 from clew.hosts.pair_files import Look
-from clew.hosts.shaped import DoesNotFit
-from clew.store.pair_rows import KeptFiles
 from clew.store.store import Store
-
-log = logging.getLogger("clew.hosts.pair")
-
-T = TypeVar("T")
-SAVE_EVERY = 5  # rounds
-
-
-def iso(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
 
 
 class Manner(Record):
@@ -128,248 +90,8 @@ class LivePair:
             turn.cancel()
 
 
-class PairRuns:
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def carry_out(self, live: LivePair) -> None:
-        beat = asyncio.create_task(self._beat(live))
-        try:
-            try:
-                live.error = await self._go(live)
-            except ClewError as error:
-                live.error = error
-            except Exception as error:
-                live.error = AgentFailed(f"A fault in Clew itself: {error!r}")
-                raise
-            finally:
-                await self._put_down(live)
-        finally:
-            beat.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await beat
-            with contextlib.suppress(StoreError):
-                await self._call(lambda store: store.release_lease(live.token))
-            live.tell(None)
-
-    async def _go(self, live: LivePair) -> ClewError | None:
-        """To its end, or to what must stop it."""
-        left = await self._pick_up(live)
-        if left is not None:
-            error = await self._settle(live, left)
-            if error is not None:
-                return error
-        while True:
-            pair = await self._call(lambda store: store.require_pair(live.pair.id))
-            if pair.phase is Phase.DONE:
-                return None
-            if live.lost:
-                return _taken_over(pair)
-            if live.stopped:
-                return Cancelled("The pair was stopped.")
-            error = await self._settle(live, await self._ask(live, pair))
-            if error is not None:
-                return error
-            if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY == 0:
-                await self._save(live)
-
-    async def _pick_up(self, live: LivePair) -> Finished | None:
-        """What it was left with, and which files somebody has changed since; told once."""
-        pair, (run_id, kept) = await self._call(
-            lambda store: (store.require_pair(live.pair.id), pair_rows.known_files(store, live.pair))
-        )
-        look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, run_id, kept))
-        changed = look.changed if look is not None else ()
-
-        def write(store: Store, now: float) -> Finished | None:
-            if look is not None:
-                store.keep_pair_files(pair.id, look.files)
-            return pair_rows.pick_up(store, store.require_pair(pair.id), changed, now, self._mark())
-
-        left = await self._write(live, write)
-        if changed:
-            message = f"changed by somebody else since: {_listed(changed)}"
-            live.tell(PairWarned(pair.number, "files_changed", message))
-        return left
-
-    async def _ask(self, live: LivePair, pair: Pair) -> Finished:
-        """What is due, asked, to the end of its run."""
-        part = pair.part
-
-        def prepared(store: Store) -> Ask:
-            thread = store.require_thread(pair.thread_of(part))
-            model = pair.instructor_model
-            if part is Part.WORKER:
-                rounds = {each.number: each for each in store.pair_rounds(pair.id)}
-                model = rounds[pair.number].worker_model or pair.worker_model
-            return Ask(
-                thread=thread,
-                text=pair.asking,
-                agent=pair.agent,
-                model=model,
-                standing=thread.standing,
-                timeout_s=live.manner.timeout_s,
-                person=live.manner.person,
-            )
-
-        def note(store: Store, run: Run) -> None:
-            self._check_ours(store, live)
-            pair_rows.began(store, pair, run, self._engine.around.clock())
-
-        turn = await self._engine.start(await self._call(prepared), note)
-        run = turn.run
-        live.follow(turn)
-        live.tell(Asked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
-        async for noted in turn.events():
-            live.tell(Heard(pair.number, part, run.id, noted.event))
-        return await turn.finish()
-
-    async def _settle(self, live: LivePair, finished: Finished) -> ClewError | None:
-        """What follows from the end of a run, written down. An error: the pair stops, and can be gone on with."""
-        pair = await self._call(lambda store: store.require_pair(live.pair.id))
-        if pair.part is Part.WORKER:
-            look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, finished.run.id))
-            await self._worked(live, pair, finished, look.files if look is not None else None)
-            return finished.error
-        if finished.error is not None:
-            return finished.error
-        try:
-            order = read_order(finished.text)
-        except DoesNotFit as error:
-            if pair.asked_again:
-                return AgentFailed(
-                    f"The instructor's answer does not fit, and neither did the one before: {error}",
-                    hint=f"clew threads show pair-{pair.name}-instructor has it; {_goes_on(pair)} and asks again.",
-                )
-            again = words.again(str(error))
-            await self._write(live, lambda store, now: pair_rows.due(store, pair, again, now, asked_again=True))
-            message = f"the instructor's answer does not fit, and is asked for once more: {error}"
-            live.tell(PairWarned(pair.number, "asked_again", message))
-            return None
-        await self._ordered(live, pair, finished, order)
-        return None
-
-    async def _worked(self, live: LivePair, pair: Pair, finished: Finished, kept: KeptFiles | None) -> None:
-        def write(store: Store, now: float) -> None:
-            store.keep_pair_files(pair.id, kept)
-            if finished.error is None:
-                pair_rows.worked(store, pair, finished.text, now, self._mark())
-
-        await self._write(live, write)
-        if finished.error is None:
-            live.tell(Worked(pair.number, finished.text, finished.run.id))
-
-    async def _ordered(self, live: LivePair, pair: Pair, finished: Finished, order: Order) -> None:
-        await self._write(live, lambda store, now: pair_rows.ordered(store, pair, order, now, self._mark()))
-        live.tell(Ordered(pair.number, order, finished.run.id))
-        if order.worker_model is not None and order.worker_model not in pair.models:
-            known = ", ".join(pair.models) or "none"
-            words_ = f"the instructor named a model that was not given ({order.worker_model}; known: {known}): ignored"
-            live.tell(PairWarned(pair.number, "unknown_model", words_))
-
-    async def _put_down(self, live: LivePair) -> None:
-        """Why it stopped, and the state file."""
-        error = live.error
-        try:
-            if error is not None and not live.lost:
-                error.hint = hint_of(error, live.pair)
-                fields = {"error": error.message, "hint": error.hint, "error_code": error.code}
-                await self._write(live, lambda store, now: store.update_pair(live.pair.id, at=now, **fields))
-            if not live.lost:
-                await self._save(live)
-        except ClewError as trouble:
-            log.warning("the end of a pair could not be put down: %s", trouble.message)
-
-    async def _save(self, live: LivePair) -> None:
-        """The state file. One that cannot be written stops nobody: all of it is in the store."""
-        if not live.manner.auto_save:
-            return
-        whole = await self._call(lambda store: self._whole(store, live.pair.id))
-        pair, environ = whole.pair, self._engine.around.environ
-
-        def write() -> Path:
-            return pair_state.write(pair.cwd, pair.id, pair_state.worded(whole, environ, iso))
-
-        where, saved = pair_state.path_of(pair.cwd, pair.id), None
-        try:
-            saved = await asyncio.to_thread(write)
-            where = where.with_name(pair_state.CURRENT)
-            await asyncio.to_thread(pair_state.point_at, saved)
-        except OSError as error:
-            why = f"{error.filename} is no folder" if isinstance(error, FileExistsError) else error.strerror
-            live.tell(PairWarned(pair.number, "not_saved", f"{where} was not written: {why}"))
-        if saved is not None:
-            live.tell(Saved(pair.number, str(saved)))
-
-    def _whole(self, store: Store, pair_id: str) -> pair_state.Whole:
-        pair = store.require_pair(pair_id)
-        return pair_state.Whole(
-            pair,
-            tuple(store.pair_rounds(pair_id)),
-            {part: store.history(pair.thread_of(part)) for part in Part},
-            {part: sessions_of(store, pair.thread_of(part)) for part in Part},
-        )
-
-    async def _beat(self, live: LivePair) -> None:
-        """Keeps the lease. A process that slept too long may find the pair another's: then it stops."""
-        lease_s = self._engine.settings.lease_s
-        while True:
-            await asyncio.sleep(lease_s / 3)
-            with contextlib.suppress(StoreError):
-                if not await self._call(
-                    lambda store: store.renew_lease(live.token, self._engine.around.clock(), lease_s)
-                ):
-                    live.lost = True
-                    live.cancel()
-
-    async def _write(self, live: LivePair, work: Callable[[Store, float], T]) -> T:
-        """In one transaction, and only while the pair is this process's own."""
-
-        def fenced(store: Store) -> T:
-            self._check_ours(store, live)
-            return work(store, self._engine.around.clock())
-
-        return await self._engine.database.atomically(fenced)
-
-    def _check_ours(self, store: Store, live: LivePair) -> None:
-        held = store.lease(lease_key(live.pair))
-        if held is None or held.token != live.token:
-            live.lost = True
-            raise _taken_over(live.pair)
-
-    def _mark(self) -> str:
-        return self._engine.around.new_id()[:16]
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.database.call(work)
-
-
 def lease_key(pair: Pair) -> str:
     return f"pair/{pair.id}"
-
-
-def _goes_on(pair: Pair) -> str:
-    return f"clew pair --session {pair.name} goes on with it"
-
-
-def hint_of(error: ClewError, pair: Pair) -> str:
-    """What to do about it, with this pair: the words of a run speak of asking again."""
-    goes_on = _goes_on(pair)
-    match error:
-        case Cancelled() | AgentFailed():
-            return error.hint if error.hint and goes_on in error.hint else f"{goes_on}."
-        case AuthFailed():
-            return f"Log in with the agent's own CLI, or set its key; then {goes_on}."
-        case UsageLimit():
-            return f"When it has reset, {goes_on}."
-        case TimedOut():
-            return f"{goes_on}; --timeout gives a run more time."
-    return f"{error.hint} Then {goes_on}." if error.hint else f"{goes_on}."
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
 
 
 def check_free(store: Store, engine: Engine, pair: Pair) -> None:
@@ -377,10 +99,6 @@ def check_free(store: Store, engine: Engine, pair: Pair) -> None:
     held = store.lease(lease_key(pair))
     if held is not None and not is_dead(held, engine.around):
         raise Busy(f"The pair {pair.name} is going on in another process.", hint="Wait for it, or stop it there.")
-
-
-def _taken_over(pair: Pair) -> Busy:
-    return Busy(f"Another process took the pair {pair.name} over.", hint="It goes on there.")
 
 
 def sessions_of(store: Store, thread_id: ThreadId) -> dict[str, str]:

@@ -17,7 +17,7 @@ from clew.core.record import Record
 from clew.core.run import LIVE, Owner
 from clew.core.thread import Permissions, Trust, narrower
 from clew.errors import UsageError
-from clew.hosts.pair_state import pair_id
+from clew.hosts.pair_folder import pair_id
 from clew.store.foreign import columns
 from clew.store.records import dumps
 from clew.store.restoring import TABLES

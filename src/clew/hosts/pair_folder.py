@@ -1,0 +1,103 @@
+"""Where the state files of pairs lie: `.clew/sessions/` of the work directory, for the owner's eyes, and not for git.
+
+A repository may have put something there before us, to have us write elsewhere: nothing that leads out is followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+from clew.core.history import text_digest
+
+FOLDER = Path(".clew", "sessions")
+CURRENT = "current.json"
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
+
+
+def pair_id(at: float, mark: str) -> str:
+    """For a pair that begins then: a person reads it."""
+    return f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.localtime(at))}-{mark[:4]}"
+
+
+def path_of(cwd: str, pair_id: str) -> Path:
+    """Never outside that folder: an id that leads elsewhere is not believed."""
+    name = pair_id if ID.match(pair_id) else text_digest(pair_id)
+    return Path(cwd, FOLDER, f"session-{name}.json")
+
+
+def write(cwd: str, pair_id: str, text: str) -> Path:
+    """Whole or not at all. Raises OSError."""
+    path = path_of(cwd, pair_id)
+    folder = path.parent
+    for each in (folder.parent, folder):
+        each.mkdir(mode=0o700, exist_ok=True)
+        if each.is_symlink() or not each.is_dir():  # a repository may have put it there, to have us write elsewhere
+            raise OSError(0, "it leads elsewhere", str(each))
+        if stat.S_IMODE(each.stat().st_mode) != 0o700:
+            each.chmod(0o700)
+    ignore = folder / ".gitignore"
+    if ignore.is_symlink() or not ignore.exists():  # a link may come with a repository, and git follows none
+        _replace(ignore, "*\n")
+    _replace(path, text)
+    return path
+
+
+def _replace(path: Path, text: str) -> None:
+    """On the disk before it takes the old one's place."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        beside.unlink()
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    _settle(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """So that the new name too outlives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def point_at(path: Path) -> Path:
+    """`current.json`: a link; where there are none, a small file that names it. Raises OSError."""
+    current = path.with_name(CURRENT)
+    beside = path.with_name(f".{CURRENT}.{os.getpid()}.tmp")
+    try:
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(path.name)
+        beside.replace(current)
+    except OSError:
+        _replace(current, json.dumps({"current": path.name}) + "\n")
+    return current
+
+
+def remove(cwd: str, pair_id: str) -> bool:
+    """The file of a pair that is gone. False: there was none."""
+    path = path_of(cwd, pair_id)
+    try:
+        if path.parent.is_symlink() or path.parent.parent.is_symlink():
+            return False
+        path.unlink()
+        current = path.parent / CURRENT
+        if current.is_symlink() and str(current.readlink()) == path.name:
+            current.unlink()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,252 @@
+"""A state file of a pair, read: ours or the older tool's, and nothing of it believed that does not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from clew.core import pair_prompts as words
+from clew.core.history import Role
+from clew.core.pair import Order, Part, Phase, Round
+from clew.core.record import Record
+from clew.errors import UsageError
+from clew.hosts.pair_folder import CURRENT, ID
+from clew.hosts.pair_state import VERSION
+
+FILE_MOST = 200_000_000
+ROUNDS_MOST = 1_000_000
+
+
+class _Versioned(msgspec.Struct):
+    version: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: Any = ""
+    partial: bool = False
+
+
+class _Side(msgspec.Struct, rename="camel"):
+    conversation_history: list[_Message] = []
+
+
+class _Config(msgspec.Struct, rename="camel"):
+    instructor_model: str | None = None
+    worker_model: str | None = None
+    max_rounds: int = 10
+    use_thinking: bool = False
+    work_dir: str = ""
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    thinking: str = ""
+    instruction: str = ""
+    worker_model: str | None = None
+    should_continue: bool = True
+    needs_correction: bool = False
+
+
+class _Round(msgspec.Struct, rename="camel"):
+    number: int
+    message: str = ""
+    changed_files: list[str] = []
+    response: _Response | None = None
+    worker_model: str | None = None
+    result: str | None = None
+
+
+class State(msgspec.Struct, rename="camel"):
+    """A state file, ours or the older tool's."""
+
+    session_id: str
+    version: str
+    config: _Config
+    instructor: _Side
+    worker: _Side
+    current_round: int = 0
+    remaining_rounds: int = 0
+    last_instruction: str = ""
+    last_instructor_response: _Response | None = None
+    created_at: str = ""
+    last_updated_at: str = ""
+    name: str = ""
+    task: str = ""
+    agent: str | None = None
+    models: list[str] = []
+    phase: Phase | None = None  # None: the older tool's
+    finished: bool = False
+    last_round: int | None = None
+    asking: str = ""
+    message: str = ""
+    rounds: list[_Round] = []
+    sessions: dict[str, dict[str, str]] = {}
+
+    def messages(self, part: Part) -> list[tuple[Role, str, bool]]:
+        side = self.instructor if part is Part.INSTRUCTOR else self.worker
+        roles = {role.value: role for role in Role}
+        said = [
+            (roles[each.role], _text(each.content), each.partial)
+            for each in side.conversation_history
+            if each.role in roles
+        ]
+        return [each for each in said if each[1].strip()]
+
+
+def order_of(response: _Response) -> Order:
+    return Order(
+        response.thinking,
+        response.instruction,
+        response.worker_model or None,
+        response.should_continue,
+        response.needs_correction,
+    )
+
+
+def _text(content: Any) -> str:
+    """Of a message as the older tool keeps it: a text, or the blocks of a model's API."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else json.dumps(content, ensure_ascii=False)
+    parts = []
+    for block in content:
+        text = block.get("text") if isinstance(block, dict) else block
+        parts.append(text if isinstance(text, str) else json.dumps(block, ensure_ascii=False))
+    return "\n".join(parts)
+
+
+def read(path: Path) -> State:
+    """Raises UsageError, in one line, whatever the file holds."""
+    body = _body(path)
+    named = _named(body)
+    if named is not None and path.name == CURRENT:
+        body = _body(path.with_name(named))
+    _check_version(body, path)
+    try:
+        state = msgspec.json.decode(body, type=State)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is no state of a pair: {' '.join(str(error).split())[:200]}.",
+            hint="Name a file as it lies in .clew/sessions.",
+        ) from error
+    if not ID.match(state.session_id):
+        raise UsageError(f"{path} is no state of a pair: its sessionId cannot be one.")
+    return state
+
+
+def _body(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise UsageError(f"{path} is a directory.", hint="Name a file in it.")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # waits for no pipe
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UsageError(f"{path} is no file.", hint="Name one as it lies in .clew/sessions.")
+            body = file.read(FILE_MOST + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}.") from error
+    if len(body) > FILE_MOST:
+        raise UsageError(f"{path} is too large for the state of a pair.")
+    return body
+
+
+def _named(body: bytes) -> str | None:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    named = found.get("current") if isinstance(found, dict) else None
+    return named if isinstance(named, str) and re.fullmatch(r"session-[\w.-]+\.json", named) else None
+
+
+def _check_version(body: bytes, path: Path) -> None:
+    """Before the rest is looked at: of a newer file nothing need fit."""
+    try:
+        version = msgspec.json.decode(body, type=_Versioned).version
+    except (msgspec.DecodeError, RecursionError):
+        return  # what is wrong with it is said by whoever reads the rest
+    numbers = tuple(int(each) for each in re.findall(r"[0-9]{1,40}", version[:200])[:3])
+    if numbers > tuple(int(each) for each in VERSION.split(".")):
+        raise UsageError(
+            f"{path} is of a newer version ({version[:40]}; this Clew knows {VERSION}).", hint="Update Clew."
+        )
+
+
+class Place(Record):
+    """Where a file says that its pair stands."""
+
+    number: int
+    phase: Phase
+    is_finished: bool
+    asking: str
+    last_round: int
+    rounds: tuple[Round, ...]
+
+
+def within(number: int) -> int:
+    """A number of rounds that makes sense."""
+    return min(max(1, number), ROUNDS_MOST)
+
+
+def place_of(state: State) -> Place:
+    number = within(state.current_round)
+    last = within(state.last_round if state.last_round is not None else number + max(0, state.remaining_rounds))
+    rounds = [
+        Round(
+            state.session_id,
+            each.number,
+            each.message,
+            tuple(each.changed_files),
+            order_of(each.response) if each.response is not None else None,
+            worker_model=each.worker_model,
+            result=each.result,
+        )
+        for each in {each.number: each for each in state.rounds if 1 <= each.number <= number}.values()
+    ]
+    phase, asking, finished = _older(state) if state.phase is None else (state.phase, state.asking, state.finished)
+    if phase is not Phase.DONE and not asking.strip() and _asked(state, phase) is None:
+        phase, asking, finished = _older(state)  # nothing was asked, and nothing is to be: it cannot stand there
+    asked = _asked(state, phase)
+    if phase is not Phase.DONE and asked is not None and (asked == asking or not asking.strip()):
+        asking = words.CONTINUE
+    if not any(round_.number == number for round_ in rounds):
+        response = state.last_instructor_response
+        result = state.messages(Part.WORKER)[-1:] if phase is Phase.DONE and not finished else []
+        rounds.append(
+            Round(
+                state.session_id,
+                number,
+                order=order_of(response) if response is not None else None,
+                result=result[0][1] if result else None,
+            )
+        )
+    return Place(number, phase, finished, asking, last, tuple(rounds))
+
+
+def _asked(state: State, phase: Phase) -> str | None:
+    """What whoever's turn it is was told last."""
+    part = Part.WORKER if phase is Phase.WORKING else Part.INSTRUCTOR
+    return next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
+
+
+def _older(state: State) -> tuple[Phase, str, bool]:
+    """Where the older tool stood, which does not say so itself."""
+    response, worker = state.last_instructor_response, state.messages(Part.WORKER)
+    instruction = state.last_instruction or (response.instruction if response is not None else "")
+    if response is not None and not response.should_continue:
+        return Phase.DONE, "", True
+    if not state.messages(Part.INSTRUCTOR):
+        return Phase.INSTRUCTING, "Plan the task, and give the first instruction.", False
+    if instruction.strip() and not any(role is Role.USER and text == instruction for role, text, _ in worker):
+        return Phase.WORKING, instruction, False
+    if worker and worker[-1][0] is Role.USER:
+        return Phase.WORKING, "", False
+    if state.messages(Part.INSTRUCTOR)[-1][0] is Role.USER:
+        return Phase.INSTRUCTING, "", False
+    return Phase.DONE, "", False  # a round is complete: whoever goes on opens the next
