@@ -24,8 +24,8 @@ from clew.hosts.archive_file import ArchiveFile, Dump
 from clew.hosts.checks import is_file, named_path
 from clew.hosts.portable_rows import at_rest, narrowed, renewed
 from clew.store import foreign
-from clew.store.records import absorbed_from, dumps, each, pin_from, thread_from, turn_from
-from clew.store.restoring import TABLES, Taken, restore
+from clew.store.records import each, thread_from, turn_from
+from clew.store.restoring import TABLES, Taken, pins_of, restore
 from clew.store.store import Store
 
 DAY_S = 86_400.0
@@ -255,7 +255,7 @@ class Archives:
         return Restored(tuple(threads), turns_now, alive, name, is_copy, _rights(tables) != _rights(came))
 
     def _stored(self, store: Store, tables: Tables) -> tuple[Sequence[Thread], list[Pin]]:
-        pins = [self._pin(pin) for pin in _pins(tables)]
+        pins = [self._pin(pin) for pin in pins_of(tables)]
         content = {table: tables[table] for table in TABLES}
         threads = restore(store, each(thread_from, tables["threads"]), pins, content)
         return threads, [pin for thread in threads for pin in store.pins(thread.id)]
@@ -296,21 +296,6 @@ def _merged(content: Sequence[Dump]) -> Tables:
 def _rights(tables: Tables) -> list[tuple[Any, ...]]:
     threads = [(row.get("permissions"), row.get("trust")) for row in tables["threads"]]
     return [*threads, *((row.get("permissions"), row.get("allowed_tools")) for row in tables["jobs"])]
-
-
-def _pins(tables: Tables) -> list[Pin]:
-    absorbed: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(tables["pin_absorbed"], key=lambda row: int(row["n"])):
-        absorbed.setdefault(row["pin_id"], []).append(row)
-
-    def pin(row: dict[str, Any]) -> Pin:
-        flat = row | {
-            "runtime": dumps(row["runtime"]),
-            "pending": None if row["pending"] is None else dumps(row["pending"]),
-        }
-        return pin_from(flat, tuple(absorbed_from(known) for known in absorbed.get(row["id"], ())))
-
-    return each(pin, tables["pins"])
 
 
 def _is_of(store: Store, key: str, thread: Thread) -> bool:

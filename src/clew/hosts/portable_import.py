@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from clew.core.history import Turn
 from clew.core.pair import Part
-from clew.core.pins import Absorbed, Pin, PinState, Runtime
+from clew.core.pins import Pin, PinState, Runtime
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.changes import Repository
@@ -29,11 +29,11 @@ from clew.engine.plan import runtime_of
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.hosts.checks import check_name, existing_dir
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
-from clew.hosts.portable_rows import Home, Row, Tables, as_here, inward, renewed
+from clew.hosts.portable_rows import Home, Tables, as_here, inward, renewed
 from clew.store import foreign, sql
 from clew.store.pairs import NAME_CHARS
-from clew.store.records import absorbed_from, dumps, each, pin_from, thread_from, turn_from
-from clew.store.restoring import TABLES, Taken, restore
+from clew.store.records import each, thread_from, turn_from
+from clew.store.restoring import TABLES, Taken, pins_of, restore
 from clew.store.store import Store
 
 T = TypeVar("T")
@@ -304,24 +304,8 @@ def _turns(tables: Tables) -> list[Turn]:
 
 def _pins(tables: Tables, bound: Mapping[str, Runtime], *, retire: bool = False) -> list[Pin]:
     """As records. With `retire`, those that are not bound are given up."""
-
-    def make() -> list[Pin]:
-        absorbed: dict[str, list[Absorbed]] = {}
-        for known in sorted(tables.get("pin_absorbed", ()), key=lambda known: known["n"]):
-            absorbed.setdefault(known["pin_id"], []).append(absorbed_from(known))
-        pins = [_pin(row, tuple(absorbed.get(row["id"], ()))) for row in tables.get("pins", ())]
-        return [_bound(pin, bound.get(pin.id), retire=retire) for pin in pins]
-
-    return _made(make)
-
-
-def _pin(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
-    runtime = {"binary": "", "config_dir": "", "product": "", "can_resume": False} | row["runtime"]
-    flat = row | {
-        "runtime": dumps(runtime | {"agent": row["agent"]}),
-        "pending": None if row["pending"] is None else dumps(row["pending"]),
-    }
-    return pin_from(flat, absorbed)
+    pins = _made(lambda: pins_of(tables))
+    return [_bound(pin, bound.get(pin.id), retire=retire) for pin in pins]
 
 
 def _bound(pin: Pin, runtime: Runtime | None, *, retire: bool) -> Pin:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clew.core.pins import Pin, PinState
+from clew.core.pins import Absorbed, Pin, PinState
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound, StoreError, UsageError
 from clew.store import sql
 from clew.store.database import _packed as packed
 from clew.store.foreign import checked, named_elsewhere
-from clew.store.records import each, first, question_from, thread_from
+from clew.store.records import absorbed_from, dumps, each, first, pin_from, question_from, thread_from
 from clew.store.threads import DUMPED
 
 if TYPE_CHECKING:
@@ -30,10 +30,25 @@ Content = Mapping[str, Sequence[Row]]  # rows by table
 # What a row belongs to comes before it. Pins are written as records.
 TABLES = tuple(table for table in DUMPED if table not in ("pins", "pin_absorbed"))
 RUNS_MOST = 10_000_000
+_NOWHERE: Row = {"binary": "", "config_dir": "", "product": "", "can_resume": False}
 
 
 class Taken(Conflict):
     """An id of the rows is in the store already, or they contradict each other."""
+
+
+def pins_of(tables: Content) -> list[Pin]:
+    """Pins and what they absorbed, of rows as they were dumped. What tells of a machine may be missing."""
+    absorbed: dict[str, list[Absorbed]] = {}
+    for known in sorted(tables.get("pin_absorbed", ()), key=lambda known: int(known["n"])):
+        absorbed.setdefault(known["pin_id"], []).append(absorbed_from(known))
+
+    def pin(row: Row) -> Pin:
+        runtime = _NOWHERE | row["runtime"] | {"agent": row["agent"]}
+        pending = None if row["pending"] is None else dumps(row["pending"])
+        return pin_from(row | {"runtime": dumps(runtime), "pending": pending}, tuple(absorbed.get(row["id"], ())))
+
+    return each(pin, tables.get("pins", ()))
 
 
 def restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], content: Content) -> list[Thread]:
