@@ -153,6 +153,46 @@ class TestEntries:
                 read(path)
 
 
+class TestCopies:
+    """A copy's own file has only what came after; what it goes on from stands in the original's."""
+
+    def test_holds_what_it_was_copied_from_and_not_what_was_said_there_later(self, tmp_path: Path) -> None:
+        copy = self.chain(tmp_path, 1)
+        view = codex.read_session(copy)
+        assert [entry.text for entry in view.entries] == ["one", "1", "two", "2"]
+        assert not view.is_whole and not view.tool_called
+        assert [entry.at is not None and entry.at >= 0 for entry in view.entries] == [False, False, True, True]
+        assert codex.read_session(copy, view.size_bytes).entries == ()
+
+    def test_copies_of_copies_are_followed(self, tmp_path: Path) -> None:
+        view = codex.read_session(self.chain(tmp_path, 2))
+        assert [entry.text for entry in view.entries] == ["one", "1", "two", "2", "three", "3"]
+
+    def test_without_its_original_it_holds_nothing(self, tmp_path: Path) -> None:
+        copy = self.chain(tmp_path, 2)
+        original = next(tmp_path.rglob(f"*{SESSION}*"))
+        original.unlink()
+        assert codex.read_session(copy).entries == ()
+
+    def chain(self, tmp_path: Path, copies: int) -> Path:
+        """Each is asked once more after it was copied, under the number that its copy begins with."""
+        sessions = tmp_path / "sessions" / "2026" / "11" / "15"
+        names = [SESSION, COPY, COPY[:-1] + ("1" if COPY[-1] != "1" else "2")][: copies + 1]
+        words = ("one", "two", "three")
+        for place, name in enumerate(names):
+            meta = {"forked_from_id": names[place - 1], "forked_from_ordinal_exclusive": place * 10} if place else {}
+            lines = [
+                line("session_meta", id=name, **meta),
+                said("user", words[place]),
+                said("assistant", str(place + 1)),
+            ]
+            later = [said("user", "later"), said("assistant", "never"), line("response_item", type="shell_call")]
+            numbered = [{**each, "ordinal": place * 10 + n} for n, each in enumerate(lines)]
+            numbered += [{**each, "ordinal": (place + 1) * 10 + n} for n, each in enumerate(later) if name != names[-1]]
+            path = write(sessions / NAME.replace(SESSION, name), *numbered)
+        return path
+
+
 class TestUsage:
     def test_last_count_is_what_it_will_go_on_from(self, path: Path) -> None:
         write(path, *NOTES, count({"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3}))

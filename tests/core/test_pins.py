@@ -19,6 +19,7 @@ from clew.core.pins import (
     Pin,
     PinState,
     Runtime,
+    is_unproven,
     move,
     settle,
     stands,
@@ -122,6 +123,13 @@ class TestSettle:
     def test_a_first_prompt_that_never_arrived_leaves_a_pin_that_nothing_confirms(self) -> None:
         pin = make_pin(absorbed=(), state=PinState.PROVISIONAL)
         assert settle(pin, saw(holds_pending=False), BEFORE) is pin
+
+    def test_a_copy_that_nothing_has_borne_out_is_not_believed(self) -> None:
+        copy = make_pin(state=PinState.PROVISIONAL, mark=None)
+        assert is_unproven(copy) and settle(copy, saw(holds_pending=False), BEFORE) is copy
+        arrived = settle(copy, saw(), BEFORE)
+        assert arrived.pending is None and not is_unproven(arrived), "its prompt stands after all that was copied"
+        assert not is_unproven(make_pin(state=PinState.PROVISIONAL, mark=None, absorbed=())), "it has nothing yet"
 
     def test_a_prompt_that_arrived_is_absorbed_with_its_standing_text_and_the_files_mark(self) -> None:
         settled = settle(make_pin(), saw(), BEFORE)

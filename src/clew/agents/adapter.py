@@ -63,6 +63,7 @@ class SessionView(Record):
     size_bytes: int
     model: str = ""  # the newest turn's, where the file tells
     tool_called: bool = False  # in what was read
+    is_whole: bool = True  # False: a copy, whose beginning stands in another session's file
 
 
 class SessionHead(Record):

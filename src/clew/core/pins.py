@@ -159,6 +159,11 @@ class Observed(Record):
 NOTHING_OBSERVED = Observed()
 
 
+def is_unproven(pin: Pin) -> bool:
+    """A copy that nothing has borne out yet: what it was to hold may not all have got there."""
+    return pin.state is PinState.PROVISIONAL and pin.mark is None and bool(pin.absorbed)
+
+
 def settle(pin: Pin, observed: Observed, history: History) -> Pin:
     """After an attempt that did not end well: take from the file what the session really absorbed.
 
@@ -168,8 +173,8 @@ def settle(pin: Pin, observed: Observed, history: History) -> Pin:
     if pin.pending is None or not observed.exists or observed.holds_pending is None or observed.went_on:
         return pin
     if not observed.holds_pending:
-        if not pin.absorbed:
-            return pin  # a first turn that never arrived: nothing in there is ours
+        if not pin.absorbed or is_unproven(pin):
+            return pin  # a first turn that never arrived: nothing in there is ours, or not all of it
         return replace(pin, pending=None)
     pending = pin.pending
     settled = replace(

@@ -12,7 +12,7 @@ from clew.agents.adapter import Adapter, Binary, Launch
 from clew.core.decision import Abilities, Decision, Fresh, Policy, Reason, Request, Resume, candidate, decide, fresh
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
-from clew.core.pins import NOTHING_OBSERVED, Pending, Pin, PinState, Runtime, settle
+from clew.core.pins import NOTHING_OBSERVED, Observed, Pending, Pin, PinState, Runtime, is_unproven, settle
 from clew.core.record import Record, replace
 from clew.core.run import Asked, Attempt, Run, RunStatus
 from clew.core.thread import Thread
@@ -79,17 +79,28 @@ class Planner(Record):
             full_of=self.ask.full_of,
             force_fresh=self.ask.force_fresh,
         )
-        pins = store.pins(thread.id)
-        pin = candidate(pins, request.agent, request.model)
-        readable = pin is not None and self.abilities.session_files
-        observed = observe(self.adapter, pin) if pin and readable else NOTHING_OBSERVED
-        if pin is not None:
-            settled = settle(pin, observed, history)
-            pins = tuple(settled if known.id == pin.id else known for known in pins)
+        pins, observed = self._settled(store.pins(thread.id), request, history)
         decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
         if self.ask.fresh_because is not None and isinstance(decision, Fresh) and self.ask.force_fresh:
             decision = replace(decision, reason=self.ask.fresh_because)
         return request, history, decision
+
+    def _settled(self, pins: tuple[Pin, ...], request: Request, history: History) -> tuple[tuple[Pin, ...], Observed]:
+        """The pins as their files bear them out, and what is seen of the one that this turn would resume.
+
+        A copy that was cut off while it was made is passed over, where it can be made once more.
+        """
+        pin = candidate(pins, request.agent, request.model)
+        if pin is None:
+            return pins, NOTHING_OBSERVED
+        observed = observe(self.adapter, pin) if self.abilities.session_files else NOTHING_OBSERVED
+        settled = settle(pin, observed, history)
+        if is_unproven(settled):
+            others = tuple(known for known in pins if known.id != pin.id)
+            lender = candidate(others, request.agent, request.model)
+            if lender is not None and lender.borrowed_at is not None:
+                return self._settled(others, request, history)
+        return tuple(settled if known.id == pin.id else known for known in pins), observed
 
     def fallback(self, store: Store, before: Plan, reason: Reason, policy: Policy) -> Plan:
         """The run's second and last attempt: fresh, with the whole transcript."""

@@ -56,6 +56,24 @@ class _Session:
         self.model = ""
         self.tool_called = False
 
+    def copy(self, raw: bytes, until: int | None) -> None:
+        """Of a session that this one is a copy of, up to that line: what it says has no place in our file."""
+        for _, value in _lines(raw, 0):
+            ordinal = value.get("ordinal")
+            if until is not None and isinstance(ordinal, int) and ordinal >= until:
+                break
+            self._take(value, -1)
+        self.tool_called = False  # not since
+
+    def read(self, raw: bytes, start: int) -> None:
+        for at, value in _lines(raw, start):
+            self._take(value, at)
+
+    def _take(self, value: Mapping[str, Any], at: int) -> None:
+        payload = value.get("payload")
+        if isinstance(payload, Mapping):
+            self.take(str(value.get("type")), payload, at, str(value.get("timestamp")))
+
     def take(self, kind: str, payload: Mapping[str, Any], at: int, stamp: str) -> None:
         match kind:
             case "turn_context":
@@ -97,17 +115,40 @@ class _Session:
 
 
 def read_session(path: Path, since: int = 0) -> SessionView:
-    """The file only grows, so what came after byte `since` is enough to see what a turn added."""
+    """The file only grows, so what came after byte `since` is enough to see what a turn added.
+
+    Read from its start, a copy has what it goes on from before its own; when that is gone it holds nothing, as the CLI
+    cannot go on in it either.
+    """
     with path.open("rb") as file:
         size = file.seek(0, 2)
         start = file.seek(since if since <= size else 0)
         raw = file.read()
     session = _Session()
-    for at, value in _lines(raw, start):
-        payload = value.get("payload")
-        if isinstance(payload, Mapping):
-            session.take(str(value.get("type")), payload, at, str(value.get("timestamp")))
-    return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called)
+    is_copy = start == 0 and _forked_from(raw.partition(b"\n")[0]) is not None
+    if is_copy:
+        earlier = _origins(path)
+        if earlier is None:
+            return SessionView((), None, size, is_whole=False)
+        for origin, until in earlier:
+            session.copy(origin.read_bytes(), until)
+    session.read(raw, start)
+    return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called, not is_copy)
+
+
+def _origins(path: Path) -> list[tuple[Path, int | None]] | None:
+    """What a copy goes on from, the oldest first, each up to which line. None: a part of it is gone."""
+    found: list[tuple[Path, int | None]] = []
+    for _ in range(FORKS_FOLLOWED):
+        with path.open("rb") as file:
+            if _forked_from(file.readline()) is None:
+                return found[::-1]
+        origin = _origin(path)
+        if origin is None:
+            return None
+        found.append(origin)
+        path = origin[0]
+    return None
 
 
 def prompt_text(line: Mapping[str, Any]) -> str | None:
@@ -148,13 +189,22 @@ def _last_total(path: Path, until: int | None) -> Usage | None:
 def _origin(path: Path) -> tuple[Path, int | None] | None:
     """What a copy is a copy of, and up to which line: its own file has only what came after."""
     with path.open("rb") as file:
-        payload = (decode(file.readline()) or {}).get("payload")
+        forked = _forked_from(file.readline())
     home = next((folder.parent for folder in path.parents if folder.name == "sessions"), None)
-    if not isinstance(payload, Mapping) or home is None:
+    if forked is None or home is None:
         return None
-    found = session_file(str(home), str(payload.get("forked_from_id")))
+    found = session_file(str(home), forked[0])
+    return (found, forked[1]) if found is not None and found != path else None
+
+
+def _forked_from(line: bytes) -> tuple[str, int | None] | None:
+    """The session that a copy's first line names, and the line up to which it is a copy."""
+    payload = (decode(line) or {}).get("payload")
+    origin = payload.get("forked_from_id") if isinstance(payload, Mapping) else None
+    if not isinstance(payload, Mapping) or not origin:
+        return None
     until = payload.get("forked_from_ordinal_exclusive")
-    return (found, until if isinstance(until, int) else None) if found is not None and found != path else None
+    return str(origin), until if isinstance(until, int) else None
 
 
 def _total(line: bytes, until: int | None) -> Usage | None:
