@@ -138,6 +138,11 @@ class Client(Board):
         """The thread of that name or id. Raises NotFound."""
         return Thread(self._chat, await self._chat.require(name))
 
+    async def together(self, name: str) -> list[Thread]:
+        """The thread of that name and what leaves with it; of a pair's own name, both its threads. Raises NotFound."""
+        found = await self.engine.database.call(lambda store: store.together(name))
+        return [Thread(self._chat, record) for record in found]
+
     async def fork(
         self, name: str, new: str | None = None, *, at_round: int | None = None, at_turn: str | None = None
     ) -> Forked:

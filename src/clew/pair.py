@@ -90,10 +90,6 @@ async def resume(client: Client, which: Which, wanted: Wanted) -> tuple[LivePair
         pair_id = await client.pairs.resolve(which.session)
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
-    if which.fork_at is not None:
-        forked = await client.fork(pair_id, wanted.name, at_round=which.fork_at)
-        pair_id = await client.pairs.resolve(forked.pair or pair_id)
-        said += tuple(forked.notes)
     model = await _model_of_another(client, pair_id, wanted.agent)
     wishes = Wishes(
         message=wanted.text.strip(),
@@ -105,6 +101,11 @@ async def resume(client: Client, which: Which, wanted: Wanted) -> tuple[LivePair
         permissions=permissions,
         cwd=cwd,
     )
+    if which.fork_at is not None:
+        await client.pairs.check(pair_id, wishes, fork_at=which.fork_at)  # or a fork that cannot go on would be left
+        forked = await client.fork(pair_id, wanted.name, at_round=which.fork_at)
+        pair_id = await client.pairs.resolve(forked.pair or pair_id)
+        said += tuple(forked.notes)
     return await client.pairs.resume(pair_id, wishes, _manner(wanted)), said
 
 

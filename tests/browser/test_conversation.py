@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from browser.house import House, Visitor, answers, expect_idle, prompts, send
@@ -77,6 +78,8 @@ def test_an_answer_is_gone_on_from_in_a_thread_of_its_own(house: House, visit: V
     page = visit(house).open(thread)
     answers(page).first.hover()
     answers(page).first.get_by_test_id("fork-turn").click()
+    expect(page.get_by_test_id("consequence")).to_contain_text("copy of the session")
+    page.get_by_test_id("confirm-change").click()
     expect(page.get_by_test_id("thread-name")).to_have_text("fork-fork")
     expect(prompts(page)).to_have_count(1)
     send(page, "another two")
@@ -85,6 +88,28 @@ def test_an_answer_is_gone_on_from_in_a_thread_of_its_own(house: House, visit: V
     expect(page.get_by_test_id("badge")).to_contain_text("resumed")
     assert [turn["text"] for turn in house.turns("fork-fork")][::2] == ["one", "another two"]
     assert [turn["text"] for turn in house.turns(thread)][::2] == ["one", "two"]
+    expect(page.get_by_test_id("origin")).to_have_text("forked from fork")
+    page.get_by_test_id("origin").get_by_role("link").click()
+    expect(page.get_by_test_id("thread-name")).to_have_text("fork")
+    expect(page.get_by_test_id("origin")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_notice_of_a_fork_leaves_the_composer_free(house: House, visit: Visit, width: int) -> None:
+    thread = house.thread(f"free-{width}", "one")
+    page = visit(house, viewport={"width": width, "height": 800}).open(thread)
+    answers(page).first.hover()
+    answers(page).first.get_by_test_id("fork-turn").click()
+    page.get_by_test_id("confirm-change").dblclick()
+    expect(page.get_by_test_id("thread-name")).to_have_text(f"free-{width}-fork")
+    expect(page.get_by_test_id("notice")).to_contain_text("The old thread stays as it is.")
+    notice, form = page.get_by_test_id("notice").bounding_box(), page.locator("form.composer").bounding_box()
+    head = page.locator("header.head", has=page.get_by_test_id("thread-name")).bounding_box()
+    assert notice is not None and form is not None and head is not None
+    assert notice["y"] + notice["height"] <= form["y"], "above the composer"
+    assert notice["y"] >= head["y"] + head["height"], "below the head"
+    forks = [each["name"] for each in house.get("/api/threads?limit=100")["items"] if f"free-{width}" in each["name"]]
+    assert sorted(forks) == [f"free-{width}", f"free-{width}-fork"], "once, though it was clicked twice"
 
 
 def test_a_turn_is_asked_again_in_a_fresh_session(house: House, visit: Visit) -> None:

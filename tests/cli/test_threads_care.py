@@ -65,6 +65,28 @@ async def test_deleting_one_thread_of_a_pair_puts_both_away_and_says_so(cli: Any
         assert len(await client.threads()) == 2
 
 
+async def test_a_pair_is_put_away_and_leaves_by_its_own_name(cli: Any) -> None:
+    await put(cli.stage, *a_couple(), pair="two")
+    both = {"pair-two-instructor", "pair-two-worker"}
+
+    sent = cli.run("threads", "export", "two", "--json").json
+    assert (sent["file"], set(sent["threads"])) == ("two.clew", both)
+    for way in (("archive",), ("delete", "--yes")):
+        [gone] = cli.run("threads", way[0], "two", "pair-two-worker", *way[1:], "--json").json
+        assert {gone["thread"], *gone["others"]} == both
+        assert cli.run("threads", "list", "--kind", "all", "--json").json == []
+        assert cli.run("threads", "restore", "pair-two-worker").code == 0
+    url = f"file://{cli.stage.work}/remote"
+    pushed = cli.run("threads", "push", url, "pair-two-worker", "two")
+    assert pushed.out == "two  pushed\n", "once, and under the pair's name"
+    assert [each["name"] for each in cli.run("threads", "pull", url, "--json").json["threads"]] == ["two"]
+    assert cli.run("threads", "pull", url, "two").out == "two  nothing new\n"
+    assert cli.run("threads", "delete", "two", "--yes").code == 0
+    pulled = cli.run("threads", "pull", url, "two")
+    assert (pulled.code, pulled.out) == (0, "two  pulled\n"), pulled.err
+    assert {each["name"] for each in cli.run("threads", "list", "--kind", "all", "--json").json} == both
+
+
 async def test_an_open_question_of_a_run_that_is_over_keeps_a_thread_from_the_archive_but_not_from_delete(
     scripted: Stage,
 ) -> None:
@@ -124,8 +146,8 @@ async def test_a_list_says_that_there_is_more_and_what_it_leaves_out(cli: Any) -
     assert short.out.count("\n") == 2 and "the first 1; --limit and --offset show more" in short.err
     assert cli.run("threads", "list", "--kind", "all", "--limit", "2").err == ""
     assert len(cli.run("threads", "list", "--kind", "all", "--limit", "1", "--json").json) == 1
-    wrong = cli.run("threads", "export", "two").err
-    assert "two is a pair; its threads are pair-two-instructor and pair-two-worker." in wrong
+    wrong = cli.run("threads", "show", "two").err
+    assert "two is a pair; its threads are pair-two-instructor and pair-two-worker. Name one of them;" in wrong
     assert "`clew threads list --kind all` shows all" in cli.run("threads", "show", "xyzzy").err
     assert cli.run("threads", "clean", "--older-than", "7d", "--kind", "all").err.startswith("archived pair-two-")
 

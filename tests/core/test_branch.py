@@ -131,3 +131,10 @@ def test_a_turn_that_was_left_out_of_a_transcript_stays_left_out() -> None:
     assert known == Absorbed(TurnId("new"), None)
     [known] = renewed([Absorbed.of(turn)], {turn.id: replace(turn, id=TurnId("new"))})
     assert known.digest == digest(replace(turn, id=TurnId("new")))
+
+
+def test_a_turn_that_was_edited_since_is_not_told_as_known() -> None:
+    turn = said("a1", "m1")
+    copy = replace(turn, id=TurnId("new"), text="another text")
+    [known] = renewed([Absorbed.of(turn)], {turn.id: copy})
+    assert (known.turn_id, known.digest) == ("new", digest(turn))

@@ -14,6 +14,7 @@ from clew.agents.adapter import Entry, SessionView
 from clew.core.history import Role
 from clew.core.ids import SessionId, ThreadId
 from clew.core.pins import PinState
+from clew.core.thread import How, Origin
 from clew.engine import adoption
 from clew.errors import Conflict, UsageError
 from clew.hosts import pair_folder
@@ -21,6 +22,7 @@ from clew.hosts.archives import Archives
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, as_json, from_json, pack, unpack
 from clew.hosts.portable_import import import_thread
+from clew.hosts.replaying import Wanted, replay
 from clew.store.foreign import AMOUNT_MOST, COUNT_MOST, PACKED_MOST, TIME_MOST
 from clew.store.restoring import restore
 from clew.store.review_rows import packed
@@ -33,6 +35,11 @@ from portable.machines import ask, clew, exported, imported
 from portable.rows import engine_on, fill, fill_pair
 
 ESCAPE = "wild\x1b[2J"
+
+
+def an_origin(**changes: Any) -> str:
+    return json.dumps({"how": "replay", "of": [{"id": "x", "name": "y"}], "round": None} | changes)
+
 
 # Of the first row of a table: what makes no sense of it, or is more than it may be.
 HOSTILE: list[tuple[str, dict[str, Any]]] = [
@@ -54,6 +61,18 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("threads", {"agent": "-x"}),
     ("threads", {"agent": "../../x"}),
     ("threads", {"origin": "[" * 100_000}),
+    ("threads", {"origin": an_origin(of=[])}),
+    ("threads", {"origin": an_origin(of={})}),
+    ("threads", {"origin": an_origin(of=[{"id": "x"}])}),
+    ("threads", {"origin": an_origin(of=[{"id": "x", "name": "y"}] * 101)}),
+    ("threads", {"origin": an_origin(of=[{"id": "../x", "name": "y"}])}),
+    ("threads", {"origin": an_origin(of=[{"id": "x", "name": ESCAPE}])}),
+    ("threads", {"origin": an_origin(how="zz")}),
+    ("threads", {"origin": an_origin(how=[])}),
+    ("threads", {"origin": an_origin(round=-5)}),
+    ("threads", {"origin": an_origin(round=10**40)}),
+    ("threads", {"origin": an_origin(round=True)}),
+    ("threads", {"origin": an_origin(at=1)}),
     ("threads", {"created_at": TIME_MOST * 2}),
     ("turns", {"role": "system"}),
     ("turns", {"thread_id": "another"}),
@@ -166,7 +185,7 @@ async def test_imports_and_archives_refuse_the_same_rows_and_write_nothing(
     if name == "maze":
         await both("review_rounds", {"diff": packed(bytes(PACKED_MOST + 1))})
     assert await b.database.call(lambda store: store.dump_thread("of-b")) == before
-    path.write_text(json.dumps(_archive(dumps, "threads", {})))
+    path.write_text(json.dumps(_archive(dumps, "threads", {"origin": an_origin()})))
     assert (await archives.restore(str(path))).turns > 0, "the control"
     for engine in (a, b):
         await engine.close()
@@ -386,3 +405,13 @@ async def test_a_model_that_a_session_file_made_up_is_not_taken(scripted: Stage)
         thread = await client.find(done.json[0]["thread"])
         assert thread.record.model is None
         assert {turn.model for turn in await thread.turns()} == {None}
+
+
+async def test_thread_that_came_of_nothing_is_nobodys_replay(scripted: Stage) -> None:
+    """Rows of an older Clew's import may say so."""
+    async with scripted.open() as client:
+        await ask(await client.thread("t", cwd=scripted.work), "one")
+        made = a_thread("thread-9", "f", origin=Origin(How.REPLAY, ()))
+        await client.engine.database.call(lambda store: store.create_thread(made))
+        with pytest.raises(Conflict, match="it is no replay of t"):
+            await replay(client.engine, "t", Wanted(name="f"))

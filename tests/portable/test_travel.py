@@ -12,6 +12,7 @@ import pytest
 from clew.agents.adapter import SessionView
 from clew.agents.claude import Claude
 from clew.errors import AgentFailed, Busy, Conflict, UsageError
+from clew.hosts.merging import Wanted, merge
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
 from clew.hosts.portable_import import import_thread
@@ -303,3 +304,51 @@ async def test_session_files_are_for_their_owner_alone(tmp_path: Path, api: Mode
         assert came.path.stat().st_mode & 0o777 == 0o600
         assert came.path.parent.stat().st_mode & 0o777 == 0o700
         assert [path.name for path in came.path.parent.iterdir()] == [came.path.name], "no draft is left"
+
+
+async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: Path, api: ModelApi) -> None:
+    """A session that began with a transcript holds one prompt, whatever is in it: it cannot be cut."""
+    voice = Voice(api)
+    with two_machines(tmp_path, api, codex=True) as [a, b]:
+        async with a.open() as client:
+            old = await client.thread("t", cwd=a.work)
+            prompts = [voice.prompt() for _ in range(5)]
+            for prompt in prompts[:4]:
+                await ask(old, prompt)
+            await ask(old, prompts[4], agent="codex")
+            await ask(await client.thread("u", cwd=a.work), voice.prompt())
+            await merge(client.engine, "t", "u", Wanted(name="both"))
+            await ask(await client.find("both"), voice.prompt())
+            for name in ("t", "both"):
+                await client.fork(name, f"{name}-2", at_round=2)
+        [codex] = a.codex_files()
+        for name in ("t-2", "both-2"):
+            made = await exported(a, name)
+            assert made.sessions and not any(left.taken for left in made.sessions)
+            assert all("does not end where this fork does" in left.why for left in made.sessions)
+            assert all(prompt.encode() in made.content for prompt in prompts[:2]), "the control"
+            assert not any(prompt.encode() in made.content for prompt in prompts[2:])
+            assert not (await imported(b, made.content)).sessions
+        file = unpack((await exported(a, "t-2")).content)
+        state = from_json(file.parts[STATE])
+        [pin] = [pin for pin in state["pins"] if pin["agent"] == "codex"]
+        pin["state"] = "good"
+        forged = {**file.parts, STATE: as_json(state), f"sessions/codex/{pin['session_id']}.jsonl": codex.read_bytes()}
+        about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
+        [came] = (await imported(b, pack(about, forged))).sessions
+        assert (came.resumable, came.why) == (False, "its file does not hold what the thread says")
+        assert not b.codex_files()
+
+
+@pytest.mark.real
+async def test_copy_that_a_fork_goes_on_in_holds_nothing_beyond_it(tmp_path: Path, api: ModelApi) -> None:
+    with make_stage("real", tmp_path, api) as stage:
+        async with stage.open() as client:
+            old = await client.thread("t", cwd=stage.work)
+            for prompt in ("asked before", "asked beyond"):
+                await ask(old, prompt)
+            await client.fork("t", "copy", at_round=1)
+            assert (await ask(await client.find("copy"), "asked after")).session_resumed
+        made = await exported(stage, "copy")
+        assert [left.taken for left in made.sessions] == [True]
+        assert (b"asked before" in made.content, b"asked beyond" in made.content) == (True, False)

@@ -18,7 +18,7 @@ from clew.testing.model_api import ModelApi
 from clew.testing.scripts import Text, ToolUse
 from clew.testing.stage import Stage
 from conftest import make_stage
-from pair.house import Couple, carried_out
+from pair.house import Couple, carried_out, order
 from portable.machines import ask, clew
 from threads.screens import on_terminal, rows_of
 
@@ -61,6 +61,8 @@ async def test_real_threads_of_both_agents_are_compared_with_the_files_they_wrot
                 {"notes.txt": "both", "other.txt": "only_b"},
             )
             assert await rows_of(client, "a", "b") == before
+            await fork(client.engine, "b", "c")
+            assert (await steps(client, "b", "c"))[1] == {"notes.txt": "same", "other.txt": "same"}, "forked along"
         done = clew(stage, "threads", "diff", "a", "b", "--exit-code")
         assert done.code == 1
         assert "written by[- claude-]{+ codex+}" in done.out
@@ -174,6 +176,27 @@ async def test_text_of_a_turn_does_not_drive_the_terminal(scripted: Stage) -> No
     assert not re.search(r"[\x07\u202e]", seen)
     piped = clew(scripted, "threads", "diff", "a", "b").out
     assert not re.search(r"[\x1b\x07\u202e]", piped)
+
+
+async def test_marks_of_fences_are_no_difference(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        for name in ("p", "q"):
+            couple.orders, couple.reports = [order("Do it."), order("All done.", go_on=False)], ["Done."]
+            await carried_out(client, scripted, name=name, auto_save=False)
+        [told, again] = [(await client.find(f"pair-{name}-instructor")) for name in ("p", "q")]
+        texts = [[turn.text for turn in await thread.turns()] for thread in (told, again)]
+        assert texts[0] != texts[1] and "<<<data " in texts[0][2], "fenced, each with a mark of its own"
+    same = clew(scripted, "threads", "diff", "p", "q", "--exit-code", "--json")
+    assert (same.code, same.json["same"]) == (0, True)
+    assert [turn["a"]["text"] for turn in same.json["instructor"]["turns"]] == texts[0], "as they stand"
+    async with scripted.open() as client:
+        again = await client.find(again.name)
+        [_, _, report, _] = await again.turns()
+        await again.edit(report.id, report.text.replace("Done.", "Broken."))
+    differ = clew(scripted, "threads", "diff", "p", "q", "--exit-code")
+    assert differ.code == 1
+    assert all(part in differ.out for part in ("<<<data …", "[-Done.-]", "{+Broken.+}")), differ.out
 
 
 async def test_two_pairs_are_compared_part_by_part_and_a_pair_with_a_thread_is_refused(scripted: Stage) -> None:

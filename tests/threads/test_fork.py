@@ -145,6 +145,18 @@ class TestClaude:
             assert f"--resume-session-at={history[1].message_id}" in scripted.launches[-1].argv
             assert "a77z, corrected" in scripted.prompt and tokens(history[0].text)[0] not in scripted.prompt
 
+    async def test_a_fork_says_that_it_starts_fresh_because_of_an_edit(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            old = await client.thread("t", cwd=scripted.work)
+            await rounds(old, voice, 2)
+            await old.edit((await old.turns())[0].id, "u77z, corrected")
+            copy, _ = await forked(client)
+            assert (await copy.outlook()).reason == (await old.outlook()).reason == "history_changed"
+            reply = await true_turn(copy, voice)
+            assert (reply.session_resumed, reply.reason) == (False, "history_changed")
+            assert (await true_turn(copy, voice)).session_resumed
+
     async def test_a_cut_off_answer_is_brought_along_whole(self, stage: Stage) -> None:
         voice = Voice(stage.api)
         async with stage.open() as client:
@@ -369,8 +381,9 @@ class TestPair:
             old = await carried_out(client, scripted, name="maze", max_rounds=2)
             whole = await fork(client.engine, "maze", "whole")
             assert (whole.rounds, whole.notes) == (2, ())
-            with pytest.raises(UsageError, match="no round 3"):
+            with pytest.raises(UsageError, match="no round 3") as beyond:
                 await fork(client.engine, "maze", at_round=3)
+            assert beyond.value.hint == "The last one is 2."
             with pytest.raises(UsageError, match="at a round"):
                 await fork(client.engine, "maze", at_turn="x")
             with pytest.raises(Conflict):
@@ -382,6 +395,39 @@ class TestPair:
         assert json.loads(done.out.splitlines()[-1])["name"] == "short"
         assert "does not bring them back" in done.err
         assert clew(scripted, "pair", "TASK", "--fork-at-round", "1").code == 2
+
+    async def test_a_fork_that_has_rounds_left_is_not_out_of_them(self, scripted: Stage) -> None:
+        Couple(scripted, rounds=9)
+        async with scripted.open() as client:
+            old = await carried_out(client, scripted, name="maze", max_rounds=2)
+            assert old.status is PairStatus.OUT_OF_ROUNDS
+            for name, at, status in (("early", 1, PairStatus.STOPPED), ("late", 2, PairStatus.OUT_OF_ROUNDS)):
+                await fork(client.engine, "maze", name, at_round=at)
+                made = await client.pairs.find(await client.pairs.resolve(name))
+                assert (made.status, made.pair.rounds_left) == (status, 2 - at)
+                origin = (await client.find(made.pair.worker_thread_id)).record.origin
+                assert origin is not None and origin.round == at, "as it was given, the last one too"
+
+    async def test_nothing_is_made_of_a_pair_that_could_not_go_on(self, scripted: Stage) -> None:
+        Couple(scripted, rounds=1)
+        async with scripted.open() as client:
+            done = await carried_out(client, scripted, name="maze")
+            assert done.status is PairStatus.FINISHED and len(done.rounds) == 2
+        at_end = ("pair", "--session", "maze", "--fork-at-round", "2", "--name", "new")
+        missing = clew(scripted, *at_end, "What else?", CLEW_CLAUDE_PATH="/nowhere")
+        assert missing.code == 3
+        refused = [
+            clew(scripted, *at_end),
+            clew(scripted, *at_end, "What else?", "--cwd", "/nowhere"),
+            clew(scripted, *at_end, "What else?", "--worker-model=--flag"),
+            clew(scripted, "pair", "--session", "maze", "--fork-at-round", "9", "--name", "new"),
+        ]
+        assert [each.code for each in refused] == [2, 2, 2, 2]
+        assert "Say what is next" in refused[0].err
+        async with scripted.open() as client:
+            assert [state.pair.name for state in await client.pairs.list()] == ["maze"]
+        told = clew(scripted, "threads", "fork", "maze")
+        assert 'clew pair --session maze-fork "and now …" goes on with it' in told.err
 
 
 async def in_store(where: Path | str, fill: Callable[[Store], object], *args: object, **options: object) -> Forked:
@@ -447,7 +493,8 @@ class TestRecord:
         assert (done.code, done.out) == (0, "t-fork\n")
         assert "t up to round 1: 2 turns" in done.err and "copy of the session" in done.err
         told = clew(scripted, "threads", "fork", "t", "other", "--json").json
-        assert (told["name"], told["of"], told["turns"], told["rounds"]) == ("other", "t", 4, 2)
+        assert (told["name"], told["of"][0]["name"], told["turns"], told["rounds"]) == ("other", "t", 4, 2)
+        assert told["id"] == told["threads"][0]["id"] and told["of"] == told["threads"][0]["origin"]["of"]
         assert told["threads"][0]["next_turn"]["resumes"] is True
         shown = clew(scripted, "threads", "show", "t-fork")
         assert "forked from t at round 1" in shown.out

@@ -156,6 +156,7 @@ async def test_what_cannot_be_merged_is_refused_and_nothing_is_made(scripted: St
             ("a", "nobody", AS_THEY_ARE, NotFound),
             ("a", "p", AS_THEY_ARE, UsageError),
             ("empty", "nothing", AS_THEY_ARE, UsageError),
+            ("a", "empty", AS_THEY_ARE, UsageError),
             ("a", "b", Wanted(name="a"), Conflict),
             ("a", "b", Wanted(name="no name"), UsageError),
             ("a", "b", Wanted(agent="nobody"), UsageError),

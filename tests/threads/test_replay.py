@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -84,6 +85,7 @@ async def test_real_claude_thread_is_replayed_with_another_model_and_with_codex(
                     model,
                 )
                 assert two.after.usage.shown_tokens > 0 and (two.after.seconds or 0) > 0
+                assert (two.after.cost_usd is None) is (live.thread.agent == "codex"), "unknown, not nothing"
                 assert live.thread.origin is not None and live.thread.origin.how is How.REPLAY
                 assert (live.thread.kind, live.thread.permissions) == ("chat", Permissions.READ_ONLY)
             assert await rows_of(client, "t") == before, "the original is untouched"
@@ -98,10 +100,11 @@ async def test_command_shows_both_answers_and_what_they_took(scripted: Stage) ->
     assert done.code == 0
     assert f"round 1 of 1: one\n\nclaude {MODEL}:\n  sonnet on one\n\nclaude {OPUS}:\n  other on one\n" in done.out
     assert "new thread: t-claude-opus-4-1, 1 prompt of t" in done.err
+    assert (done.out + done.err).count("round 1 of 1: one") == 1, "also where both streams go to one file"
     assert "permissions read-only: nothing is changed" in done.err
     assert "t: 1 answer · " in done.err and "t-claude-opus-4-1: 1 answer · " in done.err
     told = clew(scripted, "threads", "replay", "t", "--with-model", OPUS, "--name", "n", "--json").json
-    assert (told["thread"], told["of"], told["prompts"], told["error"]) == ("n", "t", 2, None)
+    assert (told["name"], told["of"][0]["name"], told["prompts"], told["error"]) == ("n", "t", 2, None)
     assert [each["after"]["text"] for each in told["rounds"]] == ["other on one", "other on two"]
     assert told["after"]["answers"] == 2 and told["after"]["cost_usd"] > 0
 
@@ -143,7 +146,20 @@ async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scr
     differs = Differs(scripted.api, Hang("text", "half an ans"))
     async with scripted.open() as client:
         await thread_of(client, scripted, "one", "two", "three")
-    command = ("threads", "replay", "t", "--with-model", OPUS, "--name", "n", "--json")
+    command = (
+        "threads",
+        "replay",
+        "t",
+        "--with-model",
+        OPUS,
+        "--name",
+        "n",
+        "--rounds",
+        "2",
+        "--timeout",
+        "90s",
+        "--json",
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "clew.cli", *command],
         env={**scripted.environ, "CLEW_MODEL": MODEL},
@@ -162,10 +178,15 @@ async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scr
         process.communicate()
     assert process.returncode == 7, err
     assert b'"code": "cancelled"' in out
+    told = json.loads(out)["after"]
+    assert (told["answers"], told["cut_off"]) == (1, 1)
     scripted.api.release()
-    told = clew(scripted, *command).json
-    assert [each["after"]["text"] for each in told["rounds"]] == [f"other on {n}" for n in ("one", "two", "three")]
-    assert differs.asked == ["one", "two", "two", "three"]
+    assert b"ask to go on" not in err, "who asks there breaks the replay"
+    [line] = [line for line in err.decode().splitlines() if "to go on: clew " in line]
+    again = clew(scripted, *line.partition("clew ")[2].split(), "--json")
+    assert "going on in n: 1 prompt of 2 answered before" in again.err
+    assert [each["after"]["text"] for each in again.json["rounds"]] == ["other on one", "other on two"]
+    assert differs.asked == ["one", "two", "two"], "no more than was wanted"
 
 
 @pytest.mark.parametrize("stopped_at", ["asking", "answered"])
@@ -179,7 +200,7 @@ async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage,
                 live.cancel()
         assert isinstance(live.error, Cancelled)
         again = await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
-        assert again.asked_before == (stopped_at == "answered")
+        assert (again.goes_on, again.asked_before) == (True, stopped_at == "answered")
         await carried(again)
         assert again.error is None
         assert [each.after and each.after.text for each in await again.answers()] == ["other on one", "other on two"]
@@ -201,6 +222,7 @@ async def test_what_cannot_be_replayed_is_refused(scripted: Stage) -> None:
             ("t", Wanted(model=OPUS, name="empty"), Conflict),
             ("t", Wanted(model="another", name="n"), Conflict),
             ("t", Wanted(model="--flag"), UsageError),
+            ("t", Wanted(model=""), UsageError),
             ("t", Wanted(model=OPUS, cwd="/nowhere/at/all"), UsageError),
             ("t", Wanted(agent="nobody"), UsageError),
             ("t", Wanted(agent="codex"), AgentMissing),

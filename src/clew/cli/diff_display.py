@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.cli.output import SHORT_ID, harmless, one_line, plural
 from clew.cli.threads_list import who
-from clew.core.compare import Piece, Step, TurnStep, words
+from clew.core.compare import Piece, Step, TurnStep, unmarked, words
 from clew.core.edits import FileCompared, FileStep, diff_lines
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _turn_lines(step: TurnStep, context: int) -> Iterator[str]:
         return
     speakers = dict.fromkeys(_who(each) for each in (step.a, step.b) if each is not None)
     yield _painted(sign, f"{sign} {' | '.join(speakers)}")
-    pieces = words(step.a.text, step.b.text) if step.a is not None and step.b is not None else []
+    pieces = words(unmarked(step.a.text), unmarked(step.b.text)) if step.a is not None and step.b is not None else []
     if _is_alike(pieces):
         yield from _word_lines(pieces, context)
         return
@@ -152,8 +152,8 @@ def as_object(found: tuple[Compared, ...], context: int) -> dict[str, Any]:
 def _compared_object(compared: Compared, context: int) -> dict[str, Any]:
     names = compared.a.name, compared.b.name
     return {
-        "a": {"thread": compared.a.name, "id": compared.a.id},
-        "b": {"thread": compared.b.name, "id": compared.b.id},
+        "a": {"id": compared.a.id, "name": compared.a.name},
+        "b": {"id": compared.b.id, "name": compared.b.name},
         "turns": [{"step": step.step, "a": _turn_object(step.a), "b": _turn_object(step.b)} for step in compared.turns],
         "files": [
             {

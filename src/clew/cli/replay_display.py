@@ -35,8 +35,9 @@ class ReplayDisplay(Display):
         match event:
             case Asking():
                 self._number = event.number
-                if self._status is None:
-                    self.note(f"round {event.number} of {self._count}: {one_line(event.prompt, 70)}")
+                if self._status is None:  # the prompt itself stands over its answers, unless nothing is shown of them
+                    prompt = f": {one_line(event.prompt, 70)}" if self._quiet else ""
+                    self.note(f"asking round {event.number} of {self._count}{prompt}")
                 self._doing("starting")
             case Heard():
                 self.show(event.event)
@@ -97,10 +98,13 @@ def sums(live: LiveReplay, answers: Sequence[Answers]) -> Iterator[str]:
     for name, sum_ in zip((live.old.name, live.thread.name), _sums(answers), strict=True):
         usage: Usage = sum_["usage"]
         parts = [f"{name}: {plural(sum_['answers'], 'answer')}"]
+        if sum_["cut_off"]:
+            parts[0] += f" and {sum_['cut_off']:,} cut off"
         if usage != NO_USAGE:
             tokens = usage.shown_tokens + usage.output_tokens
             parts.append(f"{tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
-            parts.append(price(sum_["cost_usd"], used=True))
+            unpriced = f", {sum_['unpriced']:,} without a price" if sum_["cost_usd"] and sum_["unpriced"] else ""
+            parts.append(price(sum_["cost_usd"] or 0.0, used=True) + unpriced)
         if sum_["seconds"] is not None:
             parts.append(f"{sum_['seconds']:.1f} s")
         yield " · ".join(parts)
@@ -111,10 +115,13 @@ def _sums(answers: Sequence[Answers]) -> Iterator[dict[str, Any]]:
     for said in ([each.before for each in answers], [each.after for each in answers]):
         known = [each for each in said if each is not None]
         times = [each.seconds for each in known if each.seconds is not None]
+        costs = [each.cost_usd for each in known if each.cost_usd is not None]
         yield {
-            "answers": len(known),
+            "answers": sum(not each.partial for each in known),
+            "cut_off": sum(each.partial for each in known),
             "usage": sum((each.usage for each in known), NO_USAGE),
-            "cost_usd": sum(each.cost_usd for each in known),
+            "cost_usd": sum(costs) if costs else None,
+            "unpriced": len(known) - len(costs),
             "seconds": sum(times) if times else None,
         }
 
@@ -123,9 +130,9 @@ def as_object(live: LiveReplay, answers: Sequence[Answers]) -> dict[str, Any]:
     before, after = (sum_ | {"usage": sum_["usage"].as_dict()} for sum_ in _sums(answers))
     error = live.error
     return {
-        "thread": live.thread.name,
+        "name": live.thread.name,
         "id": live.thread.id,
-        "of": live.old.name,
+        "of": [{"id": live.old.id, "name": live.old.name}],
         "agent": live.thread.agent,
         "model": live.thread.model,
         "permissions": live.thread.permissions,

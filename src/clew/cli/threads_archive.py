@@ -30,13 +30,13 @@ EVERY_S = 1.0
 def archive(names: tuple[str, ...], as_json: bool) -> None:
     """Put threads away: each is written to an archive file and leaves the store. `threads restore` brings it back.
 
-    The two threads of a pair go together. One that is in use stays: a run is going on in it, a prompt is queued, a job
-    is under way or a question is open.
+    The two threads of a pair go together, also by the pair's name. One that is in use stays: a run is going on in it, a
+    prompt is queued, a job is under way or a question is open.
     """
 
     async def work(client: Client) -> None:
         done: list[Archived] = []
-        for name in dict.fromkeys([(await client.find(name)).name for name in names]):
+        for name in dict.fromkeys([(await client.together(name))[0].name for name in names]):
             if any(name in each.others for each in done):
                 continue  # it went with the other one of its pair
             done.append(await client.archives.archive(name))

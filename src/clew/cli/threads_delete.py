@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete threads. Each is written to an archive file first, as `threads archive` does.
 
-    The two threads of a pair go together. `threads restore` brings them back, as long as the archive is kept.
+    The two threads of a pair go together, also by the pair's name. `threads restore` brings them back, as long as the
+    archive is kept.
     """
 
     async def plan(client: Client) -> dict[str, Deleted]:
         planned: dict[str, Deleted] = {}
-        for thread in [await client.find(name) for name in names]:
+        for thread in [(await client.together(name))[0] for name in names]:
             if not any(thread.name in (name, *plan.others) for name, plan in planned.items()):
                 planned[thread.name] = await thread.delete(dry_run=True)
         return planned

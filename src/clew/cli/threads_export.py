@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +58,8 @@ def export(
 ) -> None:
     """Write a thread to a file, to go on elsewhere: its history, its state, and its agents' sessions.
 
-    Of a pair, both threads. `clew threads import` reads it, and so does any unzip; an encrypted one opens with age.
+    Of a pair, both threads, also by the pair's name. `clew threads import` reads it, and so does any unzip; an
+    encrypted one opens with age.
 
     \b
       clew threads export fix-login --encrypt
@@ -118,7 +122,18 @@ def read_passphrase(file: str | None, *, confirm: bool) -> str:
 def _asked(*, confirm: bool) -> str:
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("There is no passphrase.", hint=f"Give --passphrase-file, or set {VARIABLE}.")
-    return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True))
+    with _stopped_at_once():
+        return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True))
+
+
+@contextlib.contextmanager
+def _stopped_at_once() -> Iterator[None]:
+    """Within asyncio's loop a first Ctrl-C only asks the loop to end, and that waits for whoever types."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _checked(output: str, *, force: bool) -> Path:

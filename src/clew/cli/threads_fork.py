@@ -64,7 +64,8 @@ def _tell(made: Forked, ahead: dict[str, tuple[Outlook | None, str]], *, as_json
         print_json(
             {
                 "name": made.pair or made.threads[0].name,
-                "of": made.of,
+                "id": None if made.pair else made.threads[0].id,
+                "of": [{"id": made.of_id, "name": made.of}],
                 "pair": made.pair,
                 "turns": made.turns,
                 "rounds": made.rounds,
@@ -81,4 +82,5 @@ def _tell(made: Forked, ahead: dict[str, tuple[Outlook | None, str]], *, as_json
     for words in made.notes:
         note(words)
     if made.pair:
-        note(f"clew pair --session {made.pair} goes on with it")
+        message = ' "and now …"' if made.is_finished else ""  # one that is done must be told what is next
+        note(f"clew pair --session {made.pair}{message} goes on with it")

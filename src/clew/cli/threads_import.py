@@ -139,16 +139,16 @@ def _tell(made: Imported, *, dry_run: bool, as_json: bool) -> None:
     tell_sessions(made)
 
 
-def tell_sessions(made: Imported) -> None:
-    """What the next turn will do, and what was narrowed."""
+def tell_sessions(made: Imported, whose: str = "") -> None:
+    """What the next turn will do, and what was narrowed. `whose` stands before each line."""
     for each in made.sessions:
         who = harmless(" ".join(part for part in (each.agent, each.model) if part))
         note(
-            f"the next turn of {who} resumes its session"
+            f"{whose}the next turn of {who} resumes its session"
             if each.resumable
-            else f"the next turn of {who} starts fresh: {harmless(each.why)}"
+            else f"{whose}the next turn of {who} starts fresh: {harmless(each.why)}"
         )
     if not made.sessions:
-        note("no session came along: the next turn starts fresh, with the whole history")
+        note(f"{whose}no session came along: the next turn starts fresh, with the whole history")
     for words in made.notes:
-        note(words)
+        note(f"{whose}{words}")

@@ -62,9 +62,9 @@ def _tell(made: Merged, *, cwd_given: bool) -> None:
 
 def _object(made: Merged) -> dict[str, Any]:
     return {
-        "thread": made.thread.name,
+        "name": made.thread.name,
         "id": made.thread.id,
-        "of": [{"thread": thread.name, "id": thread.id} for thread in made.of],
+        "of": [{"id": thread.id, "name": thread.name} for thread in made.of],
         "agent": made.thread.agent,
         "model": made.thread.model,
         "cwd": made.thread.cwd,

@@ -72,7 +72,9 @@ def push(
         raise UsageError(
             "--encrypt goes with a passphrase, --recipient and --identity with keys.", hint="Give one way."
         )
-    if everything == bool(names):
+    if everything and names:
+        raise UsageError("Names, or --all?", hint="Give one of them.")
+    if not everything and not names:
         raise UsageError("Which threads?", hint="Name some, or give --all.")
     if recipients:
         from clew.hosts.sealing import check_recipients
@@ -84,21 +86,22 @@ def push(
         from clew.hosts.portable_sync import push as push_thread
         from clew.hosts.portable_sync import units
 
-        remote = await _opened(client, url, lock, to_push=True)
-        chosen = await units(client.engine, names)
         done: list[tuple[str, Pushed | ClewError]] = []
-        async with Progress("sending") as progress:
-            for name in chosen:
+        async with Progress() as progress:
+            remote = await _opened(client, url, lock, progress, to_push=True)
+            chosen = await units(client.engine, names)
+            for unit in chosen:
+                progress.say(f"reading {unit.name}")
                 each = push_thread(
                     client.engine,
                     remote,
-                    name,
+                    unit.key,
                     os.environ,
                     with_secrets=with_secrets,
                     dry_run=dry_run,
-                    on_bytes=progress.of(name),
+                    on_bytes=progress.of("sending", unit.name),
                 )
-                done.append((name, await _tried(each, alone=len(chosen) == 1)))
+                done.append((unit.name, await _tried(each, alone=len(chosen) == 1)))
         return tell_pushed(remote, done, dry_run=dry_run, as_json=as_json)
 
     return with_client(work)
@@ -107,9 +110,7 @@ def push(
 @click.command()
 @ARGS
 @click.option("--all", "everything", is_flag=True, help="Every thread that is there.")
-@click.option(
-    "--cwd", metavar="DIR", default=".", help="The work directory of new ones.  [default: the one you are in]"
-)
+@click.option("--cwd", metavar="DIR", help="The work directory of new ones.  [default: the one you are in]")
 @click.option("--name", metavar="NEW", help="Bring it under this name, beside what is here.")
 @PASSPHRASE_FILE
 @IDENTITY
@@ -118,7 +119,7 @@ def push(
 def pull(
     args: tuple[str, ...],
     everything: bool,
-    cwd: str,
+    cwd: str | None,
     name: str | None,
     passphrase_file: str | None,
     identity: str | None,
@@ -141,6 +142,9 @@ def pull(
         raise UsageError("Names, or --all?", hint="Give one of them.")
     if name is not None and len(names) != 1:
         raise UsageError("--name is for one thread.", hint="Name it.")
+    if not everything and not names and (cwd is not None or dry_run):
+        what = "--dry-run" if dry_run else "--cwd"
+        raise UsageError(f"{what} is for threads that are brought here.", hint="Name some, or give --all.")
     lock = _lock(passphrase_file, identity, (), ask=True)
 
     async def work(client: Client) -> int:
@@ -148,38 +152,50 @@ def pull(
         from clew.hosts.portable_sync import pull as pull_thread
         from clew.hosts.portable_sync import wanted
 
-        remote = await _opened(client, url, lock, to_push=False)
-        there = await remote.manifests()
-        if not everything and not names:
-            tell_listed(remote, there, as_json=as_json)
-            return 0
-        chosen = list(there.manifests) if everything else await wanted(client.engine, there, names)
         done: list[tuple[str, Pulled | ClewError]] = []
-        async with Progress("fetching") as progress:
-            for manifest in chosen:
+        async with Progress() as progress:
+            remote = await _opened(client, url, lock, progress, to_push=False)
+            there = await remote.manifests()
+            chosen = {each.thread_id: each for each in there.manifests} if everything else {}
+            for one in dict.fromkeys(names):
+                found = await _tried(wanted(client.engine, there, one), alone=len(names) == 1)
+                if isinstance(found, ClewError):
+                    done.append((one, found))
+                else:
+                    chosen[found.thread_id] = found
+            alone = len(chosen) == 1 and not done and not (everything and there.problems)
+            for manifest in chosen.values():
+                progress.say(f"looking at {manifest.name}")
                 each = pull_thread(
                     client.engine,
                     remote,
                     manifest,
                     client.archives,
-                    cwd=cwd,
+                    cwd=cwd or ".",
                     name=name,
                     permissions=Permissions(client.settings.of("permissions")),
                     trust=Trust(client.settings.of("trust")),
                     dry_run=dry_run,
-                    on_bytes=progress.of(manifest.name),
+                    on_bytes=progress.of("fetching", manifest.name),
                 )
-                done.append(
-                    (manifest.name, await _tried(each, alone=len(chosen) == 1 and not (everything and there.problems)))
-                )
-        done += [("?", problem) for problem in there.problems] if everything else []
+                done.append((manifest.name, await _tried(each, alone=alone)))
+        if not everything and not names:
+            tell_listed(remote, there, as_json=as_json)
+            return 0
+        done += [("", problem) for problem in there.problems] if everything else []
         return tell_pulled(remote, done, dry_run=dry_run, as_json=as_json)
 
     return with_client(work)
 
 
 def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """A URL cannot be a thread's name."""
+    """A URL cannot be a thread's name, nor what was meant to be one. Raises UsageError."""
+    from clew.engine.object_store import refuse_mistyped
+
+    for place, word in enumerate(args):
+        refuse_mistyped(word)
+        if place and "://" in word:
+            raise UsageError("The URL comes first, and there is one.", hint="Then come the names of threads.")
     return (args[0], args[1:]) if args and "://" in args[0] else (None, args)
 
 
@@ -187,17 +203,25 @@ def _lock(passphrase_file: str | None, identity: str | None, recipients: tuple[s
     from clew.hosts.portable_head import Lock
 
     asked = (lambda is_new: read_passphrase(passphrase_file, confirm=is_new)) if ask else None
-    return Lock(asked, recipients, read_identity(identity) if identity is not None else None)
+    is_given = passphrase_file is not None or identity is not None
+    return Lock(asked, recipients, read_identity(identity) if identity is not None else None, must_be_needed=is_given)
 
 
-async def _opened(client: Client, url: str | None, lock: Lock, *, to_push: bool) -> Remote:
+async def _opened(client: Client, url: str | None, lock: Lock, progress: Progress, *, to_push: bool) -> Remote:
+    from clew.core.record import replace
     from clew.engine.object_store import ObjectStore
     from clew.hosts.portable_remote import open_remote
 
     place = url or client.settings.of("remote.url")
     if place is None:
-        raise UsageError("Where to?", hint="Give a URL such as s3://bucket/path, or set remote.url in your clew.toml.")
-    return await open_remote(ObjectStore(place), lock, to_push=to_push)
+        where = "Where to?" if to_push else "Where from?"
+        raise UsageError(where, hint="Give a URL such as s3://bucket/path, or set remote.url in your clew.toml.")
+    objects = ObjectStore(place)
+    ask = lock.passphrase
+    if ask is not None:
+        lock = replace(lock, passphrase=lambda is_new: progress.asking(lambda: ask(is_new)))
+    progress.say(f"reaching {objects.url}")
+    return await open_remote(objects, lock, to_push=to_push)
 
 
 async def _tried(each: Awaitable[T], *, alone: bool) -> T | ClewError:

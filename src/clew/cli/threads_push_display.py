@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.cli.failure import say as say_error
 from clew.cli.output import ago, columns, harmless, note, plural, print_json, say, stamp
@@ -13,8 +13,12 @@ from clew.cli.threads_import import tell_sessions
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from clew.hosts.portable_remote import Listing, Remote
     from clew.hosts.portable_sync import Pulled, Pushed
+
+T = TypeVar("T")
 
 QUIET_S, EVERY_S = 1.0, 5.0  # nothing is said of what takes no longer; and where no line can be redrawn, every so often
 PUSHED = {
@@ -31,11 +35,12 @@ PULLED = {
 
 
 class Progress:
-    """Bytes, for what takes more than a second: a line that is redrawn, or one every few seconds."""
+    """What is being done, if it takes more than a second: a line that is redrawn, or one every few seconds."""
 
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
+    def __init__(self) -> None:
         self._began = self._told = time.monotonic()
+        self._words = ""
+        self._watch: asyncio.Task[None] | None = None
         self._status: Any = None
         if sys.stderr is not None and sys.stderr.isatty():
             from clew.cli.status import StatusLine
@@ -47,40 +52,67 @@ class Progress:
         if self._status is not None:
             self._status.start()
             self._status.hide()
+        import asyncio
+
+        self._watch = asyncio.create_task(self._watched())
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
         if self._status is not None:
             await self._status.close()
 
-    def of(self, name: str) -> Callable[[int, int], None]:
-        def show(done: int, total: int) -> None:
-            now = time.monotonic()
-            if now - self._began < QUIET_S:
-                return
-            words = f"{self._doing} {harmless(name)}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
-            if self._status is not None:
-                self._status.show(words)
-            elif now - self._told > EVERY_S:
-                self._told = now
-                note(words)
+    def say(self, words: str) -> None:
+        self._words = harmless(words)
+        self._show()
 
-        return show
+    def of(self, doing: str, name: str) -> Callable[[int, int], None]:
+        return lambda done, total: self.say(f"{doing} {name}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
+
+    def asking(self, ask: Callable[[], T]) -> T:
+        """For a passphrase: out of the way while somebody types. To try it takes seconds, in which nothing is drawn."""
+        if self._status is not None:
+            self._status.hide()
+        given = ask()
+        if self._status is not None:
+            note("trying the passphrase")
+        self._began = self._told = time.monotonic()
+        return given
+
+    async def _watched(self) -> None:
+        """Also while nothing new is to be said: whoever waits sees that something is being done."""
+        import asyncio
+
+        while True:
+            await asyncio.sleep(QUIET_S)
+            self._show()
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if now - self._began < QUIET_S:
+            return
+        if self._status is not None:
+            self._status.show(self._words)
+        elif now - self._told > EVERY_S:
+            self._told = now
+            note(self._words)
 
 
 def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, dry_run: bool, as_json: bool) -> int:
     if as_json:
         print_json(_about(remote, dry_run) | {"threads": [_pushed_object(*each) for each in done]})
         return _code(done)
-    for _, each in done:
+    for name, each in done:
         if isinstance(each, ClewError):
-            say_error(each)
+            _say_failed(name, each)
             continue
-        say(f"{harmless(each.name)}  {_would(PUSHED[each.side], dry_run)}")
+        whose = harmless(each.name)
+        say(f"{whose}  {_would(PUSHED[each.side], dry_run)}")
         if each.side == "pushed" and dry_run:
-            note(f"{plural(each.new_bytes, 'byte')} would be compressed and sent")
+            note(f"{whose}: {plural(each.new_bytes, 'byte')} would be compressed and sent")
         elif each.side == "pushed":
-            note(f"{plural(each.turns, 'turn')}; sent {plural(each.sent.size_bytes, 'byte')}")
+            note(f"{whose}: {plural(each.turns, 'turn')}; sent {plural(each.sent.size_bytes, 'byte')}")
     return _code(done)
 
 
@@ -88,14 +120,22 @@ def tell_pulled(remote: Remote, done: list[tuple[str, Pulled | ClewError]], *, d
     if as_json:
         print_json(_about(remote, dry_run) | {"threads": [_pulled_object(*each) for each in done]})
         return _code(done)
-    for _, each in done:
+    for name, each in done:
         if isinstance(each, ClewError):
-            say_error(each)
+            _say_failed(name, each)
             continue
-        say(f"{harmless(each.name)}  {_would(PULLED[each.side], dry_run)}")
+        whose = harmless(each.name)
+        say(f"{whose}  {_would(PULLED[each.side], dry_run)}")
         if each.imported is not None:
-            tell_sessions(each.imported)
+            tell_sessions(each.imported, f"{whose}: ")
     return _code(done)
+
+
+def _say_failed(name: str, error: ClewError) -> None:
+    """With the thread's name, of which the error may know nothing."""
+    if name not in error.message:
+        error.message = f"{name}: {error.message}"
+    say_error(error)
 
 
 def _would(words: str, dry_run: bool) -> str:
@@ -156,7 +196,7 @@ def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
 
 def _pulled_object(name: str, each: Pulled | ClewError) -> dict[str, Any]:
     if isinstance(each, ClewError):
-        return _error_object(name, each)
+        return _error_object(name or "?", each)
     sessions = each.imported.sessions if each.imported is not None else ()
     return {
         "name": each.name,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,12 +56,14 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
 
         allowed = options.pop("permissions")
         wanted = Wanted(name=new_name, permissions=Permissions(allowed) if allowed else None, **options)
-        return await _carry_out(await replayed(client.engine, name, wanted), as_json=as_json)
+        limits = [f"--rounds {wanted.rounds}"] if wanted.rounds is not None else []
+        limits += [f"--timeout {timeout}"] if timeout is not None else []
+        return await _carry_out(await replayed(client.engine, name, wanted), limits, as_json=as_json)
 
     return with_client(work, work_dir=options["cwd"], timeout=timeout)
 
 
-async def _carry_out(live: LiveReplay, *, as_json: bool) -> int:
+async def _carry_out(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int:
     """Shows the replay to its end, and returns the exit code."""
     from clew.cli.conversation import Stop
     from clew.cli.keyboard import Keyboard
@@ -78,12 +82,12 @@ async def _carry_out(live: LiveReplay, *, as_json: bool) -> int:
                 display.tell(event)
         finally:
             await display.close()
-    return await _conclude(live, as_json=as_json)
+    return await _conclude(live, limits, as_json=as_json)
 
 
 def _tell_begun(live: LiveReplay) -> None:
     thread = live.thread
-    if live.asked_before:
+    if live.goes_on:
         note(f"going on in {thread.name}: {plural(live.asked_before, 'prompt')} of {live.count:,} answered before")
     else:
         note(f"new thread: {thread.name}, {plural(live.count, 'prompt')} of {live.old.name}")
@@ -91,7 +95,8 @@ def _tell_begun(live: LiveReplay) -> None:
     note(f"permissions {may.get(thread.permissions, thread.permissions)}, in {harmless(thread.cwd)}")
 
 
-async def _conclude(live: LiveReplay, *, as_json: bool) -> int:
+async def _conclude(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int:
+    """`limits`: what holds for a replay that goes on too, and is not kept with its thread."""
     from clew.cli import failure
     from clew.cli.replay_display import as_object, sums
 
@@ -105,6 +110,7 @@ async def _conclude(live: LiveReplay, *, as_json: bool) -> int:
         return 0
     failure.say(live.error)
     thread = live.thread
-    who = f"--with-agent {thread.agent}" + (f" --with-model {thread.model}" if thread.model else "")
-    note(f"  to go on: clew threads replay {live.old.name} {harmless(who)} --name {thread.name}")
+    who = f"--with-agent {thread.agent}" + (f" --with-model {shlex.quote(thread.model)}" if thread.model else "")
+    command = " ".join(["clew threads replay", live.old.name, who, *limits, "--name", thread.name])
+    note(harmless(f"  to go on: {command}"))
     return live.error.exit_code

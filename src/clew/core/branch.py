@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from clew.core.history import History, Role, Turn, digest
 from clew.core.ids import TurnId
 from clew.core.pins import Absorbed, Pin
+from clew.core.record import replace
 
 
 def rounds_in(history: Sequence[Turn]) -> int:
@@ -52,8 +53,13 @@ def last_answer(held: Sequence[Turn], messages: Container[str]) -> int | None:
 
 
 def renewed(absorbed: Sequence[Absorbed], turns: Mapping[TurnId, Turn]) -> tuple[Absorbed, ...]:
-    """What a session holds, told by the copies of its turns: by the old id, the new turn."""
-    return tuple(
-        Absorbed(turns[known.turn_id].id, None if known.digest is None else digest(turns[known.turn_id]))
-        for known in absorbed
-    )
+    """What a session holds, told by the copies of its turns: by the old id, the new turn.
+
+    Of a turn that was edited since, the digest stays that of the text which the session knows.
+    """
+    return tuple(_renewed(known, turns[known.turn_id]) for known in absorbed)
+
+
+def _renewed(known: Absorbed, turn: Turn) -> Absorbed:
+    is_as_known = known.digest == digest(replace(turn, id=known.turn_id))
+    return Absorbed(turn.id, digest(turn) if is_as_known else known.digest)

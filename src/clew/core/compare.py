@@ -24,6 +24,7 @@ HEAD_CHARS, TAIL_CHARS = 4_000, 1_000  # of a text, for its sketch
 SKETCH_WORDS = 32
 MOST_PAIRS = 250_000  # of rounds that are held against each other in one table
 LEAST_LIKE = 1.2  # of 3: a prompt counts twice, the answers once
+FENCE = "<<<data "  # how a line begins that opens one; its mark follows
 WORDS_MOST = 20_000  # words of both texts together, …
 WORD_CHARS = 6  # … of so many characters; longer texts are compared line by line
 
@@ -93,8 +94,21 @@ def in_common(a: Sequence[Turn], b: Sequence[Turn]) -> int:
 
 
 def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnStep]:
-    """Both histories in one list: every turn once, each history in its order."""
-    return [step for one, other in _paired(rounds(a), rounds(b)) for step in _steps(one, other)]
+    """Both histories in one list: every turn once, each history in its order. The marks of fences do not count."""
+    ours, theirs = ({turn.id: turn for turn in history} for history in (a, b))
+    plain = [[turn.replace(text=unmarked(turn.text)) for turn in history] for history in (a, b)]
+    return [
+        TurnStep(step.step, ours[step.a.id] if step.a else None, theirs[step.b.id] if step.b else None)
+        for one, other in _paired(rounds(plain[0]), rounds(plain[1]))
+        for step in _steps(one, other)
+    ]
+
+
+def unmarked(text: str) -> str:
+    """Without the marks of its fences, which are made anew for every prompt: two that differ in them say the same."""
+    if FENCE not in text:
+        return text
+    return re.sub(rf"(?m)^({FENCE}|>>>data )[0-9a-f-]{{8,}}$", r"\1…", text)
 
 
 def _steps(one: Round | None, other: Round | None) -> Iterator[TurnStep]:

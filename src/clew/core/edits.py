@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from enum import StrEnum
+from operator import is_
 
 from clew.core.record import Record
 
@@ -67,6 +68,8 @@ def _by_path(edits: Sequence[FileEdit]) -> Mapping[str, tuple[FileEdit, ...]]:
 def _step(a: tuple[FileEdit, ...], b: tuple[FileEdit, ...]) -> FileStep:
     if not a or not b:
         return FileStep.ONLY_A if a else FileStep.ONLY_B
+    if len(a) == len(b) and all(map(is_, a, b)):  # not alike but one and the same: forked along
+        return FileStep.SAME
     if not all(edit.is_told for edit in (*a, *b)):
         return FileStep.BOTH
     ends = _end(a), _end(b)

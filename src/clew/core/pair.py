@@ -3,7 +3,8 @@
 phase         what is going on                                    may become
 instructing   the instructor is asked what to do next             working, done, instructing (a message waits)
 working       the worker carries the instruction out              instructing (the next round), done (no rounds left)
-done          the instructor said so, or the rounds are used up   instructing (somebody goes on with it)
+done          the instructor said so, or the rounds are used up,  instructing (somebody goes on with it)
+              or it is a fork that has not gone on yet
 
 Both have a thread of their own. `asking` is the text that the present phase wants asked, `run_id` the run that asks it:
 none yet, or the newest. Both are stored before and after every run, so whoever goes on after a crash knows what is due.
@@ -36,7 +37,7 @@ class PairStatus(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"  # the instructor said so
     OUT_OF_ROUNDS = "out_of_rounds"
-    STOPPED = "stopped"  # by a person or by an error; `error` says which
+    STOPPED = "stopped"  # by a person or by an error (`error` says which), or at rest: a fork that has not gone on yet
     INTERRUPTED = "interrupted"  # Clew itself died
 
 
@@ -84,7 +85,7 @@ class Pair(Record):
     last_round: int = 10  # so far it may go
     number: int = 1  # of the present round
     phase: Phase = Phase.INSTRUCTING
-    is_finished: bool = False  # the instructor said so; done without it: the rounds are used up
+    is_finished: bool = False  # the instructor said so
     asking: str = ""
     asked_at: float = 0.0  # since when `asking` is due
     run_id: RunId | None = None
@@ -118,9 +119,12 @@ class Pair(Record):
         """`is_held`: a process that is alive carries it out."""
         if is_held:
             return PairStatus.RUNNING
-        if self.phase is Phase.DONE:
-            return PairStatus.FINISHED if self.is_finished else PairStatus.OUT_OF_ROUNDS
-        return PairStatus.STOPPED if self.error_code is not None else PairStatus.INTERRUPTED
+        if self.phase is Phase.DONE and self.is_finished:
+            return PairStatus.FINISHED
+        if self.phase is Phase.DONE and not self.rounds_left:
+            return PairStatus.OUT_OF_ROUNDS
+        is_at_rest = self.phase is Phase.DONE or self.error_code is not None
+        return PairStatus.STOPPED if is_at_rest else PairStatus.INTERRUPTED
 
 
 def known_models(*names: str | None, before: tuple[str, ...] = ()) -> tuple[str, ...]:

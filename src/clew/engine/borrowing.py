@@ -37,8 +37,11 @@ class Loan(Record):
 def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
     """`seen` is what the agent may see of the new thread, by its old ids. None: nothing in common. Reads the disk."""
     held = held_of(pin, seen)
-    if pin.state not in (PinState.GOOD, PinState.PROVISIONAL) or not held:
+    if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
         return None
+    if not held:  # its first turn was edited: the next turn is fresh for that reason, and not for want of a session
+        is_edited = pin.absorbed and seen and pin.absorbed[0].turn_id == seen[0].id
+        return Loan(1, "", None) if is_edited else None
     path = file_of(adapter, pin)
     try:
         view = adapter.read_session(path) if path is not None else None

@@ -5,7 +5,8 @@ Rules
    compare-and-swap there is, and every kind of store has it.
 2. Who you are comes from the environment, as obstore finds it. An address that holds a password is refused unread, and
    what the other side says is never passed on word for word: it may hold a signed address.
-3. What lies in a folder of this machine is its owner's alone.
+3. What lies in a folder of this machine is its owner's alone. Others may write there, too: so only plain files are
+   read, and nothing is read or written by way of a link in it.
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ import asyncio
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from clew.errors import ClewError, StoreError, UsageError
 
 SCHEMES = ("s3", "gs", "az", "file")
+CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION; AWS_SESSION_TOKEN and AWS_ENDPOINT where needed",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or what gcloud auth application-default login left",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY",
+}
 AT_ONCE = 16  # requests
 OBJECT_MOST = 8 * 1024**2
+SHOWN_CHARS = 200  # of an address that is none
 RETRIES, RETRY = 3, timedelta(seconds=20)
 
+_SECRETIVE = re.compile(r"[@?#]|:.*:")  # in an address that is none: a password or a signature may be in it
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|NoSuchContainer")
 _NO_SPACE = re.compile(r"os error (?:28|122)\b")  # the disk is full, or the user's share of it
@@ -50,9 +59,12 @@ class ObjectStore:
         async with self._turns:
             with self._explained():
                 try:
-                    found = await obstore.get_async(self._opened(), path)
+                    store = self._opened()
+                    if self._folder is not None:
+                        return await asyncio.to_thread(self._read, path, most)
+                    found = await obstore.get_async(store, path)
                     if int(found.meta["size"]) > most:
-                        raise UsageError(f"{path} at {self.url} is larger than Clew writes any.")
+                        raise self._too_large(path)
                     return bytes(await found.bytes_async())
                 except FileNotFoundError as error:
                     if _NO_BUCKET.search(str(error)):
@@ -69,7 +81,7 @@ class ObjectStore:
                 try:
                     store = self._opened(for_writing=True)
                     if self._folder is not None:
-                        _make_folder((self._folder / path).parent)
+                        _make_folder(self._place(path).parent)
                     await obstore.put_async(store, path, content, mode="create", use_multipart=False)
                 except AlreadyExistsError:
                     return False
@@ -88,10 +100,41 @@ class ObjectStore:
         async with self._turns:
             with self._explained():
                 try:
-                    found = await obstore.list(self._opened(), prefix).collect_async()
+                    store = self._opened()
+                    if self._folder is not None:
+                        self._place(prefix)
+                    found = await obstore.list(store, prefix).collect_async()
                 except FileNotFoundError:
                     return []
                 return sorted(str(each["path"]) for each in found)
+
+    def _place(self, path: str) -> Path:
+        """Where it lies in our folder. Raises UsageError for a link on the way, which leads elsewhere."""
+        assert self._folder is not None
+        place = self._folder
+        for name in path.split("/"):
+            place /= name
+            if place.is_symlink():
+                raise UsageError(f"{place} is a link, and no link is followed in a remote.", hint="See who made it.")
+        return place
+
+    def _read(self, path: str, most: int) -> bytes:
+        """Without waiting for anybody, as the reader of a pipe would."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(self._place(path), flags)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise UsageError(f"{path} at {self.url} is no plain file.", hint="See who made it.")
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read(most + 1)
+        finally:
+            os.close(descriptor)
+        if len(content) > most:
+            raise self._too_large(path)
+        return content
+
+    def _too_large(self, path: str) -> UsageError:
+        return UsageError(f"{path} at {self.url} is larger than Clew writes any.")
 
     def _opened(self, *, for_writing: bool = False) -> Any:
         """A folder of this machine is made when something is to be written there."""
@@ -133,14 +176,14 @@ class ObjectStore:
         if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
             return UsageError(
                 f"{self.url} refuses you.",
-                hint="Credentials come from the environment: AWS_ACCESS_KEY_ID and the like. See docs/portable.md.",
+                hint=f"Credentials come from the environment: {self._credentials()}.",
             )
         if _is_local(error) or self.url.startswith("file:"):
             return self._explain_local(error, words)
         if _NO_ACCOUNT.search(words) and code is None:
             return UsageError(
                 f"For {self.url} the environment says too little.",
-                hint="It needs an account, a region or a key: see docs/portable.md.",
+                hint=f"It needs {self._credentials()}.",
             )
         if "BadScheme" in words:
             return UsageError(f"{self.url}: its endpoint has no TLS.", hint="AWS_ALLOW_HTTP=true allows that.")
@@ -159,29 +202,53 @@ class ObjectStore:
         why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         return UsageError(f"{self.url} cannot be used{why}.", hint="Is it the path of a folder?")
 
+    def _credentials(self) -> str:
+        return CREDENTIALS.get(urlsplit(self.url).scheme, "")
+
     def _no_bucket(self) -> UsageError:
         return UsageError(f"There is no such bucket: {self.url}.", hint="Clew does not make one: make it first.")
 
 
 def checked_url(url: str) -> str:
-    """As it may be shown, without a slash at its end. Raises UsageError, which does not repeat it."""
+    """As it may be shown, without a slash at its end. Raises UsageError, which repeats it if no secret can be in it."""
+    shown = url[:SHOWN_CHARS] if url.isprintable() and not _SECRETIVE.search(url) else "The address of the remote"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError("The address of the remote cannot be read.") from error
+        raise UsageError(f"{shown} cannot be read.", hint=f"{_forms()}.") from error
     if parts.scheme not in SCHEMES:
-        raise UsageError("The address of the remote has no scheme that Clew knows.", hint=f"{_forms()}.")
+        raise UsageError(f"{shown} has no scheme that Clew knows.", hint=f"{_forms()}.")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment or port is not None:
         raise UsageError(
             "The address of the remote holds more than a place: a password, a port or a query.",
             hint=f"Credentials and endpoints come from the environment. {_forms()}.",
         )
     if (parts.scheme == "file") == bool(parts.netloc) or (parts.scheme == "file" and not parts.path.strip("/")):
-        raise UsageError("The address of the remote names no place.", hint=f"{_forms()}.")
+        if parts.scheme == "file" and parts.netloc:
+            raise UsageError(f"{shown} names no whole path.", hint="Three slashes, from the root on: file:///path.")
+        raise UsageError(f"{shown} names no place.", hint=f"{_forms()}.")
+    if " " in url:
+        raise UsageError(f"{shown} holds a blank.", hint="In an address a blank is written %20.")
     if any(part in (".", "..") for part in unquote(parts.path).split("/")) or re.search(r"[\x00-\x20\x7f]", url):
-        raise UsageError("The address of the remote is no plain path.", hint=f"{_forms()}.")
+        raise UsageError(f"{shown} is no plain path.", hint=f"{_forms()}.")
     return url.rstrip("/")
+
+
+def refuse_mistyped(word: str) -> None:
+    """Raises UsageError for what can only be meant as an address, and is none: no thread's name has such signs."""
+    if "://" in word or not re.search(r"[:/\\~]", word):
+        return
+    scheme, colon, rest = word.partition(":")
+    if _SECRETIVE.search(word) or not word.isprintable() or len(word) > SHOWN_CHARS:
+        raise UsageError("That is no URL.", hint=f"{_forms()}.")
+    if colon and scheme in SCHEMES:
+        meant = f"{scheme}://{'/' if scheme == 'file' else ''}{rest.strip('/')}"
+    elif word.startswith("/"):
+        meant = f"file://{quote(word)}"
+    else:
+        raise UsageError(f"{word} is no URL.", hint=f"{_forms()}.")
+    raise UsageError(f"{word} is no URL.", hint=f"Did you mean {meant}?")
 
 
 def _forms() -> str:

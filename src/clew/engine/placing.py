@@ -3,7 +3,8 @@
 Rules
 1. A file is believed only as far as it bears a pin out. All that the pin counts as absorbed must be found in it, in
    order, and every prompt in it must be one that the pin knows of. If not, the pin is of no use, and the next turn is
-   fresh: that costs money and loses nothing.
+   fresh: that costs money and loses nothing. A borrowed one must end where the fork does: all beyond is another
+   thread's, and leaves this machine with that thread alone.
 2. A file is put where its adapter says, whole or not at all, for its owner's eyes only, and never over another one.
    One that is the beginning of it may grow, where the caller knows whose it is: what stands in it stays as it is.
 """
@@ -23,6 +24,7 @@ from clew.core.answer import joined
 from clew.core.history import Role, Turn, digest
 from clew.core.pins import Absorbed, Pin
 from clew.core.record import Record
+from clew.engine.sessions import borrowed_in
 
 NO_LIMIT = 10**12
 
@@ -48,6 +50,8 @@ def bears_out(view: SessionView, pin: Pin, turns: Sequence[Turn]) -> bool:
 
     Its end is where we left it, when nothing is pending: a session that went on without us has another one.
     """
+    if not ends_with(view, pin):
+        return False
     ours = pin.mark if pin.pending is None else None
     if ours is not None and view.size_bytes != ours.size_bytes and view.last_entry != ours.last_entry:
         return False
@@ -57,6 +61,13 @@ def bears_out(view: SessionView, pin: Pin, turns: Sequence[Turn]) -> bool:
     if sum(entry.is_prompt for entry in view.entries) > asked:
         return False
     return _holds(view, pin.absorbed, by_id)
+
+
+def ends_with(view: SessionView, pin: Pin) -> bool:
+    """Nothing was said in it after what the pin borrows. Always so of a session of its own."""
+    if pin.borrowed_at is None:
+        return True
+    return bool(pin.borrowed_at) and borrowed_in(view, pin.borrowed_at).beyond is False
 
 
 def _holds(view: SessionView, absorbed: Sequence[Absorbed], by_id: dict[str, Turn]) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -67,9 +70,14 @@ async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
         raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
     try:
         output, _ = await asyncio.wait_for(process.communicate(), PROBE_S)
-    except TimeoutError as error:
-        process.kill()
+    except BaseException as error:
+        # Also when we are stopped: a loop that closes first looks for the child itself, and complains that it has gone.
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it under the loop's own watcher
         await process.wait()
+        if not isinstance(error, TimeoutError):
+            raise
         raise AgentFailed(
             f"{' '.join(argv)} did not answer within {PROBE_S:.0f} s.", hint="Run clew doctor."
         ) from error

@@ -83,12 +83,12 @@ class Archives:
         self._keep_archives_s = keep_archives_s
 
     async def archive(self, name: str, *, asked: bool = False) -> Archived:
-        """Writes the thread to a file and takes it out of the store; with the other one of a pair. Raises Busy.
+        """Writes the thread to a file and takes it out of the store; of a pair, both. Raises NotFound and Busy.
 
         `asked`: also when a question of a run that is over is open; it could only be answered by another run.
         """
         return await self._engine.database.atomically(
-            lambda store: self.put_away(store, store.require_thread(name), asked=asked)
+            lambda store: self.put_away(store, store.together(name)[0], asked=asked)
         )
 
     async def files(self) -> list[ArchiveFile]:

@@ -45,16 +45,15 @@ def fork(store: Store, engine: Engine, pair: Pair, new: str | None, at_round: in
     number = last if at_round is None else at_round
     taken = [round_ for round_ in rounds if round_.number <= number]
     if number not in (round_.number for round_ in rounds):
-        raise UsageError(f"{pair.name} has no round {number} that has ended: the last one is {last}.")
+        raise UsageError(f"{pair.name} has no round {number} that has ended.", hint=f"The last one is {last}.")
     now = engine.around.clock()
     named = new or _free_name(store, pair.name[: NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
     made = _pair(pair, taken[-1], named, engine, now, is_last=number == last)
-    origin_round = None if number == last else number
     copies: list[Copy] = []
     for part in Part:
         thread = store.require_thread(pair.thread_of(part))
         turns = _until(store, pair, part, taken)
-        origin = Origin(How.FORK, (Source(thread.id, thread.name),), origin_round)
+        origin = Origin(How.FORK, (Source(thread.id, thread.name),), at_round)
         copies.append(copy(store, engine, thread, turns, origin, name=f"pair-{named}-{part}", kind=KIND))
     made = replace(made, instructor_thread_id=copies[0].thread.id, worker_thread_id=copies[1].thread.id)
     kept = _files(store, pair) if number == pair.number else None
@@ -72,7 +71,16 @@ def fork(store: Store, engine: Engine, pair: Pair, new: str | None, at_round: in
     if at_round is None and last < pair.number:
         notes.append(f"round {pair.number}, which has not ended, is not in it")
     turns_copied = sum(len(each.turns) for each in copies)
-    return Forked(tuple(threads), pair.name, turns_copied, number, pair=stored.name, notes=tuple(notes))
+    return Forked(
+        tuple(threads),
+        pair.name,
+        pair.id,
+        turns_copied,
+        number,
+        pair=stored.name,
+        is_finished=stored.is_finished,
+        notes=tuple(notes),
+    )
 
 
 def _free_name(store: Store, name: str) -> str:

@@ -35,10 +35,12 @@ class Forked(Record):
     """What came of it."""
 
     threads: tuple[Thread, ...]  # one, or the two of a pair
-    of: str  # the name of what it was forked of
+    of: str  # the name of what it was forked of …
+    of_id: str  # … and its id: a thread's, or a pair's
     turns: int
     rounds: int
     pair: str | None = None  # the new pair's name
+    is_finished: bool = False  # its instructor has said that all is done
     notes: tuple[str, ...] = ()
 
 
@@ -86,11 +88,12 @@ def _fork(
     if not part:
         raise UsageError(f"{thread.name} has no turns yet.", hint="There is nothing to fork.")
     rounds = branch.rounds_in(part)
-    origin = Origin(How.FORK, (Source(thread.id, thread.name),), None if part == history else rounds)
+    is_all = part == history and at_round is None and at_turn is None
+    origin = Origin(How.FORK, (Source(thread.id, thread.name),), None if is_all else rounds)
     made = copy(store, engine, thread, part, origin, name=new or thread.name[: NAME_CHARS - len(SUFFIX)] + SUFFIX)
     [stored] = put(store, [made])
     notes = ("the round that is being answered just now is not in it",) if is_left else ()
-    return Forked((stored,), thread.name, len(part), rounds, notes=notes)
+    return Forked((stored,), thread.name, thread.id, len(part), rounds, notes=notes)
 
 
 def _part(

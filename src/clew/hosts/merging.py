@@ -62,8 +62,9 @@ def _merge(store: Store, engine: Engine, a: str, b: str, wanted: Wanted) -> Merg
         if engine.is_held(store, thread.id):
             raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
     histories = store.history(one.id), store.history(other.id)
-    if not any(histories):
-        raise UsageError(f"There is nothing in {one.name} and {other.name} yet.", hint="Ask something in one of them.")
+    for thread, history in zip((one, other), histories, strict=True):
+        if not history:
+            raise UsageError(f"There is nothing in {thread.name} yet.", hint="Ask something in it first.")
     common = in_common(*histories)
     sides = Side(one, histories[0][common:]), Side(other, histories[1][common:])
     files = tuple(

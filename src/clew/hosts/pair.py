@@ -113,14 +113,8 @@ class Pairs:
 
     async def resume(self, pair_id: str, wishes: Wishes, manner: Manner = AS_EVER) -> LivePair:
         """Goes on where it stopped. Raises NotFound, Busy, and UsageError when there is nothing to go on with."""
-        pair = await self._call(lambda store: store.require_pair(pair_id))
-        if len(wishes.message) > MESSAGE_MOST:
-            raise UsageError(f"The message has {len(wishes.message):,} characters; the limit is {MESSAGE_MOST:,}.")
-        self._engine.find(wishes.agent or pair.agent)
-        for model in (wishes.instructor_model, wishes.worker_model):
-            check_word("model", model)
-        cwd = existing_dir(wishes.cwd or pair.cwd)
-        wishes = wishes.replace(cwd=cwd)
+        pair = await self.check(pair_id, wishes)
+        wishes = wishes.replace(cwd=existing_dir(wishes.cwd or pair.cwd))
         await self._engine.recover()
         token = self._engine.around.new_id()
         await self._engine.database.atomically(lambda store: self._take(store, pair, token))
@@ -135,6 +129,28 @@ class Pairs:
             await self._call(lambda store: store.release_lease(token))
             raise
         return self._begin(taken, token, manner, _differences(pair, taken))
+
+    async def check(self, pair_id: str, wishes: Wishes, *, fork_at: int | None = None) -> Pair:
+        """Can it be gone on with so? Writes nothing. `fork_at`: in a fork that ends with this round.
+
+        Raises NotFound, UsageError and AgentMissing.
+        """
+        state = await self.find(pair_id)
+        pair = state.pair
+        if len(wishes.message) > MESSAGE_MOST:
+            raise UsageError(f"The message has {len(wishes.message):,} characters; the limit is {MESSAGE_MOST:,}.")
+        self._engine.find(wishes.agent or pair.agent)
+        for model in (wishes.instructor_model, wishes.worker_model):
+            check_word("model", model)
+        existing_dir(wishes.cwd or pair.cwd)
+        await self._call(lambda store: pair_rows.check_may(store, pair, wishes))
+        order = next((round_.order for round_ in state.rounds if round_.number == fork_at), None)
+        if order is not None and not order.should_continue and not (wishes.message or pair.message):
+            raise UsageError(
+                f"{pair.name} finished with round {fork_at}, and its fork would have nothing to do.",
+                hint="Say what is next in a message, or fork before it.",
+            )
+        return pair
 
     async def bring_in(
         self, path: Path, *, cwd: str, agent: str, permissions: Permissions | None = None

@@ -163,12 +163,7 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, now: float, mark: str) -> 
             f"The pair {pair.name} has finished.",
             hint=f'Say what is next: clew pair --session {pair.name} "and now …".',
         )
-    if wishes.permissions is None and store.require_thread(pair.worker_thread_id).permissions is Permissions.ASK:
-        # As an import leaves it: what the worker may do here, nobody has said yet.
-        raise UsageError(
-            f"The worker of {pair.name} may do nothing without asking, and nobody is asked in every round.",
-            hint="Say what it may do: --permissions edits, all or read-only.",
-        )
+    check_may(store, pair, wishes)
     if wishes.cwd not in (None, pair.cwd):
         store.keep_pair_files(pair.id, None)  # they are others there
     last = pair.last_round
@@ -198,6 +193,15 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, now: float, mark: str) -> 
     if pair.phase is Phase.WORKING and (wishes.worker_model or not same_agent):
         store.update_pair_round(pair.id, pair.number, worker_model=pair.worker_model)
     return open_round(store, pair, pair.number + 1, now, mark) if pair.phase is Phase.DONE else pair
+
+
+def check_may(store: Store, pair: Pair, wishes: Wishes) -> None:
+    """Raises UsageError when nobody has said yet what the worker may do here: an import leaves it so."""
+    if wishes.permissions is None and store.require_thread(pair.worker_thread_id).permissions is Permissions.ASK:
+        raise UsageError(
+            f"The worker of {pair.name} may do nothing without asking, and nobody is asked in every round.",
+            hint="Say what it may do: --permissions edits, all or read-only.",
+        )
 
 
 def _set_threads(store: Store, pair: Pair, wishes: Wishes, now: float) -> None:

@@ -22,7 +22,7 @@ from clew.core.record import Record, replace
 from clew.core.redaction import gives_away, redact, secret_values
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
-from clew.engine.placing import bears_out
+from clew.engine.placing import bears_out, ends_with
 from clew.engine.sessions import file_of
 from clew.errors import Busy, UsageError
 from clew.hosts.portable_file import HISTORY, STATE, as_json, pack, session_part
@@ -33,6 +33,8 @@ from clew.store.review_rows import shown_in
 from clew.store.store import Store
 
 TRIES = 3
+LEANS = "it is a copy, and its beginning stands in another session's file"
+WENT_ON = "it went on without Clew, or does not hold what the thread says"
 EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
 
 
@@ -49,7 +51,7 @@ class Left(Record):
 class Exported(Record):
     """A thread as a file's content."""
 
-    name: str  # in the file
+    name: str  # in the file; the pair's own, if it was asked for by that
     threads: tuple[str, ...]  # the names of all that are in it
     turns: int  # that stand, of all of them
     sessions: tuple[Left, ...]
@@ -78,6 +80,11 @@ class Gathered(Record):
         return tuple(member.thread for member in self.members)
 
     @property
+    def name(self) -> str:
+        """The thread's; of a pair, the pair's own."""
+        return str(next((row["name"] for row in self.dumps[0].get("pairs", ())), self.threads[0].name))
+
+    @property
     def turns(self) -> int:
         return sum(len(member.history) for member in self.members)
 
@@ -96,7 +103,7 @@ async def export_thread(
     if not redacted:
         parts[STATE] = as_json({table: tables[table] for table in STATE_TABLES})
     if not with_secrets:
-        refuse_secrets(parts if redacted else parts | reviewed(found.dumps), secrets)
+        refuse_secrets(found.name, parts if redacted else parts | reviewed(found.dumps), secrets)
     first = found.threads[0]
     names = {row["id"]: row["name"] for row in tables["threads"]}
     about = {
@@ -106,7 +113,8 @@ async def export_thread(
     }
     sessions = () if redacted else found.sessions
     content = pack(about, parts)
-    return Exported(names[first.id], tuple(names.values()), found.turns, sessions, content, count)
+    called = name if name == found.name and not redacted else names[first.id]
+    return Exported(called, tuple(names.values()), found.turns, sessions, content, count)
 
 
 async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Gathered:
@@ -127,10 +135,8 @@ async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Gathe
 def gather_rows(store: Store, engine: Engine, name: str) -> Gathered:
     """The rows alone. Raises NotFound, and Busy while a run is going on."""
     with store.reading():
-        first = store.require_thread(name)
-        dumps = [store.dump_thread(first.id)]
-        threads = [first, *_partners(store, first, dumps[0])]
-        dumps += [store.dump_thread(thread.id) for thread in threads[1:]]
+        threads = store.together(name)
+        dumps = [store.dump_thread(thread.id) for thread in threads]
         for thread in threads:
             if engine.is_held(store, thread.id):
                 raise Busy(
@@ -168,12 +174,6 @@ def _part(left: Left) -> str | None:
     return session_part(left.agent, left.session_id)
 
 
-def _partners(store: Store, thread: Thread, dump: Mapping[str, Any]) -> list[Thread]:
-    """The other thread of a pair."""
-    ids = [row[role] for row in dump.get("pairs", ()) for role in ("instructor_thread_id", "worker_thread_id")]
-    return [store.require_thread(each) for each in dict.fromkeys(ids) if each != thread.id]
-
-
 def _in_use(pins: Sequence[Pin]) -> Iterator[Pin]:
     """The newest of each agent and model: the one that a turn would resume."""
     for agent, model in dict.fromkeys((pin.agent, pin.model) for pin in pins):
@@ -195,19 +195,23 @@ def _session(engine: Engine, pin: Pin, member: Member) -> tuple[bytes | None, st
     if path is None:
         return None, "its file is gone"
     try:
-        size_bytes = _borne_out(adapter, path, pin, history)  # before it is kept: parsed, it takes far more memory
-        content = path.read_bytes() if size_bytes is not None else b""
+        size_bytes, why = _borne_out(adapter, path, pin, history)  # before it is kept: parsed, it takes far more memory
+        content = path.read_bytes() if not why else b""
     except OSError as error:
         return None, f"its file cannot be read: {error.strerror}"
-    if len(content) != size_bytes:
-        return None, "it went on without Clew, or does not hold what the thread says"
+    if why or len(content) != size_bytes:
+        return None, why or WENT_ON
     return content, ""
 
 
-def _borne_out(adapter: Adapter, path: Path, pin: Pin, history: tuple[Turn, ...]) -> int | None:
-    """How large the file is that holds what the thread says."""
+def _borne_out(adapter: Adapter, path: Path, pin: Pin, history: tuple[Turn, ...]) -> tuple[int, str]:
+    """How large the file is, and why it does not hold just what the thread says."""
     view = adapter.read_session(path)
-    return view.size_bytes if bears_out(view, pin, history) else None
+    if not view.is_whole:
+        return view.size_bytes, LEANS
+    if not ends_with(view, pin):
+        return view.size_bytes, "it is the session of the old thread, and does not end where this fork does"
+    return view.size_bytes, "" if bears_out(view, pin, history) else WENT_ON
 
 
 def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
@@ -241,7 +245,7 @@ def reviewed(dumps: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     return {"reviews": b"\n".join(piece for row in rows for piece in shown_in(row))} if rows else {}
 
 
-def refuse_secrets(parts: Mapping[str, bytes], secrets: Mapping[str, str], hint: str = EXPORT_HINT) -> None:
+def refuse_secrets(whose: str, parts: Mapping[str, bytes], secrets: Mapping[str, str], hint: str = EXPORT_HINT) -> None:
     """A value of the environment does not leave the machine unnoticed, whoever wrote it into the conversation.
 
     `secrets`: by value, the name of its variable.
@@ -250,4 +254,4 @@ def refuse_secrets(parts: Mapping[str, bytes], secrets: Mapping[str, str], hint:
         spellings = {value.encode("utf-8", "surrogateescape"), as_json(value).strip().strip(b'"')}
         where = [part for part, content in parts.items() if any(spelling in content for spelling in spellings)]
         if where:
-            raise UsageError(f"The thread holds the value of {name} ({', '.join(sorted(where))}).", hint=hint)
+            raise UsageError(f"{whose} holds the value of {name} ({', '.join(sorted(where))}).", hint=hint)

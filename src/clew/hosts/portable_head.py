@@ -33,6 +33,7 @@ class Lock(Record):
     passphrase: Callable[[bool], str] | None = None  # asked for it when it is needed; True: it is a new one
     recipients: tuple[str, ...] = ()
     identity: str | None = None  # the text of a file
+    must_be_needed: bool = False  # a remote that is in the clear is none of those that it is for
 
 
 class Head(Record):
@@ -100,6 +101,10 @@ def read_head(raw: bytes, lock: Lock, url: str, *, to_push: bool) -> Head:
     is_closed = sealing.is_sealed(raw)
     if to_push:
         _check_lock(url, lock, is_closed=is_closed)
+    if lock.must_be_needed and not is_closed:
+        raise UsageError(
+            f"{url} is not encrypted.", hint="Without --passphrase-file and --identity it is pulled as it is."
+        )
     head = parsed(_opened(raw, lock) if is_closed else raw, "its head")
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise damaged("its head")

@@ -11,6 +11,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
@@ -59,6 +60,7 @@ class Imported(Record):
     turns: int  # that stand
     sessions: tuple[Arrived, ...]
     renewed: bool  # its ids were taken: it is a copy under new ones
+    pair: str | None = None  # the pair's name here
     notes: tuple[str, ...] = ()
 
 
@@ -122,7 +124,7 @@ async def import_thread(
     except BaseException:
         take_back(placed)
         raise
-    return replace(made[-1], notes=_notes(came, tables))
+    return replace(made[-1], notes=_notes(came, tables, made[-1].pair))
 
 
 def _tables(file: Unpacked) -> Tables:
@@ -165,14 +167,15 @@ async def _top(engine: Engine, work_dir: str) -> str:
     return work_dir
 
 
-def _notes(came: Tables, tables: Tables) -> tuple[str, ...]:
+def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
     notes = []
     for before, after in zip(came["threads"], tables["threads"], strict=True):
         for what in ("permissions", "trust"):
             if before.get(what) != after[what]:
-                notes.append(
-                    f"Its {what} were {before.get(what)} and are {after[what]} here; clew threads set widens them."
-                )
+                way = "clew threads set"
+                if pair is not None and what == "permissions":
+                    way = f"clew pair --session {pair} --permissions {before.get(what)}"
+                notes.append(f"Its {what} were {before.get(what)} and are {after[what]} here; {way} widens them.")
     return tuple(dict.fromkeys(notes))
 
 
@@ -195,7 +198,7 @@ async def _unpack_sessions(
             refused[pin.id] = runtime
         elif not runtime.can_resume or runtime.product != pin.runtime.product:
             refused[pin.id] = f"the {pin.agent} here is another program than the one that made it"
-        elif not _is_true(engine, pin, file.parts[part], turns):
+        elif not await asyncio.to_thread(_is_true, engine, pin, file.parts[part], turns):
             refused[pin.id] = "its file does not hold what the thread says"
         else:
             luggage[pin.id] = _Luggage(runtime, file.parts[part])
@@ -256,7 +259,8 @@ def _store(
         except Taken as error:
             raise UsageError("The file's rows do not fit together.", hint="Export the thread again.") from error
     turns = sum(len(store.history(thread.id)) for thread in threads)
-    return Imported(tuple(threads), turns, tuple(sessions), is_new)
+    pair = store.pair_of_thread(threads[0].id) if len(threads) > 1 else None
+    return Imported(tuple(threads), turns, tuple(sessions), is_new, pair.name if pair is not None else None)
 
 
 def _placed(

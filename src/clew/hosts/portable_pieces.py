@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from clew.core.record import Record
 from clew.errors import UsageError
 from clew.hosts.portable_file import FILE_MOST, PARTS_MOST, as_json, from_json, session_part
 from clew.hosts.portable_rows import HISTORY, STATE, Tables
+from clew.store.foreign import COUNT_MOST, TIME_MOST
 
 FORMAT = "clew-remote-thread"
 VERSION = 1
@@ -32,6 +32,7 @@ PIECE_LEAST, PIECE_MEAN, PIECE_MOST = 4 * 1024, 32 * 1024, 1024**2
 FAN = 32
 LEVELS_MOST = 6
 MANIFEST_MOST = 1024**2
+DIGITS = 8  # of a manifest's number, so that names are in order
 KEY = re.compile(r"[A-Za-z0-9-]{1,100}\Z")  # of a thread: its id, and a part of a path
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -174,7 +175,9 @@ def read_manifest(raw: bytes) -> Manifest:
     except (KeyError, TypeError, ValueError) as error:
         raise damaged("a manifest") from error
     named = [part.name for part in parts]
-    if not math.isfinite(at) or counts["number"] < 1:
+    if not 0 <= at <= TIME_MOST or not all(0 <= each <= COUNT_MOST for each in counts.values()):
+        raise damaged("a manifest")
+    if not 1 <= counts["number"] < 10**DIGITS - 1:  # there must be a next one
         raise damaged("a manifest")
     if version != 1 or ROWS not in named or len(set(named)) != len(named) or len(named) > PARTS_MOST:
         raise damaged("a manifest")

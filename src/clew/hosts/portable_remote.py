@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from clew.core.record import Record
@@ -21,6 +22,7 @@ from clew.errors import Conflict, UsageError
 from clew.hosts.portable_file import FILE_MOST
 from clew.hosts.portable_head import Head, Lock, new_head, read_head
 from clew.hosts.portable_pieces import (
+    DIGITS,
     KEY,
     MANIFEST_MOST,
     PIECE_LEAST,
@@ -37,8 +39,9 @@ from clew.hosts.portable_pieces import (
 )
 
 HEAD = "clew-remote.json"
-DIGITS = 8  # of a number, so that names are in order
 NAMES_MOST = FILE_MOST // PIECE_LEAST + 1000
+
+_MANIFEST = re.compile(rf"manifests/([^/]+)/([0-9]{{{DIGITS}}})")
 
 Progress = Callable[[int, int], None]  # bytes of how many
 
@@ -76,11 +79,7 @@ class Remote:
 
     async def manifests(self) -> Listing:
         """The newest of every thread, by name. One that is damaged is no reason to keep the others."""
-        newest: dict[str, int] = {}
-        for path in await self.objects.paths("manifests"):
-            key, _, number = path.removeprefix("manifests/").partition("/")
-            if KEY.match(key) and number.isdecimal():
-                newest[key] = max(int(number), newest.get(key, 0))
+        newest = _newest(await self.objects.paths("manifests"))
         reading = (self._manifest(key, number) for key, number in newest.items())
         found = await asyncio.gather(*reading, return_exceptions=True)
         for each in found:
@@ -91,8 +90,7 @@ class Remote:
 
     async def newest(self, thread_id: str) -> Manifest | None:
         key = self.codec.thread_key(thread_id)
-        numbers = [path.rpartition("/")[2] for path in await self.objects.paths(f"manifests/{key}")]
-        last = max((int(number) for number in numbers if number.isdecimal()), default=None)
+        last = _newest(await self.objects.paths(f"manifests/{key}")).get(key)
         return None if last is None else await self._manifest(key, last)
 
     async def manifest(self, thread_id: str, number: int) -> Manifest | None:
@@ -236,6 +234,16 @@ async def open_remote(objects: ObjectStore, lock: Lock, *, to_push: bool) -> Rem
     if not to_push:
         raise UsageError(f"There are no threads at {objects.url}.", hint="clew threads push brings some there.")
     return Remote(objects, new_head(lock, objects.url))
+
+
+def _newest(paths: Iterable[str]) -> dict[str, int]:
+    """By thread. A name that no push has written is none of a manifest."""
+    newest: dict[str, int] = {}
+    for path in paths:
+        found = _MANIFEST.fullmatch(path)
+        if found is not None and KEY.match(found[1]):
+            newest[found[1]] = max(int(found[2]), newest.get(found[1], 0))
+    return newest
 
 
 def _pieces(key: str) -> str:

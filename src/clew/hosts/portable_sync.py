@@ -10,8 +10,11 @@ Rules
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,10 +25,10 @@ from clew.engine.engine import Engine
 from clew.errors import Conflict, NotFound
 from clew.hosts.archives import Archives
 from clew.hosts.portable import Gathered, gather, gather_rows, refuse_secrets, retire_others, reviewed
-from clew.hosts.portable_base import Base, base_of, keep, save
+from clew.hosts.portable_base import NOTHING, Base, base_of, keep, refuse_opened, save
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, as_json
 from clew.hosts.portable_import import Imported, import_thread
-from clew.hosts.portable_pieces import ROWS, Manifest, from_lines, pack_manifest, sha256, to_lines
+from clew.hosts.portable_pieces import ROWS, Manifest, damaged, from_lines, pack_manifest, sha256, to_lines
 from clew.hosts.portable_remote import Listing, Progress, Remote, Sent
 from clew.hosts.portable_rows import HISTORY as HISTORY_TABLES
 from clew.hosts.portable_rows import STATE as STATE_TABLES
@@ -33,6 +36,7 @@ from clew.hosts.portable_rows import Tables, outward
 from clew.store.store import Store
 
 THREADS_MOST = 1_000_000
+NAME_CHARS = 50  # of a name that is offered with something behind it: a pair's has 60 at most
 SECRETS_HINT = "--with-secrets pushes it as it is; clew threads export --redact makes a file with secrets blanked."
 
 
@@ -67,7 +71,8 @@ class Pulled(Record):
 class _Ours(Record):
     """A thread as it is here, on its way out."""
 
-    thread: Thread
+    thread: Thread  # the oldest, which it is kept by
+    name: str  # of a pair, the pair's own
     found: Gathered
     schema: int
     parts: Mapping[str, bytes]
@@ -85,18 +90,20 @@ async def push(
     on_bytes: Progress | None = None,
 ) -> Pushed:
     """Raises NotFound, Busy while a run is going on, Conflict, and UsageError for a secret of the environment."""
+    await refuse_opened(engine, remote)
     ours = await _ours(engine, name)
     if not with_secrets:
         secrets = secret_values(environ.items(), os.path.lexists)
-        refuse_secrets({**ours.parts, **reviewed(ours.found.dumps)}, secrets, SECRETS_HINT)
+        refuse_secrets(ours.name, {**ours.parts, **reviewed(ours.found.dumps)}, secrets, SECRETS_HINT)
     theirs = await remote.newest(ours.thread.id)
     base = await base_of(engine, remote, ours.thread.id, theirs)
-    pushed = Pushed(ours.thread.name, Side.PUSHED, ours.found.turns, theirs.number if theirs else None)
+    before = base or NOTHING
+    pushed = Pushed(ours.name, Side.PUSHED, ours.found.turns, theirs.number if theirs else None)
     if theirs is not None:
-        side = _compared(ours, theirs, base)
+        side = _compared(ours, theirs, base, remote.url)
         if side is not Side.AHEAD:
             if side is Side.UNCHANGED and not dry_run:
-                await keep(engine, remote, ours.thread.id, Base(theirs.number, theirs.digest, ours.state))
+                await keep(engine, remote, ours.thread.id, before.then(theirs.number, theirs.digest, ours.state))
             return replace(pushed, side=side)
     sending = await remote.send(ours.thread.id, ours.parts, on_bytes)
     pushed = replace(pushed, new_bytes=sending.new_bytes)
@@ -110,8 +117,8 @@ async def push(
         parent=theirs.digest if theirs is not None else None,
         state=ours.state,
         schema=ours.schema,
-        name=ours.thread.name,
-        names=tuple(thread.name for thread in ours.found.threads),
+        name=ours.name,
+        names=tuple(dict.fromkeys((ours.name, *(thread.name for thread in ours.found.threads)))),
         kind=ours.thread.kind,
         agent=ours.thread.agent,
         turns=ours.found.turns,
@@ -119,12 +126,11 @@ async def push(
         parts=tuple(sending.parts),
     )
     raw = pack_manifest(manifest)
-    before = base or Base(0, "", "")
     await keep(engine, remote, ours.thread.id, replace(before, trying=sha256(raw)))
     size = await remote.commit(manifest)
     if size is None:
-        raise _conflict(ours.thread.name)
-    await keep(engine, remote, ours.thread.id, Base(manifest.number, sha256(raw), ours.state))
+        raise _conflict(ours.name, remote.url)
+    await keep(engine, remote, ours.thread.id, before.then(manifest.number, sha256(raw), ours.state))
     sent = Sent(sent.objects + 1, sent.size_bytes + size)
     return replace(pushed, number=manifest.number, sent=sent)
 
@@ -143,6 +149,7 @@ async def pull(
     on_bytes: Progress | None = None,
 ) -> Pulled:
     """With a `name`, beside what is here. Raises Busy, Conflict, and UsageError for what is damaged."""
+    await refuse_opened(engine, remote)
     here = await engine.database.call(lambda store: store.thread(theirs.thread_id))
     pulled = Pulled(name or theirs.name, Side.NEW, theirs.turns, theirs.number)
     if name is not None or here is None or here.id != theirs.thread_id:
@@ -150,23 +157,25 @@ async def pull(
 
         def linked(store: Store, made: Imported) -> None:
             if not made.renewed:
-                save(store, remote, theirs.thread_id, _same(store, theirs, made))
+                save(store, remote, theirs.thread_id, _same(store, theirs, made, NOTHING))
 
         made = await import_thread(
             engine, file, cwd=cwd, name=name, permissions=permissions, trust=trust, dry_run=dry_run, then=linked
         )
-        return replace(pulled, name=made.threads[0].name, imported=made)
+        return replace(pulled, name=made.pair or made.threads[0].name, imported=made)
     ours = await _ours(engine, here.id)
     base = await base_of(engine, remote, here.id, theirs)
-    pulled = replace(pulled, name=ours.thread.name)
-    side = _compared(ours, theirs, base)
+    before = base or NOTHING
+    pulled = replace(pulled, name=ours.name)
+    side = _compared(ours, theirs, base, remote.url)
     if side is not Side.BEHIND:
         if side is Side.UNCHANGED and not dry_run:
-            await keep(engine, remote, here.id, Base(theirs.number, theirs.digest, ours.state))
+            await keep(engine, remote, here.id, before.then(theirs.number, theirs.digest, ours.state))
         return replace(pulled, side=side)
     if dry_run:
         return replace(pulled, side=Side.UPDATED)
-    file = _file(theirs, await remote.fetch(theirs, ours.parts.values(), on_bytes))
+    known = [thread.id for thread in ours.found.threads]
+    file = _file(theirs, await remote.fetch(theirs, ours.parts.values(), on_bytes), known)
 
     archived = list[Path | None]()
 
@@ -190,7 +199,7 @@ async def pull(
             permissions=ours.thread.permissions,
             trust=ours.thread.trust,
             instead=instead,
-            then=lambda store, made: save(store, remote, here.id, _same(store, theirs, made)),
+            then=lambda store, made: save(store, remote, here.id, _same(store, theirs, made, before)),
         )
     except BaseException:
         for path in archived:  # of what has not left after all
@@ -200,82 +209,104 @@ async def pull(
     return replace(pulled, side=Side.UPDATED, imported=replace(made, notes=()))
 
 
-async def units(engine: Engine, names: tuple[str, ...]) -> list[str]:
-    """Of all threads, or of these, one name for what goes together: the two of a pair. Raises NotFound."""
+class Unit(Record):
+    """What goes together: a thread, or the two of a pair."""
 
-    def find(store: Store) -> list[str]:
-        threads = [store.require_thread(name) for name in names] or store.threads(limit=THREADS_MOST)
-        taken, found = set[str](), list[str]()
-        for thread in threads:
-            if thread.id not in taken:
-                found.append(thread.name)
-                taken |= {thread.id, *(each.id for each in store.companions(thread.id))}
+    key: str  # what it is found by
+    name: str  # what it is called: of a pair, the pair's own
+
+
+async def units(engine: Engine, names: tuple[str, ...]) -> list[Unit]:
+    """Of all threads, or of these. A name that nobody has is one, too: it is told of when its turn comes."""
+
+    def find(store: Store) -> list[Unit]:
+        taken, found = set[str](), list[Unit]()
+        for name in dict.fromkeys(names) or [thread.id for thread in store.threads(limit=THREADS_MOST)]:
+            try:
+                first, *others = store.together(name)
+            except NotFound:
+                found.append(Unit(name, name))
+                continue
+            if first.id not in taken:
+                pair = store.pair_of_thread(first.id) if others else None
+                found.append(Unit(first.id, first.name if pair is None else pair.name))
+                taken |= {first.id, *(each.id for each in others)}
         return found
 
     return await engine.database.call(find)
 
 
-async def wanted(engine: Engine, listing: Listing, names: tuple[str, ...]) -> list[Manifest]:
+async def wanted(engine: Engine, listing: Listing, name: str) -> Manifest:
     """Of what is at a remote, by its name here or there, or by id. Raises NotFound, and Conflict for several."""
-    found: list[Manifest] = []
-    here = await engine.database.call(lambda store: {name: store.thread(name) for name in names})
-    listed = listing.manifests
-    for name, ours in here.items():
-        fit = [each for each in listed if ours is not None and ours.id == each.thread_id]
-        fit = fit or [each for each in listed if name in (each.thread_id, *each.names)]
-        if not fit and listing.problems:
-            raise listing.problems[0]  # it may be this one
-        if not fit:
-            raise NotFound(f"There is no thread named {name} at the remote.", hint="Without names, pull lists them.")
-        if len(fit) > 1:
-            ids = " or ".join(each.thread_id for each in fit)
-            raise Conflict(f"Several threads at the remote are named {name}.", hint=f"Name one by its id: {ids}.")
-        found += [each for each in fit if each not in found]
-    return found
+
+    def here(store: Store) -> set[str]:
+        with contextlib.suppress(NotFound):
+            return {str(thread.id) for thread in store.together(name)}
+        return set()
+
+    listed, ids = listing.manifests, await engine.database.call(here)
+    fit = [each for each in listed if each.thread_id in ids]
+    fit = fit or [each for each in listed if name in (each.thread_id, *each.names)]
+    if not fit and listing.problems:
+        raise listing.problems[0]  # it may be this one
+    if not fit:
+        close = difflib.get_close_matches(name, [known for each in listed for known in each.names], n=3)
+        hint = f"Did you mean {' or '.join(close)}?" if close else "Without names, pull lists them."
+        raise NotFound(f"There is no thread named {name} at the remote.", hint=hint)
+    if len(fit) > 1:
+        several = " or ".join(each.thread_id for each in fit)
+        raise Conflict(f"Several threads at the remote are named {name}.", hint=f"Name one by its id: {several}.")
+    return fit[0]
 
 
 async def _ours(engine: Engine, name: str) -> _Ours:
     def oldest(store: Store) -> str:
-        thread = store.require_thread(name)
-        unit = [thread, *store.companions(thread.id)]
-        return min(unit, key=lambda each: (each.created_at, each.id)).id
+        return min(store.together(name), key=lambda each: (each.created_at, each.id)).id
 
     found = await gather(engine, await engine.database.call(oldest))
     tables = outward(found.dumps)
     retire_others(tables, found.files)
     rows, state = to_lines(tables)
-    return _Ours(found.threads[0], found, int(found.dumps[0]["schema"]), {ROWS: rows, **found.files}, state)
+    return _Ours(found.threads[0], found.name, found, int(found.dumps[0]["schema"]), {ROWS: rows, **found.files}, state)
 
 
-def _compared(ours: _Ours, theirs: Manifest, base: Base | None) -> Side:
+def _compared(ours: _Ours, theirs: Manifest, base: Base | None, url: str) -> Side:
     """Raises Conflict."""
     if theirs.state == ours.state:
         return Side.UNCHANGED
     is_new_here = base is None or base.state != ours.state
     is_new_there = base is None or base.number != theirs.number
     if is_new_here and is_new_there:
-        raise _conflict(ours.thread.name)
+        raise _conflict(ours.name, url)
     if is_new_here:
         return Side.AHEAD
     return Side.BEHIND if is_new_there else Side.UNCHANGED
 
 
-def _conflict(name: str) -> Conflict:
+def _conflict(name: str, url: str) -> Conflict:
+    beside = f"clew threads pull {shlex.quote(url)} {name} --name {name[:NAME_CHARS]}-theirs"
     return Conflict(
         f"{name} has gone on here and at the remote: nothing was changed.",
-        hint=f"clew threads pull URL {name} --name OTHER brings theirs beside yours; clew threads diff and merge help.",
+        hint=f"{beside} brings theirs beside yours; clew threads diff and merge help.",
     )
 
 
-def _same(store: Store, theirs: Manifest, made: Imported) -> Base:
+def _same(store: Store, theirs: Manifest, made: Imported, before: Base) -> Base:
     """Our rows are not always theirs to the letter: an import narrows, and keeps what is this machine's."""
     dumps = [store.dump_thread(thread.id) for thread in made.threads]
-    return Base(theirs.number, theirs.digest, to_lines(outward(dumps))[1])
+    return before.then(theirs.number, theirs.digest, to_lines(outward(dumps))[1])
 
 
-def _file(theirs: Manifest, parts: Mapping[str, bytes]) -> Unpacked:
-    """As an exported file would be."""
+def _file(theirs: Manifest, parts: Mapping[str, bytes], known: Sequence[str] | None = None) -> Unpacked:
+    """As an exported file would be. Raises UsageError for the rows of other threads than it is said to have.
+
+    `known` are the ids of those that it takes the place of.
+    """
     tables = from_lines(parts[ROWS])
+    ids = [row.get("id") for row in tables["threads"]]
+    is_other = known is not None and any(each not in known for each in ids)
+    if theirs.thread_id not in ids or is_other or any(row.get("name") not in theirs.names for row in tables["threads"]):
+        raise damaged("a thread")
     sessions = {name: content for name, content in parts.items() if name != ROWS}
     rows = {
         HISTORY: as_json({table: tables[table] for table in HISTORY_TABLES}),

@@ -19,11 +19,13 @@ from clew.core.usage import NO_USAGE, Usage
 from clew.engine.engine import Engine, check_word
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, Cancelled, ClewError, Conflict, UsageError
+from clew.errors import AgentError, AuthFailed, Busy, Cancelled, ClewError, Conflict, TimedOut, UsageError
 from clew.hosts.checks import check_dir, check_name, existing_dir, single_thread
 from clew.store.store import Store
 
 NAME_CHARS = 39  # of the old thread's name, in the new one's
+KEPT = "What was answered is kept, and the replay can go on."
+MORE_TIME = "What was answered is kept, and the replay can go on; give it more time with --timeout."
 
 
 class Wanted(Record):
@@ -45,7 +47,7 @@ class Said(Record):
     text: str
     partial: bool = False
     usage: Usage = NO_USAGE
-    cost_usd: float = 0.0
+    cost_usd: float | None = None  # None: not known
     seconds: float | None = None  # None: not known
 
 
@@ -91,10 +93,13 @@ class _Due(Record):
 class LiveReplay:
     """A replay that this process carries out, while somebody listens to its events."""
 
-    def __init__(self, engine: Engine, old: Thread, thread: Thread, due: Sequence[_Due], count: int) -> None:
+    def __init__(
+        self, engine: Engine, old: Thread, thread: Thread, due: Sequence[_Due], count: int, *, goes_on: bool
+    ) -> None:
         self.old = old
         self.thread = thread
         self.count = count  # prompts in all
+        self.goes_on = goes_on  # the new thread was there before
         self.asked_before = count - len(due)
         self.error: ClewError | None = None  # why it stopped, once it has
         self._engine = engine
@@ -117,7 +122,7 @@ class LiveReplay:
         """Asks what is due, one prompt after the other. The first that is not answered is the last."""
         for due in self._due:
             if self._stopped:
-                self.error = Cancelled("The replay was stopped.")
+                self.error = Cancelled("The replay was stopped.", hint=KEPT)
                 return
             yield Asking(due.number, due.text)
             try:
@@ -131,7 +136,7 @@ class LiveReplay:
                 yield Heard(due.number, noted.event)
             finished = await self._turn.finish()
             self._turn = None
-            self.error = finished.error
+            self.error = _in_our_words(finished.error)
             yield Answered(due.number, await self._answers_to(due))
             if self.error is not None:
                 return
@@ -178,6 +183,8 @@ async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
     """
     if wanted.name is not None:
         check_name(wanted.name)
+    if wanted.model is not None and not wanted.model.strip():
+        raise UsageError("The model has no name.", hint="Name one, or leave it out: then it is the agent's own.")
     check_word("model", wanted.model)
     cwd = existing_dir(wanted.cwd) if wanted.cwd is not None else None
 
@@ -192,9 +199,17 @@ async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
             thread = store.create_thread(_new(engine, old, wanted, cwd), unique=wanted.name is None)
         else:
             thread = _gone_on(store, engine, old, found, wanted, cwd)
-        return LiveReplay(engine, old, thread, _due(store, old, thread, prompts), len(prompts))
+        due = _due(store, old, thread, prompts)
+        return LiveReplay(engine, old, thread, due, len(prompts), goes_on=found is not None)
 
     return await engine.database.atomically(prepare)
+
+
+def _in_our_words(error: ClewError | None) -> ClewError | None:
+    """Whoever asks in the thread to go on makes another one of it than the replay was."""
+    if isinstance(error, AgentError) and not isinstance(error, AuthFailed):
+        error.hint = MORE_TIME if isinstance(error, TimedOut) else KEPT
+    return error
 
 
 def _asked(store: Store, thread: Thread) -> list[Round]:
@@ -221,7 +236,7 @@ def _new(engine: Engine, old: Thread, wanted: Wanted, cwd: str | None) -> Thread
 def _gone_on(store: Store, engine: Engine, old: Thread, found: Thread, wanted: Wanted, cwd: str | None) -> Thread:
     """A replay that was begun before, with the directory and the permissions that are wanted now."""
     origin = found.origin
-    if origin is None or origin.how is not How.REPLAY or origin.of[0].id != old.id:
+    if origin is None or origin.how is not How.REPLAY or [source.id for source in origin.of] != [old.id]:
         raise Conflict(
             f"There is a thread named {found.name} already, and it is no replay of {old.name}.",
             hint="Choose another --name.",
@@ -267,12 +282,14 @@ def _said(store: Store, round_: Round) -> Said | None:
     seconds = None
     if run is not None and run.started_at is not None and run.ended_at is not None:
         seconds = max(0.0, run.ended_at - run.started_at)
+    # A run that took tokens and cost nothing is one whose price the agent does not report.
+    is_priced = run is not None and (run.cost_usd > 0 or run.usage == NO_USAGE)
     return Said(
         agent=last.agent or "agent",
         model=last.model,
         text=round_.answer,
         partial=last.partial,
         usage=run.usage if run is not None else NO_USAGE,
-        cost_usd=run.cost_usd if run is not None else 0.0,
+        cost_usd=run.cost_usd if run is not None and is_priced else None,
         seconds=seconds,
     )

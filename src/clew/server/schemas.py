@@ -35,7 +35,7 @@ class Origin(Made):
 
     how: Literal["fork", "replay", "merge"]
     of: list[Source]
-    round: int | None = Field(description="The last one that it took along; null: all of them")
+    round: int | None = Field(description="The last one that it took along; null: none was named, so all of them")
 
 
 class Thread(Made):

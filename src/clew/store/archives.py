@@ -28,3 +28,11 @@ class Archives(Threads):
     def companions(self, thread_id: str) -> list[Thread]:
         """Threads that mean nothing without this one, nor it without them: the other one of a pair."""
         return [self._thread_by_id(row["id"]) for row in self._all("companions", id=thread_id)]
+
+    def together(self, name_or_id: str) -> list[Thread]:
+        """The thread and what goes with it; of a pair's own name, or its id, both of its threads. Raises NotFound."""
+        pair = [] if self.thread(name_or_id) is not None else self._pair_threads(name_or_id)
+        if pair:
+            return pair
+        thread = self.require_thread(name_or_id)
+        return [thread, *self.companions(thread.id)]

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from clew.core.thread import KINDS, NAME, is_word
+from clew.core.thread import KINDS, NAME, How, is_word
 from clew.errors import UsageError
 from clew.store import sql
 from clew.store.records import dumps
@@ -30,6 +30,7 @@ COUNT_MOST = 10**12  # a million rows of it can still be added up
 TIME_MOST = 253_402_300_799.0  # the last second of the year 9999
 PACKED_MOST = 64 * 1024**2  # bytes of what a review's round keeps packed, when it is unpacked
 AMOUNT_MOST = 1e9  # of money; and of seconds, where it is not a time
+SOURCES_MOST = 100  # threads that one came of
 
 _HINT = "Write the file again where it comes from."
 _AGENT = re.compile(r"[^\W_][\w.-]{0,79}\Z")
@@ -227,6 +228,8 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
         return is_list and (name != "models" or all(is_word(each) for each in found))
     if not isinstance(found, dict):
         return False
+    if place == ("threads", "origin"):
+        return _can_be_origin(found)
     if place == ("jobs", "limits"):
         return all(_is_number_or_none(each) for each in found.values())
     if place == ("runs", "asked"):
@@ -234,6 +237,20 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
         is_turn = retry_of is None or (isinstance(retry_of, str) and _ID.match(retry_of) is not None)
         return is_turn and _is_number_or_none(found.get("timeout_s"))
     return True
+
+
+def _can_be_origin(value: Mapping[str, Any]) -> bool:
+    of, at_round = value.get("of"), value.get("round")
+    return (
+        value.keys() == {"how", "of", "round"}
+        and value["how"] in list(How)
+        and isinstance(of, list)
+        and 1 <= len(of) <= SOURCES_MOST
+        and all(isinstance(each, dict) and each.keys() == {"id", "name"} for each in of)
+        and all(isinstance(each["id"], str) and _ID.match(each["id"]) is not None for each in of)
+        and all(isinstance(each["name"], str) and NAME.match(each["name"]) is not None for each in of)
+        and (at_round is None or (type(at_round) is int and 0 <= at_round <= COUNT_MOST))
+    )
 
 
 def _can_be_pending(value: Mapping[str, Any]) -> bool:

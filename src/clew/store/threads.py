@@ -53,13 +53,20 @@ class Threads(Versions):
     def _meant(self, name: str) -> str:
         import difflib
 
-        pair = self._one("pair_by_name", name=name)
-        if pair is not None:
-            parts = [self._thread_by_id(pair[f"{part}_thread_id"]).name for part in ("instructor", "worker")]
-            return f"{name} is a pair; its threads are {' and '.join(parts)}."
+        pair = [thread.name for thread in self._pair_threads(name)]
+        if pair:
+            goes_on = f"clew pair --session {name} goes on with it"
+            return f"{name} is a pair; its threads are {' and '.join(pair)}. Name one of them; {goes_on}."
         names = [row["name"] for row in self._all("thread_names", limit=NAMES_SEARCHED)]
         close = difflib.get_close_matches(name, names, n=3)
         return f"Did you mean {' or '.join(close)}?" if close else ALL_THREADS
+
+    def _pair_threads(self, name_or_id: str) -> list[Thread]:
+        """Of a pair, the instructor's first; empty: there is no such pair."""
+        pair = self._one("pair_by_id", id=name_or_id) or self._one("pair_by_name", name=name_or_id)
+        if pair is None:
+            return []
+        return [self._thread_by_id(pair[f"{part}_thread_id"]) for part in ("instructor", "worker")]
 
     def threads(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         """Those last used come first."""

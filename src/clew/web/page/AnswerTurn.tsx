@@ -15,7 +15,7 @@ import { said, type Part, type Progress } from "./progress.ts";
 import { Parts, useParts } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { TodoCard } from "./TodoCard.tsx";
-import { TurnEditor } from "./UserTurn.tsx";
+import { Confirm, TurnEditor } from "./UserTurn.tsx";
 import { visibleLine } from "./visible.ts";
 import { isActive, type Run, type RunNote, type Turn } from "./wire.ts";
 import { duration } from "./words.ts";
@@ -30,10 +30,15 @@ interface Shown {
   fixed: boolean; // to be read, not to be changed or gone on from
 }
 
+const FORKS =
+  "A new thread begins with all up to here. This one and its session stay as they are; the first turn over there goes on in a " +
+  "copy of the session, or says why it cannot.";
+
 export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, fixed }: Shown) => {
   const ref = useRef<HTMLElement>(null);
   const near = useNear(ref);
   const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
+  const [forking, setForking] = useState(false);
   const live = !turn && run !== null && isActive(run.status) && !progress?.ended;
   const parts = useParts(near && !live ? toldBy(turn, run) : null, progress);
   const note: RunNote | null = turn?.run ?? run;
@@ -69,9 +74,10 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, fix
       {turn && !editing && (
         <footer>
           {note && <Badge run={note} agent={turn.agent} model={turn.model} />}
-          <Actions thread={thread} turn={turn} fixed={fixed} />
+          <Actions turn={turn} fixed={fixed} fork={() => setForking(true)} />
         </footer>
       )}
+      {turn && forking && <Confirm words={FORKS} verb="Fork" act={() => fork(thread, turn)} close={() => setForking(false)} />}
       {note && !turn && !live && note.session_resumed !== null && <Badge run={note} agent={agent} model={run?.model ?? null} />}
     </article>
   );
@@ -134,13 +140,7 @@ function Elapsed({ since }: { since: string }) {
   return ms < PATIENCE_S * 1000 ? null : <span aria-hidden="true">{duration(ms)}</span>;
 }
 
-function Actions({ thread, turn, fixed }: { thread: string; turn: Turn; fixed: boolean }) {
-  const [forking, setForking] = useState(false);
-  const forkHere = async (): Promise<void> => {
-    setForking(true);
-    await fork(thread, turn);
-    setForking(false);
-  };
+function Actions({ turn, fixed, fork }: { turn: Turn; fixed: boolean; fork: () => void }) {
   const [copied, setCopied] = useState(false);
   const copy = async (): Promise<void> => {
     await navigator.clipboard?.writeText(turn.text);
@@ -163,9 +163,8 @@ function Actions({ thread, turn, fixed }: { thread: string; turn: Turn; fixed: b
           class="quiet"
           type="button"
           data-testid="fork-turn"
-          disabled={forking}
           title="A new thread that goes on from here; this one stays as it is"
-          onClick={() => void forkHere()}
+          onClick={fork}
         >
           <Fork size={13} /> <span class="name">Fork</span>
         </button>

@@ -3,7 +3,7 @@
 // Hooks for tests (data-testid), kept stable:
 //   the list      sidebar, drawer-open, search, threads, thread-item (data-state), more-threads, new-thread, savings-open,
 //                 agents-open, theme
-//   a thread      thread-name, rename, thread-settings, delete, changes-open, timeline, earlier
+//   a thread      thread-name, origin, rename, thread-settings, delete, changes-open, timeline, earlier
 //   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, fork-turn, copy-turn,
 //                 turn-editor, save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
 //                 go-on, ask-again, retry-run, ask-again-here, prompt-back

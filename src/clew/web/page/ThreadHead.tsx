@@ -1,5 +1,6 @@
 // The thread's name, where it works, and what can be done to it as a whole.
 
+import { Fragment } from "preact";
 import { go, page } from "./sync.ts";
 import { Back, Files, Gear, Menu, Pencil, Trash } from "./icons.tsx";
 import { useStore } from "./store.ts";
@@ -19,6 +20,21 @@ export const MenuButton = () => (
   </button>
 );
 
+const VERBS: Record<string, string> = { fork: "forked from", replay: "replayed from", merge: "merged from" };
+
+/** What it was forked, replayed or merged from, as that was called then. */
+const CameOf = ({ origin }: { origin: NonNullable<Thread["origin"]> }) => (
+  <span class="origin" data-testid="origin" title={origin.round === null ? undefined : `at round ${origin.round}`}>
+    {VERBS[origin.how] ?? "made from"}{" "}
+    {origin.of.map((source, place) => (
+      <Fragment key={source.id}>
+        {place > 0 && " and "}
+        <a href={`#/t/${encodeURIComponent(source.id)}`}>{visible(source.name)}</a>
+      </Fragment>
+    ))}
+  </span>
+);
+
 export function ThreadHead({ thread }: { thread: Thread }) {
   const home = useStore(page, (now) => now.settings?.home);
   const changes = useStore(page, (now) => now.route.at === "changes");
@@ -34,6 +50,7 @@ export function ThreadHead({ thread }: { thread: Thread }) {
           <span class="path" title={visible(thread.cwd)}>
             {visible(shortPath(thread.cwd, home))}
           </span>
+          {thread.origin && <CameOf origin={thread.origin} />}
           <span class="wide">{plural(thread.turns, "turn")}</span>
           {thread.cost_usd > 0 && <span class="wide">{dollars(thread.cost_usd)}</span>}
         </p>

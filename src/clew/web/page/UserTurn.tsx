@@ -127,25 +127,42 @@ interface Consequences {
 
 function Change({ thread, turn, after, what, close }: Consequences) {
   const says = useConsequence(thread, turn.id);
-  const button = useRef<HTMLButtonElement>(null);
-  const [busy, setBusy] = useState(false);
-  useLayoutEffect(() => button.current?.focus(), []);
   const archived = what === "retry" ? after : after + 1;
   const own = archived > 0 ? `Archives ${plural(archived, "turn")}.` : "";
   const also = what === "truncate" ? "Its text goes back into the composer." : "";
-  const act = async (): Promise<void> => {
+  return (
+    <Confirm
+      words={`${says?.[what] ?? own} ${also}`}
+      verb={what === "retry" ? "Ask again" : "Take back"}
+      act={() => (what === "retry" ? retry(thread, turn.id) : truncate(thread, turn))}
+      close={close}
+    />
+  );
+}
+
+interface Confirming {
+  words: string;
+  verb: string;
+  act: () => Promise<unknown>;
+  close: () => void;
+}
+
+/** One line that says what is about to happen, and the button that does it, once. */
+export function Confirm({ words, verb, act, close }: Confirming) {
+  const button = useRef<HTMLButtonElement>(null);
+  const [busy, setBusy] = useState(false);
+  useLayoutEffect(() => button.current?.focus(), []);
+  const go = async (): Promise<void> => {
     setBusy(true);
-    await (what === "retry" ? retry(thread, turn.id) : truncate(thread, turn));
+    await act();
     close();
   };
   return (
     <div class="change" role="group" aria-label="Confirm" onKeyDown={(event) => event.key === "Escape" && (event.stopPropagation(), close())}>
-      <p data-testid="consequence">
-        {says?.[what] ?? own} {also}
-      </p>
+      <p data-testid="consequence">{words}</p>
       <div class="row">
-        <button class="primary" type="button" ref={button} disabled={busy} data-testid="confirm-change" onClick={() => void act()}>
-          {what === "retry" ? "Ask again" : "Take back"}
+        <button class="primary" type="button" ref={button} disabled={busy} data-testid="confirm-change" onClick={() => void go()}>
+          {verb}
         </button>
         <button type="button" onClick={close}>
           Leave it

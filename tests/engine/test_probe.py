@@ -1,0 +1,31 @@
+"""Asking a binary what it can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from clew.agents.adapter import Binary
+from clew.engine.processes import started_at
+from clew.testing.stage import Stage
+
+
+async def test_nothing_is_left_of_a_question_that_is_stopped(
+    scripted: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\necho $$ > {begun}\nexec sleep 60\n")
+    slow.chmod(0o700)
+    async with scripted.open() as client:
+        asking = asyncio.create_task(client.engine.abilities("claude", Binary(str(slow), "setting")))
+        pid = int(await asyncio.to_thread(begun.read_text))
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert started_at(pid) is None, "it was ended, and its end was waited for"
+    assert not [record for record in caplog.records if record.name == "asyncio"]
