@@ -4,39 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyrage
 import pytest
 
 from clew.hosts.portable_file import HISTORY, from_json, unpack
-from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
-from portable.machines import clew, two_machines
+from portable.machines import clew
 
 PLANTED = {
     "PLANTED_API_KEY": "planted-0123456789-of-a-vendor",
     "PLANTED_TOKEN": "planted-abcdefghij-of-a-forge",
     "CLEW_PASSPHRASE": "planted-correct-horse-battery",
 }
-
-
-@pytest.fixture
-def machines(tmp_path: Path, api: ModelApi) -> Iterator[list[Stage]]:
-    with two_machines(tmp_path, api) as both:
-        yield both
-
-
-@pytest.fixture
-def a(machines: list[Stage]) -> Stage:
-    assert clew(machines[0], "ask", "-t", "t", "first question").code == 0
-    return machines[0]
-
-
-@pytest.fixture
-def b(machines: list[Stage]) -> Stage:
-    return machines[1]
 
 
 def every_byte_below(folder: Path) -> bytes:

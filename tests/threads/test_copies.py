@@ -15,7 +15,7 @@ from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
 from clew.testing.truth import Voice
 from conftest import make_stage
-from threads.test_fork import forked, rounds, true_turn
+from threads.branching import forked, rounds, true_turn
 
 
 @pytest.mark.parametrize("share", [0, 0.5])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clew.hosts.portable_sync import Pulled, Pushed
 
 T = TypeVar("T")
+Done = TypeVar("Done", "Pushed", "Pulled")
 
 QUIET_S, EVERY_S = 1.0, 5.0  # nothing is said of what takes no longer; and where no line can be redrawn, every so often
 PUSHED = {
@@ -100,35 +101,39 @@ class Progress:
 
 
 def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, dry_run: bool, as_json: bool) -> int:
+    def tell(pushed: Pushed, whose: str) -> None:
+        say(f"{whose}  {_would(PUSHED[pushed.side], dry_run)}")
+        if pushed.side == "pushed" and dry_run:
+            note(f"{whose}: {plural(pushed.new_bytes, 'byte')} would be compressed and sent")
+        elif pushed.side == "pushed":
+            note(f"{whose}: {plural(pushed.turns, 'turn')}; sent {plural(pushed.sent.size_bytes, 'byte')}")
+
     if as_json:
         print_json(_about(remote, dry_run) | {"threads": [_pushed_object(*each) for each in done]})
-        return _code(done)
-    for name, each in done:
-        if isinstance(each, ClewError):
-            _say_failed(name, each)
-            continue
-        whose = harmless(each.name)
-        say(f"{whose}  {_would(PUSHED[each.side], dry_run)}")
-        if each.side == "pushed" and dry_run:
-            note(f"{whose}: {plural(each.new_bytes, 'byte')} would be compressed and sent")
-        elif each.side == "pushed":
-            note(f"{whose}: {plural(each.turns, 'turn')}; sent {plural(each.sent.size_bytes, 'byte')}")
+    else:
+        _tell_each(done, tell)
     return _code(done)
 
 
 def tell_pulled(remote: Remote, done: list[tuple[str, Pulled | ClewError]], *, dry_run: bool, as_json: bool) -> int:
+    def tell(pulled: Pulled, whose: str) -> None:
+        say(f"{whose}  {_would(PULLED[pulled.side], dry_run)}")
+        if pulled.imported is not None:
+            tell_sessions(pulled.imported, f"{whose}: ")
+
     if as_json:
         print_json(_about(remote, dry_run) | {"threads": [_pulled_object(*each) for each in done]})
-        return _code(done)
+    else:
+        _tell_each(done, tell)
+    return _code(done)
+
+
+def _tell_each(done: list[tuple[str, Done | ClewError]], tell: Callable[[Done, str], None]) -> None:
     for name, each in done:
         if isinstance(each, ClewError):
             _say_failed(name, each)
-            continue
-        whose = harmless(each.name)
-        say(f"{whose}  {_would(PULLED[each.side], dry_run)}")
-        if each.imported is not None:
-            tell_sessions(each.imported, f"{whose}: ")
-    return _code(done)
+        else:
+            tell(each, harmless(each.name))
 
 
 def _say_failed(name: str, error: ClewError) -> None:

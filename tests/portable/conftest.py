@@ -1,0 +1,29 @@
+"""Two machines: other homes and directories, one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage
+from portable.machines import clew, two_machines
+
+
+@pytest.fixture
+def machines(tmp_path: Path, api: ModelApi) -> Iterator[list[Stage]]:
+    with two_machines(tmp_path, api) as both:
+        yield both
+
+
+@pytest.fixture
+def a(machines: list[Stage]) -> Stage:
+    assert clew(machines[0], "ask", "-t", "t", "first question").code == 0
+    return machines[0]
+
+
+@pytest.fixture
+def b(machines: list[Stage]) -> Stage:
+    return machines[1]
