@@ -27,3 +27,8 @@ def a(machines: list[Stage]) -> Stage:
 @pytest.fixture
 def b(machines: list[Stage]) -> Stage:
     return machines[1]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/remote"

@@ -2,82 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyrage
 import pytest
 
-from clew.client import Client
 from clew.core.thread import Permissions
 from clew.engine.object_store import ObjectStore
-from clew.errors import Conflict, UsageError
+from clew.errors import Conflict
 from clew.hosts.portable_head import Lock
-from clew.hosts.portable_pieces import FAN, PIECE_MEAN, read_manifest, sha256
+from clew.hosts.portable_pieces import FAN, PIECE_MEAN
 from clew.hosts.portable_remote import open_remote
-from clew.hosts.portable_sync import pull, push, wanted
+from clew.hosts.portable_sync import push
 from clew.testing.model_api import ModelApi
 from clew.testing.objects import S3Server
 from clew.testing.stage import MODEL, Stage
 from clew.testing.truth import Voice, expected
 from pair.house import Couple, carried_out, order, resumed
-from portable.machines import Done, ask, clew, two_machines
-
-OPEN = Lock()
-PASSPHRASE = {"CLEW_PASSPHRASE": "correct horse battery"}
+from portable.machines import ask, clew, two_machines
+from portable.remotes import PASSPHRASE, folder_of, is_one_line, moved, objects, said, said_at_length
 
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with S3Server(tmp_path_factory.mktemp("s3") / "data") as server:
         yield server
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"file://{tmp_path}/remote"
-
-
-def said(stage: Stage, prompt: str, thread: str = "t") -> None:
-    done = clew(stage, "ask", "-t", thread, prompt)
-    assert done.code == 0, done.err
-
-
-async def said_at_length(stage: Stage, *prompts: str) -> None:
-    async with stage.open() as client:
-        thread = await client.find("t")
-        for prompt in prompts:
-            await ask(thread, prompt)
-
-
-def moved(stage: Stage, way: str, *args: str, **environ: str) -> str:
-    """What became of the one thread."""
-    done = clew(stage, "threads", way, *args, "--json", **environ)
-    assert done.code == 0, done.err
-    [thread] = done.json["threads"]
-    return str(thread["state"])
-
-
-def folder_of(url: str) -> Path:
-    return Path(url.removeprefix("file://"))
-
-
-def objects(url: str) -> dict[str, bytes]:
-    folder = folder_of(url)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def is_one_line(done: Done, code: int = 2) -> bool:
-    return done.code == code and done.out == "" and len(done.err.splitlines()) <= 2 and "internal" not in done.err
 
 
 @pytest.mark.real
@@ -289,67 +245,6 @@ async def test_push_that_is_killed_leaves_a_remote_that_the_next_one_goes_on_wit
     assert clew(b, "ask", "-t", "t", "--json", "go on").json["session_resumed"]
 
 
-async def test_damage_is_one_line_and_nothing_is_stored(a: Stage, b: Stage, url: str) -> None:
-    moved(a, "push", url, "t")
-    folder, good = folder_of(url), objects(url)
-    [manifest] = [path for path in good if path.startswith("manifests/")]
-    piece = max((path for path in good if path.startswith("pieces/")), key=lambda path: len(good[path]))
-    head = json.loads(good["clew-remote.json"])
-    told = json.loads(zlib.decompress(good[manifest]))
-
-    def manifest_with(**changes: Any) -> bytes:
-        return zlib.compress(json.dumps(told | changes).encode())
-
-    parts = told["parts"]
-    bad: list[tuple[str, bytes | None]] = [
-        (piece, zlib.compress(b"something else")),
-        (piece, b"rubbish"),
-        (piece, zlib.compress(b"0" * 50_000_000)),
-        (piece, good[piece] + b"more"),
-        (piece, None),
-        (manifest, b"rubbish"),
-        (manifest, zlib.compress(b"[1]")),
-        (manifest, manifest_with(version=99)),
-        (manifest, manifest_with(thread_id="../../etc")),
-        (manifest, manifest_with(thread_id="another")),
-        (manifest, manifest_with(number=7)),
-        (manifest, manifest_with(pushed_at=float("nan"))),
-        (manifest, manifest_with(schema=10_000)),
-        (manifest, manifest_with(parts=[{**parts[0], "name": "../../x"}, *parts[1:]])),
-        (manifest, manifest_with(parts=[{**parts[0], "sha256": "0" * 64}, *parts[1:]])),
-        (manifest, manifest_with(parts=[{**parts[0], "pieces": [["../../../x"]]}, *parts[1:]])),
-        (manifest, manifest_with(parts=[{**parts[0], "size_bytes": 10**15}, *parts[1:]])),
-        (manifest, manifest_with(parts=parts[1:])),
-        ("clew-remote.json", b"rubbish"),
-        ("clew-remote.json", json.dumps(head | {"version": 99}).encode()),
-        ("clew-remote.json", b"age-encryption.org/v1\n-> scrypt rubbish\n"),
-    ]
-    async with b.open() as client:
-        for path, content in bad:
-            (folder / path).unlink()
-            if content is not None:
-                (folder / path).write_bytes(content)
-            try:
-                with pytest.raises(UsageError) as refused:
-                    remote = await open_remote(ObjectStore(url), Lock(lambda _: "whatever"), to_push=False)
-                    found = await wanted(client.engine, await remote.manifests(), "t")
-                    await pull(client.engine, remote, found, client.archives, cwd=str(b.work))
-                assert "\n" not in refused.value.message, (path, content and content[:80])
-                if (path, content) == bad[0]:
-                    assert is_one_line(clew(b, "threads", "pull", url, "--all"))
-            finally:
-                (folder / path).write_bytes(good[path])
-    assert clew(b, "threads", "list", "--json").json == []
-    assert not b.session_files()
-    said(a, "elsewhere", "u")
-    moved(a, "push", url, "u")
-    (folder / manifest).write_bytes(b"rubbish")
-    some = clew(b, "threads", "pull", url, "--all", "--json")
-    assert (some.code, [each["state"] for each in some.json["threads"]]) == (2, ["new", "failed"]), "not the others"
-    (folder / manifest).write_bytes(good[manifest])
-    assert moved(b, "pull", url, "t") == "new", "the control"
-
-
 def test_encrypted_remote_tells_nothing_and_opens_with_its_passphrase_alone(a: Stage, b: Stage, url: str) -> None:
     assert moved(a, "push", url, "t", "--encrypt", **PASSPHRASE) == "pushed"
     thread_id = clew(a, "threads", "list", "--json").json[0]["id"]
@@ -478,202 +373,3 @@ async def test_both_threads_of_a_pair_go_together(a: Stage, b: Stage, url: str) 
     async with a.open() as client:
         here = await client.pairs.find(state.pair.id)
         assert (here.pair.name, len(here.rounds)) == (state.pair.name, len(state.rounds))
-
-
-def test_pull_that_is_given_a_key_takes_nothing_in_the_clear(a: Stage, b: Stage, url: str, tmp_path: Path) -> None:
-    moved(a, "push", url, "t")
-    key = tmp_path / "key"
-    key.write_text(f"{pyrage.x25519.Identity.generate()}\n")
-    for names, option in (((), "--identity"), (("t",), "--passphrase-file")):
-        refused = clew(b, "threads", "pull", url, *names, option, key)
-        assert is_one_line(refused) and "is not encrypted" in refused.err
-    assert clew(b, "threads", "list", "--json").json == []
-    assert moved(b, "pull", url, "t", **PASSPHRASE) == "new", "a variable is there for other remotes, too"
-
-
-async def side(client: Client, way: str, url: str, lock: Lock = OPEN) -> str:
-    """What becomes of t, in this process."""
-    remote = await open_remote(ObjectStore(url), lock, to_push=way == "push")
-    if way == "push":
-        return str((await push(client.engine, remote, "t", {})).side)
-    theirs = await wanted(client.engine, await remote.manifests(), "t")
-    return str((await pull(client.engine, remote, theirs, client.archives, cwd=".")).side)
-
-
-async def test_remote_that_is_no_longer_encrypted_is_refused_where_it_was_used_before(
-    a: Stage, b: Stage, url: str
-) -> None:
-    key = pyrage.x25519.Identity.generate()
-    lock, folder, other = Lock(identity=str(key)), folder_of(url), f"{url}-other"
-    async with a.open() as ours, b.open() as theirs:
-        assert await side(ours, "push", url, Lock(recipients=(str(key.to_public()),))) == "pushed"
-        assert await side(theirs, "pull", url, lock) == "new"
-        assert await side(ours, "push", other) == "pushed"
-        folder.rename(f"{folder}-aside")
-        folder_of(other).rename(folder)
-        before = objects(url)
-        for client in (ours, theirs):
-            await ask(await client.find("t"), "not for everybody")
-            for way in ("push", "pull"):
-                with pytest.raises(UsageError, match="is not encrypted, and it was"):
-                    await side(client, way, url)
-        assert objects(url) == before
-        folder.rename(f"{folder}-forged")
-        folder.with_name(f"{folder.name}-aside").rename(folder)
-        assert await side(theirs, "push", url, lock) == "pushed", "the control"
-
-
-async def test_rows_of_another_thread_take_no_threads_place(a: Stage, b: Stage, url: str) -> None:
-    async with a.open() as ours, b.open() as client:
-        ids = {"t": (await ours.find("t")).record.id}
-        other = await ours.thread("other", cwd=a.work)
-        ids["other"] = other.record.id
-        await ask(other, "another question")
-        await side(ours, "push", url)
-        await side(client, "pull", url)
-        await push(ours.engine, await open_remote(ObjectStore(url), OPEN, to_push=True), "other", {})
-        await ask(await ours.find("t"), "second question")
-        await side(ours, "push", url)
-        folder, good = folder_of(url), objects(url)
-        newest = folder / "manifests" / ids["t"] / "00000002"
-        told = json.loads(zlib.decompress(newest.read_bytes()))
-        theirs = json.loads(zlib.decompress(good[f"manifests/{ids['other']}/00000001"]))
-        for path in (folder / "pieces" / ids["other"]).iterdir():
-            (folder / "pieces" / ids["t"] / path.name).write_bytes(path.read_bytes())
-        forged: list[dict[str, Any]] = [{"parts": theirs["parts"]}, {"parts": theirs["parts"], "names": ["t", "other"]}]
-        forged.append({"names": ["someone"]})
-        for change in forged:
-            newest.write_bytes(zlib.compress(json.dumps(told | {"state": "0" * 64} | change).encode()))
-            remote = await open_remote(ObjectStore(url), Lock(), to_push=False)
-            found = await wanted(client.engine, await remote.manifests(), ids["t"])
-            for name in (None, "beside"):
-                with pytest.raises(UsageError, match="a thread is not what was pushed"):
-                    await pull(client.engine, remote, found, client.archives, cwd=str(b.work), name=name)
-            assert [thread.name for thread in await client.threads()] == ["t"], change
-        newest.write_bytes(good[f"manifests/{ids['t']}/00000002"])
-        listed = (await remote.manifests()).manifests
-        rows = b"".join([(await remote.fetch(each))["rows"] for each in listed])
-        (folder / "pieces" / ids["t"] / sha256(rows)).write_bytes(zlib.compress(rows))
-        part = {"name": "rows", "size_bytes": len(rows), "sha256": sha256(rows), "pieces": [[sha256(rows)]]}
-        both = told | {"state": "0" * 64, "names": ["t", "other"], "parts": [part]}
-        newest.write_bytes(zlib.compress(json.dumps(both).encode()))
-        with pytest.raises(UsageError, match="a thread is not what was pushed"):
-            await side(client, "pull", url)
-        assert not list((b.clew_home / "archive").glob("*.json"))
-        newest.write_bytes(good[f"manifests/{ids['t']}/00000002"])
-        assert await side(client, "pull", url) == "updated", "the control"
-        assert list((b.clew_home / "archive").glob("*.json"))
-
-
-async def test_names_that_no_push_has_written_are_ignored(a: Stage, b: Stage, url: str) -> None:
-    moved(a, "push", url, "t")
-    [first] = (folder_of(url) / "manifests").rglob("00000001")
-    for stray in ("000000099", "99", "٩٩٩٩٩٩٩٩", "0000009x", "below/00000099"):
-        (first.parent / stray).parent.mkdir(exist_ok=True)
-        (first.parent / stray).write_bytes(first.read_bytes())
-    (first.parent.parent / "00000099").write_bytes(first.read_bytes())
-    listed = clew(b, "threads", "pull", url, "--json").json
-    assert [each["name"] for each in listed["threads"]] == ["t"]
-    async with a.open() as ours, b.open() as theirs:
-        assert await side(theirs, "pull", url) == "new"
-        await ask(await theirs.find("t"), "second question")
-        assert [await side(theirs, "push", url), await side(ours, "pull", url)] == ["pushed", "updated"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"turns": -5}, {"turns": 10**40}, {"schema": -1}, {"pushed_at": 1e300}, {"pushed_at": -1.0}],
-    ids=lambda change: str(next(iter(change.items()))),
-)
-def test_manifest_with_absurd_counts_is_damaged(change: dict[str, Any]) -> None:
-    part = {"name": "rows", "size_bytes": 1, "sha256": "0" * 64, "pieces": [["0" * 64]]}
-    good = {"format": "clew-remote-thread", "version": 1, "parent": None, "names": ["t"], "parts": [part]}
-    good |= dict.fromkeys(("thread_id", "state", "name", "kind", "agent"), "t")
-    good |= {"number": 1, "schema": 1, "turns": 1, "pushed_at": 1.0}
-    assert read_manifest(json.dumps(good).encode()).turns == 1, "the control"
-    for number in (0, 10**8 - 1, 10**8):
-        with pytest.raises(UsageError, match="damaged"):
-            read_manifest(json.dumps(good | {"number": number}).encode())
-    with pytest.raises(UsageError, match="damaged"):
-        read_manifest(json.dumps(good | change).encode())
-
-
-async def test_folder_of_a_remote_is_read_without_waiting_and_left_by_no_link(
-    a: Stage, b: Stage, url: str, tmp_path: Path
-) -> None:
-    moved(a, "push", url, "t")
-    folder = folder_of(url)
-    piece = next(path for path in (folder / "pieces").rglob("*") if path.is_file())
-    content = piece.read_bytes()
-    for make in (os.mkfifo, Path.mkdir, lambda path: path.symlink_to(tmp_path / "aside")):
-        (tmp_path / "aside").write_bytes(content)
-        piece.unlink()
-        make(piece)
-        async with b.open() as client:
-            with pytest.raises(UsageError, match=r"no plain file|is a link"):
-                await asyncio.wait_for(side(client, "pull", url), 60)
-        piece.rmdir() if piece.is_dir() else piece.unlink()
-        piece.write_bytes(content)
-    head = folder / "clew-remote.json"
-    head.rename(tmp_path / "head")
-    os.mkfifo(head)
-    assert is_one_line(clew(a, "threads", "pull", url, "t"))
-    head.unlink()
-    (tmp_path / "head").rename(head)
-    outside = tmp_path / "outside"
-    (folder / "manifests").rename(outside)
-    (folder / "manifests").symlink_to(outside)
-    before = {path: path.is_file() and path.read_bytes() for path in outside.rglob("*")}
-    said(a, "second question")
-    for way in ("push", "pull"):
-        refused = clew(a, "threads", way, url, "t")
-        assert is_one_line(refused) and "is a link" in refused.err
-    assert {path: path.is_file() and path.read_bytes() for path in outside.rglob("*")} == before
-    (folder / "manifests").unlink()
-    outside.rename(folder / "manifests")
-    (tmp_path / "way").symlink_to(folder)
-    assert moved(a, "push", f"file://{tmp_path}/way", "t") == "pushed", "a remote itself may lie behind a link"
-
-
-async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind(a: Stage, b: Stage, url: str) -> None:
-    """A copy of it, or one that came back out of a backup."""
-    copy = f"{url}-copy"
-    async with a.open() as ours, b.open() as theirs:
-        mine = await ours.find("t")
-        await side(ours, "push", url)
-        await side(theirs, "pull", url)
-        shutil.copytree(folder_of(url), folder_of(copy))
-        for question in ("second question", "third question"):
-            await ask(mine, question)
-            await side(ours, "push", url)
-        assert [await side(ours, way, copy) for way in ("pull", "push")] == ["ahead", "pushed"]
-        assert await side(ours, "push", url) == "unchanged"
-        await ask(mine, "fourth question")
-        assert [await side(ours, "push", each) for each in (url, copy, url)] == ["pushed", "pushed", "unchanged"]
-        await ask(await theirs.find("t"), "asked on b")
-        with pytest.raises(Conflict):  # what b has not seen
-            await side(theirs, "push", copy)
-        shutil.rmtree(folder_of(url))
-        shutil.copytree(folder_of(copy), folder_of(url))
-        (newest := max((folder_of(url) / "manifests").rglob("0*"))).unlink()
-        assert newest.name == "00000003"
-        await ask(mine, "fifth question")
-        assert await side(ours, "push", url) == "pushed"
-        remote = await open_remote(ObjectStore(url), Lock(), to_push=False)
-        [manifest] = (await remote.manifests()).manifests
-        rows = (await remote.fetch(manifest))["rows"].decode()
-        assert (manifest.number, "third question" in rows, "fifth question" in rows) == (3, True, True)
-
-
-async def test_what_came_back_older_knows_nothing_of_what_was_here_before(a: Stage, url: str) -> None:
-    later = f"{url}-later"
-    async with a.open() as ours:
-        await side(ours, "push", url)
-        shutil.copytree(folder_of(url), folder_of(later))
-        await ask(await ours.find("t"), "second question")
-        await side(ours, "push", later)
-        await ours.archives.archive("t")
-        assert await side(ours, "pull", url) == "new"
-        await ask(await ours.find("t"), "another second question")
-        with pytest.raises(Conflict):
-            await side(ours, "push", later)

@@ -1,0 +1,58 @@
+"""What tests of remotes have in common: how to push and pull, and what lies there then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.client import Client
+from clew.engine.object_store import ObjectStore
+from clew.hosts.portable_head import Lock
+from clew.hosts.portable_remote import open_remote
+from clew.hosts.portable_sync import pull, push, wanted
+from clew.testing.stage import Stage
+from portable.machines import Done, ask, clew
+
+OPEN = Lock()
+PASSPHRASE = {"CLEW_PASSPHRASE": "correct horse battery"}
+
+
+def said(stage: Stage, prompt: str, thread: str = "t") -> None:
+    done = clew(stage, "ask", "-t", thread, prompt)
+    assert done.code == 0, done.err
+
+
+async def said_at_length(stage: Stage, *prompts: str) -> None:
+    async with stage.open() as client:
+        thread = await client.find("t")
+        for prompt in prompts:
+            await ask(thread, prompt)
+
+
+def moved(stage: Stage, way: str, *args: str, **environ: str) -> str:
+    """What became of the one thread."""
+    done = clew(stage, "threads", way, *args, "--json", **environ)
+    assert done.code == 0, done.err
+    [thread] = done.json["threads"]
+    return str(thread["state"])
+
+
+def folder_of(url: str) -> Path:
+    return Path(url.removeprefix("file://"))
+
+
+def objects(url: str) -> dict[str, bytes]:
+    folder = folder_of(url)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def is_one_line(done: Done, code: int = 2) -> bool:
+    return done.code == code and done.out == "" and len(done.err.splitlines()) <= 2 and "internal" not in done.err
+
+
+async def side(client: Client, way: str, url: str, lock: Lock = OPEN) -> str:
+    """What becomes of t, in this process."""
+    remote = await open_remote(ObjectStore(url), lock, to_push=way == "push")
+    if way == "push":
+        return str((await push(client.engine, remote, "t", {})).side)
+    theirs = await wanted(client.engine, await remote.manifests(), "t")
+    return str((await pull(client.engine, remote, theirs, client.archives, cwd=".")).side)
