@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from clew.testing.postgres import PostgresServer
 from hooks.house import House
 
 START_S = 60
@@ -128,6 +129,38 @@ def test_a_dead_worker_is_not_counted_as_alive(cli: Any, worker: Callable[..., A
     process.wait(START_S)
 
     assert "no worker is alive" in cli.run("jobs", "submit", "x").err
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """One that a test may stop."""
+    with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
+        yield server
+
+
+@pytest.mark.timeout(180)  # the server's own start is in it, twice
+@pytest.mark.parametrize("idle", [[], ["--until-idle"]])
+def test_a_worker_outlives_its_database(
+    cli: Any, worker: Callable[..., Any], server: PostgresServer, idle: list[str]
+) -> None:
+    """With a job under way: the other commands say that the store is away, and the worker waits."""
+    where = {"CLEW_STORE": server.new_database()}
+    job = cli.run("jobs", "submit", "!hang text so far", **where).out.strip()
+    process = worker("--id", "one", *idle, **where)
+    cli.api.wait_for_hanging(1)
+
+    server.stop()
+    read_until(process, "cannot be reached")
+    read_until(process, "cannot be reached")
+    assert cli.run("jobs", "list", **where).code == 9
+    server.start()
+    cli.api.release()
+
+    read_until(process, f"job {job[:8]} succeeded")
+    if idle:
+        assert process.wait(START_S) == 0
+    else:
+        assert process.poll() is None
 
 
 @pytest.mark.parametrize("args", [["--concurrency", "0"], ["--concurrency", "many"]])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import itertools
 import random
 import signal
 import subprocess
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from clew import config
 from clew.client import Client
 from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
 from clew.core.run import RunStatus
@@ -22,7 +23,8 @@ from clew.errors import StoreError
 from clew.testing.postgres import PostgresServer
 from clew.testing.scripts import Slow
 from clew.testing.stage import Launch, Stage
-from jobs.house import a_job, a_repository, end, ended, speaking, start, until, workers
+from clew.worker_wiring import open_worker
+from jobs.house import a_job, a_repository, end, ended, log_of, speaking, start, until, workers
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
 
@@ -140,20 +142,36 @@ async def _unrest(
     dice: random.Random,
     disturbances: int,
 ) -> None:
-    for _ in range(disturbances):
+    """Until it is cancelled: after the last disturbance it still looks after the workers."""
+    for left in itertools.count(disturbances, -1):
         await asyncio.sleep(dice.uniform(1.0, 3.0))
+        await _replace_ended(stage, environ, alive)
+        if left <= 0:
+            continue
         place = dice.randrange(len(alive))
         if dice.random() < 0.5:
-            if alive[place].returncode is None:
-                alive[place].kill()
+            _send(alive[place], signal.SIGKILL)
             await alive[place].wait()
             alive[place] = await start(stage, environ)
         else:
-            os.kill(alive[place].pid, signal.SIGSTOP)
+            _send(alive[place], signal.SIGSTOP)
             try:
                 await asyncio.sleep(dice.uniform(0.2, 1.0))
             finally:
-                os.kill(alive[place].pid, signal.SIGCONT)
+                _send(alive[place], signal.SIGCONT)
+
+
+async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[asyncio.subprocess.Process]) -> None:
+    """As a service manager does. None ends by itself but for one that finds no database when it starts."""
+    for place, process in enumerate(alive):
+        if process.returncode is not None:
+            assert "CLEW_STORE" in environ and process.returncode == StoreError.exit_code, log_of(stage)
+            alive[place] = await start(stage, environ)
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has ended by itself: the next look judges that
+        process.send_signal(number)
 
 
 async def _restart(client: Client, server: PostgresServer, middle: Job) -> None:
@@ -232,6 +250,30 @@ async def test_a_database_that_is_restarted_costs_no_job(
             await asyncio.to_thread(server.start)
             done = [await patiently(client, job.id) for job in jobs]
         assert [job.status for job in done] == [JobStatus.SUCCEEDED] * 4
+
+
+async def test_a_queue_that_is_away_at_the_start_is_told_in_one_line_and_the_next_try_works(
+    scripted: Stage, tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The store is still there: it is in a file here, and the queue is not."""
+    with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
+        elsewhere = config.load({"CLEW_STORE": server.new_database()}, None, {})
+        async with scripted.open() as client:
+            job = await client.jobs.submit(a_job(scripted, "!say done"))
+
+            async def work() -> None:
+                given = client.engine, client.jobs, client.hooks, elsewhere, client.home
+                await open_worker(*given, "one", 2).run(asyncio.Event(), until_idle=True)
+
+            await asyncio.to_thread(server.stop)
+            with pytest.raises(StoreError, match="queue's database cannot be reached") as raised:
+                await work()
+            await asyncio.to_thread(server.start)
+            async with asyncio.timeout(60):
+                await work()
+            assert "\n" not in raised.value.message
+            assert (await client.jobs.find(job.id)).result == "done"
+        assert "Traceback" not in capfd.readouterr().err
 
 
 async def patiently(client: Client, job_id: str, limit_s: float = 120) -> Job:

@@ -17,6 +17,7 @@ from clew.client import Client
 from clew.core.record import replace
 from clew.engine.engine import Engine
 from clew.engine.settings import EngineSettings
+from clew.errors import StoreError
 from clew.store.store import open_store
 from clew.worker_wiring import open_worker
 
@@ -53,4 +54,8 @@ async def work_elsewhere(concurrency: int, machine: str, stop: asyncio.Event) ->
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))
+    try:
+        asyncio.run(main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None))
+    except StoreError as error:
+        print(error.message, file=sys.stderr)
+        sys.exit(error.exit_code)

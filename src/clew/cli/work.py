@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import click
 
 from clew.cli.output import SHORT_ID, harmless, lasted, note, plural
 from clew.cli.session import with_client
-from clew.errors import Cancelled, ClewError, UsageError
+from clew.errors import Cancelled, ClewError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import asyncio
@@ -78,7 +79,8 @@ async def _work(client: Client, most: int, name: str | None, *, until_idle: bool
         tidying.cancel()
         stop.set()
         await asyncio.gather(working, telling, tidying, return_exceptions=True)
-    await log.look()
+    with contextlib.suppress(StoreError):
+        await log.look()
     note(f"worker ended; {plural(log.ended, 'job')} done here")
 
 
@@ -124,9 +126,14 @@ class WorkLog:
 
         while self._worker is None:
             await asyncio.sleep(LOOK_S / 3)
-            await self._find_worker(most)
+            with contextlib.suppress(StoreError):  # the worker itself says so
+                await self._find_worker(most)
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except StoreError:  # what changed is told at a later look
+                await asyncio.sleep(LOOK_S)
+                continue
             await asyncio.sleep(LOOK_S)
             await self._client.written()
 
@@ -141,8 +148,10 @@ class WorkLog:
         """Tells what changed since the last look."""
         if self._worker is None:
             return
-        seen, self._seen = self._seen, {}
-        for job in await self._client.engine.database.call(lambda store: self._mine(store, seen)):
+        seen = self._seen
+        found = await self._client.engine.database.call(lambda store: self._mine(store, seen))
+        self._seen = {}
+        for job in found:
             self._tell(job, seen.get(job.id))
             if job.worker is not None:
                 self._seen[job.id] = job

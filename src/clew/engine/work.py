@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -102,18 +102,16 @@ class Worker:
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
         others = await self._database.call(self._bury) - {self._settings.id}
-        await self._in_thread(_launch, self, self._settings, bool(others))
-        now = self._around.clock()
-        row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
-        await self._database.call(lambda store: store.save_worker(row))
-        await self._in_thread(_listen, self._settings)
-        tasks = [
-            asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)),
-            asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)),
-        ]
-        if until_idle:
-            tasks.append(asyncio.create_task(self._stop_when_idle(stop)))
+        tasks: list[asyncio.Task[None]] = []
         try:
+            await self._in_thread(_launch, self, self._settings, bool(others))
+            await self._database.call(self._sign_on)
+            await self._in_thread(_listen, self._settings)
+            tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)))
+            tasks.append(asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)))
+            if until_idle:
+                look = partial(self._look_whether_idle, stop)
+                tasks.append(asyncio.create_task(self._every(self._settings.poll_s, look)))
             await stop.wait()
         finally:
             self._stopping = True
@@ -127,11 +125,9 @@ class Worker:
             with contextlib.suppress(StoreError):
                 await self._database.call(lambda store: store.forget_worker(self._settings.id))
 
-    async def _stop_when_idle(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            await asyncio.sleep(self._settings.poll_s)
-            if not await self._database.call(self._waiting):
-                stop.set()
+    async def _look_whether_idle(self, stop: asyncio.Event) -> None:
+        if not await self._database.call(self._waiting):
+            stop.set()
 
     async def handle(self, kind: str, subject: str) -> None:
         """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
@@ -191,9 +187,12 @@ class Worker:
     async def _beat(self) -> None:
         now = self._around.clock()
         if not await self._database.call(lambda store: store.beat_worker(self._settings.id, now)):
-            row = WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None)
-            await self._database.call(lambda store: store.save_worker(row))
+            await self._database.call(self._sign_on)
         await self._take_over()
+
+    def _sign_on(self, store: Store) -> None:
+        now = self._around.clock()
+        store.save_worker(WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None))
 
     async def _take_over(self) -> None:
         """What the queue has down for a worker that is not alive goes back into it."""
@@ -246,6 +245,8 @@ _running: Worker | None = None  # the queue engine has one instance a process, a
 def _register() -> None:
     from dbos import DBOS
 
+    logging.getLogger("dbos").addFilter(lambda record: not record.exc_info)  # such an error is raised as well
+
     @DBOS.step(name="clew_handle")
     async def handle(kind: str, subject: str) -> None:
         worker = _running
@@ -265,7 +266,10 @@ def _launch(worker: Worker, settings: WorkerSettings, beside_others: bool) -> No
     _register()
     _running = worker
     file = settings.queue_file
-    with queue_file.made_ready(file, in_use=beside_others) if file is not None else contextlib.nullcontext():
+    with (
+        queue_file.made_ready(file, in_use=beside_others) if file is not None else contextlib.nullcontext(),
+        _reached(),
+    ):
         DBOS(config=settings.queue)
         DBOS.launch()
 
@@ -273,13 +277,28 @@ def _launch(worker: Worker, settings: WorkerSettings, beside_others: bool) -> No
 def _listen(settings: WorkerSettings) -> None:
     from dbos import DBOS
 
-    DBOS.register_queue(
-        QUEUE,
-        partition_concurrency=1,
-        worker_concurrency=MOST_AT_ONCE,
-        polling_interval_sec=settings.poll_s,
-        on_conflict="always_update",
-    )
+    with _reached():
+        DBOS.register_queue(
+            QUEUE,
+            partition_concurrency=1,
+            worker_concurrency=MOST_AT_ONCE,
+            polling_interval_sec=settings.poll_s,
+            on_conflict="always_update",
+        )
+
+
+@contextlib.contextmanager
+def _reached() -> Iterator[None]:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StoreError(
+            f"The queue's database cannot be reached ({_first_line(error)}).",
+            kind="unreachable",
+            hint="See that its server runs, and start the worker again.",
+        ) from error
 
 
 def _end() -> None:
