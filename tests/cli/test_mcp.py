@@ -120,14 +120,16 @@ async def test_whoever_starts_it_can_allow_more(scripted: Stage) -> None:
 
 async def test_a_call_that_is_given_up_stops_what_it_started(scripted: Stage) -> None:
     async with server(scripted, scripted.work) as client:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
-                await client.call_tool("ask", {"prompt": "!slow 4000 0.05", "thread": "long"})
+        call = asyncio.create_task(client.call_tool("ask", {"prompt": "!slow 4000 0.05", "thread": "long"}))
         async with scripted.open() as clew, asyncio.timeout(60):
-            thread = await clew.find("long")
-            while (await clew.runs(thread=thread))[0].status.value in ("queued", "running"):
+            while not (runs := await clew.runs()) or runs[0].status.value != "running":
                 await asyncio.sleep(0.1)
-            assert (await clew.runs(thread=thread))[0].status.value == "cancelled"
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            while (run := await clew.run(runs[0].id)).status.value == "running":
+                await asyncio.sleep(0.1)
+            assert run.status.value == "cancelled"
         assert content(await client.call_tool("ask", {"prompt": "still there?"}))["text"] == "ack: still there?"
 
 
