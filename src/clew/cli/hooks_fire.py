@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.core.hook import HookEvent
     from clew.core.job import Job
     from clew.hosts.hook_outlook import Ahead
-    from clew.hosts.hooks import Planned, Verdict
+    from clew.hosts.hook_plan import Planned, Verdict
     from clew.store.hook_rows import StoredHook
 
 FILE_MOST = 25_000_000  # bytes: no forge sends more

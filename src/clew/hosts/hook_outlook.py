@@ -8,7 +8,7 @@ from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.engine.settings import Ask
-from clew.hosts.hooks import Planned
+from clew.hosts.hook_plan import Planned
 from clew.store.store import Store
 
 

@@ -15,7 +15,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clew.core.hook import (
     CLEAN_UP,
@@ -29,20 +28,18 @@ from clew.core.hook import (
     split_key,
 )
 from clew.core.hook_settings import HookRepo, HookSettings
-from clew.core.job import UNDER_WAY, Job, JobStatus, Limits
+from clew.core.job import Job
 from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.engine.work import Work
 from clew.errors import ClewError, ConfigError, StoreError, UsageError
 from clew.hosts.forge_api import ForgeApi, is_ours, marked
-from clew.hosts.hook_sessions import KIND, HookSessions
+from clew.hosts.hook_plan import Planned, Verdict, create_job
 from clew.hosts.hook_skills import Form, Skills
-from clew.store.hook_rows import HookJob, HookKey, StoredHook
+from clew.hosts.hook_sweep import HookSweep
+from clew.store.hook_rows import HookKey, StoredHook
 from clew.store.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("clew.hosts.hooks")
 
@@ -50,7 +47,6 @@ EVENT = "hook_event"  # work: an event that nobody has dealt with
 REPLY = "hook_reply"  # work: final words that nobody has posted
 MOST_TRIES = 7  # of asking a forge, over some five minutes; then an event is put aside
 AGAIN_S = 5.0
-KEPT_S = 30 * 86_400.0  # an event that was dealt with: a forge may send it again
 REPLY_MOST = 60_000  # characters of a comment
 WRITERS = frozenset({"OWNER", "MEMBER", "COLLABORATOR"})
 
@@ -60,38 +56,7 @@ class Received(Record):
     is_new: bool  # False: it was told before
 
 
-class Planned(Record):
-    """What an event would set going."""
-
-    key: str
-    agent: HookAgent
-    repo: HookRepo
-    match: Match
-    cwd: str  # the key's work tree
-    resumes: bool  # there is a session that would be gone on in
-    full: str
-    delta: str
-
-    @property
-    def prompt(self) -> str:
-        return self.delta if self.resumes else self.full
-
-
-class Verdict(Record):
-    """What is to become of an event."""
-
-    planned: tuple[Planned, ...] = ()
-    dropped: tuple[str, ...] = ()  # keys, by an event that cleans up
-    ignored: str | None = None  # why nothing is done
-
-
-class Swept(Record):
-    key: str
-    why: str
-    tree: str | None  # what became of its work tree
-
-
-class Hooks(HookSessions):
+class Hooks(HookSweep):
     def __init__(
         self,
         engine: Engine,
@@ -101,10 +66,8 @@ class Hooks(HookSessions):
         *,
         again_s: float = AGAIN_S,
     ) -> None:
-        """`api_of`: the forge's API, where the environment has a token for it."""
-        super().__init__(engine, settings, home)
+        super().__init__(engine, settings, home, api_of)
         self.skills = Skills(settings)
-        self._api_of = api_of
         self._again_s = again_s
 
     async def receive(self, event: HookEvent) -> Received:
@@ -207,7 +170,7 @@ class Hooks(HookSessions):
 
     async def _carry_out(self, stored: StoredHook, verdict: Verdict) -> None:
         if verdict.dropped:
-            notes = [await self._drop(key, close_tree=True) for key in verdict.dropped]
+            notes = [await self.drop(key) for key in verdict.dropped]
             await self._done(stored.id, "dispatched", "; ".join(filter(None, notes)) or None)
             return
         if not verdict.planned:
@@ -225,56 +188,9 @@ class Hooks(HookSessions):
         await self._engine.database.atomically(create)
 
     def _create_job(self, store: Store, stored: StoredHook, planned: Planned, now: float) -> str:
-        event, agent, repo = stored.event, planned.agent, planned.repo
-        _, _, number = split_key(planned.key)
-        thread = self._thread(store, planned, now)
-        branch = event.branch if event.kind.startswith("pull.") and not event.from_fork else None
-        store.save_hook_key(
-            HookKey(
-                key=planned.key,
-                agent=agent.name,
-                repo=repo.name,
-                issue=number,
-                forge=event.forge.value,
-                thread_id=thread.id,
-                branch=None if event.from_fork else event.branch,  # a fork's branches have names of their own
-                created_at=now,
-                used_at=now,
-            )
-        )
-        job = Job(
-            id=self._engine.around.new_id(),
-            thread_id=thread.id,
-            prompt=planned.delta,
-            full_prompt=planned.full,
-            cwd=thread.cwd,
-            agent=agent.agent,
-            model=agent.model,
-            permissions=agent.permissions,
-            allowed_tools=agent.allowed_tools,
-            status=JobStatus.QUEUED,
-            key=planned.key,
-            kind=KIND,
-            limits=Limits(timeout_s=agent.timeout_s, max_age_s=agent.max_age_s),
-            created_at=now,
-        )
-        store.create_job(job)
-        store.add_hook_job(
-            HookJob(
-                job_id=job.id,
-                hook_id=stored.id,
-                key=planned.key,
-                branch=branch,
-                fetch_ref=f"refs/pull/{number}/head" if event.from_fork else None,
-                tree_update=planned.match.rule.update.value,
-                reply="waiting" if planned.match.rule.comment else "none",
-                why=None,
-                url=None,
-                tries=0,
-                at=now,
-            )
-        )
-        return job.id
+        job_id = self._engine.around.new_id()
+        create_job(store, stored, planned, self._thread(store, planned, now), job_id, now)
+        return job_id
 
     def _thread(self, store: Store, planned: Planned, now: float) -> Thread:
         """The key's, as its agent is set up now; or a new one."""
@@ -361,75 +277,12 @@ class Hooks(HookSessions):
         """Events by forge and state."""
         return await self._call(lambda store: store.count_hook_events())
 
-    async def sweep(self, *, dry_run: bool = False) -> list[Swept]:
-        """Drops sessions whose clean-up event was missed: too long unused, or closed as the forge says."""
-        now = self._engine.around.clock()
-        swept = []
-        for session in await self.sessions():
-            key = session.key
-            if session.state == "running":
-                continue
-            why = "unused for too long" if now - key.used_at > self.settings.sweep_age_s else await self._closed(key)
-            if why is None or not await self._call(lambda store, key=key: _is_idle(store, key)):  # type: ignore[misc]
-                continue  # or it was used while the forge was asked
-            tree = None if dry_run else await self._drop(key.key, close_tree=True)
-            swept.append(Swept(key.key, why, tree))
-        swept += await self._orphans(dry_run=dry_run)
-        if not dry_run:
-            await self._call(lambda store: store.forget_hook_events(now - KEPT_S))
-        return swept
-
-    async def _orphans(self, *, dry_run: bool) -> list[Swept]:
-        """Work trees that were in use when their key was dropped."""
-        known = await self._call(lambda store: {key.key for key in store.hook_keys()})
-        found = []
-        for tree in await self.trees.list():
-            if tree.key not in known and not await self._call(lambda store, key=tree.key: _has_work(store, key)):  # type: ignore[misc]
-                why = None if dry_run else (await self.trees.close(tree.repository, tree.key)).why
-                found.append(Swept(tree.key, "its session is gone", why))
-        return found
-
-    async def _closed(self, key: HookKey) -> str | None:
-        api = self._api_of(Forge(key.forge)) if key.forge is not None else None
-        if api is None:
-            return None
-        try:
-            state = await api.state(key.repo, key.issue)
-        except ClewError as error:
-            log.warning("%s: %s", key.key, error.message)
-            return None
-        return "it is closed" if state == "closed" else None
-
-    async def _drop(self, key: str, *, close_tree: bool) -> str | None:
-        await self.drop_session(key)
-        _, name, _ = split_key(key)
-        repo = self.settings.repo(name)
-        if not close_tree or repo is None:
-            return None
-        if await self._call(lambda store: _has_work(store, key)):
-            return "The work tree is left: a job of it is under way."  # and swept when that is over
-        try:
-            return (await self.trees.close(repo.path, key)).why
-        except ClewError as error:
-            log.warning("%s: %s", key, error.message)
-            return error.message
-
 
 def _keys_of(store: Store, repo: HookRepo, event: HookEvent) -> list[HookKey]:
     """Of an issue; of a branch that was deleted, those that worked on it."""
     if event.number is not None:
         return store.hook_keys(repo=repo.name, issue=event.number)
     return [key for key in store.hook_keys(repo=repo.name) if key.branch is not None and key.branch == event.branch]
-
-
-def _is_idle(store: Store, seen: HookKey) -> bool:
-    """Nothing has happened to the key since it was seen."""
-    known = store.hook_key(seen.key)
-    return known is not None and known.used_at == seen.used_at and not _has_work(store, seen.key)
-
-
-def _has_work(store: Store, key: str) -> bool:
-    return bool(store.jobs(statuses=UNDER_WAY, key=key, limit=1))
 
 
 def _number_of(store: Store, repo: HookRepo, event: HookEvent) -> int | None:
