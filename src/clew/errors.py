@@ -120,6 +120,16 @@ class StoreError(ClewError):
     code = "store"
     exit_code = 9
 
-    def __init__(self, message: str, *, kind: str, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str,
+        hint: str | None = None,
+        passing: bool = False,
+        in_doubt: bool = False,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+        self.passing = passing  # nothing was written, and another try may fare better: a server that is restarted
+        self.in_doubt = in_doubt  # the connection broke in the very commit: it may be written, or not

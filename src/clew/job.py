@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clew.core.job import OVER, UNDER_WAY, Job, JobStatus, Limits
+from clew.core.job import OVER, SPOILED, UNDER_WAY, Job, JobStatus, Limits
 from clew.core.outcome import Outcome
-from clew.core.record import Record
+from clew.core.record import Record, replace
 from clew.core.run import Run
 from clew.core.thread import Permissions, Trust
 from clew.core.usage import NO_USAGE, Usage
@@ -32,6 +33,7 @@ from clew.thread import choice
 
 if TYPE_CHECKING:
     from clew.client import Client
+    from clew.config import Settings
     from clew.store.job_rows import Worker
     from clew.store.store import Store
 
@@ -53,7 +55,7 @@ class Wanted(Record):
     permissions: str | None = None
     trust: str | None = None
     key: str | None = None
-    limits: Limits = Limits()
+    limits: Mapping[str, Any] = MappingProxyType({})  # those of `Limits` that were named
     checkpoint: bool = False
     delay_s: float | None = None
 
@@ -126,13 +128,16 @@ async def submit(client: Client, wanted: Wanted) -> Job:
     """The job is on disk when this returns. What was not said comes from the settings."""
     check_prompt(wanted.prompt)
     _check_words(wanted)
-    now = client.engine.around.clock()
-    deadline = wanted.limits.deadline_at
+    now, settings = client.engine.around.clock(), client.settings
+    limits = _limits(settings, wanted.limits)
+    deadline = limits.deadline_at
     if deadline is not None and deadline > now + MOST_AHEAD_S:
         raise UsageError("The deadline is more than ten years away.", hint="Leave it out: a job need not have one.")
     if wanted.delay_s is not None and wanted.delay_s > MOST_AHEAD_S:
         raise UsageError("The delay is longer than ten years.", hint="Submit it nearer the time.")
-    settings = client.settings
+    begins_at = now + (wanted.delay_s or 0.0)
+    if deadline is not None and begins_at >= deadline:
+        raise UsageError("The job would begin only after its deadline.", hint="Shorten the delay, or give it longer.")
     agent = wanted.agent or settings.of("agent")
     return await client.jobs.submit(
         NewJob(
@@ -143,11 +148,17 @@ async def submit(client: Client, wanted: Wanted) -> Job:
             permissions=choice(Permissions, wanted.permissions or Permissions.EDITS),
             trust=choice(Trust, wanted.trust or settings.of("trust")),
             key=wanted.key,
-            limits=wanted.limits,
+            limits=limits,
             checkpoint=wanted.checkpoint,
-            not_before=None if wanted.delay_s is None else now + wanted.delay_s,
+            not_before=None if wanted.delay_s is None else begins_at,
         )
     )
+
+
+def _limits(settings: Settings, named: Mapping[str, Any]) -> Limits:
+    """For the rest the defaults; the age of a session is the user's own setting, where there is one."""
+    age = settings.of("max_age")
+    return replace(Limits() if age is None else Limits(max_age_s=age), **named)
 
 
 def _check_words(wanted: Wanted) -> None:
@@ -264,6 +275,9 @@ def _hint(job: Job) -> str | None:
         return f"{retry} --restore puts them back (what is there is saved first); {retry} --keep goes on with them."
     if job.status is JobStatus.BLOCKED:
         return f"Log in with the agent's own CLI, or set its key; then {retry} goes on where it stopped."
+    if job.status is JobStatus.FAILED and job.outcome in SPOILED:
+        why = "it fits no new session either" if job.outcome == Outcome.OVERFLOW else "new sessions break as well"
+        return f"Submit a smaller task, or with another model: {why}. {retry} --fresh begins again with the prompt."
     if job.status is JobStatus.FAILED and job.hint and (job.outcome is None or job.outcome == AgentMissing.code):
         return f"{job.hint} Then {retry} goes on where it stopped."  # it never came to a run
     return f"{retry} goes on where it stopped."

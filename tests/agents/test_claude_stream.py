@@ -20,6 +20,7 @@ from clew.core.events import (
     QuestionWithdrawn,
     SessionStarted,
     TextStreamed,
+    TokensCounted,
     ToolFinished,
     ToolStarted,
 )
@@ -206,7 +207,15 @@ class TestLines:
 
     def test_text_deltas_are_pieces_and_a_text_block_is_a_message_with_its_entrys_id(self) -> None:
         _, events = read(message_start(), delta("hel"), delta("lo"), assistant(text("hello")), message_delta(11))
-        assert events == [TextStreamed("hel"), TextStreamed("lo"), MessageSaid("hello", "entry-1")]
+        spoken = [event for event in events if not isinstance(event, TokensCounted)]
+        assert spoken == [TextStreamed("hel"), TextStreamed("lo"), MessageSaid("hello", "entry-1")]
+
+    def test_tokens_are_counted_up_with_every_request_of_the_agent(self) -> None:
+        first, second = message_start(read=100, written=20), message_start("msg_2", read=120)
+        _, events = read(first, message_delta(11), second, message_delta(5, "msg_2"))
+        counted = [event.usage for event in events if isinstance(event, TokensCounted)]
+        assert [usage.shown_tokens for usage in counted] == [120, 120, 240, 240]
+        assert [usage.output_tokens for usage in counted] == [1, 11, 12, 16]
 
     @pytest.mark.parametrize(
         "event",
@@ -363,6 +372,25 @@ class TestEnding:
         assert not ending.diagnosis.answered
         assert ending.usage == Usage(0, 10, 25, 5)
         assert (ending.cost_usd, ending.cost_total_usd) == (None, None)
+
+    def test_a_message_that_was_interrupted_counts_though_no_result_counts_it(self) -> None:
+        """Seen with the real CLI: the result of an interrupted turn leaves it out, and so do all later totals."""
+        stopped = result(is_error=True, usage=usage(read=10, written=5, output=7), total_cost_usd=0.5)
+        reader, _ = read(
+            message_start("msg_1", read=10, written=5),
+            message_delta(7),
+            message_start("msg_2", read=15, written=2),
+            stopped,
+        )
+        ending = end(reader, exit_status=1)
+        assert (ending.usage, ending.uncounted) == (Usage(0, 8, 25, 7), Usage(0, 1, 15, 2))
+        assert ending.first == Usage(0, 7, 10, 5)
+
+    def test_a_good_results_own_count_stands(self) -> None:
+        """A message that was cut off and asked for again is the agent's own affair."""
+        reader, _ = read(message_start("msg_1", read=500), message_start("msg_2", read=500), result())
+        ending = end(reader)
+        assert (ending.usage, ending.uncounted) == (Usage(3, 11, 100, 20), NO_USAGE)
 
     def test_nothing_at_all_is_no_answer(self) -> None:
         ending = end(ClaudeReader(), stderr="boom\nmore")

@@ -26,6 +26,7 @@ from clew.core.events import (
     SessionStarted,
     TextStreamed,
     TextWithdrawn,
+    TokensCounted,
     ToolFinished,
     ToolStarted,
     Warned,
@@ -43,6 +44,7 @@ EVENTS: list[Event] = [
     MessageSaid("hi", "e1"),
     ToolStarted("toolu_1", "Bash", {"command": "ls", "nested": {"list": [1, None, True]}}),
     ToolFinished("toolu_1", True, "no", ran=False),
+    TokensCounted(Usage(1, 2, 3, 4)),
     QuestionAsked("q1", "AskUserQuestion", {"questions": [{"question": "?"}]}, is_form=True),
     QuestionAnswered("q1", False, "no", "policy"),
     QuestionWithdrawn("q1"),
@@ -84,7 +86,7 @@ class TestBodies:
     def test_state_changes_are_urgent_and_text_is_not(self) -> None:
         calm = {event.kind for event in EVENTS if not event.urgent}
         spoken = {"text_streamed", "text_withdrawn", "message_said"}
-        assert calm == spoken | {"tool_started", "tool_finished", "agent_retried", "compacted"}
+        assert calm == spoken | {"tool_started", "tool_finished", "tokens_counted", "agent_retried", "compacted"}
 
 
 def grown(*events: Event) -> GrowingAnswer:

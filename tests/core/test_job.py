@@ -6,19 +6,24 @@ import math
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clew.core.ids import ThreadId
 from clew.core.job import (
     BACKOFF_MOST_S,
+    BACKOFF_S,
     JOB_MOVES,
     LIMIT_MOST_S,
     LIMIT_UNKNOWN_S,
     OVER,
+    SPOILED,
     UNDER_WAY,
     IllegalJobMove,
     Job,
     JobStatus,
     Limits,
+    Next,
     advance_job,
     after_run,
     backoff_s,
@@ -26,6 +31,7 @@ from clew.core.job import (
     reset_time,
 )
 from clew.core.outcome import Outcome
+from clew.core.record import replace
 from clew.core.thread import Permissions
 
 NOW = 1_800_000_000.0
@@ -107,3 +113,55 @@ def test_a_session_is_too_old_by_its_last_event_and_not_by_the_wait_for_a_limit(
     what = after_run(job, Outcome.USAGE_LIMIT, resets_at=NOW + 3600, now=NOW, dice=0.5)
     woken = a_job(limits=Limits(max_age_s=60), session_saved_at=NOW + what.excused_s)
     assert what.wake_at is not None and not is_too_old(woken, what.wake_at + 59)
+
+
+ENDS = st.tuples(st.sampled_from(Outcome), st.booleans(), st.sampled_from([None, NOW + 0.001, NOW + 60]))
+LIMITS = st.builds(Limits, retries=st.integers(0, 4), max_resumes=st.integers(0, 6), max_runs=st.integers(1, 60))
+
+
+def carried_out(limits: Limits, ends: list[tuple[Outcome, bool, float | None]]) -> list[Next]:
+    """What follows from each run, until the job is over or the ends are: as the host keeps count of it."""
+    job, seen = a_job(runs=0, limits=limits), list[Next]()
+    for number, (outcome, resumed, told) in enumerate(ends):
+        job = replace(job, runs=job.runs + 1)
+        earlier = [each.value for each, _, _ in ends[:number]]
+        what = after_run(job, outcome, earlier=earlier, resumed=resumed, resets_at=told, now=NOW, dice=0.0)
+        job = replace(job, troubles=job.troubles + 1 if what.counts_as_trouble else 0)
+        seen.append(what)
+        if what.status in OVER:
+            break
+    return seen
+
+
+@given(LIMITS, st.lists(ENDS, max_size=80))
+def test_only_so_many_runs_begin_without_a_pause(
+    limits: Limits, ends: list[tuple[Outcome, bool, float | None]]
+) -> None:
+    """However runs end, and whatever a spoiled session, a dying agent or a worker that comes and goes make of it."""
+    seen = carried_out(limits, ends)
+    at_once = [what for what in seen if what.status is JobStatus.QUEUED]
+    pauses = [(what.wake_at or 0) - NOW for what in seen if what.status is JobStatus.WAITING]
+    assert len(at_once) <= limits.max_resumes + 2
+    assert sum(what.afresh for what in at_once) <= 1, "a session that is spoiled is left at once a single time"
+    assert all(pause >= BACKOFF_S / 2 for pause in pauses)
+    handed_back = sum(outcome is Outcome.CANCELLED for outcome, _, _ in ends[: len(seen)])
+    assert len(seen) <= limits.max_runs + handed_back, "only who stops a worker can make more of them"
+
+
+@given(LIMITS, st.lists(st.sampled_from(sorted(SPOILED)), min_size=80, max_size=80))
+def test_a_task_that_spoils_every_new_session_is_given_up_after_its_retries(
+    limits: Limits, outcomes: list[Outcome]
+) -> None:
+    seen = carried_out(limits, [(outcome, False, None) for outcome in outcomes])
+    assert seen[-1].status is JobStatus.FAILED
+    assert len(seen) == min(limits.retries + 1, limits.max_runs)
+    assert all(what.status is JobStatus.WAITING and what.afresh for what in seen[:-1])
+
+
+@pytest.mark.parametrize("outcome", sorted(SPOILED))
+def test_a_session_that_is_spoiled_is_left_at_once_and_a_second_one_after_a_pause(outcome: Outcome) -> None:
+    cut_off = (Outcome.TIMED_OUT, False, None)
+    seen = carried_out(Limits(retries=3), [cut_off, (outcome, True, None)] * 9)
+    after_spoiled = [what.status for what in seen[1::2]]
+    assert after_spoiled == [JobStatus.QUEUED, JobStatus.WAITING, JobStatus.WAITING, JobStatus.FAILED]
+    assert {what.status for what in seen[::2]} == {JobStatus.QUEUED}, "a time-out does not begin the count anew"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer, nobody, settled
+from clew.core.permissions import Answer, declined, nobody, settled
 from clew.core.thread import NAME, Permissions, name_from
 
 TOOL = QuestionAsked("q", "Bash", {"command": "ls"}, is_form=False)
@@ -37,6 +37,16 @@ def test_every_refusal_is_a_sentence_that_the_agent_can_act_on() -> None:
         assert word in answer.message
         assert answer.message.endswith(".")
         assert "{" not in answer.message
+
+
+def test_a_read_only_refusal_is_true_of_a_tool_that_may_read_elsewhere() -> None:
+    """Reading is allowed within the thread's directory, so the tool itself is not what is wrong."""
+    question = QuestionAsked("q", "Read", {"file_path": "/etc/hostname"}, is_form=False)
+    answer = settled(Permissions.READ_ONLY, question)
+    assert answer is not None and not answer.allow
+    for said in (answer.message, declined(question, Permissions.READ_ONLY)):
+        assert "Read" in said and "read-only" in said and "directory" in said
+        assert "not available" not in said
 
 
 def test_all_allows_without_a_word() -> None:

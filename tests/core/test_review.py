@@ -92,6 +92,19 @@ def test_measures_count_follow_ups_by_how_they_began() -> None:
     assert (came_to.without_resume.cost_usd, came_to.without_resume.seconds) == (1.5, 12.0)
 
 
+def test_imported_rounds_are_rounds_of_their_review_and_nothing_else() -> None:
+    rounds = [
+        a_round(1, runs=0, reason="imported"),
+        a_round(2, runs=0, reason="imported"),
+        a_round(3, session_resumed=True),
+        a_round(1, "2026-01-02-002", runs=0, reason="imported"),
+    ]
+    came_to = measure(rounds)
+    assert (came_to.reviews, came_to.rounds, came_to.imported) == (2, 1, 3)
+    assert came_to.rounds_per_review == {3: 1, 1: 1}
+    assert (came_to.follow_ups, came_to.resumed, dict(came_to.misses)) == (1, 1, {})
+
+
 def test_nothing_measured_has_no_rate() -> None:
     came_to = measure([])
     assert (came_to.resume_rate, came_to.fallback_share, came_to.rounds) == (None, None, 0)

@@ -11,10 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from clew.core.review import Severity, State
-from clew.hosts.review_answer import read_answer, schema
+from clew.hosts import review_answer
+from clew.hosts.review_answer import Answer, schema
 from clew.hosts.shaped import DoesNotFit
 
 FINDING = {"severity": "high", "file": "a.py", "line": 3, "title": "T", "detail": "D", "suggestion": "S"}
+
+
+def read_answer(text: str, *, already: int, round_number: int) -> Answer:
+    """In a repository that has `a.py` alone."""
+    return review_answer.read_answer(
+        text, already=already, round_number=round_number, is_file=lambda path: path == "a.py"
+    )
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -26,6 +34,14 @@ def test_a_whole_answer() -> None:
     [found] = answer.findings
     assert (found.id, found.round, found.severity, found.file, found.line) == ("F2", 2, Severity.HIGH, "a.py", 3)
     assert [(each.id, each.state, each.note) for each in answer.earlier] == [("F1", State.FIXED, "N")]
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"), [("b/a.py", "a.py"), ("a/a.py", "a.py"), ("./a.py", "a.py"), ("b/c.py", "b/c.py")]
+)
+def test_a_path_as_the_diff_writes_it_is_the_files(said: str, meant: str) -> None:
+    [found] = read_answer(json.dumps(body(findings=[FINDING | {"file": said}])), already=0, round_number=1).findings
+    assert found.file == meant
 
 
 @pytest.mark.parametrize(

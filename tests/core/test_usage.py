@@ -47,25 +47,42 @@ def test_a_total_that_fell_began_anew() -> None:
 
 
 class TestEstimate:
-    def test_the_transcript_is_written_and_the_fixed_part_read(self) -> None:
-        used = Usage(10, 200, 30_000, 100)
-        estimate = estimate_transcript_usage(used, prompt_chars=400, transcript_chars=40_000)
-        assert estimate == Usage(0, 200, 20_110, 10_000)
+    def test_the_transcript_and_a_sessions_own_notes_are_new_and_the_rest_is_read(self) -> None:
+        used = Usage(0, 200, 30_000, 100)
+        estimate = estimate_transcript_usage(used, used, transcript_chars=40_000, anew=2_700)
+        assert estimate == Usage(0, 200, 30_100 - 12_700, 12_700)
 
-    def test_a_resumed_turn_of_a_long_thread_is_estimated_dearer_by_transcript(self) -> None:
-        used = Usage(0, 300, 42_000, 500)
-        estimate = estimate_transcript_usage(used, prompt_chars=400, transcript_chars=80_000)
-        assert estimate.units > 2 * used.units
-        assert price_like(estimate, used, 0.03) == pytest.approx(0.03 * estimate.units / used.units)
+    def test_only_the_first_request_of_a_run_would_have_been_another(self) -> None:
+        first, rest = Usage(0, 20, 30_000, 100), Usage(0, 200, 30_100, 5_000)
+        estimate = estimate_transcript_usage(first + rest, first, transcript_chars=40_000, anew=2_700)
+        assert estimate == Usage(0, 20, 30_100 - 12_700, 12_700) + rest
 
-    @given(USAGES, st.integers(0, 10**7), st.integers(0, 10**7))
-    def test_it_is_never_negative_and_never_shows_less_than_was_shown(
-        self, used: Usage, prompt_chars: int, transcript_chars: int
-    ) -> None:
-        estimate = estimate_transcript_usage(used, prompt_chars, transcript_chars)
+    def test_a_model_that_charges_nothing_for_writing_is_charged_for_reading_anew(self) -> None:
+        used = Usage(500, 200, 9_500, 0)
+        estimate = estimate_transcript_usage(used, used, transcript_chars=4_000, anew=9_000)
+        assert estimate == Usage(10_000, 200, 0, 0)
+
+    def test_a_cache_that_had_gone_cold_would_have_been_cold_for_a_new_session_too(self) -> None:
+        used = Usage(0, 200, 0, 30_000)
+        assert estimate_transcript_usage(used, used, transcript_chars=4_000, anew=2_700) == used
+
+    def test_a_run_that_was_shown_nothing_would_have_been_shown_nothing(self) -> None:
+        assert estimate_transcript_usage(NO_USAGE, NO_USAGE, 40_000, 2_700) == NO_USAGE
+
+    @given(USAGES, USAGES, st.integers(0, 10**7), st.integers(0, 10**5))
+    def test_it_is_never_less_than_what_was_used(self, first: Usage, rest: Usage, chars: int, anew: int) -> None:
+        """Both would have been shown as much, and what one reads anew the other may have read from the cache."""
+        used = first + rest
+        estimate = estimate_transcript_usage(used, first, chars, anew)
         assert estimate.output_tokens == used.output_tokens
-        assert min(estimate.cache_read_input_tokens, estimate.cache_creation_input_tokens) >= 0
+        assert estimate.new_tokens >= used.new_tokens
+        assert 0 <= estimate.cache_read_input_tokens <= used.cache_read_input_tokens
         assert estimate.shown_tokens >= used.shown_tokens
+        assert price_like(estimate, used, 1.0) >= (1.0 if used.units else 0.0)
+
+    def test_a_first_request_that_used_more_than_the_run_is_not_believed(self) -> None:
+        used = Usage(0, 1, 100, 10)
+        assert min(estimate_transcript_usage(used, Usage(0, 1, 500, 50), 40, 10).as_dict().values()) >= 0
 
     def test_a_run_that_used_nothing_has_no_unit_price(self) -> None:
         assert price_like(Usage(1, 1, 1, 1), NO_USAGE, 0.5) == 0.0

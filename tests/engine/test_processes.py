@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,29 @@ child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(%s)
 os._exit(0)
+"""
+
+# Goes slowly when asked, and says at its end how its child is.
+SLOW_AGENT = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdout=subprocess.PIPE)
+child.stdout.readline()
+def asked(*_):
+    time.sleep(0.3)
+    open(sys.argv[2], "a").write("agent went: " + ("before its tool" if child.poll() is None else "after its tool"))
+    os._exit(0)
+signal.signal(signal.SIGTERM, asked)
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+POLITE_TOOL = """
+import os, signal, sys, time
+def asked(*_):
+    open(sys.argv[1], "a").write("; tool was asked")
+    os._exit(0)
+signal.signal(signal.SIGTERM, asked)
+print("up", flush=True)
+time.sleep(600)
 """
 
 
@@ -150,6 +174,23 @@ class TestEnding:
         await until(lambda: not family(mark, process.pid))
         assert started_at(grandchild) is None
         assert process.wait(10) == -signal.SIGTERM
+
+    async def test_the_agent_goes_before_its_tools_so_that_it_cannot_act_on_their_end(
+        self, start: Start, mark: str, tmp_path: Path
+    ) -> None:
+        notes = tmp_path / "notes"
+        process = start(SLOW_AGENT, POLITE_TOOL, str(notes), mark=mark)
+        await end_family(mark, process.pid, grace_s=30)
+        assert notes.read_text() == "agent went: before its tool; tool was asked"
+
+    async def test_an_agent_without_an_owner_is_not_asked_and_its_tools_are(
+        self, start: Start, mark: str, tmp_path: Path
+    ) -> None:
+        notes = tmp_path / "notes"
+        process = start(SLOW_AGENT, POLITE_TOOL, str(notes), mark=mark)
+        await end_family(mark, process.pid, grace_s=30, orphaned=True)
+        assert process.wait(10) == -signal.SIGKILL
+        assert notes.read_text() == "; tool was asked"
 
     async def test_an_orphan_is_ended_too(self, start: Start, mark: str) -> None:
         process = start(parent(lives_s=0), SLEEPER, mark=mark)

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+import psycopg
+
 from clew.client import Client
 from clew.core.job import UNDER_WAY, Job, JobStatus
 from clew.core.thread import Permissions
@@ -46,14 +48,20 @@ async def end(alive: Sequence[asyncio.subprocess.Process]) -> None:
             await process.wait()
 
 
-async def put_to_sleep(stage: Stage, process: asyncio.subprocess.Process) -> None:
-    """Stopped, and not in the middle of a transaction: nobody could write then."""
+async def put_to_sleep(stage: Stage, process: asyncio.subprocess.Process, store: str | None = None) -> None:
+    """Stopped, and not in the middle of a transaction: nobody could write then. `store`: an address of PostgreSQL."""
+
+    def is_free() -> bool:
+        if store is not None:
+            return _is_idle(store)
+        return all(_is_free(stage.clew_home / name) for name in ("clew.db", "queue.db"))
+
     async with asyncio.timeout(60):
         while True:
             os.kill(process.pid, signal.SIGSTOP)
             while not _is_stopped(process.pid):
                 await asyncio.sleep(0.01)
-            if all(_is_free(stage.clew_home / name) for name in ("clew.db", "queue.db")):
+            if await asyncio.to_thread(is_free):
                 return
             os.kill(process.pid, signal.SIGCONT)
             await asyncio.sleep(0.05)
@@ -62,6 +70,14 @@ async def put_to_sleep(stage: Stage, process: asyncio.subprocess.Process) -> Non
 def _is_stopped(pid: int) -> bool:
     stats = [stat.read_bytes() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(stat.rsplit(b")", 1)[1].split()[0] == b"T" for stat in stats)
+
+
+def _is_idle(store: str) -> bool:
+    """No connection to the server is in a transaction but this one."""
+    with psycopg.connect(store, autocommit=True) as connection:
+        others = "SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+        row = connection.execute(f"{others} AND backend_type = 'client backend'").fetchone()
+    return row == (0,)
 
 
 def _is_free(database: Path) -> bool:

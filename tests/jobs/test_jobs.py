@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import shlex
 import subprocess
 from itertools import pairwise
 
@@ -9,8 +12,9 @@ import pytest
 
 from clew.client import Client
 from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish
-from clew.engine.checkpoints import Checkpoints
+from clew.engine.checkpoints import Checkpoint, Checkpoints
 from clew.errors import Conflict
+from clew.hosts.jobs import Jobs
 from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, a_repository, carried_out, ended, workers
@@ -127,6 +131,35 @@ async def test_the_agents_own_changes_are_no_conflict(scripted: Stage) -> None:
             ["git", "-C", str(scripted.work), "status", "--porcelain"], capture_output=True, text=True, check=True
         )
         assert status.stdout == "?? made.txt\n", "the user's index and branch are as they were"
+
+
+async def test_files_are_saved_now_and_then_while_a_run_goes_on_when_they_changed(scripted: Stage) -> None:
+    a_repository(scripted)
+    wait = "while [ ! -e {0} ]; do sleep 0.05; done"
+    go = [scripted.folder / "go 1", scripted.folder / "go 2"]
+    waits = [wait.format(shlex.quote(str(path))) for path in go]
+    command = f"echo half > made.txt; {waits[0]}; echo whole > made.txt; {waits[1]}"
+    prompt = f"!tool Bash {json.dumps({'command': command})}"
+
+    def saved(checkpoint: Checkpoint) -> str:
+        shown = ["git", "-C", str(scripted.work), "show", f"{checkpoint.commit}:made.txt"]
+        return subprocess.run(shown, capture_output=True, text=True).stdout
+
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
+        kept = Checkpoints(str(scripted.work), job.id, scripted.environ)
+        jobs = Jobs(client.engine, checkpoint_s=0.3)
+        carrying = asyncio.create_task(jobs.carry_out(job.id, "here", asyncio.Semaphore(1)))
+        async with asyncio.timeout(90):
+            for text, path in zip(("half\n", "whole\n"), go, strict=True):
+                while not any(each.why == "interval" and saved(each) == text for each in await kept.list()):
+                    await asyncio.sleep(0.1)
+                path.touch()
+            await carrying
+        assert (await client.jobs.find(job.id)).status is JobStatus.SUCCEEDED
+        during = [each for each in await kept.list() if each.why in ("start", "interval")]
+    texts = [saved(each) for each in during]
+    assert all(before != after for before, after in pairwise(texts)), "only when they changed"
 
 
 async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Stage) -> None:

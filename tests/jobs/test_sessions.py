@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from clew.client import Client
-from clew.core.job import CONTINUE, Job, JobStatus, Limits, is_too_old
+from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish, is_too_old
 from clew.core.run import RunStatus
 from clew.testing.scripts import Fail, Hang, Reply, Request
 from clew.testing.stage import Stage
@@ -51,6 +51,20 @@ async def test_a_young_session_is_gone_on_with(scripted: Stage) -> None:
         done = await carried_out(client, job)
         assert (done.status, done.session_id, done.resume_count) == (JobStatus.SUCCEEDED, job.session_id, 1)
         assert user_texts(scripted) == ["do it", CONTINUE]
+
+
+@pytest.mark.parametrize(("max_age_s", "wish"), [(3600.0, None), (None, None), (0.5, Wish.RESUME)])
+async def test_a_jobs_own_limit_of_age_counts_and_not_that_of_conversations(
+    scripted: Stage, max_age_s: float | None, wish: Wish | None
+) -> None:
+    async with scripted.open(environ={"CLEW_MAX_AGE": "1s"}) as client:
+        job = await refused_once(scripted, client, max_age_s=max_age_s)
+        async with asyncio.timeout(60):
+            while client.engine.around.clock() < (job.ended_at or 0) + 1.5:
+                await asyncio.sleep(0.1)
+        await client.jobs.retry(job.id, wish)
+        done = await carried_out(client, job)
+        assert (done.status, done.session_id, done.resume_count) == (JobStatus.SUCCEEDED, job.session_id, 1)
 
 
 async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage) -> None:

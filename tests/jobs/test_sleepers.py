@@ -50,21 +50,28 @@ async def all_of(client: Client, job: Job) -> Any:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("agent", ["still at work", "answered meanwhile"])
-async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(scripted: Stage, agent: str) -> None:
+@pytest.mark.parametrize(
+    ("agent", "where"),
+    [("still at work", "sqlite"), ("answered meanwhile", "sqlite"), ("still at work", "postgres")],
+)
+async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
+    scripted: Stage, request: pytest.FixtureRequest, agent: str, where: str
+) -> None:
+    store = request.getfixturevalue("postgres").new_database() if where == "postgres" else None
+    environ = {} if store is None else {"CLEW_STORE": store}
     put_out_of_sight(scripted)
     a_repository(scripted)
     prompt = "!hang text so far" if agent == "still at work" else "!slow 40 0.1"
-    async with scripted.open() as client:
-        sleeper = await start(scripted, OUT_OF_SIGHT, "one")
+    async with scripted.open(environ=environ) as client:
+        sleeper = await start(scripted, {**environ, **OUT_OF_SIGHT}, "one")
         other: asyncio.subprocess.Process | None = None
         try:
             job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
             await speaking(client, job)
-            await put_to_sleep(scripted, sleeper)
+            await put_to_sleep(scripted, sleeper, store)
             first = (await client.jobs.find(job.id)).run_id or ""
             [attempt] = await client.attempts(first)
-            other = await start(scripted, {}, "two")
+            other = await start(scripted, environ, "two")
             done = await ended(client, job)
             assert (done.status, done.runs, done.worker) == (JobStatus.SUCCEEDED, 2, "two")
             if agent == "still at work":

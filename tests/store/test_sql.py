@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.core.record import replace
 from clew.store import open_store, sql
 from clew.store.database import told_when_long
 from clew.store.pair_rows import KeptFiles, pair_row
@@ -89,7 +90,8 @@ def test_an_empty_file_is_migrated_and_a_second_open_changes_nothing(tmp_path: P
 
 
 def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) -> None:
-    """The first schema as it was shipped, with a thread, a turn and a run in it."""
+    """The first schema as it was shipped, with a thread, a turn and two runs in it."""
+    resumed = a_run("run-2", session_resumed=True, cost_usd=0.5, estimate_usd=0.25)
     path = tmp_path / "clew.db"
     path.touch(0o600)
     raw = sqlite3.connect(path)
@@ -99,15 +101,17 @@ def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) ->
     raw.execute("PRAGMA journal_mode = WAL")
     _insert(raw, "threads", flat(a_thread(), without=("origin",)))
     _insert(raw, "turns", {**flat(a_turn("turn-1")), "thread_id": "thread-1", "position": 1})
-    row = {name: value for name, value in run_row(a_run(reason="first_turn")).items() if name != "asked"}
-    _insert(raw, "runs", {**row, "position": 1})
+    for number, run in enumerate((a_run(reason="first_turn", estimate_usd=0.5), resumed), 1):
+        row = run_row(run)
+        _insert(raw, "runs", {**_without(row, "asked", "estimate_new_tokens"), "position": number})
     raw.commit()
     raw.close()
     for _ in range(2):
         with open_store(path) as store:
             assert store.thread("maze") == a_thread()
             assert store.history("thread-1") == (a_turn("turn-1"),)
-            assert store.run("run-1") == a_run(reason="first_turn")
+            assert store.run("run-1") == a_run(reason="first_turn", estimate_usd=0.5)
+            assert store.run("run-2") == replace(resumed, estimate_usd=None), "estimates were made too low"
             assert [card.turns for card in store.cards().items] == [1]
             assert store._all("schema_version") == [{"version": len(sql.migrations())}]
 
@@ -126,7 +130,7 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
     for number, text in enumerate(("the first needle", "NUL \0needle \ud83d", "gone needle"), start=1):
         row = {**flat(a_turn(f"turn-{number}", pack(text))), "thread_id": "thread-1", "position": number}
         _insert(raw, "turns", {**row, "archived_at": 20.0 if number == 3 else None})
-    _insert(raw, "runs", {**run_row(a_run(cost_usd=0.5)), "position": 1})
+    _insert(raw, "runs", {**_without(run_row(a_run(cost_usd=0.5)), "estimate_new_tokens"), "position": 1})
     raw.commit()
     raw.close()
     with open_store(path) as store:
@@ -181,6 +185,11 @@ def test_whoever_waits_long_for_a_migration_is_told() -> None:
         assert not told.is_set()
     finally:
         log.removeHandler(listener)
+
+
+def _without(row: dict[str, object], *later: str) -> dict[str, object]:
+    """As it was before those columns."""
+    return {name: value for name, value in row.items() if name not in later}
 
 
 def _insert(raw: sqlite3.Connection, table: str, row: dict[str, object]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clew.client import Reply, Thread
-from clew.core.events import RunQueued, TextStreamed, Warned
+from clew.core.events import AgentRetried, RunQueued, TextStreamed, Warned
 from clew.core.permissions import Answer
 from clew.core.record import replace
 from clew.core.run import Owner
@@ -274,8 +274,14 @@ async def test_time_out_says_what_the_agent_was_retrying(stage: Stage) -> None:
     environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "CLAUDE_CODE_MAX_RETRIES": "1000"}
     async with stage.open(environ=environ) as client:
         thread = await client.thread("t", cwd=stage.work)
-        reply = await ask(thread, "hello", timeout_s=3.0)
-        assert reply.status == "timed_out"
+        retried: list[AgentRetried] = []
+        timeout_s = 3.0
+        while not retried:  # a busy machine may need longer until the agent comes to that
+            run = await thread.ask("hello", timeout_s=timeout_s)
+            retried = [event async for event in run if isinstance(event, AgentRetried)]
+            reply = await run.reply()
+            assert reply.status == "timed_out"
+            timeout_s *= 3
         assert reply.error is not None
         assert "was retrying" in reply.error.message
 

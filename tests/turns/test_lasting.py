@@ -185,6 +185,73 @@ async def test_a_prompt_withdraws_what_an_interrupted_run_left_open(scripted: St
             await client.answer(question.run_id, question.id, Answer(allow=True))
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_prompts_that_were_queued_behind_a_question_wait_behind_it_for_the_next_daemon_too(
+    scripted: Stage, how: signal.Signals
+) -> None:
+    daemon = await start_daemon(scripted, FORM, "second")
+    async with scripted.open() as client:
+        await the_question(client)
+    await kill(daemon, how)
+    async with scripted.open() as client:
+        question = await the_question(client)
+        [second] = await client.take_up()
+        thread = await client.find("t")
+        third = await thread.ask("third", lasting=True)
+        async with aclosing(client.follow(third.id)) as told:
+            assert (await anext(told)).body["held_by"] == second.id, "both have looked"
+        assert [(await client.run(run.id)).status for run in (second, third)] == [RunStatus.QUEUED] * 2
+        assert [shown.id for shown in (await client.view("t")).questions] == [question.id]
+        answer = Answer(allow=True, answers={"Which one?": "Left"})
+        answered = await client.answer(question.run_id, question.id, answer, lasting=True)
+        assert answered.question.state is QuestionState.ANSWERED
+        assert [await ended(client, run.id) for run in (second, third)] == [RunStatus.ANSWERED] * 2
+        asked = [turn.text for turn in await thread.turns() if turn.role == "user"]
+        assert asked[1:] == [as_message(question, answer), "second", "third"]
+
+
+async def test_who_asks_anew_at_a_terminal_withdraws_the_question_and_the_queue_goes_on_after_it(
+    scripted: Stage,
+) -> None:
+    daemon = await start_daemon(scripted, FORM, "second")
+    async with scripted.open() as client:
+        await the_question(client)
+    await kill(daemon)
+    async with scripted.open() as client:
+        question = await the_question(client)
+        [second] = await client.take_up()
+        thread = await client.find("t")
+        assert (await (await thread.ask("never mind"))).text == "ack: never mind"
+        assert await ended(client, second.id) is RunStatus.ANSWERED
+        asked = [turn.text for turn in await thread.turns() if turn.role == "user"]
+        assert asked[1:] == ["never mind", "second"]
+        with pytest.raises(Conflict):
+            await client.answer(question.run_id, question.id, Answer(allow=True))
+
+
+async def test_an_answer_that_waits_for_its_turn_goes_before_older_prompts_after_a_death(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, FORM, "second")
+    async with scripted.open() as client:
+        await the_question(client)
+    await kill(daemon)
+    async with scripted.open(max_agents=1) as client:
+        question = await the_question(client)
+        other = await client.thread("other", cwd=scripted.work)
+        busy = await other.ask("!slow 1000 0.05")
+        async for event in busy:
+            if isinstance(event, TextStreamed):
+                break
+        await client.answer(
+            question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}), lasting=True
+        )
+    async with scripted.open() as client:
+        taken = await client.take_up()
+        assert [run.asked.answers for run in taken] == [True, False]
+        assert [await ended(client, run.id) for run in taken] == [RunStatus.ANSWERED] * 2
+        asked = [turn.text for turn in await (await client.find("t")).turns() if turn.role == "user"]
+        assert asked[-1] == "second"
+
+
 async def test_an_answer_that_the_run_did_not_live_to_hear_is_passed_on_once(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, FORM)
     async with scripted.open() as client:
@@ -233,6 +300,7 @@ async def test_a_queued_prompt_is_edited_or_taken_back_until_it_starts(scripted:
             await client.edit_queued(first.id, "other words")
         await client.edit_queued(second.id, "second, put better")
         await client.remove_queued(third.id)
+        assert (await client.run(third.id)).status is RunStatus.CANCELLED, "whoever looks next sees it"
         first.cancel()
         await first.reply()
         assert (await second).text == "ack: second, put better"

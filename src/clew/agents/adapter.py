@@ -18,7 +18,7 @@ from clew.core.outcome import Diagnosis
 from clew.core.permissions import Answer
 from clew.core.record import Record
 from clew.core.thread import Permissions, Trust
-from clew.core.usage import Usage
+from clew.core.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from clew.core.edits import FileEdit
@@ -82,6 +82,8 @@ class Ending(Record):
     usage_total: Usage | None = None  # the session's running total, when it says that instead
     cost_usd: float | None = None  # this run's own, when the agent says
     cost_total_usd: float | None = None  # the session's running total
+    first: Usage | None = None  # of the run's own, what its first request used, when the agent says
+    uncounted: Usage = NO_USAGE  # of the run's own, what no cost includes: a message that was cut off
 
 
 class StreamReader(Protocol):
@@ -110,6 +112,7 @@ class Adapter(Protocol):
     """One agent CLI."""
 
     name: ClassVar[str]
+    anew_tokens: ClassVar[int] = 0  # of a new session's own beginning, what it pays in full however warm the cache is
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         """Where the binary is (reads the disk). Raises AgentMissing with what to do."""

@@ -75,6 +75,7 @@ class Request(Record):
     force_fresh: bool = False
     full: str | None = None  # what a fresh session is told instead of a turn's own text, which is its short form …
     full_of: TurnId | None = None  # … of this turn; None: of the prompt
+    done: str | None = None  # what was done with tools in the last turns, for a fresh session: see core/work_done
 
 
 class Abilities(Record):
@@ -153,14 +154,28 @@ def decide(
     now: float,
 ) -> Decision:
     """Resume or Fresh. `pins` are the thread's, oldest first, settled; `observed` is about the candidate's file."""
+    reason = objection(request, history, pins, abilities, observed, policy, now)
+    if reason is not None:
+        return fresh(request, history, policy, reason)
+    pin = candidate(pins, request.agent, request.model)
+    assert pin is not None  # the no_pin guard has spoken otherwise
+    return _resume(pin, request, visible(history, request.agent, policy.visibility), policy)
+
+
+def objection(
+    request: Request,
+    history: History,
+    pins: Sequence[Pin],
+    abilities: Abilities,
+    observed: Observed,
+    policy: Policy,
+    now: float,
+) -> Reason | None:
+    """Why `decide` would not resume, with no prompt worded: cheap enough for a long list."""
     seen = visible(history, request.agent, policy.visibility)
     pin = candidate(pins, request.agent, request.model)
     case = _Case(request, history, seen, pin, abilities, observed, policy, now)
-    for reason, objects in GUARDS:
-        if objects(case):
-            return fresh(request, history, policy, reason)
-    assert pin is not None  # the no_pin guard has spoken otherwise
-    return _resume(pin, request, seen, policy)
+    return next((reason for reason, objects in GUARDS if objects(case)), None)
 
 
 def fresh(request: Request, history: History, policy: Policy, reason: Reason) -> Fresh:
@@ -173,7 +188,7 @@ def fresh(request: Request, history: History, policy: Policy, reason: Reason) ->
         told = tuple(turn.replace(text=request.full) if turn.id == request.full_of else turn for turn in seen)
     section = prompts.turns_section(told, policy.limit_chars) if told else None
     omitted = section.omitted if section else 0
-    prompt = prompts.fresh(request.standing, section, text)
+    prompt = prompts.fresh(request.standing, section, text, request.done)
     return Fresh(
         reason=reason,
         prompt=prompt,
@@ -205,9 +220,9 @@ def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume
         prompt=prompt,
         shown=_shown(seen[len(pin.absorbed) :], request.prompt, omitted),
         standing=_standing_digest(request),
-        transcript_chars=sum(len(turn.text) for turn in seen)
-        + len(request.standing or "")
-        + len(request.full or request.prompt.text),
+        transcript_chars=prompts.fresh_chars(
+            request.standing, seen, request.full or request.prompt.text, policy.limit_chars
+        ),
     )
 
 

@@ -83,6 +83,13 @@ class ToolFinished(Event):
     ran: bool = True  # False: it was declined or does not exist, so nothing happened
 
 
+class TokensCounted(Event):
+    """What the attempt has used up to now, where the agent tells it meanwhile. `RunEnded` has what counts."""
+
+    kind: ClassVar[str] = "tokens_counted"
+    usage: Usage
+
+
 class QuestionAsked(Event):
     """The agent waits for a person: a permission for a tool, or a question form."""
 
@@ -164,6 +171,7 @@ KINDS: dict[str, type[Event]] = {
         MessageSaid,
         ToolStarted,
         ToolFinished,
+        TokensCounted,
         QuestionAsked,
         QuestionAnswered,
         QuestionWithdrawn,

@@ -11,12 +11,14 @@ cancelled    queued (a retry)
 succeeded    (nothing)
 
 `after_run` is the design's outcome table for jobs, as a pure function: it has no clock and no dice of its own. Every
-way round counts against a limit, so no job goes on for ever.
+way round counts against a limit, so no job goes on for ever; and only so many runs begin without a pause before them
+(`max_resumes`, and a few), so that no job burns money in a hurry.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 
 from clew.core.ids import RunId, ThreadId, TurnId
@@ -76,7 +78,7 @@ class Limits(Record):
     """How far a job may go. Every one of them ends it."""
 
     timeout_s: float | None = 1800.0  # of one run; then it is resumed
-    retries: int = 3  # after trouble that may pass: overloaded, network
+    retries: int = 3  # after trouble: overloaded, network, a session that is full or broken though it is new
     max_resumes: int = 10  # of one session; then it starts afresh with the original prompt
     max_runs: int = 50  # all in all
     max_age_s: float | None = 3600.0  # of a session, from its last event; waiting for a usage limit does not count
@@ -146,17 +148,28 @@ BACKOFF_MOST_S = 600.0
 LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that cannot be
 LIMIT_MOST_S = 8 * 86_400.0  # no account's limit is longer
 
-_CUT_OFF = frozenset({Outcome.TIMED_OUT, Outcome.KILLED, Outcome.OUR_LIMIT})
 _PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED})
-_SPOILED = frozenset({Outcome.OVERFLOW, Outcome.POISONED})
+SPOILED = frozenset({Outcome.OVERFLOW, Outcome.POISONED})  # the session is of no use any more
 
 
-def after_run(job: Job, outcome: Outcome, *, resets_at: float | None, now: float, dice: float) -> Next:
-    """`job` counts the run that ended already; `dice` is between 0 and 1."""
+def after_run(
+    job: Job,
+    outcome: Outcome,
+    *,
+    earlier: Sequence[str | None] = (),
+    resumed: bool = False,
+    resets_at: float | None,
+    now: float,
+    dice: float,
+) -> Next:
+    """`job` counts the run that ended already; `dice` is between 0 and 1.
+
+    `earlier`: how those before it ended, since a person last queued the job. `resumed`: it had gone on in a session.
+    """
     if outcome is Outcome.SUCCESS:
         return Next(JobStatus.SUCCEEDED)
     if outcome is Outcome.CANCELLED:
-        return Next(JobStatus.CANCELLED if job.cancel_requested else JobStatus.QUEUED)
+        return Next(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, dice)
     if outcome is Outcome.AUTH:
         return Next(JobStatus.BLOCKED)
     if outcome is Outcome.FAILED or job.runs >= job.limits.max_runs:
@@ -165,18 +178,34 @@ def after_run(job: Job, outcome: Outcome, *, resets_at: float | None, now: float
         wake_at = reset_time(resets_at, now)
         return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now))
     if outcome in _PASSING:
-        if job.troubles >= job.limits.retries:
-            return Next(JobStatus.FAILED, counts_as_trouble=True)
-        wake_at = now + backoff_s(job.troubles, dice)
-        return _in_time(job, Next(JobStatus.WAITING, wake_at, counts_as_trouble=True))
-    return _in_time(job, Next(JobStatus.QUEUED, afresh=outcome in _SPOILED), now)
+        return _trouble(job, job.troubles, now, dice)
+    if outcome in SPOILED:
+        before = sum(each in SPOILED for each in earlier)
+        if resumed and not before:
+            return _in_time(job, Next(JobStatus.QUEUED, afresh=True), now)  # the session was to blame
+        return _trouble(job, max(job.troubles, before), now, dice, afresh=True)
+    return _in_time(job, _go_on(job, len(earlier), now, dice), now)
+
+
+def _go_on(job: Job, runs_before: int, now: float, dice: float) -> Next:
+    """At once; but what is cut off again and again may be cut off in a moment, so the later ones take a breath."""
+    if runs_before <= job.limits.max_resumes:
+        return Next(JobStatus.QUEUED)
+    return Next(JobStatus.WAITING, now + backoff_s(0, dice))
+
+
+def _trouble(job: Job, before: int, now: float, dice: float, *, afresh: bool = False) -> Next:
+    if before >= job.limits.retries:
+        return Next(JobStatus.FAILED, counts_as_trouble=True)
+    wake_at = now + backoff_s(before, dice)
+    return _in_time(job, Next(JobStatus.WAITING, wake_at, afresh=afresh, counts_as_trouble=True))
 
 
 def reset_time(told: float | None, now: float) -> float:
     """When to ask again. What an agent tells may be in milliseconds, over already, or no time at all."""
     for at in () if told is None else (told, told / 1000.0):
         if math.isfinite(at) and now < at <= now + LIMIT_MOST_S:
-            return at
+            return max(at, now + BACKOFF_S)
     return now + LIMIT_UNKNOWN_S
 
 

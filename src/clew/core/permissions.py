@@ -23,8 +23,8 @@ class Answer(Record):
 
 
 READ_ONLY_REFUSAL = (
-    "This conversation is read-only: {tool} is not available in it. Answer from what you can read, "
-    "or say what you would do and let the user do it."
+    "This use of {tool} is declined: the conversation is read-only, within its directory. Answer from what you can "
+    "read, or say what you would do and let the user do it."
 )
 NOBODY_REFUSAL = (
     "Nobody is there to allow {tool}. Go on without it if you can; otherwise end your answer with what you need, "
@@ -67,13 +67,13 @@ def _is_plain(command: str) -> bool:
     return not any(mark in command for mark in ("\n", "\r", ";", "&", "|", "`", "$(", "${", "<", ">"))
 
 
-def declined(question: QuestionAsked, permissions: Permissions) -> str:
-    """What the user is told about it."""
+def declined(question: QuestionAsked, permissions: Permissions, allowed_by: str = "--permissions") -> str:
+    """What the user is told about it, and what would allow it."""
     if question.is_form:
         return "The agent asked a question, and nobody was there to answer."
     if permissions is Permissions.READ_ONLY:
-        return f"{question.tool} was declined: the thread is read-only."
-    return f"{question.tool} was declined: nobody was there to allow it (see --permissions)."
+        return f"{question.tool} was declined: the thread is read-only, within its directory."
+    return f"{question.tool} was declined: nobody was there to allow it (see {allowed_by})."
 
 
 def cannot_ask(agent: str) -> str:

@@ -18,10 +18,15 @@ from clew.core.record import Record
 STANDING = "# Standing instructions"
 TRANSCRIPT = "# Conversation so far"
 CATCH_UP = "# Since your last answer"
+WORK_DONE = "# Work done so far"
 MESSAGE = "# New message"
 
 TRANSCRIPT_NOTE = "This is the record of the conversation up to now. Continue it: answer the new message at the end."
 CATCH_UP_NOTE = "These turns of the conversation have not reached you yet. Read them, then answer the new message."
+WORK_DONE_NOTE = (
+    "These calls of tools were made in the last turns of the conversation. What they did is done: do not make them "
+    "again. Of one that was cut off, look what has come of it."
+)
 STANDING_CHANGED = "These replace the standing instructions that you were given earlier."
 STANDING_GONE = "The standing instructions that you were given earlier no longer apply."
 FORM_ANSWERED = "(The question form in your last answer has been answered by this message. Do not show it again.)"
@@ -34,7 +39,7 @@ _HEADING = (
     rf"(^|(?<=[{_ENDS}]))"
     rf"(?=(?:{_BLANK}|[\\>*_\u200b-\u200f\u2060\ufeff])*(?:"  # blanks, marks of quotes and emphasis, the invisible
     rf"[#\uff03]{{1,6}}{_BLANK}*(?:user|assistant|human|system|standing instructions|conversation so far"
-    r"|since your last answer|new message)\b"
+    r"|since your last answer|work done so far|new message)\b"
     rf"|(?:user|assistant|human|system)(?:{_BLANK}|[*_])*[:\uff1a]))"
 )
 # Patterns are compiled, and kept by re, when they are first needed.
@@ -110,14 +115,23 @@ def _cut_middle(text: str, limit: int) -> str:
     return f"{text[:head]}\n\n[{gone:,} characters left out here.]\n\n{text[len(text) - tail :]}"
 
 
-def fresh(standing: str | None, transcript: Section | None, text: str) -> str:
-    """Standing + transcript + text."""
+def fresh(standing: str | None, transcript: Section | None, text: str, done: str | None = None) -> str:
+    """Standing + transcript + work done + text."""
     sections = []
     if standing:
         sections.append(f"{STANDING}\n\n{standing}")
     if transcript is not None:
         sections.append(f"{TRANSCRIPT}\n\n{TRANSCRIPT_NOTE}\n\n{transcript.text}")
+    if done:
+        sections.append(f"{WORK_DONE}\n\n{WORK_DONE_NOTE}\n\n{done}")
     return _with_message(sections, text)
+
+
+def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_chars: int) -> int:
+    """How long `fresh` would be, or nearly: without wording a transcript that nobody is sent."""
+    said = sum(len(heading(turn)) + len(turn.text) + 4 for turn in turns)
+    transcript = Section(" " * min(said, limit_chars), 0) if turns else None
+    return len(fresh(standing, transcript, text))
 
 
 def delta(standing_note: str | None, catch_up: Section | None, text: str, *, form_answered: bool) -> str:

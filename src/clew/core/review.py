@@ -174,10 +174,12 @@ class PathUsage(Record):
 
 
 class Measures(Record):
-    """What all reviews came to. Only rounds that got as far as an agent, and are over, count."""
+    """What all reviews came to. Only rounds that got as far as an agent, and are over, count; of imported ones it is
+    only known that they were."""
 
     reviews: int = 0
     rounds: int = 0
+    imported: int = 0  # rounds that an older tool had carried out
     follow_ups: int = 0  # rounds after the first: those that could resume
     resumed: int = 0
     fallbacks: int = 0  # begun in a session, and ended in a fresh one
@@ -203,8 +205,9 @@ def measure(rounds: Sequence[Round]) -> Measures:
     follow_ups = [each for each in ran if each.number > 1]
     resumed = [each for each in follow_ups if each.session_resumed]
     fresh = [each for each in follow_ups if not each.session_resumed]
+    imported = [each for each in rounds if not each.runs and each.status is RoundStatus.DONE]
     per_review: dict[str, int] = {}
-    for each in ran:
+    for each in (*ran, *imported):
         per_review[each.review_id] = per_review.get(each.review_id, 0) + 1
     by_model: dict[str, tuple[int, int]] = {}
     for each in follow_ups:
@@ -213,6 +216,7 @@ def measure(rounds: Sequence[Round]) -> Measures:
     return Measures(
         reviews=len(per_review),
         rounds=len(ran),
+        imported=len(imported),
         follow_ups=len(follow_ups),
         resumed=len(resumed),
         fallbacks=sum(each.fallback for each in follow_ups),

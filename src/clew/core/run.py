@@ -79,6 +79,7 @@ class Asked(Record):
     enable_resume: bool | None = None  # over the policy's
     timeout_s: float | None = None  # over the settings'
     lasting: bool = False  # a daemon's: queued, it waits for the next daemon; its questions wait for an answer
+    answers: bool = False  # it brings an answer to a session whose run died: before the prompts that wait
 
 
 AS_EVER = Asked()
@@ -107,6 +108,7 @@ class Run(Record):
     prompt_chars: int = 0  # what was sent
     transcript_chars: int = 0  # what a fresh session would have been sent
     estimate_usd: float | None = None  # what the transcript would have cost: an estimate
+    estimate_new_tokens: int | None = None  # and how many tokens would not have come from the cache
     cancel_requested: bool = False
     asked: Asked = AS_EVER
     created_at: float = 0.0

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from clew.core.record import Record
 from clew.core.run import Run
-from clew.core.usage import NO_USAGE, Usage, estimate_transcript_usage
+from clew.core.usage import CHARS_PER_TOKEN, NO_USAGE, Usage
 
 UNENDED = "going_on"
 
@@ -132,8 +132,12 @@ def daily(runs: Iterable[Run]) -> list[Day]:
     return [days[number] for number in sorted(days)]
 
 
+def transcript_new_tokens(run: Run) -> int | None:
+    """What would not have come from the cache: an estimate, the truth for a fresh turn. None: not known."""
+    return run.estimate_new_tokens if run.session_resumed else run.usage.new_tokens
+
+
 def transcript_tokens(run: Run) -> int:
     """What the model would have been shown with the whole transcript: an estimate, the truth for a fresh turn."""
-    if not run.session_resumed:
-        return run.usage.shown_tokens
-    return estimate_transcript_usage(run.usage, run.prompt_chars, run.transcript_chars).shown_tokens
+    shown = run.usage.shown_tokens
+    return max(shown, run.transcript_chars // CHARS_PER_TOKEN) if run.session_resumed else shown

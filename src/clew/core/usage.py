@@ -38,6 +38,11 @@ class Usage(Record):
         return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
 
     @property
+    def new_tokens(self) -> int:
+        """What the model read and had not in its cache."""
+        return self.input_tokens + self.cache_creation_input_tokens
+
+    @property
     def units(self) -> float:
         """Tokens weighted by price, in units of one uncached input token."""
         return (
@@ -62,19 +67,29 @@ def usage_of_run(total: Usage, before: Usage) -> Usage:
     return total if min(spent.values()) < 0 else Usage(**spent)
 
 
-def estimate_transcript_usage(used: Usage, prompt_chars: int, transcript_chars: int) -> Usage:
+def estimate_transcript_usage(used: Usage, first: Usage, transcript_chars: int, anew: int) -> Usage:
     """What the same turn would have used with the whole transcript pasted into a new session.
 
-    The fixed part (system prompt, tools) is what the model read beyond the conversation itself; a fresh session reads
-    it from the cache as well. The transcript is new text in a new place, so it is written, not read.
+    `first` is what the run's first request used; the later ones would have been the same. Of that one a new session
+    pays in full for the transcript, which is new text in a new place, and for the `anew` tokens of its own beginning
+    that no other session shares. The rest it reads from the cache, as far as that was warm. So it is with what tools
+    said earlier: a new session has to gather it again, which costs that at least.
     """
-    conversation = transcript_chars // CHARS_PER_TOKEN
-    fixed = max(0, used.shown_tokens - conversation)
+    if not used.shown_tokens:
+        return used
+    if min(getattr(used, name) - getattr(first, name) for name in fields_of(Usage)) < 0:
+        first = used
+    transcript = transcript_chars // CHARS_PER_TOKEN
+    size = max(first.shown_tokens, transcript)
+    own = min(anew, size - transcript)
+    read = min(first.cache_read_input_tokens, size - transcript - own)
+    more = size - read - first.new_tokens
+    written = used.cache_creation_input_tokens >= used.input_tokens  # or the agent's model charges nothing for writing
     return Usage(
-        input_tokens=0,
+        input_tokens=used.input_tokens + (0 if written else more),
         output_tokens=used.output_tokens,
-        cache_read_input_tokens=fixed,
-        cache_creation_input_tokens=max(conversation, prompt_chars // CHARS_PER_TOKEN),
+        cache_read_input_tokens=used.cache_read_input_tokens - first.cache_read_input_tokens + read,
+        cache_creation_input_tokens=used.cache_creation_input_tokens + (more if written else 0),
     )
 
 

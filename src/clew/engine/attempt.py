@@ -32,6 +32,7 @@ from clew.core.thread import Permissions
 from clew.engine.agent_process import AgentProcess
 from clew.engine.faults import passed
 from clew.engine.settings import EngineSettings, Person
+from clew.errors import StoreError
 
 _POINT_OF: dict[type[Event], str] = {
     SessionStarted: "session_started",
@@ -79,6 +80,7 @@ class Watched(Record):
     budget: Budget
     permissions: Permissions
     allowed_tools: tuple[str, ...]
+    allowed_by: str
     person: Person | None
     waits: bool  # for an answer through the store, when there is no person
     reply: Callable[[QuestionAsked], Awaitable[Answer | None]]  # the answer that somebody left in the store
@@ -175,7 +177,7 @@ class LiveAttempt:
             if answer is not None:
                 await self._answer(event, answer, by="policy")
                 if not answer.allow:
-                    await self.run.note(Warned("declined", declined(event, self.run.permissions)))
+                    await self.run.note(Warned("declined", declined(event, self.run.permissions, self.run.allowed_by)))
             else:
                 self._questions[event.question_id] = asyncio.create_task(self._ask_person(event))
         elif isinstance(event, QuestionWithdrawn) and event.question_id in self._questions:
@@ -185,6 +187,8 @@ class LiveAttempt:
         self._waiting += 1
         try:
             answer = await self._first_answer(question)
+        except StoreError:
+            raise  # the question stays open; whoever watches the run finds the same, and ends it
         except Exception as error:  # noqa: BLE001 - whatever broke on the person's side must not hang the agent
             answer = nobody(question)
             await self.run.note(Warned("declined", f"{question.tool} was declined: asking failed with {error!r}."))

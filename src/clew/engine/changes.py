@@ -31,6 +31,8 @@ ALL_MOST = 20_000_000
 UNKNOWN_OPTION: Final = 129  # git's exit status: an older one
 LARGE: Final = b"\0clew: large file "
 
+# Of a file that only one of two folders has, git names that folder twice.
+_ONE_SIDED = re.compile(rb'^diff --git ("?)([ab])/(.*) \1\2/\3$', re.MULTILINE)
 _SHOWN = (
     *("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", "-M", "--no-relative"),
     "--ignore-submodules=dirty",  # to look into one, git would run there, by the settings of that repository
@@ -184,7 +186,8 @@ class Repository:
             done = await self._git.attempt(*words, cwd=scratch, extra=alone, limit_s=WHOLE_S)
         if done.status not in (0, 1):
             raise UsageError(f"git diff failed: {done.err.strip()}")
-        return Since(done.out.decode("utf-8", "replace"), tuple(changed))
+        text = _ONE_SIDED.sub(rb"diff --git \1a/\3 \1b/\3", done.out)
+        return Since(text.decode("utf-8", "replace"), tuple(changed))
 
     async def _state(self, seen: Before, names: Mapping[str, object]) -> dict[str, bytes]:
         """What each file held: as the diff left it, or as its base has it when the diff is not about it."""

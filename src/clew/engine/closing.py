@@ -14,10 +14,11 @@ from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Observed, Pin, PinState, move
 from clew.core.record import Record, replace
 from clew.core.run import Run, RunStatus
-from clew.core.usage import NO_USAGE, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
+from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
 from clew.engine.attempt import AttemptEnd
 from clew.engine.failures import error_of
 from clew.engine.plan import Plan, default_model_fact
+from clew.engine.prices import keep_price, price
 from clew.engine.sessions import file_of, took, tool_called, used
 from clew.engine.settings import Surroundings
 from clew.errors import AgentFailed, ClewError
@@ -47,8 +48,7 @@ class Closing:
         self.plan: Plan  # of the attempt under way
         self.model = run.model  # and as the agent says, when nothing else did
         self.session_id: str | None = None  # of the attempt under way, where the agent names its sessions itself
-        self.usage = NO_USAGE
-        self.cost_usd = 0.0
+        self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt: a transaction may be tried again
 
     def begin(self, plan: Plan) -> None:
         """Before each attempt."""
@@ -84,9 +84,10 @@ class Closing:
         """After the last attempt."""
         now = self.around.clock()
         answer = self._answer_turn(end, now)
-        if answer is not None:
-            store.add_turn(self.run.thread_id, answer)
         pin, warning = self.leave(store, plan, end, answer)
+        if answer is not None:  # the session's file may be the first to name the model
+            answer = replace(answer, model=self.model)
+            store.add_turn(self.run.thread_id, answer)
         error = error_of(end, self.adapter.name)
         if status is RunStatus.INTERRUPTED:
             error = AgentFailed(CLEW_ENDED, hint="What was said so far is kept; ask to go on.")
@@ -100,8 +101,8 @@ class Closing:
             model=self.model,
             usage=self.usage,
             cost_usd=self.cost_usd,
-            estimate_usd=self._estimate(plan),
             ended_at=now,
+            **self._estimate(plan, end),
         )
         self._keep_model(store, now)
         return Finished(run, answer.text if answer else "", error), warning
@@ -109,7 +110,7 @@ class Closing:
     def leave(self, store: Store, plan: Plan, end: AttemptEnd, answer: Turn | None = None) -> tuple[Pin, Warned | None]:
         """After any attempt: moves the pin by the outcome table and closes the attempt."""
         now = self.around.clock()
-        self._count(plan, end)
+        self._count(store, plan, end)
         store.update_attempt(
             plan.attempt.id,
             outcome=end.outcome,
@@ -176,23 +177,35 @@ class Closing:
             created_at=now,
         )
 
-    def _count(self, plan: Plan, end: AttemptEnd) -> None:
+    def _count(self, store: Store, plan: Plan, end: AttemptEnd) -> None:
         pin = self._pin(plan)
         total = end.ending.usage_total or (used(self.adapter, pin) if plan.abilities.session_files else None)
         own = usage_of_run(total, plan.used_before) if total else NO_USAGE
-        self.usage = self.usage + end.ending.usage + own
-        if end.ending.cost_usd is not None:
-            self.cost_usd += end.ending.cost_usd
-        elif end.ending.cost_total_usd is not None:
-            self.cost_usd += cost_of_run(end.ending.cost_total_usd, pin.cost_total_usd)
+        cost_usd = end.ending.cost_usd
+        if cost_usd is None and end.ending.cost_total_usd is not None:
+            cost_usd = cost_of_run(end.ending.cost_total_usd, pin.cost_total_usd)
+        uncounted = end.ending.uncounted
+        if cost_usd and uncounted == NO_USAGE and end.outcome is Outcome.SUCCESS:
+            keep_price(store, self.run.agent, self.model, end.ending.usage, cost_usd)
+        cost_usd = (cost_usd or 0.0) + price(store, self.run.agent, self.model, uncounted)
+        self._spent[plan.attempt.id] = end.ending.usage + own, cost_usd
 
-    def _estimate(self, plan: Plan) -> float | None:
+    @property
+    def usage(self) -> Usage:
+        return sum((usage for usage, _ in self._spent.values()), NO_USAGE)
+
+    @property
+    def cost_usd(self) -> float:
+        return sum(cost for _, cost in self._spent.values())
+
+    def _estimate(self, plan: Plan, end: AttemptEnd) -> dict[str, float | int]:
         """What the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
-        if not plan.attempt.resumed:
-            return self.cost_usd
-        decision = plan.decision
-        other = estimate_transcript_usage(self.usage, len(decision.prompt), decision.transcript_chars)
-        return price_like(other, self.usage, self.cost_usd)
+        other = self.usage
+        if plan.attempt.resumed:
+            first = end.ending.first or other
+            other = estimate_transcript_usage(other, first, plan.decision.transcript_chars, self.adapter.anew_tokens)
+        cost_usd = price_like(other, self.usage, self.cost_usd)
+        return {"estimate_usd": cost_usd, "estimate_new_tokens": other.new_tokens}
 
     def _keep_model(self, store: Store, now: float) -> None:
         """The first run's model is the thread's from then on; an agent's default is kept once it is known."""

@@ -6,16 +6,64 @@ A blocked database (another process writes) must not stop the reading of an agen
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
+from clew.errors import StoreError
 from clew.store.store import Store
 
 T = TypeVar("T")
+Seen = TypeVar("Seen")
+Found = TypeVar("Found")
+
+TRIES = 3
 
 
-class Database:
+class Access(ABC):
+    """Calls into the store."""
+
+    @abstractmethod
+    async def call(self, work: Callable[[Store], T]) -> T:
+        """Runs `work(store)`."""
+
+    async def surely(self, work: Callable[[Store], T], made: Callable[[Store], tuple[T] | None]) -> T:
+        """The same, also when the connection breaks in the very commit, and nobody knows whether it was made.
+
+        `made` looks, and brings what was made. None: it was not, and is made again.
+        """
+        while True:
+            try:
+                return await self.call(work)
+            except StoreError as error:
+                if not error.in_doubt:
+                    raise
+            found = await self.call(made)
+            if found is not None:
+                return found[0]
+
+    async def atomically(self, work: Callable[[Store], T], done: Callable[[Store], bool] | None = None) -> T:
+        """In one transaction. `done` says whether it was made where that is in doubt; without it that is an error."""
+        results: list[T] = []
+
+        def inside(store: Store) -> T:
+            with store.transaction():
+                results.append(work(store))
+            return results[-1]
+
+        if done is None:
+            return await self.call(inside)
+        return await self.surely(inside, lambda store: (results[-1],) if done(store) else None)
+
+
+def never(_: Store) -> bool:
+    """Of what may be made twice: it need not be known whether it was made."""
+    return False
+
+
+class Database(Access):
     def __init__(self, store: Store) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clew-store")
@@ -41,14 +89,24 @@ class Database:
         await self._change.wait()
         self._change.clear()
 
-    async def atomically(self, work: Callable[[Store], T]) -> T:
-        """The same in one transaction."""
+    async def at_leisure(
+        self,
+        look: Callable[[Store], Seen],
+        read: Callable[[Seen], Found],
+        settle: Callable[[Seen, Found, Store], T | None],
+    ) -> T | None:
+        """For what takes long to read, such as a session's file: nobody, in this process or another, waits meanwhile.
 
-        def inside(store: Store) -> T:
-            with store.transaction():
-                return work(store)
-
-        return await self.call(inside)
+        `look` says what there is to read, `read` reads it outside of any transaction, and `settle` does the rest, if
+        what was looked at is still so; None says that it is not, and all is done again. None: it changes all the time.
+        """
+        for _ in range(TRIES):
+            seen = await self.call(look)
+            found = await asyncio.to_thread(read, seen)
+            done = await self.call(partial(settle, seen, found))
+            if done is not None:
+                return done
+        return None
 
     def close(self) -> None:
         self._thread.submit(self._store.close).result()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities, Decision
 from clew.core.events import RunEnded, to_body
-from clew.core.ids import RunId, ThreadId
+from clew.core.ids import RunId, SessionId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import Thread
-from clew.engine import leases, probe, queue, recovery
+from clew.engine import leases, outlook, probe, queue, recovery
 from clew.engine.database import Database
 from clew.engine.journal import Noted
-from clew.engine.plan import Planner, default_model_fact, model_for, new_run, policy_of, runtime_of
+from clew.engine.plan import default_model_fact, model_for, new_run, runtime_of
 from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentMissing, ClewError, StoreError, UsageError
@@ -98,8 +98,9 @@ class Engine:
         run = new_run(ask, model, self.around)
         leases.ours.add(run.id)
         try:
-            leased = await self.database.call(
-                lambda store: queue.open_run(store, ask, run, token, self.around, self.settings, also)
+            leased = await self.database.atomically(
+                lambda store: queue.open_run(store, ask, run, token, self.around, self.settings, also),
+                lambda store: store.run(run.id) is not None,
             )
         except BaseException:
             leases.ours.discard(run.id)
@@ -188,21 +189,11 @@ class Engine:
 
     async def outlook(self, ask: Ask) -> Decision:
         """What the next turn would be: decided as it will be, and nothing stored."""
-        adapter, binary = self.adapter(ask.agent), self.find(ask.agent)
-        can = await self.abilities(ask.agent, binary)
-        model = await self.database.call(lambda store: self._model(ask, store))
-        run = new_run(ask, model, self.around)
-        planner = Planner(
-            adapter,
-            can,
-            runtime_of(adapter, binary, can, self.around),
-            policy_of(ask, self.settings),
-            self.around,
-            ask,
-            run,
-            lambda store: None,
-        )
-        return (await self.database.call(lambda store: planner.outlook(store, run)))[2]
+        return await outlook.outlook(self, ask)
+
+    async def next_sessions(self, asks: Sequence[Ask]) -> list[SessionId | None]:
+        """That many turns would resume, all of one agent; None: of a fresh one. Raises AgentMissing."""
+        return await outlook.sessions(self, asks)
 
     def _model(self, ask: Ask, store: Store) -> str | None:
         return model_for(ask, ask.thread, self.agent_settings(ask.agent).model, store)

@@ -18,7 +18,7 @@ from clew.core.record import Record
 from clew.errors import StoreError
 
 if TYPE_CHECKING:
-    from clew.engine.database import Database
+    from clew.engine.database import Access
     from clew.store.store import Store
 
 BATCH_S = 0.05
@@ -34,7 +34,7 @@ class Noted(Record):
 
 class Journal:
     def __init__(
-        self, database: Database, run_id: RunId, clock: Callable[[], float], earlier: Sequence[Noted] = ()
+        self, database: Access, run_id: RunId, clock: Callable[[], float], earlier: Sequence[Noted] = ()
     ) -> None:
         """`earlier`: what is stored of the run already, by a process that could not begin it."""
         self._database = database
@@ -45,6 +45,7 @@ class Journal:
         self._stored = self._seq  # the last that is on disk
         self._unstored: list[Noted] = []
         self._news = asyncio.Condition()
+        self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._closed = False
@@ -58,7 +59,8 @@ class Journal:
             # Told once: the run's last words may find the store well again.
             failure, self._failure = self._failure, None
             raise failure
-        noted = self.number(event)
+        [noted] = self.upcoming(event)
+        self._seq = noted.seq
         self._unstored.append(noted)
         self._all.append(noted)
         if event.urgent:
@@ -68,14 +70,13 @@ class Journal:
             self._flusher = asyncio.create_task(self._flush_soon())
         await self._wake()
 
-    def number(self, event: Event) -> Noted:
-        """For an event that is stored in somebody else's transaction; `tell_stored` it when that is done."""
-        self._seq += 1
-        return Noted(self._seq, self._clock(), event)
+    def upcoming(self, *events: Event) -> list[Noted]:
+        """As they would be numbered next: for a transaction of somebody else's. `tell_stored` when that is done."""
+        return [Noted(self._seq + number, self._clock(), event) for number, event in enumerate(events, 1)]
 
-    async def tell_stored(self, noted: Noted) -> None:
-        self._all.append(noted)
-        self._stored = noted.seq
+    async def tell_stored(self, noted: Sequence[Noted]) -> None:
+        self._all += noted
+        self._seq = self._stored = noted[-1].seq
         await self._wake()
 
     async def _wake(self) -> None:
@@ -83,15 +84,20 @@ class Journal:
             self._news.notify_all()
 
     async def flush(self, also: Callable[[Store], object] | None = None) -> None:
-        batch, self._unstored = self._unstored, []
-        if batch:
+        async with self._flushing:  # in order, also while the store is away
+            batch, self._unstored = self._unstored, []
+            if not batch:
+                return
+            last = batch[-1].seq
             try:
-                await self._database.atomically(lambda store: self._write(store, batch, also))
+                await self._database.atomically(
+                    lambda store: self._write(store, batch, also), lambda store: store.last_seq(self._run_id) >= last
+                )
             except BaseException:
                 self._unstored = [*batch, *self._unstored]  # no gap: whoever flushes next stores these too
                 raise
-            self._stored = max(self._stored, batch[-1].seq)
-            await self._wake()
+            self._stored = max(self._stored, last)
+        await self._wake()
 
     def _write(self, store: Store, batch: list[Noted], also: Callable[[Store], object] | None) -> None:
         store.append_events(self._run_id, [(noted.seq, noted.at, noted.event) for noted in batch])
@@ -130,8 +136,9 @@ class Journal:
         return noted.seq <= self._stored or not (stored or noted.event.urgent)
 
     async def _flush_soon(self) -> None:
-        await asyncio.sleep(BATCH_S * 0.8)
         try:
-            await self.flush()
+            while self._unstored:  # also what came while the batch before was written
+                await asyncio.sleep(BATCH_S * 0.8)
+                await self.flush()
         except Exception as error:  # noqa: BLE001 - kept, and raised to whoever notes the next event
             self._failure = error

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from clew.core.ids import RunId, ThreadId
 from clew.core.run import Owner
 from clew.engine import processes
-from clew.engine.database import Database
+from clew.engine.database import Access, never
 from clew.engine.settings import EngineSettings, Slots, Surroundings
 from clew.errors import AgentFailed, StoreError
 from clew.store.records import Lease
@@ -56,7 +56,7 @@ def is_gone(owner: Owner, heard_until: float, surroundings: Surroundings) -> boo
 class Leases:
     """The leases of one run; `lost` is set when one could not be kept."""
 
-    def __init__(self, database: Database, settings: EngineSettings, surroundings: Surroundings, run_id: RunId) -> None:
+    def __init__(self, database: Access, settings: EngineSettings, surroundings: Surroundings, run_id: RunId) -> None:
         self._database = database
         self._settings = settings
         self._around = surroundings
@@ -72,7 +72,7 @@ class Leases:
         token = self._around.new_id()
         told = False
         while True:
-            lease = await self._database.call(lambda store: self._try_slot(store, slots, token))
+            lease = await self._database.atomically(lambda store: self._try_slot(store, slots, token), never)
             if lease is not None:
                 self._tokens.append(token)
                 return
@@ -134,7 +134,7 @@ class Leases:
     async def release(self) -> None:
         tokens, self._tokens = self._tokens, []
         if tokens:
-            await self._database.atomically(lambda store: [store.release_lease(token) for token in tokens])
+            await self._database.atomically(lambda store: [store.release_lease(token) for token in tokens], never)
 
     async def _beat(self) -> None:
         while True:

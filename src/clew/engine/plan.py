@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clew.agents.adapter import Adapter, Binary, Launch
-from clew.core.decision import Abilities, Decision, Fresh, Policy, Reason, Request, Resume, candidate, decide, fresh
+from clew.core.decision import (
+    Abilities,
+    Decision,
+    Fresh,
+    Policy,
+    Reason,
+    Request,
+    Resume,
+    candidate,
+    decide,
+    fresh,
+    objection,
+)
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
 from clew.core.pins import NOTHING_OBSERVED, Observed, Pending, Pin, PinState, Runtime, is_unproven, settle
@@ -45,6 +57,7 @@ class Planner(Record):
     ask: Ask
     run: Run
     fence: Callable[[Store], None]  # raises, inside a transaction, when the thread is somebody else's by now
+    drafted: Callable[[Plan], object] = lambda plan: None  # told of a plan before it is committed
 
     def first(self, store: Store) -> Plan:
         """The run's first attempt. From here on the run has started, and its prompt stands as it is."""
@@ -66,6 +79,23 @@ class Planner(Record):
 
     def outlook(self, store: Store, run: Run) -> tuple[Request, History, Decision]:
         """What would be sent now. Reads, and changes nothing."""
+        request, history, pins, observed = self._looked(store, run)
+        decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
+        if self.ask.fresh_because is not None and isinstance(decision, Fresh) and self.ask.force_fresh:
+            decision = replace(decision, reason=self.ask.fresh_because)
+        return request, history, decision
+
+    def session(self, store: Store, run: Run) -> SessionId | None:
+        """The session that would be resumed now; None: it would be a fresh one."""
+        request, history, pins, observed = self._looked(store, run)
+        now = self.around.clock()
+        if objection(request, history, pins, self.abilities, observed, self.policy, now) is not None:
+            return None
+        pin = candidate(pins, request.agent, request.model)
+        return pin.session_id if pin is not None else None
+
+    def _looked(self, store: Store, run: Run) -> tuple[Request, History, tuple[Pin, ...], Observed]:
+        """All that the decision is made of."""
         thread = self.ask.thread
         history, prompt = self._history(store, run)
         request = Request(
@@ -77,13 +107,11 @@ class Planner(Record):
             standing=self.ask.standing,
             full=self.ask.full,
             full_of=self.ask.full_of,
+            done=self.ask.done,
             force_fresh=self.ask.force_fresh,
         )
         pins, observed = self._settled(store.pins(thread.id), request, history)
-        decision = decide(request, history, pins, self.abilities, observed, self.policy, self.around.clock())
-        if self.ask.fresh_because is not None and isinstance(decision, Fresh) and self.ask.force_fresh:
-            decision = replace(decision, reason=self.ask.fresh_because)
-        return request, history, decision
+        return request, history, pins, observed
 
     def _settled(self, pins: tuple[Pin, ...], request: Request, history: History) -> tuple[tuple[Pin, ...], Observed]:
         """The pins as their files bear them out, and what is seen of the one that this turn would resume.
@@ -161,7 +189,9 @@ class Planner(Record):
         readable = attempt.resumed and self.abilities.session_files
         goes_on_from = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
         before = (used(self.adapter, goes_on_from) if readable else None) or NO_USAGE
-        return Plan(request, history, decision, pin, attempt, launch, self.abilities, before)
+        plan = Plan(request, history, decision, pin, attempt, launch, self.abilities, before)
+        self.drafted(plan)
+        return plan
 
     def _pin(self, store: Store, request: Request, decision: Decision, pending: Pending, now: float) -> Pin:
         if isinstance(decision, Fresh):
@@ -198,7 +228,7 @@ class Planner(Record):
 
 def policy_of(ask: Ask, settings: EngineSettings) -> Policy:
     policy = replace(settings.policy, visibility=ask.thread.visibility)
-    if policy.max_age_s is None:
+    if policy.max_age_s is None or ask.any_age:
         policy = replace(policy, max_age_s=ask.max_age_s)
     return policy if ask.enable_resume is None else replace(policy, enable_resume=ask.enable_resume)
 
@@ -236,7 +266,14 @@ def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:
         model=model,
         status=RunStatus.QUEUED,
         owner=around.owner,
-        asked=Asked(ask.force_fresh, ask.retry_of, ask.enable_resume, ask.timeout_s, ask.lasting),
+        asked=Asked(
+            force_fresh=ask.force_fresh,
+            retry_of=ask.retry_of,
+            enable_resume=ask.enable_resume,
+            timeout_s=ask.timeout_s,
+            lasting=ask.lasting,
+            answers=ask.answers is not None,
+        ),
         created_at=around.clock(),
     )
 
@@ -246,6 +283,17 @@ def default_model_fact(agent: str) -> str:
 
 
 def model_for(ask: Ask, thread: Thread, configured: str | None, store: Store) -> str | None:
-    """Flag, thread, settings, or the agent's own default as its first run named it. None: not known yet."""
+    """Flag, thread, settings, the agent's own default as its first run named it, or the model of its newest session.
+
+    None: not known yet. A thread that came from elsewhere has sessions of agents whose default is not known here.
+    """
     of_thread = thread.model if thread.agent == ask.agent else None
-    return ask.model or of_thread or configured or store.fact(default_model_fact(ask.agent))
+    known = ask.model or of_thread or configured or store.fact(default_model_fact(ask.agent))
+    return known or next(
+        (
+            pin.model
+            for pin in reversed(store.pins(thread.id, retired=False))
+            if pin.agent == ask.agent and pin.state is PinState.GOOD and pin.model
+        ),
+        None,
+    )

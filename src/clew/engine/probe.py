@@ -12,14 +12,14 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities
-from clew.engine.database import Database
+from clew.engine.database import Access
 from clew.errors import AgentFailed, AgentMissing
 
 PROBE_S = 30.0
 
 
 async def abilities(
-    adapter: Adapter, binary: Binary, database: Database, environ: Mapping[str, str], now: float
+    adapter: Adapter, binary: Binary, database: Access, environ: Mapping[str, str], now: float
 ) -> Abilities:
     stamp = _stamp(binary.path)
     known = await database.call(lambda store: store.probe(binary.path, stamp))
@@ -27,11 +27,18 @@ async def abilities(
         return _checked(_load(known), adapter, binary)
     help_argv, version_argv = adapter.probes(binary)
     clean = adapter.environment(environ)
-    help_text, version_text = await asyncio.gather(_output(help_argv, clean), _output(version_argv, clean))
-    found = adapter.abilities(help_text, version_text)
+    asked = [_output(argv, clean) for argv in (help_argv, version_argv)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)  # so that both are waited for, also when cancelled
+    found = adapter.abilities(*(_told(answer) for answer in answers))
     body = json.dumps({**found.as_dict(), "flags": sorted(found.flags)})
     await database.call(lambda store: store.save_probe(binary.path, stamp, body, now))
     return _checked(found, adapter, binary)
+
+
+def _told(answer: str | BaseException) -> str:
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
 
 
 def _checked(found: Abilities, adapter: Adapter, binary: Binary) -> Abilities:

@@ -43,7 +43,7 @@ def is_alive(pid: int, started: float | None) -> bool:
 
 
 def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
-    """Every live process that carries the mark or descends from one that does (or from `root`).
+    """Every live process that carries the mark or descends from one that does (or from `root`), parents first.
 
     `since` is when the first of them started: older ones need no second look.
     """
@@ -59,20 +59,28 @@ def family(mark: str, root: int | None = None, since: float | None = None) -> li
         members |= more
         grown = bool(more)
     members.discard(os.getpid())
-    return [table[pid] for pid in members if pid in table]
+    return sorted((table[pid] for pid in members if pid in table), key=lambda process: (process.started, process.pid))
 
 
-async def end_family(mark: str, root: int | None = None, since: float | None = None, *, grace_s: float) -> int:
-    """TERM to all, and KILL to what is left after the grace. Returns how many there were. Cancelled: no grace."""
+async def end_family(
+    mark: str, root: int | None = None, since: float | None = None, *, grace_s: float, orphaned: bool = False
+) -> int:
+    """Ends all of them: the agent (`root`) first, and the others when it is gone. Returns how many there were.
+
+    An agent that sees its tool die tells the model, and is told what to do next: so it goes before its tools. Its owner
+    gives it a TERM and the grace, to write down what it knows. `orphaned`: nobody owns it, its owner died, and not one
+    more step of it is wanted, so it is killed at once. Tools are always asked first, they may hold locks. What is left
+    after the grace is killed; cancelled, there is no grace.
+    """
     found = family(mark, root, since)
-    if not found:
-        return 0
-    _signal(found, signal.SIGTERM)
+    agent = [process for process in found if process.pid == root]
     try:
-        waited = 0.0
-        while waited < grace_s and any(is_alive(process.pid, process.started) for process in found):
-            await asyncio.sleep(POLL_S)
-            waited += POLL_S
+        if agent:
+            _signal(agent, signal.SIGKILL if orphaned else signal.SIGTERM)
+            await _gone(agent, grace_s)
+            _signal(agent, signal.SIGKILL)
+        _signal(found, signal.SIGTERM)
+        await _gone(found, grace_s)
     finally:
         for _ in range(3):  # a dying shell may have started one more
             left = {process.pid: process for process in (*found, *family(mark, root, since))}
@@ -81,6 +89,14 @@ async def end_family(mark: str, root: int | None = None, since: float | None = N
                 break
             _signal(live, signal.SIGKILL)
     return len(found)
+
+
+async def _gone(processes: list[Process], limit_s: float) -> None:
+    """Waits for it, so long at most."""
+    waited = 0.0
+    while waited < limit_s and any(is_alive(process.pid, process.started) for process in processes):
+        await asyncio.sleep(POLL_S)
+        waited += POLL_S
 
 
 def _signal(processes: list[Process], number: signal.Signals) -> None:
@@ -94,7 +110,7 @@ def _carries(pid: int, mark: str) -> bool:
     wanted = f"{MARK}={mark}"
     if _HAS_PROC:
         try:
-            return wanted.encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            return wanted.encode() in _content(pid, "environ").split(b"\0")
         except OSError:
             return False
     import psutil
@@ -122,11 +138,17 @@ def _read(pid: int) -> Process | None:
     if not _HAS_PROC:
         return _read_elsewhere(pid)
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        stat = _content(pid, "stat")
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything
     return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode())
+
+
+def _content(pid: int, name: str) -> bytes:
+    # All of the machine's processes are read after every answer, and a Path takes half as long again.
+    with open(f"{_PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+        return file.read()
 
 
 def _read_elsewhere(pid: int) -> Process | None:

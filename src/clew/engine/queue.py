@@ -1,9 +1,15 @@
-"""Whose turn it is in a thread: one run at a time, first come, first served."""
+"""Whose turn it is in a thread: one run at a time, first come, first served.
+
+A question outlives the run that asked it, and so does its place: prompts that were queued behind it go on waiting until
+it is answered (the run that brings the answer is before them) or withdrawn. Who asks later has seen that the run is
+over, and moves on: a terminal's prompt at once, a daemon's behind those that wait already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from clew.core.ids import ThreadId
 from clew.core.question import QuestionState
 from clew.core.run import Run, RunStatus
 from clew.engine import leases
@@ -53,7 +59,7 @@ def open_run(
 def left_behind(store: Store) -> list[Run]:
     """Queued runs that nobody carries out, the oldest first."""
     queued = store.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT)
-    return sorted((run for run in queued if run.owner is None), key=_age)
+    return sorted((run for run in queued if run.owner is None), key=_place)
 
 
 def take_up(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool | None:
@@ -72,21 +78,29 @@ def _wait(store: Store, run: Run, token: str, around: Surroundings, settings: En
     store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s)
 
 
-def _age(run: Run) -> tuple[float, str]:
-    return run.created_at, run.id
+def _place(run: Run) -> tuple[bool, float, str]:
+    return not run.asked.answers, run.created_at, run.id
 
 
 def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> str | None:
     """Takes the thread's lease if it is this run's turn. Else: the run that is in the way.
 
-    A dead holder is in the way too, until recovery has cleaned up after it. A queued run that nobody carries out (its
-    daemon died) is not: it takes its place when the next daemon takes it up.
+    A dead holder, or a run that was left without its lease, is in the way too, until recovery has cleaned up after it.
+    A queued run that nobody carries out (its daemon died) is not: it takes its place when the next daemon takes it up.
     """
     key = leases.thread_key(run.thread_id)
     with store.transaction():
         held = store.lease(key)
+        if held is not None and held.token == token:
+            return None  # it was taken, and the store's answer was lost
         if held is not None and not (held.expires_at < around.clock() and leases.is_dead(held, around)):
             return held.run_id or "?"
+        for other in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
+            if other.id != run.id:
+                return other.id
+        asking = _behind(run, _asking(store, run.thread_id))
+        if asking is not None:
+            return asking.id
         first = _first(store, run)
         if first.id != run.id:
             return first.id
@@ -102,6 +116,25 @@ def is_next(store: Store, run: Run) -> bool:
 
 
 def _first(store: Store, run: Run) -> Run:
-    """Of those that wait for the thread and have somebody to carry them out."""
+    """Of those that wait for the thread and have somebody to carry them out.
+
+    One that waits behind a question is in the way of a daemon's prompts only.
+    """
     queued = store.runs(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT)
-    return min((other for other in queued if other.owner is not None), key=_age, default=run)
+    waiting = [other for other in queued if other.owner is not None]
+    if run.asked.answers or not run.asked.lasting:
+        asking = _asking(store, run.thread_id)
+        waiting = [other for other in waiting if other.id == run.id or _behind(other, asking) is None]
+    return min(waiting, key=_place, default=run)
+
+
+def _asking(store: Store, thread_id: ThreadId) -> list[Run]:
+    """The runs whose questions are open."""
+    return [store.require_run(question.run_id) for question in store.open_questions(thread_id)]
+
+
+def _behind(run: Run, asking: Sequence[Run]) -> Run | None:
+    """The one of them that was not over yet when this run was asked for."""
+    if run.asked.answers:
+        return None
+    return next((other for other in asking if other.ended_at is None or run.created_at < other.ended_at), None)

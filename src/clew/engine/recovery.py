@@ -8,22 +8,37 @@ pin is left as it is: pending, for the next decision to settle from the file.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
-from clew.core.events import MessageSaid, QuestionAnswered, RunEnded, TextStreamed, ToolFinished, ToolStarted
+from clew.core.events import (
+    AttemptStarted,
+    MessageSaid,
+    QuestionAnswered,
+    RunEnded,
+    TextStreamed,
+    TokensCounted,
+    ToolFinished,
+    ToolStarted,
+)
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 from clew.core.outcome import Outcome
 from clew.core.pins import Pin
 from clew.core.run import LIVE, Attempt, Run, RunStatus
+from clew.core.usage import NO_USAGE, Usage
 from clew.engine import leases, processes
-from clew.engine.database import Database
+from clew.engine.database import Access
 from clew.engine.plan import prompt_turn
+from clew.engine.prices import price
 from clew.engine.sessions import observe
 from clew.engine.settings import EngineSettings, Surroundings, new_id
+from clew.errors import StoreError
 from clew.store.store import Store
+
+log = logging.getLogger("clew.engine.recovery")
 
 RUNS_LOOKED_AT = 100_000
 
@@ -31,17 +46,22 @@ AdapterOf = Callable[[str], Adapter | None]
 
 
 async def recover_dead(
-    database: Database, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
+    database: Access, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
 ) -> list[Run]:
     """Brings every dead run to its end. Cheap when there is none."""
     dead = await database.call(lambda store: _dead_runs(store, around))
-    recovered = [await _recover(run, database, adapter_of, around, settings) for run in dead]
-    await database.call(lambda store: _free_leases(store, around))
+    recovered = []
+    try:
+        for run in dead:
+            recovered.append(await _recover(run, database, adapter_of, around, settings))
+        await database.call(lambda store: _free_leases(store, around))
+    except StoreError as error:  # a full disk: there is still much to be read
+        log.warning("what a crash left could not be tidied up: %s", error.message)
     return [run for run in recovered if run is not None]
 
 
 async def _recover(
-    run: Run, database: Database, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
+    run: Run, database: Access, adapter_of: AdapterOf, around: Surroundings, settings: EngineSettings
 ) -> Run | None:
     """The run as it ended; None: not ours to end, or not now."""
     if run.status is RunStatus.QUEUED and run.asked.lasting:
@@ -52,7 +72,8 @@ async def _recover(
         return None
     attempts = await database.call(lambda store: store.attempts(run.id))
     for attempt in attempts:
-        await processes.end_family(attempt.id, _root(run, attempt, around), grace_s=settings.grace_s)
+        root = _root(run, attempt, around)
+        await processes.end_family(attempt.id, root, grace_s=settings.grace_s, orphaned=True)
     await database.atomically(lambda store: _bury(store, run, attempts, adapter_of, around))
     await database.call(lambda store: store.release_lease(token))
     return await database.call(lambda store: store.require_run(run.id))
@@ -132,18 +153,23 @@ def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf
             store.update_attempt(attempt.id, outcome=Outcome.KILLED, ended_at=now)
     for question_id in _unheard(store, run):
         store.reopen_question(run.id, question_id)
+    # Clew itself is well when it buries a run of its own: only the database was away.
+    what = "The database was away" if run.owner == around.owner else "Clew died"
+    usage = _used(store, run)
+    cost_usd = price(store, run.agent, run.model, usage)
     store.update_run(
         run.id,
         status=RunStatus.INTERRUPTED,
         outcome=Outcome.KILLED,
-        error="Clew died while the run was going on.",
+        error=f"{what} while the run was going on.",
         answer_turn_id=answer.id if answer else None,
+        usage=usage,
+        cost_usd=cost_usd,
         ended_at=now,
     )
-    message = "Clew died while the run was going on; what was said so far is kept."
-    store.append_events(
-        run.id, [(store.last_seq(run.id) + 1, now, RunEnded(RunStatus.INTERRUPTED, Outcome.KILLED, message=message))]
-    )
+    message = f"{what} while the run was going on; what was said so far is kept."
+    ended = RunEnded(RunStatus.INTERRUPTED, Outcome.KILLED, usage, cost_usd, message)
+    store.append_events(run.id, [(store.last_seq(run.id) + 1, now, ended)])
 
 
 def _saved_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, now: float) -> Turn | None:
@@ -188,6 +214,17 @@ def _said_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: A
 
 def _pin_of(store: Store, run: Run, attempt: Attempt) -> Pin | None:
     return next((pin for pin in store.pins(run.thread_id) if pin.session_id == attempt.session_id), None)
+
+
+def _used(store: Store, run: Run) -> Usage:
+    """As far as the agent had told of it."""
+    used, attempt = NO_USAGE, NO_USAGE
+    for stored in store.events(run.id):
+        if isinstance(stored.event, AttemptStarted):
+            used, attempt = used + attempt, NO_USAGE
+        elif isinstance(stored.event, TokensCounted):
+            attempt = stored.event.usage
+    return used + attempt
 
 
 def _unheard(store: Store, run: Run) -> list[str]:

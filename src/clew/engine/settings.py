@@ -49,6 +49,7 @@ class EngineSettings(Record):
     interrupt_s: float = 3.0  # what an agent gets to stop by itself before it is ended
     grace_s: float = 2.0  # between TERM and KILL
     exit_s: float = 10.0  # what an agent gets to exit after its result
+    patience_s: float = 30.0  # of a run with a store that is away
 
 
 class Surroundings(Record):
@@ -78,13 +79,16 @@ class Ask(Record):
     standing: str | None = None
     full: str | None = None  # what a fresh session is told instead of `text`, …
     full_of: TurnId | None = None  # … or instead of that earlier turn's
+    done: str | None = None  # what a fresh session is told beside: the work that the last turns do not speak of
     allowed_tools: tuple[str, ...] = ()  # beyond what the thread's permissions allow
+    allowed_by: str = "--permissions"  # what a person would have to change to allow more
     force_fresh: bool = False
     fresh_because: Reason | None = None  # of a forced one: what to say instead
     fork: bool = False  # a resumed session is copied first: whoever else may still hold it can spoil nothing
     retry_of: TurnId | None = None  # an earlier user turn, asked again; what follows it is archived
     enable_resume: bool | None = None  # over the policy's
     max_age_s: float | None = None  # of a session, where the policy has no limit
+    any_age: bool = False  # whoever asks has judged the session's age: the policy's limit does not count
     timeout_s: float | None = None  # over the settings'
     wait: bool = True  # for the thread, when another run holds it
     person: Person | None = None  # who answers the agent's questions; None: nobody

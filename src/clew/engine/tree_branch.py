@@ -6,6 +6,7 @@ from clew.core.record import Record
 from clew.engine.git import WHOLE_S, last_words
 from clew.engine.tree_place import Kept
 from clew.engine.tree_source import Source, Tree
+from clew.errors import UsageError
 
 NAME_MOST = 100
 
@@ -163,3 +164,14 @@ def _commits(number: int) -> str:
 
 def _short(name: str) -> str:
     return name.removeprefix("refs/remotes/").removeprefix("refs/heads/")
+
+
+async def checked(source: Source, wish: Wish) -> Wish:
+    """UsageError for names that git would take for something else."""
+    if wish.branch is not None:
+        plain = not wish.branch.startswith("-") and wish.branch != "HEAD"
+        if not plain or not await source.is_ref(f"refs/heads/{wish.branch}"):
+            raise UsageError(f"{wish.branch!r} cannot name a branch.")
+    if wish.fetch is not None and not (wish.fetch.startswith("refs/") and await source.is_ref(wish.fetch)):
+        raise UsageError(f"{wish.fetch!r} is no ref to fetch: they look like refs/pull/7/head.")
+    return wish

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from clew.core.record import Record
+from clew.errors import UsageError
 
 READABLE_MOST = 60  # characters of a name that are there for people
 NESTED_MOST = 3  # as many are named
@@ -186,3 +187,16 @@ def _read(path: Path) -> Kept | None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """Errors of the disk in our words; the advice of checkpoints is not ours."""
+    try:
+        yield
+    except UsageError as error:
+        if error.hint is not None and "--no-checkpoint" in error.hint:
+            raise UsageError(error.message) from error
+        raise
+    except OSError as error:
+        raise UsageError(f"{error.filename}: {error.strerror}.") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.answer import GrowingAnswer
@@ -27,20 +28,21 @@ from clew.core.events import (
 from clew.core.outcome import Outcome, falls_back
 from clew.core.permissions import Answer, cannot_ask
 from clew.core.record import replace
-from clew.core.run import IllegalStatus, Run, RunStatus, status_after
+from clew.core.run import LIVE, IllegalStatus, Run, RunStatus, status_after
 from clew.core.thread import Permissions
 from clew.engine import queue, recovery
 from clew.engine.agent_process import AgentProcess, check_work_dir
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
 from clew.engine.closing import Closing, Finished
-from clew.engine.database import Database
+from clew.engine.database import Database, never
 from clew.engine.faults import passed
 from clew.engine.journal import Journal, Noted
 from clew.engine.leases import Leases, slot_prefix
+from clew.engine.patience import Patient
 from clew.engine.plan import Plan, Planner, policy_of, runtime_of
 from clew.engine.probe import abilities
 from clew.engine.settings import Ask, EngineSettings, Slots, Surroundings
-from clew.errors import AgentFailed, Cancelled, ClewError
+from clew.errors import AgentFailed, Cancelled, ClewError, StoreError
 from clew.store.store import Store
 
 FURTHER_BACK = 10  # times as long between two looks: in a long line only the first need be quick
@@ -65,14 +67,15 @@ class LiveTurn:
         self.run = run
         self._adapter = adapter
         self._binary = binary
-        self._database = database
+        self._database = Patient(database, settings.patience_s)
         self._settings = settings
         self._around = around
         self._adapter_of = adapter_of
-        self._journal = Journal(database, run.id, around.clock, earlier)
-        self._leases = Leases(database, settings, around, run.id)
+        self._journal = Journal(self._database, run.id, around.clock, earlier)
+        self._leases = Leases(self._database, settings, around, run.id)
         self._answer = GrowingAnswer()
         self._closing = Closing(run, adapter, around, self._answer)
+        self._drafts: list[Plan] = []
         self._asked_to_stop = False
         self._abandoned = False  # this process ends; nobody asked the run to
         self._hurry = asyncio.Event()
@@ -111,6 +114,8 @@ class LiveTurn:
         try:
             async with self._leases.kept():
                 return await self._hold_and_run(token, leased)
+        except StoreError as error:
+            return self._left(error)
         except ClewError as error:
             return await self._ended(RunStatus.FAILED, Outcome.FAILED, error)
         except Exception as error:
@@ -143,11 +148,12 @@ class LiveTurn:
         token = self._around.new_id()
         told: str | None = None
         while not await self._is_cancelled():
-            holder, is_next = await self._database.call(
+            holder, is_next = await self._database.atomically(
                 lambda store: (
                     queue.take_turn(store, self.run, token, self._around, self._settings),
                     queue.is_next(store, self.run),
-                )
+                ),
+                never,
             )
             if holder is None:
                 self._leases.holds_thread(self.run.thread_id, token)
@@ -163,8 +169,9 @@ class LiveTurn:
         can = await abilities(self._adapter, self._binary, self._database, self._around.environ, self._around.clock())
         policy = policy_of(self.ask, self._settings)
         runtime = runtime_of(self._adapter, self._binary, can, self._around)
-        planner = Planner(self._adapter, can, runtime, policy, self._around, self.ask, self.run, self._leases.fence)
-        plan = await self._database.call(planner.first)
+        given = self._around, self.ask, self.run, self._leases.fence, self._drafts.append
+        planner = Planner(self._adapter, can, runtime, policy, *given)
+        plan = await self._database.surely(planner.first, partial(self._committed, 1))
         passed("decided")
         watched = self._watched()
         end = await self._attempt(plan, can, watched)
@@ -173,11 +180,22 @@ class LiveTurn:
         if reason is None or self._leases.lost.is_set():
             return await self._conclude(plan, end)
         await self._journal.note(FellBack(reason))
-        await self._database.atomically(lambda store: self._leave(store, plan, end))
+        await self._database.atomically(lambda store: self._leave(store, plan, end), partial(self._is_left, plan))
         if end.outcome is Outcome.OVERFLOW:
             policy = shorter(policy)
-        second = await self._database.call(lambda store: planner.fallback(store, plan, reason, policy))
+        second = await self._database.surely(
+            lambda store: planner.fallback(store, plan, reason, policy), partial(self._committed, 2)
+        )
         return await self._conclude(second, await self._attempt(second, can, watched))
+
+    def _committed(self, number: int, store: Store) -> tuple[Plan] | None:
+        """The plan of that attempt, if it is in the store."""
+        known = {attempt.id for attempt in store.attempts(self.run.id)}
+        found = [plan for plan in self._drafts if plan.attempt.number == number and plan.attempt.id in known]
+        return (found[0],) if found else None
+
+    def _is_left(self, plan: Plan, store: Store) -> bool:
+        return any(attempt.id == plan.attempt.id and attempt.ended_at for attempt in store.attempts(self.run.id))
 
     def _leave(self, store: Store, plan: Plan, end: AttemptEnd) -> None:
         self._leases.fence(store)
@@ -198,8 +216,8 @@ class LiveTurn:
         )
         passed("spawned")
         try:
-            await self._database.call(
-                lambda store: store.update_attempt(plan.attempt.id, pid=process.pid, pid_started=process.started)
+            await self._database.atomically(
+                lambda store: store.update_attempt(plan.attempt.id, pid=process.pid, pid_started=process.started), never
             )
             live = LiveAttempt(self._adapter, can, plan.launch, self._settings, watched, process)
             line = self._adapter.prompt_line(decision.prompt, plan.attempt.user_uuid)
@@ -211,11 +229,15 @@ class LiveTurn:
     async def _conclude(self, plan: Plan, end: AttemptEnd) -> Finished:
         passed("outcome_known")
         await self._journal.flush()
-        finished, last_words = await self._database.atomically(lambda store: self._write_end(store, plan, end))
+        finished, last_words = await self._database.atomically(
+            lambda store: self._write_end(store, plan, end), self._is_over
+        )
         passed("outcome_stored")
-        for noted in last_words:
-            await self._journal.tell_stored(noted)
+        await self._journal.tell_stored(last_words)
         return finished
+
+    def _is_over(self, store: Store) -> bool:
+        return store.require_run(self.run.id).status not in LIVE
 
     def _write_end(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, list[Noted]]:
         """The last events are part of the transaction: a run that has ended says so, whatever dies next."""
@@ -223,8 +245,8 @@ class LiveTurn:
         finished, warning = self._closing.conclude(store, plan, end, self._status(end))
         run = finished.run
         message = finished.error.message if finished.error else ""
-        last_words = [RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)]
-        noted = [self._journal.number(event) for event in ([warning] if warning else []) + last_words]
+        last_words = RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)
+        noted = self._journal.upcoming(*([warning] if warning else []), last_words)
         store.append_events(run.id, [(each.seq, each.at, each.event) for each in noted])
         return finished, noted
 
@@ -242,13 +264,14 @@ class LiveTurn:
         timeout_s = self._settings.timeout_s if self.ask.timeout_s is None else self.ask.timeout_s
         return Watched(
             note=self._note,
-            is_cancelled=self._is_cancelled,
+            is_cancelled=self._is_told_to_stop,
             go_on=self._go_on,
             hurry=self._hurry,
             lost=self._leases.lost,
             budget=Budget(timeout_s),
             permissions=self.ask.thread.permissions,
             allowed_tools=self.ask.allowed_tools,
+            allowed_by=self.ask.allowed_by,
             person=self.ask.person,
             waits=self.ask.lasting,
             reply=self._reply,
@@ -259,7 +282,7 @@ class LiveTurn:
             return  # the agent takes it back because we stop it: it is still open for the person
         self._answer.feed(event)
         if isinstance(event, SessionStarted) and self._closing.hear(event):
-            await self._database.atomically(self._adopt)
+            await self._database.atomically(self._adopt, never)
         await self._journal.note(event, self._wait if waiting else None)
 
     def _wait(self, store: Store) -> None:
@@ -270,6 +293,12 @@ class LiveTurn:
         self._leases.fence(store)
         self._closing.adopt(store)
 
+    async def _is_told_to_stop(self) -> bool:
+        """While it is going on: a store that is away keeps neither its clocks nor a cancel from here waiting."""
+        if self._asked_to_stop:
+            return True
+        return await self._database.glance(lambda store: store.cancel_requested(self.run.id), else_=False)
+
     async def _is_cancelled(self) -> bool:
         return self._asked_to_stop or await self._is_cancelled_by_someone()
 
@@ -278,21 +307,23 @@ class LiveTurn:
 
     async def _leave_queued(self) -> Finished:
         """Nobody's from now on: the next daemon takes it up."""
-        run = await self._database.call(lambda store: store.update_run(self.run.id, owner=None))
+        run = await self._database.atomically(lambda store: store.update_run(self.run.id, owner=None), never)
         return Finished(run, "", Cancelled("The run is still queued.", hint="It goes on with the next daemon."))
 
     async def _reply(self, question: QuestionAsked) -> Answer | None:
-        asked = await self._database.call(lambda store: store.question(self.run.id, question.question_id))
-        return asked.reply
+        """None as well when the store is away: the question stays open."""
+        return await self._database.glance(
+            lambda store: store.question(self.run.id, question.question_id).reply, else_=None
+        )
 
     async def _go_on(self) -> None:
-        await self._database.call(lambda store: store.update_run(self.run.id, status=RunStatus.RUNNING))
+        await self._database.atomically(lambda store: store.update_run(self.run.id, status=RunStatus.RUNNING), never)
 
     def _write_failure(self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError) -> tuple[Run, Noted]:
         run = store.update_run(
             self.run.id, status=status, outcome=outcome, error=error.message, ended_at=self._around.clock()
         )
-        noted = self._journal.number(RunEnded(status, outcome, message=error.message))
+        [noted] = self._journal.upcoming(RunEnded(status, outcome, message=error.message))
         store.append_events(run.id, [(noted.seq, noted.at, noted.event)])
         return run, noted
 
@@ -301,9 +332,16 @@ class LiveTurn:
         try:
             await self._journal.flush()
             run, noted = await self._database.atomically(
-                lambda store: self._write_failure(store, status, outcome, error)
+                lambda store: self._write_failure(store, status, outcome, error), self._is_over
             )
-            await self._journal.tell_stored(noted)
+            await self._journal.tell_stored([noted])
         except (ClewError, IllegalStatus):
             run = replace(self.run, status=status, error=error.message)  # the store failed, or the run is not ours
         return Finished(run, self._answer.text, error)
+
+    def _left(self, error: StoreError) -> Finished:
+        """The store failed, not the run: none of its end is written, and recovery has it, as after a crash.
+
+        A prompt that nobody was asked stays queued, what was said is kept, and an open question stays open.
+        """
+        return Finished(replace(self.run, status=RunStatus.INTERRUPTED, error=error.message), self._answer.text, error)

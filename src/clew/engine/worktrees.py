@@ -24,7 +24,7 @@ import builtins
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -32,8 +32,20 @@ from clew.core.hook import Update, split_key
 from clew.core.record import Record
 from clew.engine.git import WHOLE_S, failure
 from clew.engine.git_tree import GitTree
-from clew.engine.tree_branch import Wish, forward, plan
-from clew.engine.tree_place import Kept, Spot, alone, leads_to, obstacle, records, set_aside, spot, sweep, throw_away
+from clew.engine.tree_branch import Wish, checked, forward, plan
+from clew.engine.tree_place import (
+    Kept,
+    Spot,
+    alone,
+    leads_to,
+    obstacle,
+    plainly,
+    records,
+    set_aside,
+    spot,
+    sweep,
+    throw_away,
+)
 from clew.engine.tree_source import FETCH_S, HALF_MADE, Source, Tree
 from clew.errors import UsageError
 
@@ -103,7 +115,7 @@ class WorkTrees:
         """
         async with self._at(repository, key) as (source, here):
             has_remote = await source.has_remote(remote)
-            wish = await _checked(source, Wish(branch, start, remote if has_remote else None, fetch, here.fetched))
+            wish = await checked(source, Wish(branch, start, remote if has_remote else None, fetch, here.fetched))
             notes: list[str] = []
             tree = await self._standing(source, here, notes)
             if update is not Update.NONE or (tree is None and fetch is not None):
@@ -124,10 +136,14 @@ class WorkTrees:
 
     async def place(self, repository: str, key: str) -> str:
         """Where the key's tree is, or will be."""
-        with _plainly():
+        return (await self.places(repository, [key]))[key]
+
+    async def places(self, repository: str, keys: Iterable[str]) -> dict[str, str]:
+        """The same of many keys of one repository."""
+        with plainly():
             source = await Source.find(repository, self._environ)
             folder = await asyncio.to_thread(_ready, self._folder)
-            return os.path.realpath(spot(folder, source.common_dir, key).place)
+            return {key: os.path.realpath(spot(folder, source.common_dir, key).place) for key in keys}
 
     async def close(self, repository: str, key: str) -> Closed:
         """Removes the key's tree, after keeping what nobody else has."""
@@ -168,7 +184,7 @@ class WorkTrees:
             split_key(key)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        with _plainly():
+        with plainly():
             source = await Source.find(repository, self._environ)
             folder = await asyncio.to_thread(_ready, self._folder)
             async with alone(folder, source.common_dir) as lock:
@@ -270,17 +286,6 @@ class WorkTrees:
         return told
 
 
-async def _checked(source: Source, wish: Wish) -> Wish:
-    """UsageError for names that git would take for something else."""
-    if wish.branch is not None:
-        plain = not wish.branch.startswith("-") and wish.branch != "HEAD"
-        if not plain or not await source.is_ref(f"refs/heads/{wish.branch}"):
-            raise UsageError(f"{wish.branch!r} cannot name a branch.")
-    if wish.fetch is not None and not (wish.fetch.startswith("refs/") and await source.is_ref(wish.fetch)):
-        raise UsageError(f"{wish.fetch!r} is no ref to fetch: they look like refs/pull/7/head.")
-    return wish
-
-
 def _left(why: str) -> Closed:
     return Closed(Outcome.LEFT, None, f"The work tree is left: {why}.")
 
@@ -288,16 +293,3 @@ def _left(why: str) -> Closed:
 def _ready(folder: Path) -> Path:
     folder.mkdir(0o700, parents=True, exist_ok=True)
     return folder.resolve()  # git notes real paths
-
-
-@contextlib.contextmanager
-def _plainly() -> Iterator[None]:
-    """Errors of the disk in our words; the advice of checkpoints is not ours."""
-    try:
-        yield
-    except UsageError as error:
-        if error.hint is not None and "--no-checkpoint" in error.hint:
-            raise UsageError(error.message) from error
-        raise
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}.") from error

@@ -11,11 +11,14 @@ from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.run import LIVE, Run
 from clew.core.thread import Thread
+from clew.core.work_done import Call, calls, told
 from clew.engine.closing import Finished
 from clew.engine.failures import error_of_run
 from clew.store.store import Store
 
 LAST_EVENTS = 3
+RUNS_LOOKED_AT = 1000  # more than a job has between two retries
+CALLS_TOLD = 200  # more than there is ever room for
 
 
 class NotItsTurn(Exception):
@@ -35,6 +38,7 @@ class State(Record):
     asked: bool  # its prompt may have reached the agent
     heard_at: float | None  # when it was last heard of
     went_on: bool  # another job has asked something in the thread since this one did: its prompt is asked anew
+    done: str | None = None  # what its runs did with their tools, in short
 
 
 def state(store: Store, job: Job) -> State:
@@ -42,7 +46,21 @@ def state(store: Store, job: Job) -> State:
     # A process's id is stored before the prompt is sent to it.
     asked = last is not None and any(attempt.pid is not None for attempt in store.attempts(last.id))
     thread, turns = store.require_thread(job.thread_id), store.history(job.thread_id)
-    return State(thread, turns, last, asked, heard_at(store, job), _went_on(store, job, turns))
+    went_on = _went_on(store, job, turns)
+    return State(thread, turns, last, asked, heard_at(store, job), went_on, _done(store, job, turns))
+
+
+def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
+    """Of the runs that its prompt and what followed it led to; the newest are read first, until there is enough."""
+    place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
+    asked = {turn.id for turn in turns[place:]}
+    made: tuple[Call, ...] = ()
+    for run in store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT):
+        if run.prompt_turn_id in asked:
+            made = (*calls(step.event for step in store.steps(run.id)), *made)
+        if len(made) > CALLS_TOLD:
+            break
+    return told(made)
 
 
 def _went_on(store: Store, job: Job, turns: tuple[Turn, ...]) -> bool:
@@ -57,6 +75,18 @@ def heard_at(store: Store, job: Job) -> float | None:
         return None
     events = store.events(job.run_id, max(0, store.last_seq(job.run_id) - LAST_EVENTS))
     return next((event.at for event in reversed(events) if event.kind != "run_ended"), None)
+
+
+def ends_before(store: Store, job: Job, run: Run) -> tuple[str | None, ...]:
+    """How the job's runs before this one ended, since a person last queued it."""
+    since = job.started_at or 0.0
+    runs = store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT)
+    return tuple(each.outcome for each in runs if each.id != run.id and each.created_at >= since)
+
+
+def resumed(store: Store, run: Run) -> bool:
+    """It had gone on in a session, if only at first."""
+    return any(attempt.resumed for attempt in store.attempts(run.id))
 
 
 def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:

@@ -13,34 +13,22 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from clew.core.decision import Reason
 from clew.core.events import MessageSaid
 from clew.core.ids import RunId
-from clew.core.job import (
-    CONTINUE,
-    OVER,
-    TOO_LATE,
-    UNDER_WAY,
-    IllegalJobMove,
-    Job,
-    JobStatus,
-    Wish,
-    after_run,
-    is_too_old,
-)
+from clew.core.job import OVER, TOO_LATE, UNDER_WAY, IllegalJobMove, Job, JobStatus, after_run
 from clew.core.outcome import Outcome
-from clew.core.record import replace
 from clew.core.run import LIVE, Run, RunStatus
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
-from clew.engine.settings import Ask, Slots
+from clew.engine.settings import Slots
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, AgentMissing, Busy, ClewError, StoreError, UsageLimit
-from clew.hosts import job_rows
+from clew.hosts import job_asks, job_rows
 from clew.hosts.job_files import FilesChanged, JobFiles
-from clew.hosts.job_rows import NotItsTurn, State
+from clew.hosts.job_rows import NotItsTurn
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.jobs")
@@ -61,6 +49,7 @@ class JobRuns:
         most_at_once: int | None = None,
         prepare: Mapping[str, Prepare] = NOTHING,
         dice: Callable[[], float] = random.random,
+        checkpoint_s: float = CHECKPOINT_S,
     ) -> None:
         """`most_at_once`: over all machines; each worker has a limit of its own.
 
@@ -70,6 +59,7 @@ class JobRuns:
         self._engine = engine
         self._slots = Slots(SLOTS, most_at_once) if most_at_once is not None else None
         self._dice = dice
+        self._checkpoint_s = checkpoint_s
         self._files = JobFiles(engine.around.environ, engine.around.clock)
 
     async def carry_out(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
@@ -177,49 +167,12 @@ class JobRuns:
         """None: the job was cancelled, or is another worker's by now. Raises NotItsTurn."""
         now = self._engine.around.clock()
         state = await self._call(lambda store: job_rows.state(store, job))
-        ask = self._ask(job, state, now)
+        ask = job_asks.ask(job, state, self._slots, now)
         try:
             # In the transaction that opens the run: of two that carry the job out, only one ever asks.
             return await self._engine.start(ask, lambda store, run: job_rows.begin(store, job, run, worker, now))
         except job_rows.NotOurs:
             return None
-
-    def _ask(self, job: Job, state: State, now: float) -> Ask:
-        """Go on, where that may be of use; else the original prompt."""
-        limits, last, turns = job.limits, state.last, state.turns
-        left_s = None if limits.deadline_at is None else max(1.0, limits.deadline_at - now)
-        times = [seconds for seconds in (limits.timeout_s, left_s) if seconds is not None]
-        common: dict[str, Any] = {
-            "thread": state.thread,
-            "agent": job.agent,
-            "model": job.model,
-            "timeout_s": min(times) if times else None,
-            "wait": False,
-            "slots": self._slots,
-            # Whoever had it when it was cut off may only be asleep: it is left a session that nobody reads any more.
-            "fork": last is not None and last.outcome == Outcome.KILLED,
-        }
-        common["allowed_tools"] = job.allowed_tools
-        first = next((turn for turn in turns if turn.id == job.prompt_turn_id and not state.went_on), None)
-        if first is None:
-            return Ask(text=job.prompt, full=job.full_prompt, max_age_s=limits.max_age_s, **common)
-        heard_at = max(job.session_saved_at or 0.0, state.heard_at or 0.0) or None
-        why = _why_afresh(replace(job, session_saved_at=heard_at), now)
-        if why is not None:
-            return Ask(
-                text=first.text,
-                full=job.full_prompt,
-                retry_of=first.id,
-                force_fresh=True,
-                fresh_because=why,
-                **common,
-            )
-        unheard = None if last is None or state.asked else last.prompt_turn_id
-        for turn in turns:
-            if turn.id == unheard:  # its worker died before anybody was asked: nothing was cut off by that
-                of = None if turn.id == first.id else first.id
-                return Ask(text=turn.text, full=job.full_prompt, full_of=of, retry_of=turn.id, **common)
-        return Ask(text=CONTINUE, full=job.full_prompt, full_of=first.id, **common)
 
     async def _follow(self, job: Job, turn: LiveTurn) -> Finished:
         """The run to its end; its markers and, now and then, its files are saved meanwhile."""
@@ -244,6 +197,8 @@ class JobRuns:
 
     async def _conclude(self, job: Job, finished: Finished) -> bool:
         """What follows from the end of a run, once: written only while the run is the job's newest."""
+        if isinstance(finished.error, StoreError):
+            return True  # the store tells what became of it, when it is well and recovery has been there
         if not await self._call(lambda store: job_rows.is_open(store, job.id, finished.run.id)):
             return True  # it is another worker's by now, or over; so are the files
         await self._files.save(job, "end" if finished.error is None else "cut_off")
@@ -258,9 +213,16 @@ class JobRuns:
             if run.status in LIVE:
                 return True  # so is the run: what this process has to say of it does not count
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
-            if isinstance(finished.error, StoreError):
-                outcome = Outcome.KILLED  # by our own trouble (a full disk): the agent did nothing wrong
-            what = after_run(job_now, outcome, resets_at=resets_at, now=now, dice=self._dice())
+            earlier, resumed = job_rows.ends_before(store, job_now, run), job_rows.resumed(store, run)
+            what = after_run(
+                job_now,
+                outcome,
+                earlier=earlier,
+                resumed=resumed,
+                resets_at=resets_at,
+                now=now,
+                dice=self._dice(),
+            )
             if job_now.status is not JobStatus.RUNNING:
                 store.update_job(job.id, status=JobStatus.RUNNING)
             store.update_job(job.id, **job_rows.changes(store, job_now, finished, outcome, what, now))
@@ -280,7 +242,7 @@ class JobRuns:
 
     async def _save_now_and_then(self, job: Job, run: Run) -> None:
         while True:
-            await asyncio.sleep(CHECKPOINT_S)
+            await asyncio.sleep(self._checkpoint_s)
             if await self._call(lambda store: job_rows.is_open(store, job.id, run.id)):
                 await self._files.save(job, "interval")
 
@@ -300,16 +262,3 @@ def _tell_of_loss(job: Job, run: Run) -> None:
         log.warning(
             "job %s: the session was not resumed (%s); a fresh one was told the whole of it", job.id[:8], run.reason
         )
-
-
-def _why_afresh(job: Job, now: float) -> Reason | None:
-    """Why the session is not to be tried at all; None: the engine decides."""
-    if job.wish is Wish.FRESH:
-        return Reason(job.outcome) if job.outcome in (Reason.OVERFLOW, Reason.POISONED) else Reason.FORCED_FRESH
-    if job.wish is Wish.RESUME:
-        return None
-    if is_too_old(job, now):
-        return Reason.EXPIRED
-    if job.resume_count >= job.limits.max_resumes:
-        return Reason.WORN_OUT
-    return None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from clew.errors import ClewError, StoreError
 from clew.store import sql
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from clew.store.dialect import Dialect
 
 Row = dict[str, Any]
+T = TypeVar("T")
 
 TELL_AFTER_S = 1.0  # of a migration
 TELL_EVERY_S = 10.0
@@ -77,12 +78,15 @@ class Database:
             self._still_inside(session)
             self._execute(session, f"SAVEPOINT level_{session.depth}")
         else:
-            self._begin(session)
+            session = self._begun(session, self._dialect.begin)
         session.depth += 1
         try:
             yield
             self._still_inside(session)
-            self._execute(session, f"RELEASE SAVEPOINT level_{session.depth - 1}" if inner else "COMMIT")
+            if inner:
+                self._execute(session, f"RELEASE SAVEPOINT level_{session.depth - 1}")
+            else:
+                self._commit(session)
         except BaseException:
             self._undo(session, session.depth - 1)
             raise
@@ -98,7 +102,7 @@ class Database:
         if session.depth:
             yield
             return
-        self._begin(session, self._dialect.begin_reading)
+        session = self._begun(session, self._dialect.begin_reading)
         session.depth += 1
         try:
             yield
@@ -107,11 +111,33 @@ class Database:
             self._undo(session, 0)
             session.lost = None
 
-    def _begin(self, session: _Session, begin: Callable[[Any], None] | None = None) -> None:
+    def _begun(self, session: _Session, begin: Callable[[Any], None]) -> _Session:
+        def begun(session: _Session) -> _Session:
+            begin(session.connection)
+            return session
+
+        return self._first(session, begun)
+
+    def _first(self, session: _Session, work: Callable[[_Session], T]) -> T:
+        """Outside of a transaction. A connection that turns out to be gone is replaced: nothing has begun on it yet."""
         try:
-            (begin or self._dialect.begin)(session.connection)
+            return work(session)
+        except self._dialect.errors as error:
+            if not self._dialect.is_broken(session.connection):
+                raise self._dialect.translate(error) from error
+        again = self._session()
+        try:
+            return work(again)
         except self._dialect.errors as error:
             raise self._dialect.translate(error) from error
+
+    def _commit(self, session: _Session) -> None:
+        try:
+            self._execute(session, "COMMIT")
+        except StoreError as error:
+            if self._dialect.is_broken(session.connection):
+                error.passing, error.in_doubt = False, True
+            raise
 
     def _still_inside(self, session: _Session) -> None:
         if session.lost is None and not self._dialect.in_transaction(session.connection):
@@ -169,11 +195,17 @@ class Database:
 
     def _all(self, query: str, **parameters: Any) -> list[Row]:
         """The rows of a named query."""
-        session = self._session()
-        try:
+
+        def read(session: _Session) -> list[Row]:
             cursor = session.connection.execute(self._sql[query], _packed(parameters))
             names = [column[0] for column in cursor.description]
             return [_unpacked(names, values) for values in cursor.fetchall()]
+
+        session = self._session()
+        if not session.depth:
+            return self._first(session, read)
+        try:
+            return read(session)
         except self._dialect.errors as error:
             raise self._failed(session, error) from error
 

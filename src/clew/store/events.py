@@ -39,7 +39,7 @@ class Events(Questions):
         return each(event_from, self._all("events_after", run_id=run_id, after_seq=after_seq))
 
     def steps(self, run_id: str) -> list[StoredEvent]:
-        """All but the pieces of text, which whole messages repeat."""
+        """All but what later ones repeat: the pieces of text, and tokens in between."""
         return each(event_from, self._all("steps", run_id=run_id))
 
     def last_seq(self, run_id: str) -> int:

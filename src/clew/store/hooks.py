@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 class Hooks(Versions):
-    def add_hook_event(self, hook_id: str, event: HookEvent, at: float) -> tuple[str, bool]:
-        """Its id; and False when it was told before, and has come to something or still may."""
+    def add_hook_event(self, hook_id: str, event: HookEvent, at: float, digest: str | None = None) -> tuple[str, bool]:
+        """Its id; and False when it was told before, and has come to something or still may.
+
+        `digest` is of what the forge signed: the same words under another delivery id are no news.
+        """
         row: Row = {
             "id": hook_id,
             "forge": event.forge.value,
             "delivery": event.delivery,
+            "digest": digest,
             "kind": event.kind,
             "repo": event.repo.lower(),
             "issue": event.number,
@@ -32,9 +36,12 @@ class Hooks(Versions):
             "done_at": None,
         }
         with self.transaction():
-            is_new = self._do("insert_hook_event", **row) > 0
-            known = self._one("hook_event_by_delivery", forge=row["forge"], delivery=row["delivery"])
-        return (str(known["id"]) if known is not None else hook_id), is_new
+            known = self._one("hook_event_told_before", forge=row["forge"], delivery=event.delivery, digest=digest)
+            if known is None:
+                self._do("insert_hook_event", **row)
+                return hook_id, True
+            again = self._do("take_hook_event_up", id=known["id"], event=row["event"], received_at=at)
+        return str(known["id"]), again > 0
 
     def hook_event(self, hook_id: str) -> StoredHook | None:
         from clew.store.hook_rows import hook_from
@@ -61,9 +68,14 @@ class Hooks(Versions):
         return {(row["forge"], row["state"]): row["count"] for row in self._all("count_hook_events")}
 
     def hook_event_before(self, hook_id: str) -> str | None:
-        """The oldest of the same issue that is not dealt with yet."""
+        """The oldest of the same issue, or of a branch, that is not dealt with yet; of a branch: of all."""
         row = self._one("hook_event_before", id=hook_id)
         return None if row is None else str(row["id"])
+
+    def hook_issue_last(self, repo: str, issue: int) -> str | None:
+        """The event that last opened or closed it, as far as they are kept."""
+        row = self._one("hook_issue_last", repo=repo.lower(), issue=issue)
+        return None if row is None else str(row["kind"])
 
     def update_hook_event(self, hook_id: str, **changes: Any) -> StoredHook:
         with self.transaction():
@@ -116,6 +128,11 @@ class Hooks(Versions):
         from clew.store.hook_rows import job_from
 
         return first(job_from, self._one("hook_job", job_id=job_id))
+
+    def hook_key_last_used(self, key: str) -> tuple[float | None, str | None]:
+        """When it last had a job, and which forge the event was of, as far as that is kept; also of a dropped key."""
+        row = self._one("hook_key_last_used", key=key)
+        return (None, None) if row is None else (row["at"], row["forge"])
 
     def hook_replies_due(self, limit: int = 100) -> list[HookJob]:
         """Of jobs that have succeeded, and that nobody has begun to post."""

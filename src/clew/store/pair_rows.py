@@ -23,8 +23,8 @@ class KeptFiles(Record):
     """What the files were when the worker last stopped."""
 
     run_id: str | None  # the worker's newest then
-    base_commit: str | None
-    files: Mapping[str, KeptFile]  # those that were not as the commit has them
+    base_commit: str | None  # None: there was no commit yet; "": no git work tree
+    files: Mapping[str, KeptFile]  # those that were not as the commit has them; without git, all
 
 
 def pair_row(pair: Pair) -> Row:

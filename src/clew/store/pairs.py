@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clew.store.pair_rows import KeptFiles
 
 NAME_CHARS = 60  # the names of its threads are longer
+ALL_PAIRS = "`clew pair --list-sessions` shows those of this directory, `clew threads list --kind pair` all."
 
 
 class Pairs(Versions):
@@ -52,7 +53,7 @@ class Pairs(Versions):
     def require_pair(self, name_or_id: str) -> Pair:
         found = self.pair(name_or_id)
         if found is None:
-            raise NotFound(f"There is no pair {name_or_id}.", hint="`clew pair --list-sessions` shows them.")
+            raise NotFound(f"There is no pair {name_or_id}.", hint=ALL_PAIRS)
         return found
 
     def pairs(self, *, cwd: str | None = None, limit: int = 50) -> list[Pair]:
@@ -70,6 +71,14 @@ class Pairs(Versions):
             self._do("write_pair", **pair_row(changed))
             self._changed(changed.instructor_thread_id)
         return changed
+
+    def rename_pair(self, pair_id: str, name: str, *, hint: str | None) -> Pair:
+        """A name that is taken: Conflict. `hint`: what to do about its error, which may name it. Its time stays."""
+        with self.transaction():
+            stored, known = self.require_pair(pair_id), self._one("pair_by_name", name=name)
+            if known is not None and known["id"] != stored.id:
+                raise Conflict(f"There is a pair named {name} already.", hint="Choose another name.")
+            return self.update_pair(stored.id, at=stored.updated_at, name=name, hint=hint)
 
     def add_pair_round(self, round_: Round) -> None:
         from clew.store.pair_rows import round_row

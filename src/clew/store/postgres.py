@@ -3,13 +3,14 @@
 Rules
 1. A write transaction is alone, as on SQLite: it begins by taking one advisory lock of the whole store. Every read in
    it is then still true when it writes, so the operations need no locks of their own.
-2. A connection that the server dropped (a restart, a lost network) is replaced before the next transaction. What was
-   under way is lost, and its caller is told.
+2. A connection that the server dropped (a restart, a lost network) is replaced before the next transaction, or at its
+   first statement: that is where one learns of it. What was under way is lost, and its caller is told.
 3. Nothing that is in the address but host and database is ever shown: it may hold a password.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ _KINDS = {
     "XX001": "corrupt",
     "XX002": "corrupt",
 }
+_NO_ROOM = re.compile("too many clients|too many connections|remaining connection slots")  # told without a state
 _CLASSES = {"53": "full", "58": "unreachable", "XX": "corrupt"}
 
 _SAYS = {
@@ -125,9 +127,11 @@ class Postgres:
             return UsageError(f"The store refused it: {_first_line(error)}.")
         if state == "54000":
             return UsageError("The text is too long to be stored.")
-        kind = _KINDS.get(state) or _CLASSES.get(state[:2]) or "unreachable"
+        why = _first_line(error)
+        kind = _KINDS.get(state) or _CLASSES.get(state[:2]) or ("full" if _NO_ROOM.search(why) else "unreachable")
         says, hint = _SAYS[kind]
-        return StoreError(f"The database {self.name} {says} ({_first_line(error)}).", kind=kind, hint=hint)
+        passing = kind == "unreachable" or bool(_NO_ROOM.search(why))
+        return StoreError(f"The database {self.name} {says} ({why}).", kind=kind, hint=hint, passing=passing)
 
     def search_words(self, words: Words) -> str:
         return " & ".join(

@@ -2,8 +2,6 @@
 
 A record's fields are columns of the same name; what is not flat (owner, usage, runtime, pending, mark) is spelled out
 here. A row that does not make a record (garbage on disk, a value of a later version) is a damaged store, not a crash.
-The store's own records are NamedTuples because this is imported at every start: a dataclass takes eight times as long
-to define.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from clew.core.events import Event, from_body
 from clew.core.history import Role, Turn, Visibility
@@ -19,17 +17,17 @@ from clew.core.ids import ThreadId
 from clew.core.permissions import Answer
 from clew.core.pins import Absorbed, HeldBack, Mark, Pending, Pin, PinState, Runtime
 from clew.core.question import Question, QuestionState
-from clew.core.record import fields_of
+from clew.core.record import Record, fields_of
 from clew.core.run import AS_EVER, Asked, Attempt, Owner, Run, RunStatus
 from clew.core.thread import How, Origin, Permissions, Source, Thread, Trust
 from clew.core.usage import Usage
 from clew.errors import StoreError
 
 Row = dict[str, Any]
-Record = TypeVar("Record")
+Made = TypeVar("Made")
 
 
-class StoredTurn(NamedTuple):
+class StoredTurn(Record):
     """A turn, and whether it still stands in the thread."""
 
     turn: Turn
@@ -41,7 +39,7 @@ class StoredTurn(NamedTuple):
         return self.archived_at is not None
 
 
-class Revision(NamedTuple):
+class Revision(Record):
     """A text that an edit replaced."""
 
     turn_id: str
@@ -50,7 +48,7 @@ class Revision(NamedTuple):
     replaced_at: float
 
 
-class StoredEvent(NamedTuple):
+class StoredEvent(Record):
     """An event as it was stored."""
 
     seq: int
@@ -60,7 +58,7 @@ class StoredEvent(NamedTuple):
     body: Mapping[str, Any]
 
 
-class ThreadCard(NamedTuple):
+class ThreadCard(Record):
     """A thread with what a list shows of it."""
 
     thread: Thread
@@ -72,13 +70,13 @@ class ThreadCard(NamedTuple):
     live: Run | None  # the run that is running or waiting, else the first queued one
 
 
-class ThreadPage(NamedTuple):
+class ThreadPage(Record):
     items: list[ThreadCard]
     total: int  # of all pages
     version: int
 
 
-class Changes(NamedTuple):
+class Changes(Record):
     """What changed after a version."""
 
     version: int
@@ -86,7 +84,7 @@ class Changes(NamedTuple):
     deleted: list[str]
 
 
-class TurnCard(NamedTuple):
+class TurnCard(Record):
     """A turn with its place, and the run that it is the answer of; of a prompt, the run that ended without one."""
 
     turn: Turn
@@ -96,7 +94,7 @@ class TurnCard(NamedTuple):
     stderr_tail: str = ""  # of a run that failed
 
 
-class RunCard(NamedTuple):
+class RunCard(Record):
     """A run with what a surface shows of it."""
 
     run: Run
@@ -105,7 +103,7 @@ class RunCard(NamedTuple):
     question: Question | None  # the first that is open
 
 
-class ThreadView(NamedTuple):
+class ThreadView(Record):
     """All that a page needs to show a thread, in one moment's state."""
 
     card: ThreadCard
@@ -116,7 +114,7 @@ class ThreadView(NamedTuple):
     version: int
 
 
-class Lease(NamedTuple):
+class Lease(Record):
     """Who holds something alone, and until when."""
 
     key: str
@@ -128,7 +126,7 @@ class Lease(NamedTuple):
     expires_at: float
 
 
-class StatRow(NamedTuple):
+class StatRow(Record):
     """What the runs of one kind came to."""
 
     agent: str
@@ -148,7 +146,7 @@ class StatRow(NamedTuple):
     unpriced_runs: int = 0  # used tokens, and the agent reported no price
 
 
-class Tally(NamedTuple):
+class Tally(Record):
     """What the ended runs of one kind came to."""
 
     kind: str  # of their thread: which host asked
@@ -162,7 +160,7 @@ class Tally(NamedTuple):
     cost_usd: float
 
 
-def each(make: Callable[[Row], Record], rows: Iterable[Row]) -> list[Record]:
+def each(make: Callable[[Row], Made], rows: Iterable[Row]) -> list[Made]:
     """The rows' records."""
     try:
         return [make(row) for row in rows]
@@ -174,7 +172,7 @@ def each(make: Callable[[Row], Record], rows: Iterable[Row]) -> list[Record]:
         ) from error
 
 
-def first(make: Callable[[Row], Record], row: Row | None) -> Record | None:
+def first(make: Callable[[Row], Made], row: Row | None) -> Made | None:
     return None if row is None else each(make, [row])[0]
 
 
@@ -191,7 +189,7 @@ def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
     return row
 
 
-def from_columns(cls: Callable[..., Record], row: Row, **converted: Any) -> Record:
+def from_columns(cls: Callable[..., Made], row: Row, **converted: Any) -> Made:
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
     return cls(**{name: row[name] for name in names if name not in converted}, **converted)
 
@@ -281,6 +279,7 @@ def run_from(row: Row) -> Run:
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
+        estimate_new_tokens=row.get("estimate_new_tokens"),  # rows of an older file have none
         usage=from_columns(Usage, row),
         asked=_asked_from(row["asked"]),
     )

@@ -5,9 +5,11 @@ The index of words is the database's own (FTS5, text search), kept by triggers: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import json
+from typing import TYPE_CHECKING
 
 from clew.core.history import Role
+from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.store.cards import Cards, pattern_of
 from clew.store.database import Row
@@ -17,17 +19,18 @@ if TYPE_CHECKING:
     from clew.core.search import Snippet, Words
 
 SORTS = {"updated": "listed_by_updated", "size": "listed_by_size", "cost": "listed_by_cost"}
+FEW_TURNS = 500  # that are looked at one by one
 MOST_LOOKED_AT = 1_000_000  # characters of a turn in which the hit is looked for
 
 
-class Listed(NamedTuple):
+class Listed(Record):
     """A thread in a list, with its size."""
 
     card: ThreadCard
     chars: int  # of the turns that stand
 
 
-class Hit(NamedTuple):
+class Hit(Record):
     """A turn that was found."""
 
     thread: Thread
@@ -85,25 +88,30 @@ class Search(Cards):
         limit: int = 20,
         offset: int = 0,
     ) -> list[Hit]:
-        """Turns with all of these words, the last that came first; a text without any word finds nothing."""
+        """Turns with all of these words, those stored last first; a text without any word finds nothing."""
         from clew.core.search import parse_words
 
         words = parse_words(text)
         if not words:
             return []
+        looked_for = {"words": self._dialect.search_words(words), "archived": int(archived), "most": MOST_LOOKED_AT}
+        page = {"limit": limit, "offset": offset}
+        of = {"kind": kind, "below": _below(project), "agent": agent}
         with self.reading():
-            rows = self._all(
-                "search",
-                words=self._dialect.search_words(words),
-                kind=kind,
-                below=_below(project),
-                agent=agent,
-                archived=int(archived),
-                most=MOST_LOOKED_AT,
-                limit=limit,
-                offset=offset,
-            )
+            space = self._space(of)
+            if space is None:
+                rows = self._all("search", **looked_for, **of, **page)
+            else:
+                rows = self._all("search_within", numbers=json.dumps(space), **looked_for, **page)
             return each(lambda row: self._hit(row, words), rows)
+
+    def _space(self, of: Row) -> list[int] | None:
+        """The turns of the threads that are asked about, where they are few: a common word that stands in none of them
+        would have to be looked for in all others. None: they are many, or all."""
+        if all(value is None for value in of.values()):
+            return None
+        found = self._all("search_space", **of, limit=FEW_TURNS + 1)
+        return [row["n"] for row in found] if len(found) <= FEW_TURNS else None
 
     def _hit(self, row: Row, words: Words) -> Hit:
         from clew.core.search import snippet

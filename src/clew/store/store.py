@@ -9,10 +9,10 @@ two that tell of a caller's mistake: `core.run.IllegalStatus` and `core.pins.Ill
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clew.errors import StoreError, UsageError
 from clew.store.archives import Archives
-from clew.store.dialect import Dialect
 from clew.store.facts import Facts
 from clew.store.hooks import Hooks
 from clew.store.jobs import Jobs
@@ -23,6 +23,9 @@ from clew.store.reviews import Reviews
 from clew.store.search import Search
 from clew.store.tallies import Tallies
 from clew.store.turns import Turns
+
+if TYPE_CHECKING:
+    from clew.store.dialect import Dialect
 
 CHECK_LIMIT = 20  # problems of one kind that are worth listing
 

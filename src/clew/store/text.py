@@ -12,22 +12,23 @@ import re
 
 ESCAPE = "\x1a"
 
-_UNSAFE = re.compile("[\x00\x1a\ud800-\udfff]")
-_ESCAPED = re.compile("\x1a([0-9a-f]{4})")
+# Left to `re` to compile and keep: hardly any text needs them, and every start would pay for them.
+_UNSAFE = "[\x00\x1a\ud800-\udfff]"
+_ESCAPED = "\x1a([0-9a-f]{4})"
 
 
 def pack(text: str) -> str:
     """The stored form."""
     if "\0" not in text and ESCAPE not in text and (text.isascii() or not _has_surrogates(text)):
         return text
-    return _UNSAFE.sub(lambda match: f"{ESCAPE}{ord(match[0]):04x}", text)
+    return re.sub(_UNSAFE, lambda match: f"{ESCAPE}{ord(match[0]):04x}", text)
 
 
 def unpack(stored: str) -> str:
     """What `pack` was given."""
     if ESCAPE not in stored:
         return stored
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), stored)
+    return re.sub(_ESCAPED, lambda match: chr(int(match[1], 16)), stored)
 
 
 def _has_surrogates(text: str) -> bool:

@@ -14,8 +14,9 @@ REWINDING = "Claude Code"
 
 NAMES = ("claude", "openclaude")  # the second is a fork with the same command line
 
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
-_VERSION = re.compile(r"(\d+\.\d+\.\d+\S*)\s*(?:\((.+)\))?")
+# Compiled by `re` when a binary is probed: what it can do is remembered, so that is rare.
+_OPTION = r"(?<![\w-])--[a-z][a-z0-9-]+"
+_VERSION = r"(\d+\.\d+\.\d+\S*)\s*(?:\((.+)\))?"
 
 INSTALL_HINT = (
     "Install it (npm install -g @anthropic-ai/claude-code, or pip install claude-agent-sdk), or set agents.claude.path."
@@ -36,8 +37,8 @@ def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
 
 
 def abilities(help_text: str, version_text: str) -> Abilities:
-    flags = frozenset(_OPTION.findall(help_text))
-    match = _VERSION.search(version_text)
+    flags = frozenset(re.findall(_OPTION, help_text))
+    match = re.search(_VERSION, version_text)
     forks = {"--fork-session", "--session-id"} <= flags
     return Abilities(
         resume="--resume" in flags,

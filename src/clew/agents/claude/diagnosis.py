@@ -22,8 +22,8 @@ _BY_ERROR = {
     "overloaded": Outcome.OVERLOADED,
 }
 
-_PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
-    (outcome, re.compile("|".join(texts), re.IGNORECASE))
+_PROSE = tuple(
+    (outcome, "|".join(texts))  # compiled by `re` when something has gone wrong, not for every answer
     for outcome, texts in (
         (
             Outcome.REJECTED,
@@ -85,7 +85,7 @@ _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
         ),
     )
 )
-_EPOCH = re.compile(r"limit reached\|(\d{9,})")
+_EPOCH = r"limit reached\|(\d{9,})"
 
 
 def diagnose(
@@ -98,7 +98,7 @@ def diagnose(
         return Diagnosis(answered=True)
     words = _words(result, said, stderr)
     outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_prose(words)
-    epoch = _EPOCH.search(words)
+    epoch = re.search(_EPOCH, words)
     return Diagnosis(
         answered=False,
         outcome=outcome,
@@ -122,7 +122,7 @@ def _by_structure(result: Mapping[str, Any], said: Mapping[str, Any], *, resumed
 
 def _by_prose(words: str) -> Outcome | None:
     for outcome, pattern in _PROSE:
-        if pattern.search(words):
+        if re.search(pattern, words, re.IGNORECASE):
             return outcome
     return None
 

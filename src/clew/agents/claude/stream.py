@@ -25,9 +25,11 @@ from clew.core.events import (
     SessionStarted,
     TextStreamed,
     TextWithdrawn,
+    TokensCounted,
     ToolFinished,
     ToolStarted,
 )
+from clew.core.record import fields_of
 from clew.core.usage import NO_USAGE, Usage
 
 OUTPUT_CHARS = 2_000  # of a tool's output; the whole stands in the session's file
@@ -91,14 +93,26 @@ class ClaudeReader:
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         result = self._results[0] if self._results else None  # the answer's; what follows are notes about tasks
         diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr)
+        first = next(iter(self._usage.values()), None)
         if result is None:
-            return Ending(diagnosis, sum(self._usage.values(), NO_USAGE))
+            return Ending(diagnosis, self._told(), first=first, uncounted=self._told())
+        counted = sum((_usage(each.get("usage")) for each in self._results), NO_USAGE)
+        cut_off = self._cut_off(counted)
         return Ending(
             diagnosis,
-            sum((_usage(each.get("usage")) for each in self._results), NO_USAGE),
+            counted + cut_off,
             cost_usd=_own_cost(self._results),
             cost_total_usd=_number(self._results[-1].get("total_cost_usd")),
+            first=first,
+            uncounted=cut_off,
         )
+
+    def _cut_off(self, counted: Usage) -> Usage:
+        """A message that is interrupted is in no result: neither in this one nor in a later one's total."""
+        told = self._told()
+        if not self._results[0].get("is_error") or told.shown_tokens <= counted.shown_tokens:
+            return NO_USAGE
+        return Usage(**{name: max(0, getattr(told, name) - getattr(counted, name)) for name in fields_of(Usage)})
 
     def _system(self, value: dict[str, Any]) -> list[Event]:
         match value.get("subtype"):
@@ -122,9 +136,9 @@ class ClaudeReader:
             case "message_start":
                 message = event["message"]
                 self._usage[str(message["id"])] = _usage(message.get("usage"))
-                if self._unsaid:
-                    self._unsaid = False
-                    return [TextWithdrawn()]
+                withdrawn: list[Event] = [TextWithdrawn()] if self._unsaid else []
+                self._unsaid = False
+                return [*withdrawn, self._counted()]
             case "message_delta" if value.get("api_message_id") in self._usage:
                 key = str(value["api_message_id"])
                 started = self._usage[key]
@@ -132,7 +146,14 @@ class ClaudeReader:
                 self._usage[key] = Usage(
                     started.input_tokens, output, started.cache_read_input_tokens, started.cache_creation_input_tokens
                 )
+                return [self._counted()]
         return []
+
+    def _counted(self) -> Event:
+        return TokensCounted(self._told())
+
+    def _told(self) -> Usage:
+        return sum(self._usage.values(), NO_USAGE)
 
     def _assistant(self, value: dict[str, Any]) -> list[Event]:
         message = value["message"]

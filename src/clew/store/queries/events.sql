@@ -10,7 +10,7 @@ SELECT seq FROM events WHERE run_id = :run_id AND seq = :last AND kind = 'run_en
 SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq;
 
 -- name: steps
-SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn') ORDER BY seq;
+SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn', 'tokens_counted') ORDER BY seq;
 
 -- name: last_seq
 SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE run_id = :run_id;

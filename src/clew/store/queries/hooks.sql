@@ -1,14 +1,19 @@
 -- name: insert_hook_event
--- Told twice, kept once. One that came to nothing is judged anew: somebody may have mended what was wrong.
-INSERT INTO hook_events (id, number, forge, delivery, kind, repo, issue, state, why, tries, event, jobs, received_at, done_at)
-VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events), :forge, :delivery, :kind, :repo, :issue, :state, :why,
-    :tries, :event, :jobs, :received_at, :done_at)
-ON CONFLICT (forge, delivery) DO UPDATE SET state = 'received', why = NULL, tries = 0, done_at = NULL,
-    event = excluded.event, received_at = excluded.received_at
-WHERE hook_events.state IN ('failed', 'ignored');
+INSERT INTO hook_events (id, number, forge, delivery, digest, kind, repo, issue, state, why, tries, event, jobs,
+    received_at, done_at)
+VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events), :forge, :delivery, :digest, :kind, :repo, :issue,
+    :state, :why, :tries, :event, :jobs, :received_at, :done_at);
 
--- name: hook_event_by_delivery
-SELECT id FROM hook_events WHERE forge = :forge AND delivery = :delivery;
+-- name: hook_event_told_before
+-- By the forge's own id; or the same signed words under another one.
+SELECT id FROM hook_events WHERE forge = :forge AND (delivery = :delivery OR digest = :digest)
+ORDER BY CASE WHEN delivery = :delivery THEN 0 ELSE 1 END LIMIT 1;
+
+-- name: take_hook_event_up
+-- One that came to nothing is judged anew: somebody may have mended what was wrong.
+UPDATE hook_events SET state = 'received', why = NULL, tries = 0, done_at = NULL, event = :event,
+    received_at = :received_at
+WHERE id = :id AND state IN ('failed', 'ignored');
 
 -- name: hook_event_by_id
 SELECT * FROM hook_events WHERE id = :id;
@@ -32,11 +37,17 @@ WHERE hook_jobs.at = (SELECT MAX(later.at) FROM hook_jobs AS later WHERE later.k
 SELECT forge, state, COUNT(*) AS count FROM hook_events GROUP BY forge, state ORDER BY forge, state;
 
 -- name: hook_event_before
--- The oldest of the same issue that must be dealt with first.
+-- The oldest that must be dealt with first: of the same issue, or of a branch, which may be any issue's.
 SELECT earlier.id FROM hook_events AS earlier, hook_events AS mine
 WHERE mine.id = :id AND earlier.repo = mine.repo AND earlier.number < mine.number AND earlier.state = 'received'
-    AND (earlier.issue = mine.issue OR (earlier.issue IS NULL AND mine.issue IS NULL))
+    AND (earlier.issue = mine.issue OR earlier.issue IS NULL OR mine.issue IS NULL)
 ORDER BY earlier.number LIMIT 1;
+
+-- name: hook_issue_last
+-- Whether an issue or pull request is open, as far as forges told.
+SELECT kind FROM hook_events WHERE repo = :repo AND issue = :issue AND kind IN ('issue.opened', 'issue.reopened',
+    'issue.closed', 'pull.opened', 'pull.reopened', 'pull.closed', 'pull.merged')
+ORDER BY number DESC LIMIT 1;
 
 -- name: write_hook_event
 UPDATE hook_events SET state = :state, why = :why, tries = :tries, jobs = :jobs, done_at = :done_at WHERE id = :id;
@@ -68,6 +79,11 @@ VALUES (:job_id, :hook_id, :key, :branch, :fetch_ref, :tree_update, :reply, :why
 
 -- name: hook_job
 SELECT * FROM hook_jobs WHERE job_id = :job_id;
+
+-- name: hook_key_last_used
+-- Also of a key that was dropped.
+SELECT MAX(hook_jobs.at) AS at, MAX(hook_events.forge) AS forge
+FROM hook_jobs LEFT JOIN hook_events ON hook_events.id = hook_jobs.hook_id WHERE hook_jobs.key = :key;
 
 -- name: hook_replies_due
 -- Of jobs that have something to say, and that nobody has begun to post.

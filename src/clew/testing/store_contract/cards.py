@@ -9,6 +9,7 @@ from clew.core.history import Role
 from clew.core.permissions import Answer
 from clew.core.run import Asked, RunStatus
 from clew.errors import Conflict, NotFound
+from clew.store.records import ThreadPage
 from clew.store.store import Store
 from clew.testing.store_contract.samples import OTHER, OWNER, a_run, a_thread, a_turn, raises
 
@@ -58,7 +59,7 @@ class CardContract:
             store.create_thread(a_thread(f"t{number}", f"n{number}", updated_at=float(number)))
         page = store.cards(limit=2, offset=1)
         assert ([card.thread.name for card in page.items], page.total) == (["n3", "n2"], 5)
-        assert store.cards(cwd="/elsewhere") == ([], 0, page.version)
+        assert store.cards(cwd="/elsewhere") == ThreadPage([], 0, page.version)
 
     def test_a_view_is_the_last_page_and_earlier_ones_follow(self, store: Store) -> None:
         talk(store, 7)

@@ -61,6 +61,41 @@ class HookContract:
         store.update_hook_event("h-1", state="ignored", done_at=5.0)
         assert store.hook_event_before("h-3") is None
 
+    def test_an_event_of_a_branch_may_be_any_issues(self, store: Store) -> None:
+        for number, at in enumerate((4, None, 5, None), start=1):
+            store.add_hook_event(f"h-{number}", told(f"d-{number}", number=at), 1.0)
+        store.add_hook_event("h-5", told("d-5", number=5, repo="other/one"), 1.0)
+        before = {number: store.hook_event_before(f"h-{number}") for number in range(1, 6)}
+        assert before == {1: None, 2: "h-1", 3: "h-2", 4: "h-1", 5: None}
+
+    def test_the_same_signed_words_are_no_news_under_another_delivery_id(self, store: Store) -> None:
+        assert store.add_hook_event("h-1", told("d-1"), 1.0, "digest") == ("h-1", True)
+        assert store.add_hook_event("h-2", told("d-2"), 2.0, "digest") == ("h-1", False)
+        assert store.add_hook_event("h-3", told("d-3"), 3.0, "another") == ("h-3", True)
+        assert store.add_hook_event("h-4", told("d-4", forge=Forge.GITHUB), 4.0, "digest") == ("h-4", True)
+        for number in (5, 6):  # not signed: as often as somebody wants
+            assert store.add_hook_event(f"h-{number}", told(f"d-{number}"), 5.0) == (f"h-{number}", True)
+        store.update_hook_event("h-1", state="failed", why="a reason", done_at=6.0)
+        assert store.add_hook_event("h-7", told("d-7"), 7.0, "digest") == ("h-1", True), "judged anew"
+        assert store.add_hook_event("h-8", told("d-3"), 8.0, "digest") == ("h-3", False), "its own id comes first"
+        store.update_hook_event("h-1", state="dispatched", done_at=9.0)
+        assert store.forget_hook_events(10.0) == 1
+        assert store.add_hook_event("h-9", told("d-9"), 11.0, "digest") == ("h-9", True), "forgotten with its event"
+
+    def test_what_an_issue_last_was_and_when_a_key_last_worked_is_known(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        assert store.hook_issue_last(KEY.repo, 4) is None
+        assert store.hook_key_last_used(KEY.key) == (None, None)
+        kinds = ("issue.opened", "issue.commented", "issue.closed", "issue.commented")
+        for number, kind in enumerate(kinds, start=1):
+            store.add_hook_event(f"h-{number}", told(f"d-{number}", kind=kind), float(number))
+        store.add_hook_event("h-9", told("d-9", number=5, kind="issue.reopened"), 9.0)
+        assert store.hook_issue_last(KEY.repo, 4) == "issue.closed"
+        for number, at in ((1, 3.0), (2, 4.0)):
+            store.create_job(a_job(f"job-{number}"))
+            store.add_hook_job(a_hook_job(f"job-{number}", hook_id=f"h-{number}", at=at))
+        assert store.hook_key_last_used(KEY.key) == (4.0, "gitea"), "also of a key that was dropped"
+
     def test_events_are_listed_by_state_and_counted(self, store: Store) -> None:
         for number in range(4):
             store.add_hook_event(f"h-{number}", told(f"d-{number}"), float(number))

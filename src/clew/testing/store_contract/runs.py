@@ -28,6 +28,7 @@ class RunContract:
             prompt_chars=5,
             transcript_chars=6,
             estimate_usd=0.5,
+            estimate_new_tokens=7,
             created_at=1.0,
             started_at=2.0,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clew.core.history import Role
+from clew.store.search import FEW_TURNS
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, a_run, a_thread, a_turn
 
@@ -120,6 +121,26 @@ class SearchContract:
         assert [hit.turn_id for hit in store.search("needle", project="/a")] == ["turn-1", "turn-0"]
         assert [hit.turn_id for hit in store.search("needle", agent="claude", project="/")] == ["turn-2", "turn-0"]
         assert [hit.turn_id for hit in store.search("needle", limit=1, offset=1)] == ["turn-1"]
+
+    def test_a_narrowed_search_finds_the_same_in_few_turns_and_in_many(self, store: Store) -> None:
+        store.create_thread(a_thread("thread-0", "few", agent="codex"))
+        store.create_thread(a_thread("thread-1", "many", agent="claude"))
+        with store.transaction():
+            for number in range(FEW_TURNS + 2):
+                store.add_turn("thread-1", a_turn(f"turn-{number}", f"needle {number}"))
+        for number, text in enumerate(("needle", "pin", "needle again")):
+            store.add_turn("thread-0", a_turn(f"few-{number}", text))
+        store.archive_turns("thread-0", "few-2", inclusive=True, at=1.0, why="test")
+        assert [hit.turn_id for hit in store.search("needle", agent="codex")] == ["few-0"]
+        found = [hit.turn_id for hit in store.search("needle", agent="codex", archived=True)]
+        assert found == ["few-2", "few-0"]
+        assert [hit.turn_id for hit in store.search("needle", agent="codex", archived=True, limit=1, offset=1)] == [
+            "few-0"
+        ]
+        newest = [f"turn-{FEW_TURNS + 1}", f"turn-{FEW_TURNS}"]
+        assert [hit.turn_id for hit in store.search("needle", agent="claude", limit=2)] == newest
+        assert [hit.turn_id for hit in store.search("3*", agent="claude", limit=1)] == ["turn-399"]
+        assert store.search("needle", agent="nobody") == store.search("needle", project="/nowhere") == []
 
     def test_a_list_is_narrowed_and_sorted_by_age_size_and_cost(self, store: Store) -> None:
         for number, (kind, agent, size, cost) in enumerate(

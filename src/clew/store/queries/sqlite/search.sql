@@ -1,5 +1,5 @@
 -- name: search
--- The last that came first, in the index's own order: a word that is everywhere costs no more than a page.
+-- Those stored last come first, in the index's own order: a word that is everywhere costs no more than a page.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
     substr(turns.text, 1, :most) AS text
 FROM turn_words
@@ -12,3 +12,25 @@ WHERE turn_words.text MATCH :words
     AND (CAST(:below AS TEXT) IS NULL OR substr(threads.cwd || '/', 1, length(CAST(:below AS TEXT))) = :below)
     AND (CAST(:agent AS TEXT) IS NULL OR threads.agent = :agent)
 ORDER BY turn_words.rowid DESC LIMIT :limit OFFSET :offset;
+
+-- name: search_space
+-- The numbers of turns of some threads. CROSS: from the threads on, which are fewer than turns.
+SELECT turn_numbers.n FROM threads
+    CROSS JOIN turns ON turns.thread_id = threads.id
+    CROSS JOIN turn_numbers ON turn_numbers.turn_id = turns.id
+WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
+    AND (CAST(:below AS TEXT) IS NULL OR substr(threads.cwd || '/', 1, length(CAST(:below AS TEXT))) = :below)
+    AND (CAST(:agent AS TEXT) IS NULL OR threads.agent = :agent)
+LIMIT :limit;
+
+-- name: search_within
+-- As `search`, among these turns alone. CROSS: the index of words is asked about each of them, and not for all that it has.
+SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
+    substr(turns.text, 1, :most) AS text
+FROM json_each(:numbers) AS asked
+    CROSS JOIN turn_words ON turn_words.rowid = asked.value
+    CROSS JOIN turn_numbers ON turn_numbers.n = asked.value
+    CROSS JOIN turns ON turns.id = turn_numbers.turn_id
+WHERE turn_words.text MATCH :words
+    AND (:archived = 1 OR turns.archived_at IS NULL)
+ORDER BY asked.value DESC LIMIT :limit OFFSET :offset;

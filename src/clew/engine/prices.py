@@ -1,0 +1,26 @@
+"""What an agent's model was last seen to cost, for tokens that the agent itself puts no price on.
+
+A message that was cut off is in none of its totals, and was paid for all the same. The price of a unit (see core/usage)
+is taken from whole runs; an agent that reports no prices has none, and what it costs stays unknown.
+"""
+
+from __future__ import annotations
+
+from clew.core.usage import Usage
+from clew.store.store import Store
+
+
+def keep_price(store: Store, agent: str, model: str | None, usage: Usage, cost_usd: float) -> None:
+    """Of a run whose cost is known in full."""
+    if model and cost_usd > 0 and usage.units > 0:
+        store.save_fact(_fact(agent, model), repr(cost_usd / usage.units))
+
+
+def price(store: Store, agent: str, model: str | None, usage: Usage) -> float:
+    """In dollars; 0: not known."""
+    known = store.fact(_fact(agent, model)) if model and usage.units else None
+    return float(known) * usage.units if known else 0.0
+
+
+def _fact(agent: str, model: str) -> str:
+    return f"unit_price/{agent}/{model}"

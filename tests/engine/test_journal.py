@@ -1,0 +1,41 @@
+"""The journal of a run, on a store that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from clew.core.events import Event, TextStreamed
+from clew.core.ids import RunId
+from clew.engine.journal import Journal
+
+
+class SlowStore:
+    """Takes a batch only when it is let go on."""
+
+    def __init__(self) -> None:
+        self.taken: list[Event] = []
+        self.writing = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def atomically(self, work: Any, *_: Any) -> None:
+        self.writing.set()
+        await self.go_on.wait()
+        work(self)
+
+    def append_events(self, _run_id: str, events: Any) -> None:
+        self.taken += [event for _, _, event in events]
+
+
+async def test_what_comes_while_a_batch_is_written_is_stored_without_a_further_event() -> None:
+    store = SlowStore()
+    journal = Journal(store, RunId("r"), lambda: 0.0)  # type: ignore[arg-type]
+    await journal.note(TextStreamed("first"))
+    async with asyncio.timeout(30):
+        await store.writing.wait()
+        await journal.note(TextStreamed("second"))
+        store.go_on.set()
+        heard = journal.listen(stored=True)
+        assert [(await anext(heard)).event for _ in range(2)] == [TextStreamed("first"), TextStreamed("second")]
+    await journal.close()
+    assert store.taken == [TextStreamed("first"), TextStreamed("second")]

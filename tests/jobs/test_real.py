@@ -1,0 +1,124 @@
+"""Jobs on the real CLIs: a time-out in the midst of a tool, a lost machine, and each class of failure."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.core.job import CONTINUE, JobStatus, Limits
+from clew.core.record import replace
+from clew.testing.model_api import ModelApi
+from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_user_text
+from clew.testing.stage import CODEX_MODEL, Stage
+from conftest import make_stage
+from jobs.house import REFUSED, a_job, carried_out, ended, start, until, workers
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # a busy machine; each wait has a limit of its own
+
+POISON = "!fail 400 invalid_request_error messages.1: `tool_use` ids were found without `tool_result` blocks"
+
+
+@pytest.fixture
+def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    with make_stage("scripted", tmp_path, api, codex=True) as stage:
+        yield stage
+    assert not api.strays, "it called the world"
+
+
+def answers_once_told_to_go_on(request: Request) -> Reply | None:
+    return Text("the right answer") if CONTINUE in newest_user_text(request.messages) else None
+
+
+async def appeared(path: Path) -> None:
+    async with asyncio.timeout(90):
+        while not path.exists():
+            await asyncio.sleep(0.1)
+
+
+async def test_a_time_out_in_the_midst_of_a_tool_is_gone_on_from_and_nothing_is_done_twice(real: Stage) -> None:
+    real.api.reply = answers_once_told_to_go_on
+    prompt = '!tool Bash {"command": "echo once >> made; sleep 120"}'
+    async with real.open() as client:
+        job = await client.jobs.submit(a_job(real, prompt, limits=Limits(timeout_s=12)))
+        done = await carried_out(client, job, 120)
+        runs = await client.runs(thread=await client.find(job.thread_id))
+    assert (done.status, done.result) == (JobStatus.SUCCEEDED, "the right answer")
+    assert (done.runs, done.resume_count) == (2, 1)
+    assert [run.outcome for run in runs] == ["success", "timed_out"]
+    assert (real.work / "made").read_text() == "once\n"
+    assert sum(prompt in text for role, text in real.shown if role == "user") == 1
+
+
+async def test_a_job_of_codex_goes_on_in_its_session_after_a_time_out(codex: Stage) -> None:
+    codex.api.reply = answers_once_told_to_go_on
+    prompt = '!tool exec_command {"cmd": "echo once >> made; sleep 120", "yield_time_ms": 30000}'
+    new = replace(a_job(codex, prompt, limits=Limits(timeout_s=12)), agent="codex", model=CODEX_MODEL)
+    async with codex.open() as client:
+        done = await carried_out(client, await client.jobs.submit(new), 120)
+    assert (done.status, done.result) == (JobStatus.SUCCEEDED, "the right answer")
+    assert (done.runs, done.resume_count) == (2, 1)
+    assert codex.launches[-1].resumes == done.session_id
+    assert (codex.work / "made").read_text() == "once\n"
+    assert sum(prompt in text for role, text in codex.shown if role == "user") == 1
+
+
+@pytest.mark.parametrize(("lost", "reason"), [("machine", "runtime_changed"), ("file", "session_missing")])
+async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: Stage, lost: str, reason: str) -> None:
+    """Another machine has the same store and files, and none of the agent's own; its home may have another name."""
+    first = ToolUse("Bash", {"command": "echo once >> made; echo fine"})
+    second = ToolUse("Bash", {"command": "touch begun; sleep 120"})
+    real.api.script.extend([first, second])
+    real.api.reply = answers_once_told_to_go_on
+    elsewhere = {"HOME": str(real.folder / "other home")} if lost == "machine" else {}
+    async with real.open() as client, workers(real) as alive:
+        job = await client.jobs.submit(a_job(real, "do the work"))
+        await appeared(real.work / "begun")
+        alive[0].kill()
+        await alive[0].wait()
+        if lost == "machine":
+            Path(elsewhere["HOME"]).mkdir()
+        else:
+            for file in real.session_files():
+                file.unlink()
+            shutil.rmtree(real.home / ".claude" / "projects", ignore_errors=True)
+        alive[0] = await start(real, elsewhere)
+        done = await ended(client, job)
+    assert (done.status, done.result, done.runs) == (JobStatus.SUCCEEDED, "the right answer", 2)
+    assert (done.reason, real.launches[-1].resumes) == (reason, None)
+    assert (real.work / "made").read_text() == "once\n"
+    told = real.prompt.split("# Work done so far")[1].splitlines()
+    assert '- Bash {"command": "echo once >> made; echo fine"}: done, "fine"' in told
+    assert any("touch begun" in line and line.endswith(": cut off while it ran") for line in told)
+    assert real.prompt.count("do the work") == 1 and real.prompt.endswith(CONTINUE)
+
+
+async def test_each_class_of_failure_is_taken_for_what_it_is(real: Stage) -> None:
+    """At the end of the first run; what follows is the scripted agent's business."""
+    async with real.open() as client:
+        resets_at = int(client.engine.around.clock()) + 3600
+        prompts = {
+            REFUSED: (JobStatus.BLOCKED, "auth"),
+            f"!fail 429 rate_limit_error Claude AI usage limit reached|{resets_at}": (JobStatus.WAITING, "usage_limit"),
+            "!fail 529 overloaded_error Overloaded": (JobStatus.WAITING, "overloaded"),
+            "!toolong": (JobStatus.WAITING, "overflow"),
+            POISON: (JobStatus.WAITING, "poisoned"),
+            "!fail 418 teapot I am one": (JobStatus.FAILED, "failed"),
+        }
+        seen = {}
+        for prompt in prompts:
+            job = await client.jobs.submit(a_job(real, prompt))
+            carrying = asyncio.create_task(client.carry_out(job.id))
+            try:
+                over = await until(client, job.id, lambda now: now.saved_run_id is not None)
+            finally:
+                carrying.cancel()
+                await asyncio.gather(carrying, return_exceptions=True)
+            seen[prompt] = (over.status, over.outcome)
+            assert over.runs == 1
+            if over.outcome == "usage_limit":
+                assert over.wake_at == resets_at
+        assert seen == prompts

@@ -1,0 +1,218 @@
+"""A database that goes away in the middle of a turn: it costs no prompt, no answer and no question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.permissions import Answer
+from clew.core.record import replace
+from clew.core.run import RunStatus
+from clew.engine import faults
+from clew.errors import StoreError
+from clew.store import open_store
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import Stage
+from jobs.house import a_job
+from turns.cuts import Between, cut
+
+pytestmark = pytest.mark.timeout(180)
+
+ON_THE_WAY = [point for point in faults.POINTS if point not in ("question_asked", "tool_started")]
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.new_database()
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A server that a test may stop."""
+    with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def hook() -> Iterator[None]:
+    yield
+    faults.install(None)
+
+
+async def until(client: Client, run_id: str, status: RunStatus) -> None:
+    async with asyncio.timeout(60):
+        while (await client.run(run_id)).status is not status:
+            await asyncio.sleep(0.05)
+
+
+async def speaking(client: Client, run_id: str) -> None:
+    """Some of what it says is in the store."""
+    async with asyncio.timeout(60):
+        async for event in client.follow(run_id):
+            if event.kind == "text_streamed":
+                return
+
+
+@pytest.mark.parametrize("point", ON_THE_WAY)
+async def test_a_connection_that_breaks_at_any_point_is_not_noticed(
+    scripted: Stage, url: str, hook: None, point: str
+) -> None:
+    cuts: list[int] = []
+
+    def at(name: str) -> None:
+        if name == point and not cuts:
+            cuts.append(cut(url))
+
+    async with scripted.open(environ={"CLEW_STORE": url}) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        faults.install(at)
+        reply = await (await thread.ask("!say one two three"))
+        assert cuts and cuts[0] > 0
+        assert (reply.status, reply.text) == ("answered", "one two three")
+        assert reply.usage.shown_tokens > 0
+        assert [turn.text for turn in await thread.turns()] == ["!say one two three", "one two three"]
+        assert (await (await thread.ask("go on"))).session_resumed
+        assert [text for role, text in scripted.shown if role == "user"].count("!say one two three") == 1
+
+
+async def test_prompts_that_wait_outlive_cuts(scripted: Stage, url: str) -> None:
+    async with scripted.open(environ={"CLEW_STORE": url}) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        runs = [await thread.ask("!slow 20 0.1", lasting=True)]
+        runs += [await thread.ask(f"!say {number}", lasting=True) for number in range(3)]
+        for _ in range(4):
+            await asyncio.sleep(0.3)
+            assert cut(url)
+        replies = [await run.reply() for run in runs]
+        assert [reply.text for reply in replies[1:]] == ["0", "1", "2"]
+        assert [reply.status for reply in replies] == ["answered"] * 4
+
+
+@pytest.mark.parametrize("times", [1, 4])
+async def test_a_question_that_waits_for_a_person_stays_open(scripted: Stage, url: str, times: int) -> None:
+    async with scripted.open(environ={"CLEW_STORE": url}) as client:
+        thread = await client.thread("t", cwd=scripted.work, permissions="ask")
+        run = await thread.ask('!tool Bash {"command": "touch made"}', lasting=True)
+        await until(client, run.id, RunStatus.WAITING)
+        for _ in range(times):
+            assert cut(url)
+            await asyncio.sleep(0.3)
+        [question] = await client.engine.database.call(lambda store: store.questions_of_run(run.id))
+        assert (question.state, question.allowed) == ("open", None)
+        await client.answer(run.id, question.id, Answer(allow=True))
+        assert (await run.reply()).status == "answered"
+        assert (scripted.work / "made").exists()
+
+
+async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, own: PostgresServer) -> None:
+    async with scripted.open(environ={"CLEW_STORE": own.new_database()}) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!slow 30 0.1")
+        await speaking(client, run.id)
+        await asyncio.to_thread(own.stop)
+        await asyncio.to_thread(own.start)
+        reply = await run.reply()
+        assert reply.text == " ".join(f"w{number}" for number in range(30))
+        events = [event async for event in client.follow(run.id)]
+        assert [event.seq for event in events] == list(range(1, len(events) + 1)), "none is lost, none is doubled"
+
+
+async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage, own: PostgresServer) -> None:
+    environ = {"CLEW_STORE": own.new_database()}
+    async with scripted.open(environ=environ) as client:
+        client.engine.settings = replace(client.engine.settings, patience_s=0.5)
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!slow 600 0.1")
+        await speaking(client, run.id)
+        await asyncio.to_thread(own.stop)
+        error = (await run.reply()).error
+        assert isinstance(error, StoreError) and "cannot be reached" in error.message
+        assert not scripted.processes()
+        await asyncio.to_thread(own.start)
+        assert [run.status for run in await client.engine.recover()] == [RunStatus.INTERRUPTED], "as after a crash"
+        [asked, said] = await thread.turns()
+        assert (asked.text, said.partial) == ("!slow 600 0.1", True)
+        assert said.text.startswith("w0")
+        assert (await (await thread.ask("go on"))).status == "answered"
+
+
+async def test_the_next_turn_waits_until_what_was_left_is_tidied_up(scripted: Stage, own: PostgresServer) -> None:
+    async with scripted.open(environ={"CLEW_STORE": own.new_database()}) as client:
+        client.engine.settings = replace(client.engine.settings, patience_s=0.5)
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!slow 600 0.1")
+        await speaking(client, run.id)
+        await asyncio.to_thread(own.stop)
+        assert isinstance((await run.reply()).error, StoreError)
+        await asyncio.to_thread(own.start)
+        assert (await (await thread.ask("!say on"))).text == "on", "without a recovery before it"
+        assert [turn.text[:2] for turn in await thread.turns()] == ["!s", "w0", "!s", "on"]
+
+
+async def test_a_commit_whose_answer_is_lost_is_not_made_twice(scripted: Stage, url: str, tmp_path: Path) -> None:
+    """At each commit of a job in turn: it is asked once, answered once and paid once."""
+    lost = 0
+    with Between(url, tmp_path / "s").open() as between:
+        async with scripted.open(environ={"CLEW_STORE": between.url}) as client:
+            while True:
+                between.lose, lost = between.commits + lost + 1, lost + 1
+                prompt = f"!say number {lost}"
+                try:
+                    job = await client.jobs.submit(a_job(scripted, prompt))
+                except StoreError:
+                    continue  # whoever submits is told that it may or may not be there
+                await _carry_out(client, job.id)
+                if between.commits < between.lose:
+                    break
+                done = await client.jobs.find(job.id)
+                assert (done.status, done.result) == ("succeeded", f"number {lost}")
+                thread = await client.find(done.thread_id)
+                runs = await client.runs(thread=thread)
+                answered = [run for run in runs if run.status is RunStatus.ANSWERED]
+                assert len(answered) == 1, [(run.status, run.error) for run in runs]
+                assert [text for role, text in scripted.shown if role == "user"].count(prompt) == 1
+    assert lost > 8, "a job has so many commits at least"
+
+
+async def _carry_out(client: Client, job_id: str) -> None:
+    """As a worker does: an error of the store is no end."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await client.carry_out(job_id)
+            except StoreError:
+                await asyncio.sleep(0.1)
+
+
+class TestTheStoreItself:
+    def test_an_idle_connection_that_was_cut_is_replaced(self, url: str) -> None:
+        with open_store(url) as store:
+            assert cut(url)
+            assert store.threads() == []
+            assert cut(url)
+            with store.transaction():
+                assert store.threads() == []
+            assert cut(url)
+            with store.reading():
+                assert store.threads() == []
+
+    def test_a_cut_in_mid_transaction_is_told_and_nothing_was_written(self, url: str) -> None:
+        with open_store(url) as store:
+            with pytest.raises(StoreError) as raised, store.transaction():
+                store.save_fact("f", "1")
+                cut(url)
+                store.save_fact("g", "1")
+            assert (raised.value.passing, raised.value.in_doubt) == (True, False)
+            assert (store.fact("f"), store.fact("g")) == (None, None)
+
+    def test_a_commit_whose_answer_is_lost_is_in_doubt(self, url: str, tmp_path: Path) -> None:
+        with Between(url, tmp_path / "s").open() as between, open_store(between.url) as store:
+            between.lose = between.commits + 1
+            with pytest.raises(StoreError) as raised:
+                store.save_fact("f", "1")
+            assert (raised.value.passing, raised.value.in_doubt) == (False, True)
+            assert store.fact("f") == "1", "this time it was made"

@@ -1,0 +1,133 @@
+"""A run that ends in mid-text has used what the stream told until then, and that has its price."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client, Reply, Thread
+from clew.core.events import TextStreamed, ToolFinished
+from clew.core.run import Run
+from clew.core.savings import summed
+from clew.core.usage import Usage
+from clew.testing.scripts import Slow, ToolUse
+from clew.testing.stage import MODEL, Stage
+
+DRIVER = Path(__file__).with_name("driver.py")
+SLOWLY = "!slow 400 0.05"
+TIMEOUT_S = 5.0  # the text begins long before, and ends long after
+STOPPED = {"cancel": "cancelled", "timeout": "timed_out", "kill": "failed"}
+
+
+async def price_of_a_unit(client: Client, thread: Thread, prompt: str = "one") -> float:
+    """By a whole run, as the agent tells it."""
+    first = await (await thread.ask(prompt))
+    assert first.cost_usd > 0
+    return first.cost_usd / first.usage.units
+
+
+async def stopped(stage: Stage, client: Client, thread: Thread, prompt: str, how: str) -> Run:
+    run = await thread.ask(prompt, timeout_s=TIMEOUT_S if how == "timeout" else None)
+    async for event in run:
+        if isinstance(event, TextStreamed) and how == "cancel":
+            run.cancel()
+        elif isinstance(event, TextStreamed) and how == "kill":
+            attempts = await client.engine.database.call(lambda store: store.attempts(run.id))
+            assert attempts[-1].pid is not None
+            os.kill(attempts[-1].pid, signal.SIGKILL)
+            how = "killed"
+    await run.reply()
+    return await client.run(run.id)
+
+
+def shown(stage: Stage, since: int) -> tuple[int, int]:
+    """By the model's own books: read from the cache, and not."""
+    accounts = [request.cache for request in stage.api.main_requests[since:]]
+    read = sum(each.read_tokens for each in accounts)
+    return read, sum(each.prompt_tokens for each in accounts) - read
+
+
+def told(usage: Usage) -> tuple[int, int]:
+    return usage.cache_read_input_tokens, usage.new_tokens
+
+
+async def text_is_stored(client: Client) -> None:
+    """Of the newest run, which is another process's."""
+    async with asyncio.timeout(60):
+        while True:
+            [run, *_] = await client.runs(limit=1)
+            events = await client.engine.database.call(lambda store, run=run: store.events(run.id))
+            if run.status == "running" and any(isinstance(each.event, TextStreamed) for each in events):
+                return
+            await asyncio.sleep(0.05)  # another process: only looking tells
+
+
+@pytest.mark.parametrize("how", STOPPED)
+async def test_what_was_read_is_counted_and_priced_once(stage: Stage, how: str) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        unit_usd = await price_of_a_unit(client, thread)
+        before = len(stage.api.main_requests)
+        run = await stopped(stage, client, thread, SLOWLY, how)
+        assert run.status == STOPPED[how]
+        assert told(run.usage) == shown(stage, before)
+        assert run.cost_usd == pytest.approx(unit_usd * run.usage.units, rel=0.02)
+        assert (run.estimate_usd or 0) >= run.cost_usd
+
+        before = len(stage.api.main_requests)
+        after: Reply = await (await thread.ask("two"))
+        assert told(after.usage) == shown(stage, before), "nothing of it comes back with a later total"
+        assert after.cost_usd == pytest.approx(unit_usd * after.usage.units, rel=0.02)
+        assert summed(await client.engine.database.call(lambda store: store.stats())).unpriced_runs == 0
+
+
+async def test_after_a_tool_what_was_whole_and_what_was_cut_off_are_both_counted(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        unit_usd = await price_of_a_unit(client, thread)
+        before = len(stage.api.main_requests)
+        stage.api.script.extend([ToolUse("Bash", {"command": "echo done"}), Slow("word " * 400, words_per_s=20)])
+        run = await thread.ask("two")
+        used = False
+        async for event in run:
+            used = used or isinstance(event, ToolFinished)
+            if used and isinstance(event, TextStreamed):
+                run.cancel()
+        reply = await run.reply()
+        assert reply.status == "cancelled"
+        assert len(stage.api.main_requests) == before + 2
+        assert told(reply.usage) == shown(stage, before)
+        assert reply.cost_usd == pytest.approx(unit_usd * reply.usage.units, rel=0.02)
+
+
+async def test_without_any_price_seen_yet_it_stays_unknown(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        run = await stopped(stage, client, thread, SLOWLY, "cancel")
+        assert told(run.usage) == shown(stage, 0)
+        assert run.cost_usd == 0
+        assert summed(await client.engine.database.call(lambda store: store.stats())).unpriced_runs == 1
+
+
+async def test_it_is_known_too_when_clew_itself_is_killed(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        unit_usd = await price_of_a_unit(client, thread)
+        before = len(stage.api.main_requests)
+        driver = [sys.executable, str(DRIVER), str(stage.work), SLOWLY, MODEL]
+        with subprocess.Popen(driver, env={**stage.environ, "CLEW_MODEL": MODEL}, stdout=subprocess.DEVNULL) as dying:
+            try:
+                await text_is_stored(client)
+            finally:
+                dying.kill()
+    async with stage.open() as client:
+        [run] = client.recovered
+        assert run.status == "interrupted"
+        assert told(run.usage) == shown(stage, before)
+        assert run.cost_usd == pytest.approx(unit_usd * run.usage.units, rel=0.02)

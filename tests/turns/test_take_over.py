@@ -1,0 +1,67 @@
+"""A take-over of the real agent: what a dead Clew left takes not one more step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.client import Client
+from clew.core.ids import RunId
+from clew.core.record import replace
+from clew.core.run import Attempt, RunStatus
+from clew.engine.processes import family
+from clew.testing.stage import MODEL, Stage
+
+DAEMON = Path(__file__).with_name("daemon.py")
+BUSY = '!tool Bash {"command": "tail -f /dev/null"}'
+
+
+async def in_the_tool(client: Client) -> Attempt:
+    """The attempt, once its tool runs."""
+    [run] = await client.runs()
+    async with asyncio.timeout(60):
+        while True:
+            for attempt in await client.attempts(run.id):
+                names = [Path(f"/proc/{process.pid}/comm") for process in family(attempt.id, attempt.pid)]
+                if any(name.exists() and name.read_text() == "tail\n" for name in names):
+                    return attempt
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.real
+async def test_an_agent_that_is_taken_over_in_a_tool_does_not_tell_the_model_how_it_ended(real: Stage) -> None:
+    environ = {**real.environ, "CLEW_PERMISSIONS": "all"}
+    daemon = await asyncio.create_subprocess_exec(
+        sys.executable, str(DAEMON), str(real.work), MODEL, BUSY, env=environ, stdout=asyncio.subprocess.PIPE
+    )
+    async with real.open() as client:
+        assert daemon.stdout is not None
+        async with asyncio.timeout(60):
+            await daemon.stdout.readline()
+        attempt = await in_the_tool(client)
+        os.kill(daemon.pid, signal.SIGKILL)
+        await daemon.wait()
+        asked = len(real.api.requests)
+        [run] = await client.engine.recover()
+        assert run.status is RunStatus.INTERRUPTED
+        assert not family(attempt.id, attempt.pid)
+        assert len(real.api.requests) == asked, "no step without an owner"
+        assert not any("Exit code" in file.read_text() for file in real.session_files())
+
+
+async def test_a_run_that_only_lost_its_database_is_not_said_to_have_died_with_clew(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask("hello"))
+        [answered] = await client.runs()
+        left = replace(
+            answered, id=RunId("left"), status=RunStatus.RUNNING, ended_at=None, owner=client.engine.around.owner
+        )
+        await client.engine.database.call(lambda store: store.create_run(left))
+        [run] = await client.engine.recover()
+        assert run.error == "The database was away while the run was going on."
