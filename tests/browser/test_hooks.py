@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,6 +57,9 @@ def test_a_session_comes_up_leads_to_its_thread_and_is_forgotten(hooked: House, 
     expect(session).to_contain_text("boss:alice/maze:4")
     expect(session).to_contain_text("issue opened by bob: It breaks")
     expect(page.get_by_test_id("hook-counts")).to_have_text("1 session: 1 resumable")
+    expect(page.get_by_test_id("hook-places").locator("tbody")).to_have_text(
+        re.compile(r"alice/maze\s*boss\s*–\s*1\s*–")
+    )
     event = page.get_by_test_id("hook-event")
     expect(event).to_have_attribute("data-state", "dispatched")
     event.get_by_role("link", name="job").click()
@@ -75,6 +79,24 @@ def test_a_session_comes_up_leads_to_its_thread_and_is_forgotten(hooked: House, 
     expect(session).to_have_count(0)
     expect(event).to_have_count(1)
     assert hooked.get("/api/hooks/sessions")["items"] == []
+
+
+def test_sessions_are_counted_by_repository_agent_and_state(hooked: House, visit: Visit) -> None:
+    for number in (4, 5, 6):
+        tell(hooked, number=number)
+    page = visit(hooked).open(view="hooks")
+    sessions = page.get_by_test_id("hook-session")
+    expect(sessions).to_have_count(3)
+    for place in range(3):
+        expect(sessions.nth(place)).to_have_attribute("data-state", "resumable")
+    rows = page.get_by_test_id("hook-places").locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.locator("th, td")).to_have_text(["alice/maze", "boss", "–", "3", "–"])
+
+    hooked.stage.session_files()[0].unlink()
+
+    expect(rows.locator("th, td")).to_have_text(["alice/maze", "boss", "–", "2", "1"])
+    expect(page.get_by_test_id("hook-counts")).to_have_text("3 sessions: 2 resumable, 1 fresh")
 
 
 def test_what_wakes_nobody_says_why_and_a_strangers_title_is_only_text(hooked: House, visit: Visit) -> None:

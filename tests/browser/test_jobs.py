@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -187,6 +188,16 @@ def test_jobs_are_filtered_and_axe_finds_nothing(own_house: House, visit: Visit)
         page.get_by_test_id("new-job").click()
         expect(page.get_by_test_id("new-job-dialog")).to_be_visible()
         assert violations(page) == []
+
+
+def test_the_list_says_when_a_delayed_job_begins(own_house: House, visit: Visit) -> None:
+    submitted(own_house, "now")
+    submitted(own_house, "later", delay_s=7200)
+    page = visit(own_house).open(view="jobs")
+    expect(page.get_by_test_id("job-item")).to_have_count(2)
+    later, now = page.get_by_test_id("job-item").all()
+    expect(later.get_by_test_id("job-begins")).to_have_text(re.compile(r"begins \w+ \d+, \d{4}, \d+:\d\d"))
+    expect(now.get_by_test_id("job-begins")).to_have_count(0)
 
 
 def test_the_jobs_fit_a_phone(own_house: House, visit: Visit) -> None:

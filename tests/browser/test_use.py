@@ -106,8 +106,13 @@ def test_axe_finds_nothing_on_any_view(house: House, visit: Visit, scheme: str) 
     assert not found, json.dumps(found, indent=2)
 
 
+def short(count: int) -> str:
+    """As the page writes it."""
+    return str(count) if count < 1000 else f"{count / 1000:.1f}".removesuffix(".0") + "k"
+
+
 def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, visit: Visit) -> None:
-    house.thread("saved", "one", "two", "three")
+    thread = house.thread("saved", "one", "two", "three")
     page = visit(house).open(view="savings")
     view = page.get_by_test_id("savings-view")
     expect(view.locator("canvas")).to_have_count(1)  # the tokens; all runs are of one day, and that is a bar
@@ -117,7 +122,13 @@ def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, 
     view.get_by_label("Thread", exact=True).select_option(label="saved")
     expect(view).to_contain_text("2 of 3 runs")
     view.get_by_text("As a table").first.click()
-    expect(view.get_by_role("table").first.get_by_role("row")).to_have_count(4)
+    rows = view.get_by_role("table").first.get_by_role("row")
+    expect(rows).to_have_count(4)
+    expect(rows.first).to_have_text("Turnas it waswith transcripts (estimate)")
+    for row, turn in zip(rows.all()[1:], house.get(f"/api/stats?thread={thread}")["by_turn"], strict=True):
+        was, would_be = turn["new_tokens"], turn["transcript_new_tokens"]
+        assert row.get_by_role("cell").all_inner_texts() == [short(was), short(would_be)]
+        assert would_be > was if turn["session_resumed"] else would_be == was, "two lines that part where it resumed"
 
 
 def test_the_agents_view_tells_their_health(house: House, visit: Visit) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clew.core.hook import session_key
-from clew.testing.scripts import FINAL, Fail, Text
+from clew.testing.scripts import FINAL, Fail, Text, ToolUse
 from clew.testing.stage import MODEL, Stage
 from hooks.forge import TOKEN, PlayedForge
 from hooks.house import REPO, SETTINGS, House, event
@@ -305,6 +305,26 @@ def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
     assert KEY in swept.out and "1 session dropped" in swept.err
     assert not Path(session["work_tree"]).exists()
     assert cli.run("hooks", "sessions", "--json").json == []
+
+
+def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, house: House) -> None:
+    for number in (4, 5):
+        cli.run("hooks", "fire", own(cli.stage.folder, number=number), "--wait")
+    cli.run("hooks", "reset", KEY)
+    assert cli.run("hooks", "sweep", "--json").json == [], "the issue is open, so its work tree stays"
+    house.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
+    assert "1 session to drop; 1 work tree without a session to sweep" in cli.run("hooks", "sweep", "--dry-run").err
+    assert "1 session dropped; 1 work tree without a session swept" in cli.run("hooks", "sweep").err
+
+
+def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, house: House) -> None:
+    cli.api.script.extend([ToolUse("Bash", {"command": "make test"}), Text("I may not.")])
+    cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
+    [job] = cli.run("jobs", "list", "--json").json
+    logs = cli.run("jobs", "logs", job["id"])
+    said = logs.out + logs.err
+    assert "Bash was declined" in said and "permissions and allowed_tools of its agent in clew.toml" in said
+    assert "--permissions" not in said
 
 
 @pytest.mark.parametrize("words", [(KEY,), ("boss", REPO, "4"), ("boss", "Charles/PEON", "4")])

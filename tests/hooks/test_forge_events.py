@@ -228,6 +228,23 @@ def test_a_new_label_is_named_where_the_forge_names_it() -> None:
     assert (event.label, event.labels) == (None, ("bug", "agent"))
 
 
+def test_gitea_tells_what_changed_among_the_labels_where_it_is_new_enough() -> None:
+    payload = payload_of("gitea.issues.label_updated")
+    bug, agent = payload["issue"]["labels"]
+
+    def told(added: list[Any] | None, removed: list[Any] | None) -> HookEvent | None:
+        payload["changes"] = {"added_labels": added, "removed_labels": removed}
+        return read("gitea.issues.label_updated", payload)
+
+    found = told([agent], None)
+    assert found is not None and (found.label, found.labels) == ("agent", ("bug", "agent"))
+    several = told([bug, agent], None)
+    assert several is not None and several.label is None, "one of them may be the rule's"
+    assert told(None, [{"name": "other"}]) is None, "it lost one"
+    unsaid = told(None, None)
+    assert unsaid is not None and unsaid.label is None
+
+
 def test_a_lost_label_is_nothing() -> None:
     payload = payload_of("gitea.issues.label_updated")
     payload["issue"]["labels"] = []

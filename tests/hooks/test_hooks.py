@@ -51,8 +51,8 @@ async def test_a_session_that_is_gone_is_replaced_once_with_the_whole_skill_and_
         assert any("session_missing" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_reset_or_a_closed_issue_starts_afresh(scripted: Stage) -> None:
-    house = House(scripted)
+async def test_a_reset_or_a_closed_issue_starts_afresh(stage: Stage) -> None:
+    house = House(stage)
     async with house.open() as client:
         await succeeded(client, event())
         assert await client.hooks.drop_session(KEY) is True
@@ -60,13 +60,14 @@ async def test_a_reset_or_a_closed_issue_starts_afresh(scripted: Stage) -> None:
         assert await client.hooks.get_session(KEY) is None
         again = await succeeded(client, event("issue.commented", text="And now?"))
         assert again.reason == "first_turn"
-        assert "SKILL" in scripted.prompt
+        assert "SKILL" in stage.prompt and stage.launches[-1].resumes is None
         await succeeded(client, event("pull.review_requested", number=4))
         assert len(await client.hooks.sessions()) == 2
         assert len(trees(house)) == 2
         assert await handled(client, event("issue.closed")) == []
         assert await client.hooks.sessions() == []
         assert trees(house) == []
+        assert (await client.hooks.events())[0].why == "The work tree is removed.", "said once, of both"
         assert {job.key for job in await client.jobs.list()} == {KEY, session_key("reviewer", REPO, 4)}
 
 
@@ -78,7 +79,7 @@ async def test_whoever_may_not_write_wakes_nobody(scripted: Stage) -> None:
             (event(actor="alice", repo="charles/other"), "is no repository"),
             (event("issue.labeled", label="x"), "no rule applies"),
             (event("issue.commented", text="Done.\n\n<!-- clew -->"), "own comment"),
-            (event("branch.pushed", number=None, branch="nobody"), "belongs to no issue"),
+            (event("branch.pushed", number=None, branch="of-nobody"), "nobody works on the branch of-nobody"),
             (event("issue.closed", number=77), "no session"),
         ]:
             assert await handled(client, told) == []

@@ -391,6 +391,6 @@ async def test_a_forks_branch_is_not_taken_for_our_own_of_the_same_name(scripted
         assert git(house.repo, "rev-parse", "main").strip() != commit
         launches = len(scripted.launches)
         assert await handled(client, event("branch.pushed", None, branch=branch)) == []
-        assert (await client.hooks.events())[0].why == "it belongs to no issue or pull request"
+        assert (await client.hooks.events())[0].why == f"nobody works on the branch {branch}: no session has it"
         assert await handled(client, event("branch.deleted", None, branch=branch)) == []
         assert len(await client.hooks.sessions()) == 1 and tree.exists() and len(scripted.launches) == launches

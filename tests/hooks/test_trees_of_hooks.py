@@ -256,6 +256,56 @@ async def test_a_clean_up_that_was_missed_is_found_by_asking_the_forge(scripted:
             assert await client.hooks.sweep() == [], "without a token nobody is asked"
 
 
+async def test_a_reset_leaves_the_work_tree_of_an_open_issue_to_the_next_event(scripted: Stage) -> None:
+    house = House(scripted, ANY_TOOL)
+    scripted.api.script.extend([ToolUse("Bash", {"command": "echo half > made.py"}), Text("Half of it.")])
+    async with house.open() as client:
+        job = await succeeded(client, event())
+        assert await client.hooks.drop_session(KEY)
+        assert await client.hooks.sweep() == []
+        assert (Path(job.cwd) / "made.py").read_text() == "half\n"
+        again = await succeeded(client, event("issue.commented", text="Go on."))
+        assert (again.cwd, again.reason) == (job.cwd, "first_turn")
+
+
+async def test_after_a_reset_the_work_tree_goes_with_its_issue(scripted: Stage) -> None:
+    """Its session is gone by then, so the clean-up finds nothing to drop; the sweep does."""
+    house = House(scripted)
+    async with house.open() as client:
+        await succeeded(client, event())
+        assert await client.hooks.drop_session(KEY)
+        await closed(client)
+        [swept] = await client.hooks.sweep()
+        assert (swept.key, swept.why, swept.session) == (KEY, "it is closed", False)
+    assert trees(house) == []
+
+
+async def test_after_a_reset_the_forge_is_asked_whether_the_issue_is_closed(scripted: Stage) -> None:
+    house = House(scripted)
+    with PlayedForge() as forge:
+        async with house.open() as client:
+            hooks = hooks_with(client, forge)
+            await succeeded(client, event())
+            assert await hooks.drop_session(KEY)
+            assert await hooks.sweep() == []
+            forge.closed.add(4)
+            [swept] = await hooks.sweep()
+            assert (swept.key, swept.why, swept.session) == (KEY, "it is closed", False)
+    assert trees(house) == []
+
+
+async def test_after_a_reset_a_work_tree_that_nobody_used_for_long_is_swept(scripted: Stage) -> None:
+    house = House(scripted)
+    async with house.open() as client:
+        await succeeded(client, event())
+        assert await client.hooks.drop_session(KEY)
+    house.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.01s"\n\n[hooks.agents.boss]'))
+    async with house.open() as client:
+        [swept] = await client.hooks.sweep()
+        assert (swept.key, swept.why, swept.session) == (KEY, "unused for too long", False)
+    assert trees(house) == []
+
+
 async def test_a_session_that_nobody_used_for_long_is_swept(scripted: Stage) -> None:
     house = House(
         scripted, SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.01s"\n\n[hooks.agents.boss]')

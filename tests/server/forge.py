@@ -56,8 +56,9 @@ def signature(forge: str, body: bytes, secret: str | None = None) -> dict[str, s
 def message(name: str, payload: Any = None, delivery: str | None = None) -> tuple[str, bytes, dict[str, str]]:
     """Where it goes, the body and the headers, all in order. `name` is a payload's: `github.issues.opened`."""
     forge = name.partition(".")[0]
-    body = json.dumps(payload_of(name) if payload is None else payload).encode()
-    told = {f"x-{forge}-delivery": delivery or f"delivery-{next(deliveries)}"}
+    nth = next(deliveries)
+    body = json.dumps({**(payload_of(name) if payload is None else payload), "nth": nth}).encode()  # no two are alike
+    told = {f"x-{forge}-delivery": delivery or f"delivery-{nth}"}
     return f"/hooks/{forge}", body, headers_of(name) | told | signature(forge, body)
 
 

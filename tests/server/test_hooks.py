@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -108,6 +109,34 @@ class TestHeard:
         assert states == ["duplicate"] * 7 + ["received"]
         assert len(await stored(site)) == before + 1
 
+    @pytest.mark.parametrize("name", FORGES)
+    async def test_the_same_signed_words_under_another_delivery_id_are_no_news(
+        self, site: Served, forge: httpx.AsyncClient, name: str
+    ) -> None:
+        """The id is in a header, which nobody signs: whoever has seen a message could send it again."""
+        path, body, headers = message(f"{name}.issues.opened")
+        assert (await forge.post(path, content=body, headers=headers)).json()["state"] == "received"
+        before = await stored(site)
+        for nth in range(3):
+            again = await forge.post(
+                path, content=body, headers=headers | {f"x-{name}-delivery": f"again-{name}-{nth}"}
+            )
+            assert (again.status_code, again.json()) == (202, {"id": None, "state": "duplicate"})
+        assert await stored(site) == before
+
+    @pytest.mark.parametrize("name", ["gitea", "forgejo"])
+    async def test_nor_are_they_in_another_wrapping(self, site: Served, forge: httpx.AsyncClient, name: str) -> None:
+        """These sign the JSON, and it may travel in a form, in which every letter may be written in two ways."""
+        path, body, headers = message(f"{name}.issues.opened")
+        assert (await forge.post(path, content=body, headers=headers)).json()["state"] == "received"
+        before = await stored(site)
+        escaped = b"payload=" + b"".join(b"%%%02x" % letter for letter in body)
+        for nth, form in enumerate((str(httpx.QueryParams({"payload": body.decode()})).encode(), escaped)):
+            given = {f"x-{name}-delivery": f"wrapped-{nth}", "content-type": "application/x-www-form-urlencoded"}
+            again = await forge.post(path, content=form, headers=headers | given)
+            assert (again.status_code, again.json()["state"]) == (202, "duplicate")
+        assert await stored(site) == before
+
     async def test_another_forge_may_have_the_same_delivery_id(self, forge: httpx.AsyncClient) -> None:
         for name in FORGES:
             answer = await send(forge, f"{name}.issues.opened", delivery="the-same")
@@ -123,13 +152,13 @@ class TestHeard:
         assert (await event(site, answer.json()["id"]))["title"] == "The longer exit is taken"
 
     async def test_it_is_less_than_50_ms_of_work(self, forge: httpx.AsyncClient) -> None:
-        """The quickest of many: the machine has other things to do as well."""
+        """The middle one of many: the machine has other things to do as well."""
         took = []
-        for _ in range(30):
+        for _ in range(101):
             began = time.perf_counter()
             await received(forge, "forgejo.issue_comment.created")
             took.append((time.perf_counter() - began) * 1000)
-        assert min(took) < MOST_MS
+        assert statistics.median(took) < MOST_MS, sorted(took)
 
     async def test_it_comes_from_anywhere_but_to_a_name_of_ours(self, site: Served, forge: httpx.AsyncClient) -> None:
         for headers, status in (

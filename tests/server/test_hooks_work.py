@@ -212,7 +212,7 @@ async def test_sessions_and_events_are_counted(scripted: Stage, serve: Serve) ->
     found = await looked_at(house)
     assert value(found, "clew_hook_sessions", **place) == 1
     for state in ("dispatched", "ignored"):
-        assert value(found, "clew_hook_events_total", forge="gitea", state=state) == 1
+        assert value(found, "clew_hook_events", forge="gitea", state=state) == 1
     assert value(found, "clew_runs_total", kind="hook", agent="claude", outcome="success") == 1
 
 

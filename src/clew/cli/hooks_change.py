@@ -14,9 +14,10 @@ from clew.cli.session import with_client
 from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from clew.client import Client
+    from clew.hosts.hook_sweep import Swept
 
 FILE_MOST = 100_000_000  # bytes
 WORDS = {
@@ -77,8 +78,9 @@ def sweep(dry_run: bool, as_json: bool) -> None:
     """Drop the sessions whose clean-up event was missed.
 
     Those not used for longer than hooks.sweep_age; those of issues and pull requests that are closed, where the
-    environment has a token to ask the forge with; and work trees that are left of dropped sessions. What is in a work
-    tree and nowhere else is archived first. Events older than 30 days are forgotten. `clew serve` does it daily.
+    environment has a token to ask the forge with; and work trees that are left of dropped sessions, when their issue
+    is closed or nobody used them for that long. What is in a work tree and nowhere else is archived first. Events
+    older than 30 days are forgotten. `clew serve` does it daily.
 
     \b
       clew hooks sweep --dry-run
@@ -87,15 +89,23 @@ def sweep(dry_run: bool, as_json: bool) -> None:
     async def work(client: Client) -> None:
         found = await client.hooks.sweep(dry_run=dry_run)
         if as_json:
-            print_json([{"key": each.key, "why": each.why, "tree": each.tree} for each in found])
+            print_json([each.as_dict() for each in found])
         elif not found:
             note("Nothing to sweep.")
         else:
             rows = [[each.key, each.why, one_line(each.tree or "-", 100)] for each in found]
             say(columns(["KEY", "WHY", "WORK TREE"], rows))
-            note(f"{plural(len(found), 'session')} {'to drop' if dry_run else 'dropped'}")
+            note("; ".join(_swept(found, dry_run=dry_run)))
 
     with_client(work)
+
+
+def _swept(found: Sequence[Swept], *, dry_run: bool) -> list[str]:
+    sessions = sum(each.session for each in found)
+    trees = len(found) - sessions
+    words = [f"{plural(sessions, 'session')} {'to drop' if dry_run else 'dropped'}"] if sessions else []
+    of_none = f"{plural(trees, 'work tree')} without a session {'to sweep' if dry_run else 'swept'}"
+    return [*words, of_none] if trees else words
 
 
 @click.command("import-sessions")

@@ -20,13 +20,8 @@ class Planned(Record):
     repo: HookRepo
     match: Match
     cwd: str  # the key's work tree
-    resumes: bool  # there is a session that would be gone on in
     full: str
     delta: str
-
-    @property
-    def prompt(self) -> str:
-        return self.delta if self.resumes else self.full
 
 
 class Verdict(Record):

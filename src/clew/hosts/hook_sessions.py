@@ -5,11 +5,10 @@ Small, public and on the store: safe under any number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from clew.core.decision import candidate
 from clew.core.hook import HookAgent, session_key, split_key
 from clew.core.hook_settings import HookRepo, HookSettings
 from clew.core.ids import ThreadId
@@ -19,6 +18,7 @@ from clew.core.thread import Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.worktrees import WorkTrees
 from clew.errors import NotFound, UsageError
+from clew.hosts.hook_outlook import next_sessions, noted
 from clew.store.hook_rows import HookKey
 from clew.store.store import Store
 
@@ -45,8 +45,9 @@ class HookSessions:
 
     async def get_session(self, key: str) -> str | None:
         """The id of the session that the key's next event would go on in."""
-        key = self._named(key)
-        return await self._call(lambda store: _session_of(store, key))
+        named = self._named(key)
+        known = await self._call(lambda store: store.hook_key(named))
+        return None if known is None else (await self._next([known]))[named]
 
     async def set_session(self, key: str, session_id: str) -> bool:
         """Adopts a session that was begun elsewhere. False: it has no file here, so there is nothing to resume."""
@@ -119,15 +120,29 @@ class HookSessions:
                     store.save_pin(pin.replace(state=PinState.RETIRED))
         return store.delete_hook_key(key)
 
-    async def sessions(self) -> list[Session]:
-        def look(store: Store) -> list[Session]:
-            return [
-                Session(key, session, _state(self._engine, store, key, session))
-                for key in store.hook_keys()
-                for session in (_session_of(store, key.key),)
-            ]
+    async def keys(self) -> list[HookKey]:
+        """Every key that leads somewhere, by repository, number and agent."""
+        return await self._call(lambda store: store.hook_keys())
 
-        return await self._call(look)
+    async def sessions(self) -> list[Session]:
+        """All of them, each looked at as its next event would do."""
+
+        def held(store: Store) -> tuple[list[HookKey], dict[str, str | None]]:
+            keys = store.hook_keys()
+            busy = [key for key in keys if self._engine.is_held(store, ThreadId(key.thread_id))]
+            return keys, {key.key: noted(store, key) for key in busy}
+
+        keys, running = await self._call(held)
+        found = await self._next([key for key in keys if key.key not in running])
+        return [
+            Session(key, running[key.key], "running")
+            if key.key in running
+            else Session(key, found[key.key], "fresh" if found[key.key] is None else "resumable")
+            for key in keys
+        ]
+
+    async def _next(self, keys: Sequence[HookKey]) -> dict[str, str | None]:
+        return await next_sessions(self._engine, self.settings, self.trees, keys)
 
     async def counts(self) -> dict[tuple[str, str, str], int]:
         """Sessions by repository, agent and state."""
@@ -152,22 +167,6 @@ def _parts(key: str) -> tuple[str, str, int]:
         return split_key(key)
     except ValueError as error:
         raise UsageError(f"{error}.") from error
-
-
-def _session_of(store: Store, key: str) -> str | None:
-    known = store.hook_key(key)
-    thread = store.thread(known.thread_id) if known is not None else None
-    if thread is None:
-        return None
-    pins = store.pins(thread.id, retired=False)
-    pin = candidate(pins, thread.agent, thread.model) if thread.model else (pins[-1] if pins else None)
-    return pin.session_id if pin is not None and pin.state in (PinState.GOOD, PinState.PROVISIONAL) else None
-
-
-def _state(engine: Engine, store: Store, key: HookKey, session: str | None) -> str:
-    if engine.is_held(store, ThreadId(key.thread_id)):
-        return "running"
-    return "resumable" if session is not None else "fresh"
 
 
 def thread_name(key: str) -> str:

@@ -1,9 +1,11 @@
 """The hooks host: a forge tells of something; the right agent wakes in the right work tree, and remembers.
 
 Theory of operation
-1. An event is on disk before the forge hears 202. What a forge tells twice is kept once, by its delivery id.
+1. An event is on disk before the forge hears 202. What a forge tells twice is kept once, by its delivery id and by
+   what it signed.
 2. Events of one issue are dealt with in order: each finds who is to act, and becomes jobs, all in one transaction. So
-   none is lost and none is carried out twice, whatever dies in between.
+   none is lost and none is carried out twice, whatever dies in between. A branch may be any issue's: its events wait
+   for all that came before them in the repository, and what comes after waits for them.
 3. A job's key is the session key (`boss:charles/peon:4`): one issue is worked on in order, others beside it. The key
    leads to a thread, whose session is resumed or not as for any turn: with the delta of the skill, or with all of it.
 4. A key that is dropped leads to a new thread next time. The old one is kept.
@@ -16,17 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clew.core.hook import (
-    CLEAN_UP,
-    Forge,
-    HookAgent,
-    HookEvent,
-    Match,
-    Update,
-    route,
-    session_key,
-    split_key,
-)
+from clew.core.hook import CLEAN_UP, Forge, HookAgent, HookEvent, Match, Update, route, session_key, split_key
 from clew.core.hook_settings import HookRepo, HookSettings
 from clew.core.job import Job
 from clew.core.record import Record
@@ -37,7 +29,7 @@ from clew.errors import ClewError, ConfigError, StoreError, UsageError
 from clew.hosts.forge_api import ForgeApi, is_ours, marked
 from clew.hosts.hook_plan import Planned, Verdict, create_job
 from clew.hosts.hook_skills import Form, Skills
-from clew.hosts.hook_sweep import HookSweep
+from clew.hosts.hook_sweep import HookSweep, is_open
 from clew.store.hook_rows import HookKey, StoredHook
 from clew.store.store import Store
 
@@ -70,10 +62,10 @@ class Hooks(HookSweep):
         self.skills = Skills(settings)
         self._again_s = again_s
 
-    async def receive(self, event: HookEvent) -> Received:
-        """On disk when this returns."""
+    async def receive(self, event: HookEvent, digest: str | None = None) -> Received:
+        """On disk when this returns. `digest`: of what a forge signed, which it does not say twice."""
         hook_id, now = self._engine.around.new_id(), self._engine.around.clock()
-        known, is_new = await self._call(lambda store: store.add_hook_event(hook_id, event, now))
+        known, is_new = await self._call(lambda store: store.add_hook_event(hook_id, event, now, digest))
         return Received(known, is_new)
 
     @staticmethod
@@ -91,9 +83,9 @@ class Hooks(HookSweep):
     async def deal_with(self, hook_id: str) -> None:
         """The worker's handler. Those of the same issue that came before come first."""
         while True:
-            first = await self._call(lambda store: store.hook_event_before(hook_id))
-            await self._deal_with(first or hook_id)
-            if first is None:
+            first = await self._call(lambda store: _first_before(store, hook_id))
+            await self._deal_with(first)
+            if first == hook_id:
                 return
 
     async def _deal_with(self, hook_id: str) -> None:
@@ -127,16 +119,19 @@ class Hooks(HookSweep):
             return Verdict(dropped=tuple(key.key for key in keys), ignored="there is no session of it")
         if is_ours(event.text or event.body):
             return Verdict(ignored="it is Clew's own comment")
-        number = event.number or await self._call(lambda store: _number_of(store, repo, event))
-        if number is None:
-            return Verdict(ignored="it belongs to no issue or pull request")
         matches = route(self.settings.rules, event)
-        if not matches:
+        woken = [(match, event.number) for match in matches if event.number is not None]
+        if event.number is None:  # a push tells of a branch: whoever works on it is woken, and nobody else
+            keys = await self._call(lambda store: _keys_of(store, repo, event))
+            if not keys:
+                return Verdict(ignored=f"nobody works on the branch {event.branch}: no session has it")
+            woken = [(match, key.issue) for key in keys for match in matches if match.rule.agent == key.agent]
+        if not woken:
             return Verdict(ignored="no rule applies")
-        allowed = [match for match in matches if match.rule.anyone or await self._may(repo, event)]
+        allowed = [each for each in woken if each[0].rule.anyone or await self._may(repo, event)]
         if not allowed:
             return Verdict(ignored=f"{event.actor} is not known to have write access")
-        return Verdict(tuple([await self._plan(repo, event, number, match) for match in allowed]))
+        return Verdict(tuple([await self._plan(repo, event, number, match) for match, number in allowed]))
 
     async def _plan(self, repo: HookRepo, event: HookEvent, number: int, match: Match) -> Planned:
         agent = self.settings.agent(match.rule.agent)
@@ -149,7 +144,6 @@ class Hooks(HookSweep):
             repo=repo,
             match=match,
             cwd=await self.trees.place(repo.path, key),
-            resumes=await self.get_session(key) is not None,
             full=await self._render(agent, event.replace(number=number), match, Form.FULL),
             delta=await self._render(agent, event.replace(number=number), match, Form.DELTA),
         )
@@ -170,8 +164,7 @@ class Hooks(HookSweep):
 
     async def _carry_out(self, stored: StoredHook, verdict: Verdict) -> None:
         if verdict.dropped:
-            notes = [await self.drop(key) for key in verdict.dropped]
-            await self._done(stored.id, "dispatched", "; ".join(filter(None, notes)) or None)
+            await self.clean_up(stored.id, verdict.dropped)
             return
         if not verdict.planned:
             await self._done(stored.id, "ignored", verdict.ignored)
@@ -179,8 +172,7 @@ class Hooks(HookSweep):
 
         def create(store: Store) -> None:
             now = self._engine.around.clock()
-            known = store.hook_event(stored.id)
-            if known is None or known.state != "received":
+            if not is_open(store, stored.id):
                 return  # another worker was quicker
             jobs = tuple(self._create_job(store, stored, planned, now) for planned in verdict.planned)
             store.update_hook_event(stored.id, state="dispatched", jobs=jobs, done_at=now)
@@ -204,10 +196,17 @@ class Hooks(HookSweep):
         return self.new_thread(store, planned.key, agent, cwd, now)
 
     async def _done(self, hook_id: str, state: str, why: str | None) -> None:
+        """Unless another worker was quicker: what came of the event then stands."""
         now = self._engine.around.clock()
-        if state == "failed":
+
+        def done(store: Store) -> bool:
+            if not is_open(store, hook_id):
+                return False
+            store.update_hook_event(hook_id, state=state, why=why, done_at=now)
+            return True
+
+        if await self._engine.database.atomically(done) and state == "failed":
             log.warning("a hook event was put aside: %s", why)
-        await self._call(lambda store: store.update_hook_event(hook_id, state=state, why=why, done_at=now))
 
     async def prepare(self, job: Job) -> None:
         """Before a job's first run: its work tree, made or brought up to date."""
@@ -285,6 +284,8 @@ def _keys_of(store: Store, repo: HookRepo, event: HookEvent) -> list[HookKey]:
     return [key for key in store.hook_keys(repo=repo.name) if key.branch is not None and key.branch == event.branch]
 
 
-def _number_of(store: Store, repo: HookRepo, event: HookEvent) -> int | None:
-    """A push tells of a branch: whoever works on it is known by its number."""
-    return next((key.issue for key in _keys_of(store, repo, event)), None)
+def _first_before(store: Store, hook_id: str) -> str:
+    """What comes before it may itself have to wait for something."""
+    while (earlier := store.hook_event_before(hook_id)) is not None:
+        hook_id = earlier
+    return hook_id

@@ -44,6 +44,7 @@ export function Hooks() {
           {settings && <Hints settings={settings} waiting={events.some((event) => event.state === "received")} />}
           <h2>Sessions</h2>
           {listed && sessions.length === 0 && <p class="hint">None: the next event of any issue starts afresh.</p>}
+          {sessions.length > 0 && <Places sessions={sessions} />}
           <ul class="jobs" data-testid="hook-sessions">
             {sessions.map((session) => (
               <Session key={session.key} session={session} now={now} />
@@ -62,11 +63,50 @@ export function Hooks() {
   );
 }
 
+const STATES: readonly HookSession["state"][] = ["running", "resumable", "fresh"];
+
+const count = (sessions: readonly HookSession[], state: HookSession["state"]): number =>
+  sessions.filter((each) => each.state === state).length;
+
 /** By state: what the next events would find. */
-function counted(sessions: readonly HookSession[]): string {
-  const states: HookSession["state"][] = ["running", "resumable", "fresh"];
-  const found = states.map((state) => [state, sessions.filter((each) => each.state === state).length] as const);
-  return found.flatMap(([state, count]) => (count > 0 ? [`${count} ${state}`] : [])).join(", ");
+const counted = (sessions: readonly HookSession[]): string =>
+  STATES.flatMap((state) => (count(sessions, state) > 0 ? [`${count(sessions, state)} ${state}`] : [])).join(", ");
+
+/** How many there are, by repository, agent and state. */
+function Places({ sessions }: { sessions: readonly HookSession[] }) {
+  const places = new Map<string, HookSession[]>();
+  for (const session of sessions) {
+    const place = `${session.repo} ${session.agent}`; // neither has a space in it
+    places.set(place, [...(places.get(place) ?? []), session]);
+  }
+  return (
+    <div class="table" tabIndex={0} role="region" aria-label="Sessions by repository and agent">
+      <table data-testid="hook-places">
+        <thead>
+          <tr>
+            <th scope="col">Repository</th>
+            <th scope="col">Agent</th>
+            {STATES.map((state) => (
+              <th key={state} scope="col">
+                {state}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {[...places].map(([place, found]) => (
+            <tr key={place}>
+              <th scope="row">{visible(found[0]?.repo ?? "")}</th>
+              <td>{visible(found[0]?.agent ?? "")}</td>
+              {STATES.map((state) => (
+                <td key={state}>{count(found, state) || "–"}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
 }
 
 /** What is missing before anything can happen. */

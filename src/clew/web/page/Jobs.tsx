@@ -88,6 +88,7 @@ function Row({ job, now }: { job: Job; now: number }) {
         <StatusChip status={job.status} />
         <span class="job-prompt">{visible(job.prompt)}</span>
         <span class="job-note">
+          {begins(job, now) && <span data-testid="job-begins">begins {moment(job.not_before ?? "")}</span>}
           {job.key && <span class="tag">{visible(job.key)}</span>}
           <span>{visible(lastName(job.cwd))}</span>
           {job.runs > 1 && <span>{plural(job.runs, "run")}</span>}
@@ -100,6 +101,10 @@ function Row({ job, now }: { job: Job; now: number }) {
     </li>
   );
 }
+
+/** It waits for its time. */
+const begins = (job: Job, now: number): boolean =>
+  job.status === "queued" && job.not_before !== null && Date.parse(job.not_before) > now;
 
 const TONES: Record<JobStatus, string> = {
   queued: "plain",

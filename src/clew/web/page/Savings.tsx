@@ -100,15 +100,13 @@ function Figures({ stats }: { stats: Stats }) {
         />
       </dl>
       <div class="charts">
-        <LineChart title="Tokens by turn" x={turns.x} series={turns.series} format={count} />
+        <LineChart title="New tokens by turn, not from the cache" x={turns.x} series={turns.series} format={count} />
         <Reasons stats={stats} />
         {isPriced(stats) && <LineChart title="Cost over time" x={costs.x} days series={costs.series} format={dollars} />}
       </div>
       <p class="hint">
         What the transcript would have cost is an estimate: the same turn in a fresh session, with everything said before pasted
-        into it.
-        {stats.saved_usd < 0 &&
-          " A short conversation can cost more to resume: the session holds more than the transcript's words, tool output above all, and there is little to save yet."}
+        into it. New tokens are those that the model reads for the first time, at the full price.
       </p>
     </>
   );
@@ -157,15 +155,11 @@ function byTurn(stats: Stats): Curves {
   return {
     x: rows.map((_, index) => index + 1),
     series: [
-      { label: "not from the cache", colour: "--green", fill: true, values: rows.map(uncached) },
-      { label: "shown", colour: "--accent", values: rows.map((row) => row.shown_tokens) },
-      { label: "transcript (estimate)", colour: "--amber", dashed: true, values: rows.map((row) => row.transcript_tokens) },
+      { label: "as it was", colour: "--green", fill: true, values: rows.map((row) => row.new_tokens) },
+      { label: "with transcripts (estimate)", colour: "--amber", dashed: true, values: rows.map((row) => row.transcript_new_tokens) },
     ],
   };
 }
-
-const uncached = (row: { shown_tokens: number; cache_read_tokens: number }): number =>
-  Math.max(0, row.shown_tokens - row.cache_read_tokens);
 
 /** Summed up: what was spent so far, and what would have been. */
 function byDay(stats: Stats): Curves {

@@ -354,7 +354,9 @@ export interface TurnStats {
   reason: string | null;
   shown_tokens: number;
   cache_read_tokens: number;
+  new_tokens: number; // shown, and not read from the cache
   transcript_tokens: number | null;
+  transcript_new_tokens: number | null;
   cost_usd: number | null;
   estimate_usd: number | null;
 }

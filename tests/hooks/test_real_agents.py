@@ -1,0 +1,116 @@
+"""Hooks on the agents' real CLIs: what a session is told when it goes on, when it is refused, and after a clean-up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.core.hook import session_key
+from clew.core.job import JobStatus
+from clew.engine import faults
+from clew.testing.model_api import ModelApi
+from clew.testing.scripts import Text, ToolUse
+from clew.testing.stage import CODEX_MODEL, Stage
+from conftest import make_stage
+from hooks.house import REPO, SETTINGS, House, event, handled, succeeded, trees
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+BOSS, REVIEWER = session_key("boss", REPO, 4), session_key("reviewer", REPO, 4)
+WITH_CODEX = SETTINGS.replace(
+    '[hooks.agents.reviewer]\nmodel = "{model}"', f'[hooks.agents.reviewer]\nagent = "codex"\nmodel = "{CODEX_MODEL}"'
+)
+
+
+@pytest.fixture
+def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    """The real Claude and the real Codex."""
+    with make_stage("real", tmp_path, api, codex=True) as stage:
+        yield stage
+    assert not api.strays, "it called the world"
+
+
+@pytest.fixture
+def no_hook() -> Iterator[None]:
+    yield
+    faults.install(None)
+
+
+async def test_codex_is_told_the_skill_once_and_then_the_news_and_a_closed_issue_drops_both_agents_sessions(
+    both: Stage,
+) -> None:
+    house = House(both, WITH_CODEX)
+    async with house.open() as client:
+        claude = await succeeded(client, event())
+        first = await succeeded(client, event("pull.review_requested"))
+        assert (first.agent, first.reason, both.launches[-1].agent) == ("codex", "first_turn", "codex")
+        assert "SKILL: you are reviewer" in both.prompt
+        second = await succeeded(client, event("pull.review_requested", text="Look at the port."))
+        assert (second.resume_count, second.thread_id) == (1, first.thread_id)
+        assert both.launches[-1].resumes == first.session_id
+        assert both.prompt.startswith("DELTA pull.review_requested #4:") and "Look at the port." in both.prompt
+        assert "SKILL" not in both.prompt
+        assert sum("SKILL" in text for role, text in both.shown if role == "user") == 1
+        found = {each.key.key: (each.state, each.session_id) for each in await client.hooks.sessions()}
+        assert found == {BOSS: ("resumable", claude.session_id), REVIEWER: ("resumable", second.session_id)}
+
+        assert await handled(client, event("issue.closed")) == []
+
+        assert await client.hooks.sessions() == [] and trees(house) == []
+        assert (await client.hooks.events())[0].why == "The work tree is removed.", "said once, of both"
+        again = await succeeded(client, event("pull.review_requested", text="Once more."))
+        assert (again.reason, again.thread_id != first.thread_id) == ("first_turn", True)
+        assert "SKILL" in both.prompt and both.launches[-1].resumes is None
+
+
+async def test_with_edits_claude_changes_and_deletes_files_of_its_tree_unasked_and_nothing_outside(real: Stage) -> None:
+    """docs/hooks.md says so: what its CLI counts as an edit, or as harmless, is not put to us."""
+    house = House(real)
+    outside = real.folder / "outside.txt"
+    outside.write_text("mine\n")
+    inside = [
+        "rm b.py",
+        "sed -i s/1/2/ a.py",
+        "echo new > made.txt",
+        "mkdir folder",
+        "touch empty",
+        "git log --oneline",
+    ]
+    declined = [f"rm {outside}", f"sed -i s/mine/yours/ {outside}", f"echo yours > {outside}", "chmod +x a.py"]
+    uses = [ToolUse("Bash", {"command": command}) for command in (*inside, *declined)]
+    real.api.script.extend([*uses, Text("That is all.")])
+    async with house.open() as client:
+        job = await succeeded(client, event())
+    answers = str([request.messages[-1] for request in real.api.main_requests])
+    assert answers.count("Nobody is there to allow Bash") == len(declined)
+    tree = Path(job.cwd)
+    assert {path.name for path in tree.iterdir()} == {".git", "a.py", "made.txt", "folder", "empty"}
+    assert outside.read_text() == "mine\n"
+    assert (tree / "a.py").read_text() == "def a():\n    return 2\n"
+
+
+async def test_a_session_that_the_cli_does_not_know_is_followed_by_one_fresh_with_the_whole_skill(
+    real: Stage, no_hook: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was there when it was looked at, and is gone when the CLI looks: only the run finds out."""
+    house = House(real)
+    async with house.open() as client:
+        first = await succeeded(client, event())
+
+        def lose_it(point: str) -> None:
+            if point == "decided":
+                for file in real.session_files():
+                    file.unlink(missing_ok=True)
+
+        faults.install(lose_it)
+        with caplog.at_level(logging.WARNING):
+            [second] = await handled(client, event("issue.commented", text="Any news?"))
+        assert (second.status, second.reason, second.runs) == (JobStatus.SUCCEEDED, "rejected", 1), second.error
+        assert [launch.resumes for launch in real.launches] == [None, first.session_id, None]
+        assert real.prompt.count("SKILL: you are boss") == 1 and "Any news?" in real.prompt
+        assert "DELTA issue.commented" not in real.prompt, "the full text takes the delta's place"
+        assert any("rejected" in record.getMessage() for record in caplog.records)
+        assert second.session_id != first.session_id
