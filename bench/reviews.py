@@ -3,6 +3,9 @@
 In units of one input token. A diff of so many lines, three rounds; before each follow-up the author mends a few lines.
 The scripted model API keeps the prompt cache's accounts by the documented rules, so the costs are counted, not timed,
 and the short form is the long one. Only the input side counts: the answers are the same text either way.
+
+Time is told beside it: two reviews take turns, one resumed and one by the full prompt. The model answers at once, so
+what a real one would take to read is not in it.
 """
 
 from __future__ import annotations
@@ -14,10 +17,11 @@ import subprocess
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
-from bench.timing import tell
+from bench.timing import Sample, counted, ratios, tell
 from clew.client import Client
 from clew.core.review import Round, RoundStatus
 from clew.hosts.reviews import NewReview, Next
@@ -32,6 +36,7 @@ FILES = 8
 FINDINGS = 5
 MENDED = 6  # lines, before each follow-up
 WORKERS = 2
+TIMED = 6  # pairs of reviews of each diff
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +69,32 @@ class Case:
         return max(resumed.cost_units / full.cost_units for resumed, full in pairs)
 
 
-def measure(_quick: bool) -> Result:
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Seconds of follow-ups, pair by pair, of one diff."""
+
+    lines: int
+    resumed: tuple[float, ...]
+    full: tuple[float, ...]
+
+
+def measure(quick: bool) -> Result:
     lines = tuple(LIMITS)
     tell(f"  {2 * len(lines)} reviews of {ROUNDS} rounds with the real CLI, {WORKERS} at a time")
     cases = [(number, resume) for number in lines for resume in (True, False)]
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
         jobs = {case: pool.submit(review, *case) for case in cases}
         held = {case: job.result() for case, job in jobs.items()}
-    return result([Case(number, held[number, True], held[number, False]) for number in lines])
+    times = []
+    for number in lines:
+        pairs = [
+            timed(number, 2 if quick else ROUNDS) for _ in counted(f"{number:,} lines, pairs", 1 if quick else TIMED)
+        ]
+        times.append(Timed(number, *(tuple(chain.from_iterable(kind)) for kind in zip(*pairs, strict=True))))
+    return result([Case(number, held[number, True], held[number, False]) for number in lines], times)
 
 
-def result(cases: list[Case]) -> Result:
+def result(cases: list[Case], times: list[Timed]) -> Result:
     each = ROUNDS - 1
     rows, checks = [], []
     for case in cases:
@@ -104,7 +124,24 @@ def result(cases: list[Case]) -> Result:
         Column("read from cache, resumed", ".0%"),
     ]
     title = f"Cost of a round in token units ({ROUNDS} rounds, {MENDED} lines mended before each follow-up, input side)"
-    return Result("reviews", [Table(title, columns, rows)], checks)
+    return Result("reviews", [Table(title, columns, rows), _times(times)], checks)
+
+
+def _times(times: list[Timed]) -> Table:
+    rows = []
+    for each in times:
+        ratio = ratios(each.resumed, each.full)
+        full, resumed = Sample.of(each.full).median, Sample.of(each.resumed).median
+        rows.append((each.lines, ratio.n, full, resumed, ratio.median, ratio.spread(spec=".2f")))
+    columns = [
+        Column("lines of the diff", ",d"),
+        Column("n", ",d"),
+        Column("full prompt, median s", ".2f"),
+        Column("resumed, median s", ".2f"),
+        Column("resumed ÷ full", ".2f"),
+        Column("middle half of the ratio"),
+    ]
+    return Table("Time of a follow-up, from its start to its end, interleaved", columns, rows)
 
 
 def review(lines: int, resume: bool) -> Reviewed:
@@ -112,6 +149,32 @@ def review(lines: int, resume: bool) -> Reviewed:
     with tempfile.TemporaryDirectory() as folder, ModelApi(reply=_reply) as api:
         stage = Stage(Path(folder), api, real_claude())
         return asyncio.run(_review(stage, lines, resume))
+
+
+def timed(lines: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of the follow-ups of two reviews, each in a world of its own: resumed, and by the full prompt."""
+    with tempfile.TemporaryDirectory() as folder, ModelApi(reply=_reply) as api:
+        stages = {
+            resume: Stage(Path(folder, "resumed" if resume else "full"), api, real_claude()) for resume in (True, False)
+        }
+        return asyncio.run(_timed(stages, lines, rounds))
+
+
+async def _timed(stages: dict[bool, Stage], lines: int, rounds: int) -> tuple[list[float], list[float]]:
+    took: dict[bool, list[float]] = {True: [], False: []}
+    reviews: dict[bool, str] = {}
+    async with stages[True].open() as one, stages[False].open() as other:
+        clients = {True: one, False: other}
+        for number in range(1, rounds + 1):
+            for resume in (True, False) if number % 2 else (False, True):  # neither always goes first
+                _write(stages[resume], lines, number)
+                done = await _round(clients[resume], stages[resume], reviews.get(resume), resume)
+                if (done.status, done.session_resumed) != (RoundStatus.DONE, resume and number > 1):
+                    raise RuntimeError(f"round {number} did not go as it should: {done.reason}, {done.error}")
+                reviews[resume] = done.review_id
+                if number > 1 and done.ended_at is not None:
+                    took[resume].append(done.ended_at - done.started_at)
+    return took[True], took[False]
 
 
 async def _review(stage: Stage, lines: int, resume: bool) -> Reviewed:

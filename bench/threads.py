@@ -34,6 +34,8 @@ WAYS: dict[str, Callable[[Store], object]] = {
     "search, two words": lambda store: store.search(f"{COMMON} w7*"),
     "search, a phrase": lambda store: store.search(f'"{COMMON} and then"'),
     "search, of one kind": lambda store: store.search(COMMON, kind="hook"),
+    "search, of an agent without threads": lambda store: [store.search(COMMON, agent="codex")],
+    "list, a part of a word that is nowhere": lambda store: [store.listed(q="nowhere")],
 }
 
 

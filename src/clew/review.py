@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clew import errors
 from clew.core.record import Record
 from clew.core.review import (
     Finding,
@@ -21,17 +22,7 @@ from clew.core.review import (
     State,
     findings_of,
 )
-from clew.errors import (
-    AgentFailed,
-    AgentMissing,
-    AuthFailed,
-    Busy,
-    Cancelled,
-    ClewError,
-    TimedOut,
-    UsageError,
-    UsageLimit,
-)
+from clew.errors import ClewError, StoreError, UsageError
 from clew.hosts.reviews import LiveRound, NewReview, Next, ReviewState
 from clew.thread import choice
 
@@ -66,15 +57,14 @@ class WantedNext(Record):
 
 
 async def start(client: Client, wanted: Wanted) -> LiveRound:
-    """The review is on disk when this returns, and its first round is under way. What was not said comes from the
-    settings."""
+    """The review is on disk when this returns, and its first round is under way. The settings say what was not said."""
     settings = client.settings
     agent = wanted.agent or settings.of("agent")
     return await client.reviews.start(
         NewReview(
             cwd=wanted.cwd,
             agent=agent,
-            model=wanted.model or (settings.of("model") if agent == settings.of("agent") else None),
+            model=wanted.model or settings.model_of(agent),
             paths=wanted.paths,
             scope=choice(Scope, wanted.scope or Scope.ALL),
             base=wanted.base,
@@ -120,7 +110,10 @@ def check_agrees(
 
 _ERRORS: dict[str, type[ClewError]] = {
     kind.code: kind
-    for kind in (UsageError, AgentMissing, AuthFailed, UsageLimit, TimedOut, Cancelled, AgentFailed, Busy)
+    for kind in (
+        *(errors.UsageError, errors.AgentMissing, errors.AuthFailed, errors.UsageLimit),
+        *(errors.TimedOut, errors.Cancelled, errors.AgentFailed, errors.Busy),
+    )
 }
 
 
@@ -128,8 +121,10 @@ def error_of(round_: Round) -> ClewError | None:
     """What a failed round came to grief over."""
     if round_.status is not RoundStatus.FAILED:
         return None
-    kind = _ERRORS.get(round_.error_code or "", AgentFailed)
-    return kind(round_.error or "The round failed.", hint=round_.hint)
+    words = round_.error or "The round failed."
+    if round_.error_code == StoreError.code:
+        return StoreError(words, kind="unreachable", hint=round_.hint)
+    return _ERRORS.get(round_.error_code or "", errors.AgentFailed)(words, hint=round_.hint)
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
@@ -207,6 +202,7 @@ def measures_json(measures: Measures) -> dict[str, Any]:
     return {
         "reviews": measures.reviews,
         "rounds": measures.rounds,
+        "imported": measures.imported,
         "follow_ups": measures.follow_ups,
         "resumed": measures.resumed,
         "resume_rate": measures.resume_rate,

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_tool_result
+from clew.core.run import LIVE
+from clew.core.thread import Permissions
+from clew.mcp.bounds import Bounds
+from clew.mcp.server import STILL_THERE_S, make_server
+from clew.testing.scripts import Hang, Reply, Request, Text, ToolUse, newest_tool_result
 from clew.testing.stage import MODEL, Stage
 from reviews.house import Reviewer, answer, finding, repository
 
@@ -131,6 +135,63 @@ async def test_a_call_that_is_given_up_stops_what_it_started(scripted: Stage) ->
                 await asyncio.sleep(0.1)
             assert run.status.value == "cancelled"
         assert content(await client.call_tool("ask", {"prompt": "still there?"}))["text"] == "ack: still there?"
+
+
+async def test_a_caller_hears_of_a_silent_agent_again_and_again(scripted: Stage) -> None:
+    """Ten seconds are made a twentieth of one: nothing else is waited for."""
+    assert STILL_THERE_S <= 10
+    every_s = STILL_THERE_S / 200
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = lambda request: Hang("start") if request.is_main else None
+    bounds = Bounds(str(repo), (str(repo),), Permissions.READ_ONLY)
+    calls: list[tuple[str, dict[str, Any]]] = [("start_review", {}), ("ask", {"prompt": "Are you there?"})]
+    async with scripted.open() as clew, Client(make_server(clew, bounds, every_s=every_s)) as client:
+        for tool, given in calls:
+            heard: list[tuple[float, str | None]] = []
+            enough = asyncio.Event()
+
+            async def progress(done: float, _total: float | None, message: str | None) -> None:
+                heard.append((done, message))  # noqa: B023 - the call is over before the next one begins
+                silent = [said for _, said in heard if said and "is starting" in said]  # noqa: B023
+                if len(silent) > 5:
+                    enough.set()  # noqa: B023
+
+            call = asyncio.create_task(client.call_tool(tool, given, progress_callback=progress))
+            async with asyncio.timeout(60):
+                await enough.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert [done for done, _ in heard] == sorted({done for done, _ in heard}), "progress only grows"
+            async with asyncio.timeout(60):
+                while any(run.status in LIVE for run in await clew.runs()):
+                    await asyncio.sleep(0.05)
+
+
+async def test_a_question_in_a_reviews_own_thread_is_one_turn_of_it(scripted: Stage) -> None:
+    """As with clew ask: the reviewer answers in its session, may still only read, and the next round is as ever."""
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("def a():\n    return 3\n")
+    fixed = answer(earlier=[{"id": "F1", "state": "fixed"}])
+    reviewer = Reviewer(answer([finding()]), "Because two was asked for.", fixed)
+    scripted.api.reply = reviewer
+    async with server(scripted, repo, "--permissions", "edits") as client:
+        first = content(await client.call_tool("start_review", {}))
+        thread = f"review-{first['review_id']}"
+        asked = content(await client.call_tool("ask", {"prompt": "Why is F1 wrong?", "thread": thread}))
+        assert (asked["text"], asked["session_resumed"]) == ("Because two was asked for.", True)
+        assert reviewer.asked[1] == "Why is F1 wrong?"
+        whole = content(await client.call_tool("get_review", {"review_id": first["review_id"]}))
+        assert [each["state"] for each in whole["findings"]] == ["open"]
+        assert len(whole["rounds"]) == 1, "a question is no round"
+        (repo / "a.py").write_text("def a():\n    return 2\n")
+        second = content(await client.call_tool("follow_up_review", {"review_id": first["review_id"]}))
+        assert (second["round"], second["session_resumed"], second["changed_since"]) == (2, True, ["a.py"])
+        assert second["still_open"] == []
+    assert len({launch.session_id or launch.resumes for launch in scripted.launches}) == 1
+    async with scripted.open() as clew:
+        assert (await clew.find(thread)).record.permissions is Permissions.READ_ONLY
 
 
 def test_the_real_claude_cli_has_its_work_reviewed(real: Stage) -> None:

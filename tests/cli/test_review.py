@@ -367,6 +367,8 @@ def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: An
     shown = house.run("review", "show", "2025-07-01-003")
     assert "F1 high  It returns 1." in shown.out
     assert "round 1    claude · done" in shown.out
+    told = house.run("stats", "reviews").out.splitlines()
+    assert told == ["1 review, 0 rounds, 1 imported one", "       1  with 1 round", "no follow-up rounds yet"]
 
 
 def test_the_measures_of_reviews(house: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,14 @@ def in_the_plain_cli(stage: Stage, folder: Path, prompt: str, model: str = MODEL
         timeout=60,
     )
     return session
+
+
+def run_clew(stage: Stage, folder: Path, *words: str, environ: dict[str, str]) -> None:
+    program = str(Path(sys.executable).with_name("clew"))
+    done = subprocess.run(
+        [program, *words], cwd=folder, env=stage.environ | environ, text=True, capture_output=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def old_file(stage: Stage, **body: Any) -> Path:
@@ -104,6 +113,82 @@ async def test_without_a_file_the_rounds_are_told_and_nothing_is_resumed(scripte
         assert (after.session_resumed, after.reason) == (False, "no_pin")
         assert "Please look at the numbers." in scripted.prompt
         assert scripted.launches[-1].resumes is None
+
+
+@pytest.mark.parametrize(
+    ("named", "more"),
+    [({}, {}), ({OTHER: None}, {}), ({"opus": ""}, {"model": MODEL}), ({OTHER: None}, {"model": MODEL})],
+    ids=["nothing by model", "another model's", "one that is empty", "both named"],
+)
+async def test_a_file_with_both_fields_keeps_the_single_session(
+    scripted: Stage, named: dict[str, str | None], more: dict[str, str]
+) -> None:
+    """A file half way between the two forms."""
+    repo = repository(scripted.work / "repo")
+    single = in_the_plain_cli(scripted, repo, "The older prompt: ALPHA.")
+    by_model = {
+        model: in_the_plain_cli(scripted, repo, "The newer prompt: BETA.", model) if session is None else session
+        for model, session in named.items()
+    }
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = Reviewer()
+    async with scripted.open(model=None) as client:
+        path = old_file(scripted, claudeSessionId=single, claudeSessionIds=by_model, **more)
+        done = await import_file(client.engine, path, str(repo))
+        expected = {model: session for model, session in by_model.items() if session} | {MODEL: single}
+        state = await client.reviews.find(done.review_id)
+        assert await client.reviews.sessions(state) == expected
+        assert (len(done.sessions), all(done.sessions.values()), done.warnings) == (len(expected), True, ())
+        for model, session in expected.items():
+            after = await (await client.reviews.follow(done.review_id, Next(f"To {model}.", model=model))).finish()
+            assert (after.session_resumed, after.reason) == (True, None), model
+            assert scripted.launches[-1].resumes == session
+
+
+async def test_of_two_sessions_of_one_model_the_one_by_model_counts(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    older = in_the_plain_cli(scripted, repo, "The older prompt: ALPHA.")
+    newer = in_the_plain_cli(scripted, repo, "The newer prompt: BETA.")
+    async with scripted.open(model=None) as client:
+        path = old_file(scripted, claudeSessionId=older, claudeSessionIds={MODEL: newer})
+        done = await import_file(client.engine, path, str(repo))
+        state = await client.reviews.find(done.review_id)
+        assert await client.reviews.sessions(state) == {MODEL: newer}
+        assert done.sessions == {MODEL: True, "default": False}
+        assert MODEL in done.warnings[0]
+
+
+async def test_the_same_session_in_both_fields_is_one(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    session = in_the_plain_cli(scripted, repo, "The prompt: ALPHA.")
+    async with scripted.open(model=None) as client:
+        path = old_file(scripted, claudeSessionId=session, claudeSessionIds={MODEL: session})
+        done = await import_file(client.engine, path, str(repo))
+        assert (done.sessions, done.warnings) == ({MODEL: True}, ())
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [({}, OTHER), ({"model": "opus"}, "opus"), ({"claudeSessionIds": {"opus": "gone"}}, "opus"), ({"model": 5}, OTHER)],
+)
+def test_a_review_whose_file_names_no_model_goes_on_with_the_one_that_is_set(
+    scripted: Stage, body: dict[str, Any], model: str
+) -> None:
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = Reviewer()
+    for words in (["import", str(old_file(scripted, **body)), "--cwd", str(repo)], ["follow", "2025-07-01-003"]):
+        run_clew(scripted, repo, "review", *words, environ={"CLEW_MODEL": OTHER})
+    assert scripted.launches[-1].value("--model") == model
+
+
+async def test_an_adopted_session_names_the_model_whatever_is_set(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo")
+    session = in_the_plain_cli(scripted, repo, "The prompt: ALPHA.")
+    async with scripted.open(model=None) as client:
+        path = old_file(scripted, claudeSessionId=session)
+        done = await import_file(client.engine, path, str(repo), model=OTHER)
+        assert (await client.reviews.find(done.review_id)).thread.model == MODEL
 
 
 async def test_what_is_no_review_is_refused_and_nothing_is_stored(scripted: Stage) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,3 +132,86 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session
         after = await follow(client, done.review_id)
         assert after.changed_since == ("b.py",), "the failed round had shown the rest"
         assert after.session_resumed
+
+
+@pytest.mark.parametrize("way", ["setting", "environment", "flag"])
+async def test_the_second_try_is_in_the_session_also_where_resume_is_off(scripted: Stage, way: str) -> None:
+    """A round that starts fresh is one round all the same: what was just shown is not shown again."""
+    repo = repository(scripted.work / "repo")
+    (repo / "a.py").write_text("a = 2\n")
+    opened: dict[str, Any] = {
+        "setting": {"enable_resume": False},
+        "environment": {"environ": {"CLEW_ENABLE_RESUME": "false"}},
+        "flag": {},
+    }[way]
+    off = {"enable_resume": False} if way == "flag" else {}
+    scripted.api.reply = Reviewer("It looks good to me!", answer(), "Fine!", answer())
+    async with scripted.open(**opened) as client:
+        first = await start(client, repo, **off)
+        (repo / "a.py").write_text("a = 3\n")
+        second = await follow(client, first.review_id, **off)
+    for done, launches in ((first, scripted.launches[:2]), (second, scripted.launches[2:])):
+        assert (done.status, done.runs, done.session_resumed) == (RoundStatus.DONE, 2, False)
+        assert [launch.resumes for launch in launches] == [None, launches[0].session_id]
+    assert second.reason == "disabled"
+    assert "does not fit" in scripted.prompt and "+a = 3" not in scripted.prompt
+
+
+NAMED_AS = {
+    "b/a.py": "a.py",  # as the diff's own lines have it
+    "a/a.py": "a.py",
+    "./a.py": "a.py",
+    "./b/a.py": "a.py",
+    "b/sub/c.py": "sub/c.py",
+    "b/same.py": "same.py",  # of the repository, not of the diff
+    "b/kept.py": "b/kept.py",  # there is such a file
+    "b/changed.py": "b/changed.py",
+    "a/gone.py": "gone.py",
+    "a/was.py": "was.py",  # renamed
+    "b/nowhere.py": "b/nowhere.py",
+    "b/../../out.py": "b/../../out.py",
+    "b//etc/passwd": "b//etc/passwd",
+    "b/\0": "b/\0",
+    "a.py": "a.py",
+    "b/": "b/",
+}
+
+
+async def test_a_file_named_as_in_the_diff_is_the_file(scripted: Stage) -> None:
+    files = {name: f"{name}\n" * 9 for name in ("a.py", "same.py", "b/kept.py", "b/changed.py", "gone.py", "was.py")}
+    repo = repository(scripted.work / "repo", files | {"kept.py": "k\n", "changed.py": "c\n"})
+    (scripted.work / "out.py").write_text("outside\n")
+    for name in ("a.py", "b/changed.py", "sub/c.py"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("changed = 1\n")
+    (repo / "gone.py").unlink()
+    git(repo, "mv", "was.py", "is.py")
+    scripted.api.reply = reviewer = Reviewer(answer([finding(f"As {name!r}", file=name) for name in NAMED_AS]))
+    async with scripted.open() as client:
+        first = await start(client, repo)
+        assert first.answer is not None
+        assert [each.file for each in first.answer.findings] == list(NAMED_AS.values())
+        (repo / "a.py").write_text("changed = 2\n")
+        await follow(client, first.review_id)
+    assert "F1 [high] a.py:2 As 'b/a.py': open; its file has changed since" in reviewer.asked[1]
+
+
+async def test_the_heads_of_a_later_rounds_diff_are_gits(scripted: Stage) -> None:
+    """Of new and deleted files too, whatever their names are."""
+    repo = repository(scripted.work / "repo", {"a.py": "a\n", "gone b/gone": "g\n"})
+    (repo / "a.py").write_text("a = 2\n")
+    scripted.api.reply = reviewer = Reviewer()
+    async with scripted.open() as client:
+        first = await start(client, repo)
+        (repo / "a.py").write_text("a = 3\ndiff --git b/x b/x\n")
+        (repo / "new.py").write_text("n\n")
+        (repo / 'odd "name"').write_text("o\n")
+        (repo / "gone b/gone").unlink()
+        await follow(client, first.review_id)
+    assert re.findall(r"^.?diff --git .*$", reviewer.asked[1], re.MULTILINE) == [
+        "diff --git a/a.py b/a.py",
+        "+diff --git b/x b/x",
+        "diff --git a/gone b/gone b/gone b/gone",
+        "diff --git a/new.py b/new.py",
+        'diff --git "a/odd \\"name\\"" "b/odd \\"name\\""',
+    ]

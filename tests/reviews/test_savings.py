@@ -27,6 +27,8 @@ def test_a_resumed_follow_up_costs_half_of_the_full_prompt_and_a_fifth_of_a_long
     limits = [(check["limit"], check["measured"]) for check in result["checks"]]
     assert [limit for limit, _ in limits] == [0.5, 0.2]
     assert all(0 < measured <= limit for limit, measured in limits)
-    [table] = result["tables"]
-    assert [row["lines of the diff"] for row in table["rows"]] == [400, 4000]
-    assert all(row["read from cache, resumed"] > row["read from cache, full"] for row in table["rows"])
+    costs, times = result["tables"]
+    for table in (costs, times):
+        assert [row["lines of the diff"] for row in table["rows"]] == [400, 4000]
+    assert all(row["read from cache, resumed"] > row["read from cache, full"] for row in costs["rows"])
+    assert all(row["resumed ÷ full"] > 0 for row in times["rows"]), "told; how large it is, is the machine's affair"

@@ -6,13 +6,23 @@ import os
 
 import pytest
 
-from clew.core.review import RoundStatus
-from clew.errors import Busy, UsageError
+from clew.core.review import Round, RoundStatus
+from clew.core.run import Owner
+from clew.errors import Busy, StoreError, UsageError
 from clew.hosts.review_answer import FINDINGS_MOST
 from clew.hosts.reviews import Next
-from clew.review import markdown
+from clew.review import error_of, markdown
 from clew.testing.stage import Stage
 from reviews.house import Reviewer, answer, finding, follow, repository, start
+
+
+def test_a_round_that_the_store_cut_off_says_so_and_blames_no_agent() -> None:
+    round_ = Round(
+        "r", 1, RoundStatus.FAILED, "claude", "opus", Owner("host", 1, 1.0), error_code="store", error="Gone."
+    )
+    error = error_of(round_)
+    assert isinstance(error, StoreError)
+    assert (error.exit_code, error.code, error.message) == (9, "store", "Gone.")
 
 
 async def test_a_round_that_is_turned_away_leaves_nothing_and_what_it_had_to_say_is_said_later(scripted: Stage) -> None:

@@ -110,12 +110,13 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
 
     async def work(client: Client) -> list[dict[str, Any]]:
         from clew.hosts.checks import named_path
-        from clew.hosts.review_import import import_file
+        from clew.hosts.review_import import AGENT, import_file
 
+        model = client.settings.model_of(AGENT)
         results: list[dict[str, Any]] = []
         for name in files:
             try:
-                made = await import_file(client.engine, named_path(name), cwd)
+                made = await import_file(client.engine, named_path(name), cwd, model=model)
             except UsageError as error:
                 failures.append(error)
                 body = {"code": error.code, "message": error.message, "hint": error.hint}

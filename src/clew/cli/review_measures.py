@@ -31,7 +31,7 @@ def reviews(since: str | None, as_json: bool) -> None:
         measures = measures_json(await client.reviews.measures(since=after))
         if as_json:
             print_json(measures)
-        elif not measures["rounds"]:
+        elif not measures["reviews"]:
             note("No reviews yet." if since is None else "No rounds of reviews in that time.")
         else:
             for line in lines(measures):
@@ -46,7 +46,8 @@ def lines(measures: dict[str, Any]) -> list[str]:
     from clew.cli.status import clock
 
     reviews, rounds, asked = measures["reviews"], measures["rounds"], measures["follow_ups"]
-    said = [f"{plural(reviews, 'review')}, {plural(rounds, 'round')}"]
+    imported = f", {plural(measures['imported'], 'imported one')}" if measures["imported"] else ""
+    said = [f"{plural(reviews, 'review')}, {plural(rounds, 'round')}{imported}"]
     for number, count in measures["rounds_per_review"].items():
         said.append(f"  {count:>6,}  with {plural(int(number), 'round')}")
     if measures["failed"]:

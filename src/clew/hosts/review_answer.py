@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -41,17 +42,23 @@ def schema() -> dict[str, Any]:
     return msgspec.json.schema(_Answer)
 
 
-def read_answer(text: str, *, already: int, round_number: int) -> Answer:
-    """`already`: how many findings the review has. Raises DoesNotFit."""
-    return _answer(read_shaped(text, _Answer), already, round_number)
+def check(text: str) -> None:
+    """Raises DoesNotFit."""
+    read_shaped(text, _Answer)
 
 
-def _answer(found: _Answer, already: int, round_number: int) -> Answer:
+def read_answer(text: str, *, already: int, round_number: int, is_file: Callable[[str], bool]) -> Answer:
+    """`already`: how many findings the review has; `is_file`: whether the diff or the repository has such a path.
+    Raises DoesNotFit."""
+    return _answer(read_shaped(text, _Answer), already, round_number, is_file)
+
+
+def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[str], bool]) -> Answer:
     fresh = [
         Finding(
             id="",
             severity=each.severity,
-            file=_path(each.file),
+            file=_path(each.file, is_file),
             line=each.line or None,
             title=" ".join(each.title.split()),
             detail=each.detail.strip(),
@@ -64,8 +71,10 @@ def _answer(found: _Answer, already: int, round_number: int) -> Answer:
     return Answer(found.summary.strip(), numbered(fresh, already, round_number), tuple(earlier))
 
 
-def _path(file: str | None) -> str | None:
-    """As in the diff, without the letter that stands before it there."""
+def _path(file: str | None, is_file: Callable[[str], bool]) -> str | None:
+    """As the repository has it: without the letter that stands before it in the diff, unless that is a folder's."""
     if not file or not file.strip():
         return None
-    return file.strip().removeprefix("./")
+    path = file.strip().removeprefix("./")
+    bare = path[2:] if path.startswith(("a/", "b/")) else ""
+    return bare if bare and not is_file(path) and is_file(bare) else path

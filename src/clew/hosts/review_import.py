@@ -2,8 +2,9 @@
 
     {"reviewId": "2025-07-01-003", "claudeSessionIds": {"opus": "…", "sonnet": "…"}, "rounds": [{…}, …]}
 
-Older ones have a single `claudeSessionId`, the oldest none. A session is adopted by reading what its file holds; where
-there is no file there is nothing to resume, and the rounds as the old file tells them become the thread's history.
+Older ones have a single `claudeSessionId`, the oldest none; some have both, and then a model's own one counts first. A
+session is adopted by reading what its file holds; where there is no file there is nothing to resume, and the rounds as
+the old file tells them become the thread's history.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from clew.core.history import Role, Turn
 from clew.core.ids import ThreadId, TurnId
 from clew.core.record import Record
 from clew.core.review import Answer, Finding, Review, Round, RoundStatus, Severity, findings_of, numbered
-from clew.core.thread import Permissions, Thread, Trust
+from clew.core.thread import Permissions, Thread, Trust, is_word
 from clew.engine import adoption
 from clew.engine.adoption import Found
 from clew.engine.changes import Repository
@@ -33,6 +34,7 @@ FILE_MOST = 50_000_000
 TEXT_MOST = 200_000  # of a round, as a turn
 AGENT = "claude"  # the only one that the old tool knew
 KIND = "review"
+DEFAULT = "default"  # instead of a model's name, in old files too
 
 _ID = re.compile(r"(\d{4}-\d{2}-\d{2})-(\d{3,9})\Z")
 _SEVERITIES = {
@@ -62,18 +64,21 @@ class _Old(Record):
     id: str
     day: str
     number: int
-    sessions: Mapping[str, str]  # by model; "default" when none is named
+    model: str | None  # the review's own
+    sessions: Mapping[str, str]  # by model; DEFAULT when none is named
     rounds: Sequence[Mapping[str, Any]]
     cwd: str | None
 
 
-async def import_file(engine: Engine, path: Path, cwd: str | None = None) -> Imported:
-    """`cwd` is where the old tool ran the agent (default: what the file says). Raises UsageError and Conflict."""
+async def import_file(engine: Engine, path: Path, cwd: str | None = None, *, model: str | None = None) -> Imported:
+    """`cwd` is where the old tool ran the agent (default: what the file says), `model` the one of a review whose file
+    and sessions name none. Raises UsageError and Conflict."""
     old = read_file(path)
     work_dir = existing_dir(cwd or old.cwd or ".")
     top = await Repository(work_dir, engine.around.environ).top()
     found = {model: await engine.look_at(AGENT, work_dir, session) for model, session in old.sessions.items()}
-    return await engine.database.atomically(lambda store: _store(store, engine, old, path, work_dir, top, found))
+    review = Review(old.id, ThreadId(engine.around.new_id()), top, imported_from=str(path.absolute()))
+    return await engine.database.atomically(lambda store: _store(store, engine, old, review, work_dir, model, found))
 
 
 def read_file(path: Path) -> _Old:
@@ -93,35 +98,50 @@ def read_file(path: Path) -> _Old:
         id=matched[0],
         day=matched[1],
         number=int(matched[2]),
+        model=_model(body),
         sessions=_sessions(body),
         rounds=[each for each in rounds if isinstance(each, dict)] if isinstance(rounds, list) else [],
         cwd=next((body[key] for key in ("cwd", "workingDirectory") if isinstance(body.get(key), str)), None),
     )
 
 
-def _sessions(body: Mapping[str, Any]) -> dict[str, str]:
-    named = body.get("claudeSessionIds")
-    if isinstance(named, dict):
-        return {model: session for model, session in named.items() if isinstance(session, str) and session}
-    single = body.get("claudeSessionId")
+def _model(body: Mapping[str, Any]) -> str | None:
     model = body.get("model")
-    return {model if isinstance(model, str) and model else "default": single} if isinstance(single, str) else {}
+    return model if isinstance(model, str) and model not in ("", DEFAULT) and is_word(model) else None
+
+
+def _sessions(body: Mapping[str, Any]) -> dict[str, str]:
+    named, single = body.get("claudeSessionIds"), body.get("claudeSessionId")
+    found = {
+        model: session
+        for model, session in (named.items() if isinstance(named, dict) else ())
+        if isinstance(session, str) and session and model and is_word(model)
+    }
+    if isinstance(single, str) and single and single not in found.values():
+        found.setdefault(_model(body) or DEFAULT, single)
+    return found
 
 
 def _store(
-    store: Store, engine: Engine, old: _Old, path: Path, work_dir: str, top: str, found: Mapping[str, Found | None]
+    store: Store,
+    engine: Engine,
+    old: _Old,
+    review: Review,
+    work_dir: str,
+    model: str | None,
+    found: Mapping[str, Found | None],
 ) -> Imported:
     """All of it in one transaction."""
     around = engine.around
     now = around.clock()
-    models = [model for model in old.sessions if model != "default"]
+    models = [each for each in old.sessions if each != DEFAULT]
     thread = store.create_thread(
         Thread(
-            id=ThreadId(around.new_id()),
+            id=review.thread_id,
             name=f"review-{old.id}",
             cwd=work_dir,
             agent=AGENT,
-            model=models[-1] if models else None,
+            model=old.model or (models[-1] if models else None),
             permissions=Permissions.READ_ONLY,
             trust=Trust.USER,
             standing=words.RUBRIC,
@@ -130,9 +150,7 @@ def _store(
             updated_at=now,
         )
     )
-    made_at = _made_at(old, now)
-    review = Review(old.id, thread.id, top, imported_from=str(path.absolute()), created_at=made_at)
-    store.import_review(review, old.day, old.number)
+    store.import_review(review.replace(created_at=_made_at(old, now)), old.day, old.number)
     rounds: list[Round] = []
     for number, body in enumerate(old.rounds, start=1):
         answer = _answer(body, already=len(findings_of(rounds)), number=number)
@@ -152,6 +170,8 @@ def _store(
         rounds.append(round_)
     adopted, warnings = _adopt(store, engine, thread, old, found)
     if not any(adopted.values()):
+        if thread.model is None and model is not None:
+            store.update_thread(thread.id, at=now, model=model)
         for body, round_ in zip(old.rounds, rounds, strict=True):
             _tell(store, engine, thread, body, round_)
     return Imported(old.id, len(rounds), adopted, tuple(warnings))
@@ -176,7 +196,10 @@ def _adopt(
         if session is None:
             warnings.append(f"The session of {model} has no file here: its next round starts afresh.")
             continue
-        named = None if model == "default" else model
+        named = None if model == DEFAULT else model
+        if named is None and found.get(session.view.model) is not None:
+            warnings.append(f"The single session is left: {session.view.model} has one by its name.")
+            continue
         try:
             pin = adoption.adopt(store, thread, session, old.sessions[model], named, engine.around).pin
         except Conflict as error:

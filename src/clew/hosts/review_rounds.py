@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 from clew.core import review_prompts as words
 from clew.core.decision import candidate
@@ -27,7 +29,7 @@ from clew.engine.leases import is_gone
 from clew.engine.settings import Ask
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, ClewError
-from clew.hosts.review_answer import read_answer
+from clew.hosts.review_answer import check, read_answer
 from clew.hosts.shaped import DoesNotFit
 from clew.store.store import Store
 
@@ -148,9 +150,10 @@ class ReviewRounds:
         round_ = live.round
         try:
             finished = await live.turns[0].finish()
-            wrong = self._misfit(live, finished)
+            wrong = _misfit(finished)
             if wrong is not None:
-                again = replace(wanted, enable_resume=None, model=finished.run.model)
+                # In the session, whatever is set: it is the same round.
+                again = replace(wanted, enable_resume=True, model=finished.run.model)
                 figures = _figures(round_, finished.run)
 
                 def note(store: Store, run: Run) -> None:
@@ -172,16 +175,6 @@ class ReviewRounds:
         finally:
             live.decided.set()
 
-    def _misfit(self, live: LiveRound, finished: Finished) -> str | None:
-        """What is wrong with an answer that came, in words for the model."""
-        if finished.error is not None:
-            return None
-        try:
-            read_answer(finished.text, already=0, round_number=live.round.number)
-        except DoesNotFit as error:
-            return str(error)
-        return None
-
     def _conclude(self, store: Store, round_: Round, finished: Finished) -> Round:
         """Figures and end in one transaction: what a run came to counts once."""
         round_ = next(each for each in store.rounds(round_.review_id) if each.number == round_.number)
@@ -193,8 +186,11 @@ class ReviewRounds:
     def _write_answer(self, store: Store, round_: Round, text: str) -> Round:
         """Findings are numbered here, in the transaction that stores them."""
         already = len(findings_of(store.rounds(round_.review_id)))
+        top = store.require_review(round_.review_id).top
         try:
-            answer = read_answer(text, already=already, round_number=round_.number)
+            answer = read_answer(
+                text, already=already, round_number=round_.number, is_file=lambda path: _is_file(path, round_, top)
+            )
         except DoesNotFit as error:
             again = ", and neither did the first" if round_.runs > 1 else ""
             failure = AgentFailed(
@@ -243,6 +239,25 @@ class ReviewRounds:
             answered = turn is not None and not turn.partial
             error_of = None if answered else AgentFailed(run.error or "The round was cut off.")
             return self._conclude(store, round_, Finished(run, turn.text if turn is not None else "", error_of))
+
+
+def _misfit(finished: Finished) -> str | None:
+    """What is wrong with an answer that came, in words for the model."""
+    if finished.error is not None:
+        return None
+    try:
+        check(finished.text)
+    except DoesNotFit as error:
+        return str(error)
+    return None
+
+
+def _is_file(path: str, round_: Round, top: str) -> bool:
+    """In the diff of that round, or now in the repository."""
+    if any(path in (change.path, change.old_path) for change in round_.changes):
+        return True
+    leads_out = path.startswith("/") or ".." in path.split("/")
+    return not leads_out and os.path.lexists(Path(top, path))
 
 
 def _figures(round_: Round, run: Run) -> dict[str, object]:

@@ -54,9 +54,10 @@ _ASKS = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # it asks a 
 class Progress:
     """Tells the client how far a run has come, and every few seconds that it is still going on."""
 
-    def __init__(self, context: Context[Any, Any], what: str) -> None:
+    def __init__(self, context: Context[Any, Any], what: str, every_s: float) -> None:
         self._context = context
         self._what = what
+        self._every_s = every_s
         self._steps = 0
         self._started = asyncio.get_running_loop().time()
 
@@ -78,7 +79,7 @@ class Progress:
     async def _beat(self) -> None:
         while True:
             await self._report()
-            await asyncio.sleep(STILL_THERE_S)
+            await asyncio.sleep(self._every_s)
 
     async def _report(self) -> None:
         """Progress must grow with every notification; what is left nobody knows, so there is no total."""
@@ -102,9 +103,10 @@ def _said(event: Event) -> str | None:
 class Tools:
     """What an agent may call. Errors are worded for it; a call that is cancelled stops what it started."""
 
-    def __init__(self, client: Client, bounds: Bounds) -> None:
+    def __init__(self, client: Client, bounds: Bounds, every_s: float) -> None:
         self._client = client
         self._bounds = bounds
+        self._every_s = every_s  # at least, while a run goes on, its caller hears of it
 
     async def start_review(
         self,
@@ -181,7 +183,7 @@ class Tools:
             found = await self._thread(thread, cwd, agent, model, prompt)
             run = await found.ask(prompt, agent=agent, model=model)
             try:
-                async with Progress(context, f"asking in {found.name}").told() as progress:
+                async with Progress(context, f"asking in {found.name}", self._every_s).told() as progress:
                     async for event in run:
                         await progress.note(event)
                     return answer_shape(await run)
@@ -229,7 +231,8 @@ class Tools:
 
     async def _round(self, live: LiveRound, context: Context[Any, Any]) -> RoundShape:
         try:
-            async with Progress(context, f"round {live.round.number} of {live.review.id}").told() as progress:
+            what = f"round {live.round.number} of {live.review.id}"
+            async with Progress(context, what, self._every_s).told() as progress:
                 async for noted in live.events():
                     await progress.note(noted.event)
                 done = await live.finish()
@@ -264,10 +267,10 @@ class Server(MCPServer[Any]):
             raise ToolError(f"The arguments do not fit. {'; '.join(wrong)}.") from error
 
 
-def make_server(client: Client, bounds: Bounds) -> MCPServer[Any]:
+def make_server(client: Client, bounds: Bounds, *, every_s: float = STILL_THERE_S) -> MCPServer[Any]:
     """All of the tools, on an open client."""
     server = Server("clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    tools = Tools(client, bounds)
+    tools = Tools(client, bounds, every_s)
     for asking in (tools.start_review, tools.follow_up_review):
         server.add_tool(asking, annotations=_ASKS)
     for reading in (tools.get_review, tools.list_reviews, tools.list_threads):
