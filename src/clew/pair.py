@@ -38,7 +38,7 @@ class Wanted(Record):
     instructor_model: str | None = None
     worker_model: str | None = None
     agent: str | None = None
-    thinking: bool = False
+    thinking: bool | None = None
     permissions: str | None = None
     timeout_s: float | None = None
     auto_save: bool = True
@@ -66,7 +66,7 @@ async def start(client: Client, wanted: Wanted) -> LivePair:
             name=wanted.name,
             instructor_model=wanted.instructor_model or model,
             worker_model=wanted.worker_model or model,
-            thinking=wanted.thinking,
+            thinking=bool(wanted.thinking),
             max_rounds=wanted.rounds or ROUNDS,
             permissions=_permissions(wanted.permissions) or Permissions.EDITS,
         ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from clew.errors import Busy, Conflict
+from clew.errors import Busy, Conflict, NotFound
 from clew.hosts.pair_folder import path_of
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import unpack
@@ -16,6 +19,13 @@ from clew.testing.stage import Stage
 from clew.testing.store_contract.pairs import a_pair
 from clew.testing.store_contract.samples import a_thread
 from pair.house import Couple, carried_out
+
+# A thread that is deleted leaves a promise open, which only the commit looks at.
+COMMIT_FAILS = """
+CREATE TABLE promised (id TEXT PRIMARY KEY);
+CREATE TABLE promises (id TEXT REFERENCES promised (id) DEFERRABLE INITIALLY DEFERRED);
+CREATE TRIGGER promise AFTER DELETE ON threads BEGIN INSERT INTO promises VALUES (OLD.id); END;
+"""
 
 
 async def test_a_pair_at_work_is_not_archived(scripted: Stage) -> None:
@@ -50,6 +60,36 @@ async def test_an_archived_pair_comes_back_by_its_name_and_by_either_threads(scr
             await client.archives.restore(name)
             back = await client.pairs.find("build")
             assert (back.pair.id, len(back.rounds)) == (state.pair.id, 2)
+
+
+async def test_a_pair_that_could_not_leave_the_store_keeps_its_files(scripted: Stage) -> None:
+    Couple(scripted, rounds=0)
+    async with scripted.open() as client:
+        state = await carried_out(client, scripted, name="build")
+        file = path_of(state.pair.cwd, state.pair.id)
+        with closing(sqlite3.connect(scripted.clew_home / "clew.db")) as database:
+            database.executescript(COMMIT_FAILS)
+        with pytest.raises(NotFound):
+            await client.archives.archive("build")
+        assert (await client.pairs.find("build")).pair.id == state.pair.id
+        assert file.is_file() and file.with_name("current.json").is_file()
+
+
+@pytest.mark.parametrize("as_link", [True, False])
+async def test_current_json_points_at_the_latest_that_is_left(scripted: Stage, as_link: bool) -> None:
+    Couple(scripted, rounds=0)
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted, name="first")
+        last = await carried_out(client, scripted, name="last")
+        current = path_of(last.pair.cwd, last.pair.id).with_name("current.json")
+        if not as_link:  # as where there are no links
+            current.unlink()
+            current.write_text(json.dumps({"current": f"session-{last.pair.id}.json"}) + "\n")
+        await client.archives.archive("last")
+        assert current.resolve() == path_of(first.pair.cwd, first.pair.id)
+        await client.archives.clean(-1.0)
+        assert await client.pairs.list() == []
+        assert not current.is_symlink() and not current.exists()
 
 
 async def test_an_imported_pair_bears_the_name_that_it_is_given(scripted: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -87,7 +88,8 @@ def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scr
 def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert run(scripted, TASK, "--name", "build").returncode == 0
-    assert b"that old" in run(scripted, "--clean-sessions", "--older-than", "7d").stderr
+    assert b"that old (7d)" in run(scripted, "--clean-sessions", "--older-than", "7d").stderr
+    assert b"that old (30d)" in run(scripted, "--clean-sessions").stderr
     planned = run(scripted, "--clean-sessions", "--older-than", "0.001s", "--dry-run")
     assert b"would remove build" in planned.stderr
     assert len(list((scripted.work / ".clew" / "sessions").glob("session-*.json"))) == 1
@@ -108,7 +110,7 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
         (["--resume"], "no pair of this directory"),
         (["--session", "x", "--session-file", "y"], "say two things"),
         (["--session-file", "nothing.json"], "nothing.json: No such file"),
-        (["--clean-sessions"], "needs --older-than"),
+        (["--session", "nope"], "clew threads list --kind pair"),
         (["--clean-sessions", "--older-than", "soon"], "is not a duration"),
         (["--list-sessions", "task"], "stand alone"),
         (["task", "--dry-run"], "belong to --clean-sessions"),
@@ -141,6 +143,32 @@ def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripte
     again = run(scripted, "--session-file", path, "Is it done?", CLEW_HOME=str(scripted.folder / "other"))
     assert again.returncode == 0, again.stderr.decode()
     assert len(scripted.launches) > launched
+
+
+def test_whoever_looks_for_a_pair_where_there_is_none_is_told_how_to_move_one(scripted: Stage, tmp_path: Path) -> None:
+    Couple(scripted, rounds=1)
+    done = run(scripted, TASK, "--name", "build")
+    assert f"saved in {scripted.work}/.clew/sessions/session-" in done.stderr.decode()
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    refused = run(scripted, "--resume", "--cwd", str(other))
+    assert (refused.returncode, f"--session NAME --cwd {other}" in refused.stderr.decode()) == (2, True)
+    assert run(scripted, "--session", "build", "go on", "--cwd", str(other)).returncode == 0
+    assert run(scripted, "--resume", "and on", "--cwd", str(other)).returncode == 0
+
+
+def test_what_it_took_before_counts_in_the_line_of_a_pair_that_goes_on(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    assert run(scripted, TASK, "--name", "build").returncode == 0
+    display = PairDisplay(as_json=False)
+
+    async def count() -> int:
+        async with scripted.open() as client:
+            state = await client.pairs.find("build")
+            display.count_from(state)
+            return state.usage.shown_tokens + state.usage.output_tokens
+
+    assert f"{asyncio.run(count()):,} tokens" in display.line()
 
 
 def test_a_file_of_a_pair_that_moved_is_not_taken_for_another_stores(scripted: Stage, tmp_path: Path) -> None:

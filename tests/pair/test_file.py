@@ -21,7 +21,7 @@ from clew.hosts.pair_folder import write
 from clew.hosts.pair_import import Imported
 from clew.hosts.pair_reading import read
 from clew.hosts.pair_rows import Wishes
-from clew.hosts.pair_runs import iso
+from clew.hosts.pair_saving import iso
 from clew.hosts.pair_state import Whole, alike, worded
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import unpack
@@ -30,6 +30,7 @@ from clew.testing.scripts import Hang, Text
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
 from pair.house import CONTINUE, TASK, Couple, carried_out, files_under, finished, resumed, run, start, turns
+from portable.machines import clew
 
 SECRET = "planted-secret-0123456789"
 
@@ -324,6 +325,24 @@ def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, w
         read(tmp_path)
     with pytest.raises(UsageError):
         read(tmp_path / "missing")
+
+
+def test_the_two_kinds_of_files_are_told_apart(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    assert clew(scripted, "pair", TASK, "--name", "build").code == 0
+    [state] = (scripted.work / ".clew" / "sessions").glob("session-*.json")
+    refused = clew(scripted, "threads", "import", state)
+    assert (refused.code, f"clew pair --session-file {state}" in refused.err) == (2, True)
+    assert clew(scripted, "threads", "export", "build").code == 0
+    assert clew(scripted, "threads", "export", "build", "--encrypt", CLEW_PASSPHRASE="correct horse").code == 0
+    for name in ("build.clew", "build.clew.age"):
+        refused = clew(scripted, "pair", "--session-file", name)
+        assert (refused.code, f"clew threads import {name}" in refused.err) == (2, True)
+    came = clew(scripted, "threads", "import", "build.clew", "--name", "copy")
+    for part in Part:
+        assert f"the next turn of the {part} (claude" in came.err
+    assert clew(scripted, "threads", "export", "build", "--redact", "--output", "bare.clew").code == 0
+    assert "clew pair cannot go on with them" in clew(scripted, "threads", "import", "bare.clew").err
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from clew.core.pair import PairStatus, PairWarned
+from clew.core.pair import PairStatus, PairWarned, Part
 from clew.errors import AuthFailed
 from clew.hosts import pair_files
 from clew.hosts.pair_files import READ_MOST, Look
@@ -19,7 +19,7 @@ from clew.hosts.portable_file import STATE, from_json, unpack
 from clew.store.pair_rows import KeptFiles
 from clew.testing.scripts import FINAL, Fail
 from clew.testing.stage import Stage
-from pair.house import Couple, begun, carried_out, finished, resumed
+from pair.house import Couple, begun, carried_out, finished, resumed, start
 
 WAIT_S = 60
 
@@ -40,8 +40,13 @@ def tree(folder: Path) -> Path:
 
 async def look(folder: Path, before: KeptFiles | None = None) -> Look:
     found = await pair_files.look(str(folder), os.environ, None, before)
-    assert found is not None
+    assert found.files is not None
     return found
+
+
+def kept(found: Look) -> KeptFiles:
+    assert found.files is not None
+    return found.files
 
 
 async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_path: Path) -> None:
@@ -50,7 +55,7 @@ async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_p
     for name in ("new.txt", "later.txt", "gone.txt", "other.txt"):
         (folder / name).write_text("new\n")
     (folder / "link").symlink_to("new.txt")
-    before = (await look(folder)).files
+    before = kept(await look(folder))
     assert (await look(folder, before)).changed == ()
     os.utime(folder / "later.txt", (1, 1))
     git(folder, "add", "mine.txt", "new.txt")
@@ -73,7 +78,7 @@ async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Pat
     for number in range(40):
         with (folder / f"large-{number}").open("wb") as file:
             file.truncate(READ_MOST + 1 if number else 10**12)  # more than anybody reads in that time
-    before = (await look(folder)).files
+    before = kept(await look(folder))
     assert {each.digest for each in before.files.values()} == {None}
     assert (await look(folder, before)).changed == ()
     os.utime(folder / "large-7", (1, 1))
@@ -84,8 +89,50 @@ async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> 
     folder = tree(tmp_path)
     for number in range(4):
         (folder / f"f{number}").touch()
-    assert await pair_files.look(str(folder), os.environ, None, most=4) is not None
-    assert await pair_files.look(str(folder), os.environ, None, most=3) is None
+    assert (await pair_files.look(str(folder), os.environ, None, most=4)).files is not None
+    unseen = await pair_files.look(str(folder), os.environ, None, most=3)
+    assert (unseen.files, unseen.too_much) == (None, "4 have changed")
+
+
+async def test_without_git_all_files_but_hidden_ones_are_told_by_sizes_and_times(tmp_path: Path) -> None:
+    (tmp_path / "sub" / ".cache").mkdir(parents=True)
+    for name in ("kept.txt", "mine.txt", "gone.txt", "sub/deep.txt", ".hidden", "sub/.cache/x"):
+        (tmp_path / name).write_text("1\n")
+    before = kept(await look(tmp_path))
+    assert {each.digest for each in before.files.values()} == {None}
+    assert (await look(tmp_path, before)).changed == ()
+    (tmp_path / "mine.txt").write_text("22\n")
+    os.utime(tmp_path / "sub" / "deep.txt", (1, 1))
+    (tmp_path / "gone.txt").unlink()
+    for name in ("new.txt", ".hidden-too", "sub/.cache/y"):
+        (tmp_path / name).write_text("new\n")
+    assert set((await look(tmp_path, before)).changed) == {"mine.txt", "sub/deep.txt", "gone.txt", "new.txt"}
+    unseen = await pair_files.look(str(tmp_path), os.environ, None, plain_most=3)
+    assert (unseen.files, unseen.too_much) == (None, "there are more than 3")
+
+
+async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stage) -> None:
+    (scripted.work / "mine.txt").write_text("1\n")
+    couple = Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted)
+        (scripted.work / "mine.txt").write_text("another one\n")
+        live = await client.pairs.resume(first.pair.id, Wishes(message="Go on."))
+        told = {event.code: event.message async for event in live.events() if isinstance(event, PairWarned)}
+        await finished(client, live)
+        assert told == {"files_changed": "changed by somebody else since: mine.txt"}
+        assert "mine.txt" in couple.prompt(Part.INSTRUCTOR)
+
+
+async def test_that_there_are_too_many_files_is_said_once(scripted: Stage) -> None:
+    for number in range(pair_files.PLAIN_MOST + 1):
+        os.close(os.open(scripted.work / f"f{number}", os.O_CREAT))
+    Couple(scripted, rounds=2)
+    async with scripted.open() as client:
+        live = await start(client, scripted)
+        told = [event.code async for event in live.events() if isinstance(event, PairWarned)]
+        state = await finished(client, live)
+        assert (state.status, told) == (PairStatus.FINISHED, ["not_looked"])
 
 
 async def test_neither_store_nor_export_holds_what_stands_in_the_files(scripted: Stage) -> None:
@@ -99,9 +146,9 @@ async def test_neither_store_nor_export_holds_what_stands_in_the_files(scripted:
         [(size, changed_ns, digest)] = json.loads(row["files"]).values()
         assert (size, type(changed_ns), len(digest)) == (35, int, 64)
         out = await export_thread(client.engine, "pair-two-worker", {})
-    kept = from_json(unpack(out.content).parts[STATE])
-    assert isinstance(kept, dict) and len(kept["pair_rounds"]) == 2
-    assert "pair_files" not in kept
+    state_rows = from_json(unpack(out.content).parts[STATE])
+    assert isinstance(state_rows, dict) and len(state_rows["pair_rounds"]) == 2
+    assert "pair_files" not in state_rows
 
 
 async def test_a_changed_file_is_told_once(scripted: Stage) -> None:
@@ -147,8 +194,8 @@ async def test_a_stop_while_the_files_are_looked_at_keeps_the_message(scripted: 
         assert process.returncode == 7, err.decode()
         left = await client.pairs.find(first.pair.id)
         assert (left.status, left.rounds[-1].message) == (PairStatus.STOPPED, "u7z And now the rest.")
-        kept = json.loads((folder / ".clew" / "sessions" / "current.json").read_text())
-        assert "u7z And now the rest." in kept["asking"]
+        saved = json.loads((folder / ".clew" / "sessions" / "current.json").read_text())
+        assert "u7z And now the rest." in saved["asking"]
         state = await resumed(client, first.pair)
         assert state.status is PairStatus.FINISHED
 

@@ -64,6 +64,13 @@ async def test_killed_while_the_worker_runs_a_tool(scripted: Stage) -> None:
 
 
 @pytest.mark.real
+async def test_killed_at_some_points_with_the_real_cli(real: Stage) -> None:
+    """Before the agent, while it speaks, and when its words are whole but not put down."""
+    points = [("decided", 2), ("session_started", 1), ("outcome_known", 1)]
+    assert (await dies_on_and_on(real, Part.WORKER, points, Couple(real, 2)))[-1].startswith("report-2")
+
+
+@pytest.mark.real
 async def test_killed_in_both_phases_with_the_real_cli(real: Stage) -> None:
     couple = Couple(real, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")

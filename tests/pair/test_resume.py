@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clew import pair as surface
+from clew.client import Client
 from clew.core.pair import PairStatus, PairWarned, Part, Phase, Round
 from clew.core.record import replace
 from clew.core.thread import Permissions
@@ -75,6 +76,27 @@ async def test_what_is_said_reaches_an_instructor_that_was_cut_off_with_its_goin
         [went_on] = [text for text in history if text.startswith(CONTINUE)]
         assert "u5z Mind the gap." in went_on
         await couple.check_shown(client, done.pair)
+
+
+async def test_thinking_is_told_to_the_instructor_until_it_is_taken_back(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=0)
+
+    async def told(client: Client, text: str, pair_id: str | None = None, thinking: bool | None = None) -> str:
+        """The newest rubric that the instructor was shown."""
+        wanted = surface.Wanted(text=text, cwd=str(scripted.work), thinking=thinking)
+        which = surface.Which(session=pair_id)
+        live = (await surface.resume(client, which, wanted))[0] if pair_id else await surface.start(client, wanted)
+        await live.finish()
+        shown = [text for _, text in couple.requests[Part.INSTRUCTOR][-1].shown_texts() if "You lead the work" in text]
+        return shown[-1]
+
+    async with scripted.open() as client:
+        assert "think hard, step by step" in await told(client, "Build it.", thinking=True)
+        [state] = await client.pairs.list()
+        assert "think hard, step by step" in await told(client, "And on.", state.pair.id)
+        assert (await client.pairs.find(state.pair.id)).pair.thinking
+        assert "two or three sentences" in await told(client, "And on.", state.pair.id, thinking=False)
+        assert not (await client.pairs.find(state.pair.id)).pair.thinking
 
 
 async def test_another_model_is_a_warning_and_the_pair_goes_on_with_it(scripted: Stage) -> None:

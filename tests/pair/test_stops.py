@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import re
 import signal
+import sqlite3
+import time
+from pathlib import Path
 
 import pytest
 
@@ -48,13 +53,11 @@ async def test_ten_rounds_with_ctrl_c_in_the_third_while_the_worker_is_busy(real
     assert len({launch.resumes or launch.session_id for launch in real.launches}) == 2, "two sessions, to the end"
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
-async def test_a_stop_ends_what_the_worker_runs_and_saves_the_file(
-    scripted: Stage, signals: list[signal.Signals]
-) -> None:
-    couple = Couple(scripted, rounds=1)
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT]])
+async def test_a_stop_ends_what_the_worker_runs_and_saves_the_file(stage: Stage, signals: list[signal.Signals]) -> None:
+    couple = Couple(stage, rounds=1)
     couple.busy[1] = LASTING
-    with begun(scripted, TASK, "--permissions", "all", "--json") as process:
+    with begun(stage, TASK, "--permissions", "all", "--json") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if json.loads(line).get("event", {}).get("kind") == "tool_started":
@@ -63,12 +66,41 @@ async def test_a_stop_ends_what_the_worker_runs_and_saves_the_file(
             process.send_signal(number)
         _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 7, err.decode()
-    assert not scripted.processes()
-    kept = json.loads((scripted.work / ".clew" / "sessions" / "current.json").read_text())
+    assert not stage.processes()
+    kept = json.loads((stage.work / ".clew" / "sessions" / "current.json").read_text())
     assert (kept["phase"], kept["worker"]["conversationHistory"][0]["content"][:7]) == ("working", "order-1")
-    done = run(scripted, "--resume")
+    done = run(stage, "--resume")
     assert done.returncode == 0, done.stderr.decode()
     assert b"round 2, instructor, done:" in done.stdout
+
+
+def test_whoever_stops_it_while_it_is_being_stored_is_told_its_name(scripted: Stage) -> None:
+    """The store is held by another one, so that the stop comes before the pair is in it."""
+    Couple(scripted, rounds=1)
+    assert run(scripted, "--list-sessions").returncode == 0  # there is a store
+    other = sqlite3.connect(scripted.clew_home / "clew.db", isolation_level=None)
+    with contextlib.closing(other), begun(scripted, TASK, "--name", "build") as process:
+        other.execute("BEGIN IMMEDIATE")
+        _wait_until_it_listens(process.pid)
+        process.send_signal(signal.SIGINT)
+        other.execute("ROLLBACK")
+        _, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 7, err.decode()
+    assert "pair build (" in err.decode() and "clew pair --session build goes on with it" in err.decode()
+    assert (scripted.work / ".clew" / "sessions" / "current.json").is_file()
+    assert not scripted.launches, "nobody was asked"
+    assert run(scripted, "--resume").returncode == 0
+
+
+def _wait_until_it_listens(pid: int) -> None:
+    """Until that process has a hand on SIGHUP, which Python itself leaves alone."""
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        if caught is not None and int(caught[1], 16) & (1 << (signal.SIGHUP - 1)):
+            return
+        time.sleep(0.005)
+    raise TimeoutError("it does not listen to signals")
 
 
 async def test_one_pair_belongs_to_one_process(scripted: Stage) -> None:

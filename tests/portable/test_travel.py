@@ -17,6 +17,7 @@ from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
 from clew.hosts.portable_import import import_thread
 from clew.testing.model_api import ModelApi
+from clew.testing.stage import CODEX_MODEL, MODEL
 from clew.testing.truth import Voice, expected, tokens
 from conftest import make_stage
 from portable.machines import NOTHING, ask, exported, go_on_without_clew, imported, two_machines
@@ -34,6 +35,7 @@ async def test_real_agents_resume_on_another_machine_with_the_history_shown_once
         assert [each.taken for each in made.sessions] == [True, True]
         came = await imported(b, made.content)
         assert [(each.agent, each.resumable) for each in came.sessions] == [("claude", True), ("codex", True)]
+        assert (await exported(b)).content == made.content, "the export of an import holds the same"
         async with b.open() as client:
             thread = await client.find("t")
             assert thread.record.cwd == str(b.work)
@@ -46,6 +48,22 @@ async def test_real_agents_resume_on_another_machine_with_the_history_shown_once
                 assert len(tokens(b.prompt)) < len(voice.shown), "what the session holds is not sent again"
         assert not a.session_files()[0].samefile(b.session_files()[0])
     assert not api.strays
+
+
+@pytest.mark.real
+async def test_second_agent_resumes_where_its_default_model_is_not_known(tmp_path: Path, api: ModelApi) -> None:
+    unnamed = {"agents.codex.model": None}  # as Codex's own settings say
+    with two_machines(tmp_path, api, codex=True) as [a, b]:
+        async with a.open(**unnamed) as client:
+            thread = await client.thread("t", cwd=a.work)
+            await ask(thread, "one")
+            first = await ask(thread, "two", agent="codex")
+            assert [turn.model for turn in await thread.turns()][1::2] == [MODEL, CODEX_MODEL]
+        await imported(b, (await exported(a)).content)
+        async with b.open(**unnamed) as client:
+            reply = await ask(await client.find("t"), "three", agent="codex")
+        assert (reply.session_resumed, reply.reason, reply.session_id) == (True, None, first.session_id)
+        assert b.prompt == "three"
 
 
 @pytest.mark.real

@@ -9,11 +9,9 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from clew.cli import failure
 from clew.cli.display import Display, closing_line
 from clew.cli.keyboard import Keyboard
 from clew.cli.output import harmless, note, print_json
-from clew.cli.person import TerminalPerson
 from clew.core.thread import Permissions, Trust
 
 if TYPE_CHECKING:
@@ -56,7 +54,7 @@ async def carry_out(
     stop = Stop(display)
     keyboard = Keyboard.find()
     with stop.listening(), contextlib.closing(keyboard) if keyboard else contextlib.nullcontext():
-        run = await start(TerminalPerson(display, keyboard) if keyboard else None)
+        run = await start(_person(display, keyboard) if keyboard else None)
         stop.run = run
         display.start()
         try:
@@ -65,6 +63,12 @@ async def carry_out(
             return await run.reply()
         finally:
             await display.close()
+
+
+def _person(display: Display, keyboard: Keyboard) -> Person:
+    from clew.cli.person import TerminalPerson
+
+    return TerminalPerson(display, keyboard)
 
 
 def _tell_circumstances(thread: Thread) -> None:
@@ -88,6 +92,8 @@ def conclude(reply: Reply, *, as_json: bool) -> int:
         print_json(reply.to_json())
     if reply.error is None:
         return 0
+    from clew.cli import failure
+
     failure.say(reply.error)
     return reply.error.exit_code
 

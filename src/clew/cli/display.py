@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.cli.answer import StreamedAnswer
 from clew.cli.output import SHORT_ID, dim, note, one_line, price
-from clew.cli.status import StatusLine
 from clew.cli.tools import NAME_CHARS, ToolLog, told
 from clew.core import events
 from clew.core.decision import MEANING, Reason
 from clew.core.usage import NO_USAGE
 
 if TYPE_CHECKING:
+    from clew.cli.status import StatusLine
     from clew.client import Reply
     from clew.core.run import Run
 
@@ -30,7 +30,7 @@ class Display:
     def __init__(self, agent: str, *, as_json: bool) -> None:
         self._agent = agent
         self._answer = None if as_json else StreamedAnswer()
-        self._status = StatusLine() if sys.stderr.isatty() else None
+        self._status = _status_line() if sys.stderr.isatty() else None
         self._shares_terminal = self._answer is not None and sys.stdout.isatty()
         self._feeds_pipe = self._answer is not None and _is_pipe(sys.stdout)
         self._asking = False
@@ -201,6 +201,12 @@ def session_words(run: Reply | Run) -> str | None:
     if run.reason is None:
         return None
     return f"{'fresh after a failed resume' if run.fallback else 'fresh'}: {meaning(run.reason)}"
+
+
+def _status_line() -> StatusLine:
+    from clew.cli.status import StatusLine
+
+    return StatusLine()
 
 
 def _is_pipe(stream: TextIO) -> bool:

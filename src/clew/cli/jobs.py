@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
@@ -149,7 +150,10 @@ def state(card: JobCard) -> str:
     job = card.job
     if job.cancel_requested and job.status not in OVER:
         return f"{job.status}, stopping"
-    return f"waiting until {at_clock(job.wake_at)}" if job.status == "waiting" and job.wake_at else job.status.value
+    if job.status == "waiting" and job.wake_at:
+        return f"waiting until {at_clock(job.wake_at)}"
+    later = job.status == "queued" and job.not_before is not None and job.not_before > time.time()
+    return f"queued until {at_clock(job.not_before)}" if later else job.status.value
 
 
 def _facts(card: JobCard) -> list[tuple[str, str]]:
@@ -165,6 +169,8 @@ def _facts(card: JobCard) -> list[tuple[str, str]]:
     tokens = f"{usage.shown_tokens:,} read ({usage.cache_read_input_tokens:,} cached), {usage.output_tokens:,} written"
     bounds = [f"{span(limits.timeout_s)} a run" if limits.timeout_s else "", plural(limits.max_resumes, "resume")]
     bounds += [f"{plural(limits.retries, 'retry', 'retries')} after trouble"]
+    bounds += [plural(limits.max_runs, "run")]
+    bounds += [f"sessions up to {span(limits.max_age_s)} old"] if limits.max_age_s is not None else []
     bounds += [f"until {at_clock(limits.deadline_at)}"] if limits.deadline_at else []
     pairs = [
         ("job", job.id),

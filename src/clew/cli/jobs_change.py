@@ -37,8 +37,8 @@ POLL_S = 0.1
 def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: bool, as_json: bool) -> int:
     """Queue a job again that failed, was cancelled, is blocked, or whose files are in conflict.
 
-    It goes on where it stopped. A session counts as young for an hour after its last event. With --wait the exit code
-    is that of the job's end (see `clew jobs submit`).
+    It goes on where it stopped. A session counts as young for its --max-age (an hour) after its last event. With
+    --wait the exit code is that of the job's end (see `clew jobs submit`).
 
     \b
       clew jobs retry 1f3a9c02                after you have logged in, say

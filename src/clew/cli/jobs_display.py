@@ -34,7 +34,9 @@ class JobDisplay(Display):
         self._number = 0
         self._attempted_at = 0.0
         self._tools_run = 0
-        self._tokens = 0
+        self._tokens = 0  # of the runs that are over
+        self._left = 0  # of this run's attempts that are over
+        self._counted = 0  # of the attempt that goes on
         self._words = ""  # the last ones, on one line
         self._words_so_far = ""  # of the message that is being said
         self._printed = ""
@@ -55,7 +57,8 @@ class JobDisplay(Display):
         """`run 2 · running Bash: make test · 5 tools · 22,135 tokens · “… and the tests pass”`"""
         parts = [f"run {self._number}" if self._number else "", self._phase]
         parts += [plural(self._tools_run, "tool")] if self._tools_run else []
-        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
+        tokens = self._tokens + self._left + self._counted
+        parts += [f"{tokens:,} tokens"] if tokens else []
         parts += [f"“{self._words}”"] if self._words else []
         return " · ".join(part for part in parts if part)
 
@@ -81,6 +84,7 @@ class JobDisplay(Display):
                 return
             case events.AttemptStarted():
                 self._attempted_at = told.stored.at
+                self._left, self._counted = self._left + self._counted, 0
                 self._words_so_far = ""
                 how = "resumed" if event.resumed else f"fresh: {meaning(event.reason)}"
                 self.note(f"run {told.number}: {how}")
@@ -93,6 +97,9 @@ class JobDisplay(Display):
                 self._words = self._words_so_far = ""
             case events.ToolStarted():
                 self._tools_run += 1
+            case events.TokensCounted():
+                self._counted = event.usage.shown_tokens + event.usage.output_tokens
+                self._draw()
             case events.RunEnded():
                 self._ended(event, told.stored.at)
         self.show(event)
@@ -106,7 +113,7 @@ class JobDisplay(Display):
 
     def _ended(self, event: events.RunEnded, at: float) -> None:
         tokens = event.usage.shown_tokens + event.usage.output_tokens
-        self._tokens += tokens
+        self._tokens, self._left, self._counted = self._tokens + tokens, 0, 0
         took = f" after {clock(max(0.0, at - self._attempted_at))}" if self._attempted_at else ""
         parts = [f"{event.status.replace('_', ' ')}{took}"]
         parts += [f"{tokens:,} tokens", price(event.cost_usd, used=True)] if tokens else []

@@ -14,7 +14,6 @@ from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client
-    from clew.core.job import Limits
 
 DAY_S = 86_400.0
 
@@ -53,7 +52,7 @@ DAY_S = 86_400.0
     type=click.IntRange(0, 1000),
     default=3,
     show_default=True,
-    help="After trouble that may pass, in a row.",
+    help="After trouble that may pass, or a new session that is full or broken, in a row.",
 )
 @click.option(
     "--max-resumes",
@@ -61,6 +60,15 @@ DAY_S = 86_400.0
     default=10,
     show_default=True,
     help="Of one session; then the job starts over in a fresh one.",
+)
+@click.option(
+    "--max-age",
+    metavar="DURATION",
+    help="A session older than this, from its last event, is left for a fresh one. none: it may be any age."
+    "  [default: the setting max_age, else 1h]",
+)
+@click.option(
+    "--max-runs", type=click.IntRange(1, 1000), default=50, show_default=True, help="In all; then the job has failed."
 )
 @click.option("--delay", metavar="DURATION", help="Do not begin before so long from now.  [default: at once]")
 @click.option(
@@ -124,15 +132,14 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
     return with_client(work, work_dir=options["cwd"])
 
 
-def _limits(options: dict[str, Any]) -> Limits:
-    from clew.core.job import Limits
-
-    return Limits(
-        timeout_s=_duration("--timeout", options.pop("timeout")),
-        retries=options.pop("retries"),
-        max_resumes=options.pop("max_resumes"),
-        deadline_at=_deadline(options.pop("deadline"), time.time()),
-    )
+def _limits(options: dict[str, Any]) -> dict[str, Any]:
+    max_age = options.pop("max_age")
+    return {
+        "timeout_s": _duration("--timeout", options.pop("timeout")),
+        **{name: options.pop(name) for name in ("retries", "max_resumes", "max_runs")},
+        **({} if max_age is None else {"max_age_s": _duration("--max-age", max_age)}),
+        "deadline_at": _deadline(options.pop("deadline"), time.time()),
+    }
 
 
 def _duration(option: str, given: str | None) -> float | None:

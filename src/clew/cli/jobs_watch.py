@@ -33,9 +33,9 @@ def watch(job_id: str, as_json: bool) -> int:
     """Show a job live, over all its runs, to its end; then its result on stdout.
 
     A line on stderr says how far it has come: the run, what it does, how long it has been at it, the tools it ran, the
-    tokens of the runs that ended, the agent's last words. Where there is no terminal, it is printed every 10 seconds
-    if it is another one. One that is over is shown at once. Ctrl-C stops the watching, not the job. The exit code is 0
-    when it succeeded; else that of what ended it (see `clew jobs submit`).
+    tokens (Claude tells them with every request, Codex at the end of a run), the agent's last words. Where there is no
+    terminal, it is printed every 10 seconds if it is another one. One that is over is shown at once. Ctrl-C stops the
+    watching, not the job. The exit code is 0 when it succeeded; else that of what ended it (see `clew jobs submit`).
 
     \b
       clew jobs watch 1f3a9c02

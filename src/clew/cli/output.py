@@ -20,8 +20,8 @@ LEAST_CELLS = 12  # of a column that may be cut
 NO_PRICE = "no price"  # tokens were used, and the agent did not say what they cost
 
 # Everything that moves a cursor or rings a bell, but for tab and newline; what turns the direction of writing, and what
-# has no width. The joiners stay: writing systems and emoji need them.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+# has no width. The joiners stay: writing systems and emoji need them. `re` compiles it once it is used: not in a pipe.
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 
 
 def note(text: str) -> None:
@@ -71,7 +71,7 @@ def _rounded(value: Any) -> Any:
 
 def harmless(text: str) -> str:
     """The text with its control characters made visible: what an agent wrote must not drive the terminal."""
-    return _CONTROL.sub(lambda match: _picture(match.group()), text)
+    return re.sub(_CONTROL, lambda match: _picture(match.group()), text)
 
 
 def _picture(character: str) -> str:

@@ -12,6 +12,7 @@ from clew.cli.session import with_client
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
+    from clew.cli.pair_display import PairDisplay
     from clew.client import Client
     from clew.hosts.pair_live import LivePair
     from clew.pair import Wanted, Which
@@ -52,7 +53,11 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
 @click.option("--instructor-model", metavar="MODEL", help="Who plans.  [default: the setting model]")
 @click.option("--worker-model", metavar="MODEL", help="Who does the work.  [default: the setting model]")
 @click.option("--agent", metavar="AGENT", help="By which agent.  [default: the setting agent]")
-@click.option("--thinking", is_flag=True, help="The instructor is to think at length before it answers.")
+@click.option(
+    "--thinking/--no-thinking",
+    default=None,
+    help="The instructor is told to reason at length before it answers, or not to.  [default: not; what was saved]",
+)
 @click.option(
     "--permissions",
     type=click.Choice(["edits", "all", "read-only"]),
@@ -61,7 +66,8 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
 @click.option(
     "--cwd",
     metavar="DIR",
-    help="Where they work; a pair that goes on moves there.  [default: this directory; the pair's own]",
+    help="Where they work. With --resume the latest pair of that directory goes on; with --session the pair moves "
+    "there.  [default: this directory; the pair's own]",
 )
 @click.option("--name", metavar="NAME", help="A name for the pair.  [default: made from TASK]")
 @click.option("--resume", "--continue", "resume", is_flag=True, help="Go on with the latest pair of this directory.")
@@ -77,7 +83,7 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
 @click.option("--no-auto-save", is_flag=True, help="Write no state file; the store keeps everything all the same.")
 @click.option("--list-sessions", is_flag=True, help="List the pairs of this directory instead.")
 @click.option("--clean-sessions", is_flag=True, help="Remove old pairs of this directory instead; archived first.")
-@click.option("--older-than", metavar="DURATION", help="What is old for --clean-sessions: 7d, 12h.")
+@click.option("--older-than", metavar="DURATION", help="What is old for --clean-sessions: 7d, 12h.  [default: 30d]")
 @click.option("--dry-run", is_flag=True, help="With --clean-sessions: only say what would go.")
 @click.option(
     "--timeout",
@@ -115,6 +121,7 @@ def pair(
       clew pair --resume                            the latest of this directory goes on
       clew pair --resume "Leave the old API in."    … and the instructor is told so
       clew pair --resume --fork-at-round 15         another way from round 15 on
+      clew pair --session fix-login --cwd ~/shop    another directory from here on
       clew pair --session-file /shared/session-2026-11-15-10-00-00-1a2b.json
       clew pair --list-sessions
       clew pair --clean-sessions --older-than 7d --dry-run
@@ -158,7 +165,6 @@ async def _carry_out(client: Client, which: Which | None, wanted: Wanted, *, as_
     """Begins, or goes on, shows it to its end, and returns the exit code."""
     import contextlib
 
-    from clew import pair as surface
     from clew.cli.conversation import Stop
     from clew.cli.keyboard import Keyboard
     from clew.cli.pair_display import PairDisplay
@@ -169,14 +175,11 @@ async def _carry_out(client: Client, which: Which | None, wanted: Wanted, *, as_
     keyboard = Keyboard.find()
     with stop.listening(), contextlib.closing(keyboard) if keyboard else contextlib.nullcontext():
         wanted = wanted.replace(person=TerminalPerson(display, keyboard) if keyboard else None)
-        if which is None:
-            live = await surface.start(client, wanted)
-        else:
-            live, warnings = await surface.resume(client, which, wanted)
-            for words in warnings:
-                note(f"warning: {harmless(words)}")
+        live, warnings = await _begun(client, which, wanted)
         stop.run = live
-        await _tell_begun(client, live, goes_on=which is not None)
+        for words in warnings:
+            note(f"warning: {harmless(words)}")
+        await _tell_begun(client, live, display, goes_on=which is not None)
         display.start()
         try:
             async for event in live.events():
@@ -187,7 +190,29 @@ async def _carry_out(client: Client, which: Which | None, wanted: Wanted, *, as_
     return await _conclude(client, live, as_json=as_json)
 
 
-async def _tell_begun(client: Client, live: LivePair, *, goes_on: bool) -> None:
+async def _begun(client: Client, which: Which | None, wanted: Wanted) -> tuple[LivePair, tuple[str, ...]]:
+    """Under way. Whoever stops it meanwhile is told its name all the same: it may be in the store already."""
+    import asyncio
+
+    from clew import pair as surface
+
+    async def begin() -> tuple[LivePair, tuple[str, ...]]:
+        if which is None:
+            return await surface.start(client, wanted), ()
+        return await surface.resume(client, which, wanted)
+
+    beginning = asyncio.create_task(begin())
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        live, warnings = await beginning
+        live.cancel()
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        return live, warnings
+
+
+async def _tell_begun(client: Client, live: LivePair, display: PairDisplay, *, goes_on: bool) -> None:
     from clew.core.thread import Permissions
 
     pair = live.pair
@@ -199,7 +224,9 @@ async def _tell_begun(client: Client, live: LivePair, *, goes_on: bool) -> None:
         else f"up to {plural(pair.last_round, 'round')}"
     )
     note(harmless(f"pair {pair.name} ({pair.id}), {how}"))
-    if (await client.pairs.find(pair.id)).permissions is Permissions.ALL:
+    state = await client.pairs.find(pair.id)
+    display.count_from(state)
+    if state.permissions is Permissions.ALL:
         note("warning: --permissions all: the worker may do anything here without asking")
 
 
@@ -213,6 +240,8 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
     if as_json:
         print_json(surface.pair_json(state, stamp, error), in_line=True)
     note(closing_line(state))
+    if live.saved is not None:
+        note(harmless(f"saved in {live.saved}"))
     if error is None:
         note(f'more to do: clew pair --session {state.pair.name} "what"')
         return 0

@@ -27,6 +27,11 @@ class PairDisplay(Display):
         self._tokens = 0
         self._cost_usd = 0.0
 
+    def count_from(self, state: PairState) -> None:
+        """Of a pair that goes on, what it took before counts too, as at the end."""
+        self._tokens = state.usage.shown_tokens + state.usage.output_tokens
+        self._cost_usd = state.cost_usd
+
     def line(self) -> str:
         """`round 2 of 10 · worker · running Bash: make test · 22,135 tokens · $0.0123`"""
         parts = [f"round {self._round} of {self._of} · {self._who}"] if self._round else []

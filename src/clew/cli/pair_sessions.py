@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from clew.cli.options import seconds
 from clew.cli.output import ago, columns, dollars, harmless, note, one_line, plural, print_json, say, stamp
 from clew.cli.session import with_client
-from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 HEADINGS = ["PAIR", "STATUS", "ROUND", "LEFT", "USED", "COST", "ID", "TASK"]
 TASK_CHARS = 200
 SHOWN = 10_000
+OLD = "30d"
 
 
 def show(cwd: str | None, *, as_json: bool) -> int:
@@ -56,7 +56,7 @@ def _row(state: PairState) -> list[str]:
 
 
 def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bool) -> int:
-    age_s = _age_s(older_than)
+    age_s = seconds("--older-than", older_than or OLD)
 
     async def work(client: Client) -> None:
         from clew import pair as surface
@@ -82,13 +82,7 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
             verb = "would remove" if dry_run else "removed"
             note(harmless(f"{verb} {pair.name} ({pair.id}, {plural(len(each.state.rounds), 'round')}){archived}"))
         if not cleaned:
-            note("No pair of this directory is that old.")
+            note(f"No pair of this directory is that old ({older_than or OLD}).")
 
     with_client(work, work_dir=cwd)
     return 0
-
-
-def _age_s(older_than: str | None) -> float:
-    if older_than is None:
-        raise UsageError("--clean-sessions needs --older-than.", hint="Such as --older-than 7d.")
-    return seconds("--older-than", older_than)

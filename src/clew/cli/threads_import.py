@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clew.hosts.portable_import import Imported
 
 IDENTITY_MOST = 100_000
+HEAD_BYTES = 1000
 
 
 @click.command("import")
@@ -94,6 +95,10 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None) -> U
             raw = sealing.open_with(read_passphrase(passphrase_file, confirm=False), raw)
         else:
             raise UsageError("The file is encrypted for somebody's key.", hint="Give yours with --identity.")
+    if raw.lstrip()[:1] == b"{" and b'"sessionId"' in raw[:HEAD_BYTES]:
+        raise UsageError(
+            f"{path} is the state file of a pair.", hint=f"clew pair --session-file {path} goes on with it."
+        )
     return unpack(raw)
 
 
@@ -120,6 +125,7 @@ def _tell(made: Imported, *, dry_run: bool, as_json: bool) -> None:
                 "new_ids": made.renewed,
                 "sessions": [
                     {
+                        "part": each.part,
                         "agent": each.agent,
                         "model": each.model or None,
                         "resumable": each.resumable,
@@ -143,6 +149,7 @@ def tell_sessions(made: Imported, whose: str = "") -> None:
     """What the next turn will do, and what was narrowed. `whose` stands before each line."""
     for each in made.sessions:
         who = harmless(" ".join(part for part in (each.agent, each.model) if part))
+        who = f"the {each.part} ({who})" if each.part is not None else who
         note(
             f"{whose}the next turn of {who} resumes its session"
             if each.resumable

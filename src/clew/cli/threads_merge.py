@@ -28,7 +28,8 @@ def merge(a: str, b: str, as_json: bool, **wanted: str | None) -> None:
 
     It holds the turns that both begin with once, then those of A, then those of B, each under a line that says where
     it comes from, and last a brief that the agent reads with its first turn: what each thread set out to do, and which
-    files each has changed. Files are not merged. Permissions and trust are no wider than those of both.
+    files each has changed. Files are not merged. Permissions and trust are no wider than those of both. A pair is two
+    conversations: name one of them, pair-NAME-instructor or pair-NAME-worker.
 
     \b
       clew threads merge fix-login fix-login-codex --name login

@@ -210,7 +210,13 @@ def _pulled_object(name: str, each: Pulled | ClewError) -> dict[str, Any]:
         "turns": each.turns,
         "new_ids": each.imported.renewed if each.imported is not None else False,
         "sessions": [
-            {"agent": one.agent, "model": one.model or None, "resumable": one.resumable, "why": one.why or None}
+            {
+                "part": one.part,
+                "agent": one.agent,
+                "model": one.model or None,
+                "resumable": one.resumable,
+                "why": one.why or None,
+            }
             for one in sessions
         ],
         "notes": list(each.imported.notes) if each.imported is not None else [],

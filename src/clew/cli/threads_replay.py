@@ -39,7 +39,8 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
     The prompts are those that stand, asked one after the other in a new thread. The old one stays as it is. Unless
     --permissions says more, the agent may only read, so what it says it would do is not done. Answers stand side by
     side on a terminal of 110 columns or more. Ctrl-C keeps what was answered; the same command with --name goes on
-    with the first prompt that has no whole answer.
+    with the first prompt that has no whole answer. Of a pair, name the thread that is meant: pair-NAME-instructor or
+    pair-NAME-worker.
 
     \b
       clew threads replay fix-login --with-model opus

@@ -41,7 +41,7 @@ def search(
     offset: int,
     as_json: bool,
 ) -> None:
-    """Find turns by their words, in threads of every kind; the newest come first.
+    """Find turns by their words, in threads of every kind; those stored last come first.
 
     All words must be in the turn, in any order and any case. `"…"` asks for words next to each other, and `word*` for
     any word that begins so. What is written together is found together: open_run, src/clew.

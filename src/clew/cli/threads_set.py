@@ -8,7 +8,7 @@ import click
 
 from clew.cli.ahead import next_turn
 from clew.cli.options import AS_JSON
-from clew.cli.output import note, one_line, print_json
+from clew.cli.output import harmless, note, one_line, print_json, stamp
 from clew.cli.session import complete_thread, with_client
 from clew.cli.threads_list import thread_object
 from clew.errors import UsageError
@@ -48,7 +48,7 @@ def set_(name: str, new_name: str | None, instructions: str | None, as_json: boo
         from clew.cli.ask import read_instructions
 
         standing = read_instructions(instructions)
-    _change(name, as_json, name=new_name, instructions=standing, **wanted)
+    with_client(lambda client: _change(client, name, as_json, name=new_name, instructions=standing, **wanted))
 
 
 @click.command()
@@ -56,29 +56,46 @@ def set_(name: str, new_name: str | None, instructions: str | None, as_json: boo
 @click.argument("new")
 @AS_JSON
 def rename(name: str, new: str, as_json: bool) -> None:
-    """Give a thread another name; also while a run is going on."""
-    _change(name, as_json, name=new)
+    """Give a thread another name; also while a run is going on.
 
+    Of a pair's name, the pair and both its threads get another, and its state file follows; not while it is at work.
+    """
 
-def _change(of: str, as_json: bool, **wanted: str | None) -> None:
     async def work(client: Client) -> None:
-        thread = await client.find(of)
-        before = thread.record
-        await thread.change(**wanted)
-        now = thread.record
-        changed = [each for each in SETTINGS if getattr(now, each) != getattr(before, each)]
-        if now.name != before.name:
-            note(f"{before.name} is called {now.name} now")
-        for each in changed:
-            note(f"{_label(each)}: {_value(getattr(before, each))} -> {_value(getattr(now, each))}")
-        if changed:
-            note(f"next turn: {(await next_turn(thread))[1]}")
-        elif now.name == before.name:
-            note(f"{now.name} was so already")
+        from clew.hosts.pair_naming import rename as renamed
+
+        done = await renamed(client.engine, name, new)
+        if done is None:
+            await _change(client, name, as_json, name=new)
+            return
+        for was, now in done.names:
+            note(f"{was} is called {now} now" if was != now else f"{now} was so already")
+        if done.trouble is not None:
+            note(f"warning: {harmless(done.trouble)}")
         if as_json:
-            print_json(thread_object(now))
+            from clew.pair import pair_json
+
+            print_json(pair_json(await client.pairs.find(done.pair.id), stamp, rounds=False))
 
     with_client(work)
+
+
+async def _change(client: Client, of: str, as_json: bool, **wanted: str | None) -> None:
+    thread = await client.find(of)
+    before = thread.record
+    await thread.change(**wanted)
+    now = thread.record
+    changed = [each for each in SETTINGS if getattr(now, each) != getattr(before, each)]
+    if now.name != before.name:
+        note(f"{before.name} is called {now.name} now")
+    for each in changed:
+        note(f"{_label(each)}: {_value(getattr(before, each))} -> {_value(getattr(now, each))}")
+    if changed:
+        note(f"next turn: {(await next_turn(thread))[1]}")
+    elif now.name == before.name:
+        note(f"{now.name} was so already")
+    if as_json:
+        print_json(thread_object(now))
 
 
 def _label(setting: str) -> str:

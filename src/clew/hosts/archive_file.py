@@ -16,6 +16,7 @@ from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.errors import NotFound, StoreError, UsageError
 from clew.store import sql
+from clew.store.restoring import TABLES
 from clew.store.text import pack, unpack
 
 HEAD_CHARS = 300_000  # of a file, in which the thread's own row is looked for
@@ -26,6 +27,7 @@ _HEAD = re.compile(
 )
 
 Dump = Mapping[str, Any]
+Tables = dict[str, list[dict[str, Any]]]
 
 
 class ArchiveFile(Record):
@@ -56,11 +58,7 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = _free_path(folder, f"{thread.name}-{int(at)}-{thread.id[:8]}")
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_whole(path, content)
     except OSError as error:
         raise StoreError(
             f"The archive of {thread.name} cannot be written: {error.strerror}.",
@@ -68,6 +66,21 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
             hint="Nothing was deleted. Free some space, or see that the folder is yours.",
         ) from error
     return path
+
+
+def _write_whole(path: Path, content: Dump) -> None:
+    """Under its name only when all of it is on disk; else there is no file."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def _free_path(folder: Path, stem: str) -> Path:
@@ -168,3 +181,20 @@ def all_in(folder: Path) -> list[ArchiveFile]:
         except OSError:
             continue  # it went while we looked, or is not ours
     return sorted(found, key=lambda file: (file.archived_at, file.path.name), reverse=True)
+
+
+def merged(content: Sequence[Dump]) -> Tables:
+    """Rows by table. A pair of which only one thread is in the file is none."""
+    tables: Tables = {"threads": [dict(dump["thread"]) for dump in content]}
+    for table in (*TABLES, "pins", "pin_absorbed"):
+        rows = [dict(row) for dump in content for row in dump.get(table, ())]
+        tables[table] = [row for place, row in enumerate(rows) if row not in rows[:place]] if "pair" in table else rows
+    ids = {row.get("id") for row in tables["threads"]}
+    whole = {
+        row.get("id")
+        for row in tables["pairs"]
+        if {row.get("instructor_thread_id"), row.get("worker_thread_id")} <= ids
+    }
+    tables["pairs"] = [row for row in tables["pairs"] if row.get("id") in whole]
+    tables["pair_rounds"] = [row for row in tables["pair_rounds"] if row.get("pair_id") in whole]
+    return tables

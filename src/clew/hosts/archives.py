@@ -20,7 +20,7 @@ from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
 from clew.errors import Busy, ClewError, NotFound, StoreError, UsageError
 from clew.hosts import archive_file, pair_folder
-from clew.hosts.archive_file import ArchiveFile, Dump
+from clew.hosts.archive_file import ArchiveFile, Dump, Tables
 from clew.hosts.checks import is_file, named_path
 from clew.hosts.portable_rows import at_rest, narrowed, renewed
 from clew.store import foreign
@@ -32,8 +32,6 @@ DAY_S = 86_400.0
 PAIR_LEASES = "pair/"
 TIDIED = "threads_tidied_at"  # the fact that keeps several daemons from doing it at once
 
-Tables = dict[str, list[dict[str, Any]]]
-
 
 class Archived(Record):
     """A thread that was put away, or would be."""
@@ -43,6 +41,7 @@ class Archived(Record):
     turns: int
     path: Path | None  # None: a dry run
     others: tuple[str, ...] = ()  # went with it: the other one of a pair
+    pairs: tuple[tuple[str, str], ...] = ()  # that went: directory and id
 
 
 class Restored(Record):
@@ -87,9 +86,11 @@ class Archives:
 
         `asked`: also when a question of a run that is over is open; it could only be answered by another run.
         """
-        return await self._engine.database.atomically(
-            lambda store: self.put_away(store, store.together(name)[0], asked=asked)
+        done = await self._engine.database.atomically(
+            lambda store: self.put_away(store, store.together(name)[0], asked=asked, and_files=False)
         )
+        await self._engine.database.call(lambda store: _remove_files(store, done))
+        return done
 
     async def files(self) -> list[ArchiveFile]:
         """The newest first."""
@@ -168,8 +169,8 @@ class Archives:
 
         return await self.tidy() if await self._engine.database.atomically(is_due) else None
 
-    def put_away(self, store: Store, thread: Thread, *, asked: bool = False) -> Archived:
-        """Within a transaction. Raises Busy."""
+    def put_away(self, store: Store, thread: Thread, *, asked: bool = False, and_files: bool = True) -> Archived:
+        """Within a transaction. Raises Busy. `and_files`: also what a pair keeps beside the work."""
         unit = [thread, *store.companions(thread.id)]
         for each_ in unit:
             self._check_idle(store, each_, asked=asked)
@@ -177,9 +178,11 @@ class Archives:
         path = archive_file.write(self._folder, thread, content, self._engine.around.clock())
         for each_ in unit:
             store.delete_thread(each_.id)
-        for row in content[0]["pairs"]:
-            pair_folder.remove(row["cwd"], row["id"])  # or it would look as if it were another store's
-        return Archived(thread.name, thread.kind, _count(content), path, tuple(each_.name for each_ in unit[1:]))
+        others, pairs = (each_.name for each_ in unit[1:]), ((row["cwd"], row["id"]) for row in content[0]["pairs"])
+        done = Archived(thread.name, thread.kind, _count(content), path, tuple(others), tuple(pairs))
+        if and_files:
+            _remove_files(store, done)
+        return done
 
     async def _clean_one(
         self, thread: Thread, before: float, *, dry_run: bool, tell: Tell | None
@@ -193,13 +196,14 @@ class Archives:
                 raise Busy(f"{found.name} is in use: it, or the other one of its pair, has been used since.")
             ids = {str(each_.id) for each_ in unit}
             if not dry_run:
-                return ids, self.put_away(store, found)
+                return ids, self.put_away(store, found, and_files=False)
             turns = sum(len(store.all_turns(each_.id)) for each_ in unit)
             return ids, Archived(found.name, found.kind, turns, None, tuple(each_.name for each_ in unit[1:]))
 
         def clean_and_tell(store: Store) -> tuple[set[str], Archived]:
             with store.transaction():
                 ids, done = clean(store)
+            _remove_files(store, done)
             if tell is not None:
                 tell(done)  # here, so that one that is stopped by now is told of, too
             return ids, done
@@ -237,7 +241,7 @@ class Archives:
         )
 
     def _restore(self, store: Store, content: Sequence[Dump], *, ours: bool) -> Restored:
-        came = _merged(content)
+        came = archive_file.merged(content)
         foreign.check(came)
         tables = at_rest(came, self._engine.around.clock())
         if not ours:  # a file from elsewhere brings no rights along
@@ -272,25 +276,14 @@ class Archives:
         return pin if stands else replace(pin, state=PinState.RETIRED)
 
 
+def _remove_files(store: Store, done: Archived) -> None:
+    """What the pairs kept beside the work: it would look as if it were another store's. Theirs is gone by now."""
+    for cwd, pair_id in done.pairs:
+        pair_folder.remove(cwd, pair_id, [pair.id for pair in store.pairs(cwd=cwd)])
+
+
 def _count(content: Sequence[Dump]) -> int:
     return sum(len(dump["turns"]) for dump in content)
-
-
-def _merged(content: Sequence[Dump]) -> Tables:
-    """Rows by table. A pair of which only one thread is in the file is none."""
-    tables: Tables = {"threads": [dict(dump["thread"]) for dump in content]}
-    for table in (*TABLES, "pins", "pin_absorbed"):
-        rows = [dict(row) for dump in content for row in dump.get(table, ())]
-        tables[table] = [row for place, row in enumerate(rows) if row not in rows[:place]] if "pair" in table else rows
-    ids = {row.get("id") for row in tables["threads"]}
-    whole = {
-        row.get("id")
-        for row in tables["pairs"]
-        if {row.get("instructor_thread_id"), row.get("worker_thread_id")} <= ids
-    }
-    tables["pairs"] = [row for row in tables["pairs"] if row.get("id") in whole]
-    tables["pair_rounds"] = [row for row in tables["pair_rounds"] if row.get("pair_id") in whole]
-    return tables
 
 
 def _rights(tables: Tables) -> list[tuple[Any, ...]]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from clew.core.ids import RunId
 from clew.core.question import Question
 from clew.core.record import Record, replace
 from clew.core.run import Run, RunStatus
-from clew.core.savings import Day, daily
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
 from clew.store.records import Changes, RunCard, StoredEvent, Tally, ThreadCard, ThreadPage, ThreadView, TurnCard
 from clew.store.search import Hit, Listed
+
+if TYPE_CHECKING:
+    from clew.core.savings import Day
 
 MODELS_LISTED = 20
 RUNS_DRAWN = 500
@@ -180,6 +182,8 @@ class Board:
         return newest[::-1]
 
     async def daily(self, *, thread: Named | None = None, since: float | None = None) -> list[Day]:
+        from clew.core.savings import daily
+
         return daily(await self.recent(thread=thread, since=since, limit=RUNS_COUNTED))
 
     async def counts(self) -> Counts:

@@ -11,7 +11,7 @@ from clew.core.record import replace
 from clew.core.thread import How, Origin, Source
 from clew.engine.engine import Engine
 from clew.errors import Conflict, UsageError
-from clew.hosts.branches import SUFFIX, Copy, Forked, copy, put
+from clew.hosts.branches import SUFFIX, Draft, Forked, Loans, copy, cut, put
 from clew.hosts.pair_answer import read_order
 from clew.hosts.pair_folder import pair_id
 from clew.hosts.pair_import import KIND
@@ -32,8 +32,8 @@ def pair_of(store: Store, name_or_id: str) -> Pair | None:
     return store.pair_of_thread(thread.id) if thread.kind == KIND else None
 
 
-def fork(store: Store, engine: Engine, pair: Pair, new: str | None, at_round: int | None) -> Forked:
-    """Within a transaction. The new pair stands after that round, and goes on when somebody says so."""
+def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> Draft:
+    """The new pair stands after that round, and goes on when somebody says so."""
     if new is not None and (len(new) > NAME_CHARS or store.pair(new) is not None):
         if len(new) > NAME_CHARS:
             raise UsageError(f"The name is longer than {NAME_CHARS} characters.")
@@ -46,41 +46,56 @@ def fork(store: Store, engine: Engine, pair: Pair, new: str | None, at_round: in
     taken = [round_ for round_ in rounds if round_.number <= number]
     if number not in (round_.number for round_ in rounds):
         raise UsageError(f"{pair.name} has no round {number} that has ended.", hint=f"The last one is {last}.")
-    now = engine.around.clock()
-    named = new or _free_name(store, pair.name[: NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
-    made = _pair(pair, taken[-1], named, engine, now, is_last=number == last)
-    copies: list[Copy] = []
-    for part in Part:
-        thread = store.require_thread(pair.thread_of(part))
-        turns = _until(store, pair, part, taken)
-        origin = Origin(How.FORK, (Source(thread.id, thread.name),), at_round)
-        copies.append(copy(store, engine, thread, turns, origin, name=f"pair-{named}-{part}", kind=KIND))
-    made = replace(made, instructor_thread_id=copies[0].thread.id, worker_thread_id=copies[1].thread.id)
+    cuts = tuple(
+        cut(store, store.require_thread(pair.thread_of(part)), _until(store, pair, part, taken)) for part in Part
+    )
     kept = _files(store, pair) if number == pair.number else None
-    threads = put(
-        store,
-        copies,
-        pairs=[pair_row(made)],
-        pair_rounds=[
-            round_row(replace(round_, pair_id=made.id, instructor_run_id=None, worker_run_id=None)) for round_ in taken
-        ],
-    )
-    store.keep_pair_files(made.id, kept)
-    stored = store.require_pair(made.id)
-    notes = [FILES_STAY] if number < last else []
-    if at_round is None and last < pair.number:
-        notes.append(f"round {pair.number}, which has not ended, is not in it")
-    turns_copied = sum(len(each.turns) for each in copies)
-    return Forked(
-        tuple(threads),
-        pair.name,
-        pair.id,
-        turns_copied,
-        number,
-        pair=stored.name,
-        is_finished=stored.is_finished,
-        notes=tuple(notes),
-    )
+    return _PairDraft(cuts, pair, new, at_round, tuple(taken), last, kept)
+
+
+class _PairDraft(Draft):
+    pair: Pair
+    new: str | None  # its name, if one was given
+    at_round: int | None  # as it was given
+    taken: tuple[Round, ...]
+    last: int  # number of the last round that has ended
+    kept: KeptFiles | None
+
+    def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
+        pair, number = self.pair, self.taken[-1].number
+        named = self.new or _free_name(store, pair.name[: NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
+        copies = []
+        for part, each, lent in zip(Part, self.cuts, loans, strict=True):
+            origin = Origin(How.FORK, (Source(each.thread.id, each.thread.name),), self.at_round)
+            copies.append(copy(engine, each, lent, origin, name=f"pair-{named}-{part}", kind=KIND))
+        made = replace(
+            _pair(pair, self.taken[-1], named, engine, engine.around.clock(), is_last=number == self.last),
+            instructor_thread_id=copies[0].thread.id,
+            worker_thread_id=copies[1].thread.id,
+        )
+        rounds = [
+            round_row(replace(round_, pair_id=made.id, instructor_run_id=None, worker_run_id=None))
+            for round_ in self.taken
+        ]
+        threads = put(store, copies, pairs=[pair_row(made)], pair_rounds=rounds)
+        store.keep_pair_files(made.id, self.kept)
+        stored = store.require_pair(made.id)
+        return Forked(
+            tuple(threads),
+            pair.name,
+            pair.id,
+            sum(len(each.turns) for each in copies),
+            number,
+            pair=stored.name,
+            is_finished=stored.is_finished,
+            notes=self._notes(number),
+        )
+
+    def _notes(self, number: int) -> tuple[str, ...]:
+        notes = [FILES_STAY] if number < self.last else []
+        if self.at_round is None and self.last < self.pair.number:
+            notes.append(f"round {self.pair.number}, which has not ended, is not in it")
+        return tuple(notes)
 
 
 def _free_name(store: Store, name: str) -> str:

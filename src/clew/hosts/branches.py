@@ -5,6 +5,7 @@ Rules
 2. Turns are copied under new ids, without their runs: what they cost was the old thread's.
 3. Its pins borrow the old sessions (engine/borrowing.py); the first turn goes on in a copy, or says why it does not.
 4. What others ask in (a review's, a job's, a hook's thread) becomes a chat. A pair becomes a pair.
+5. Sessions may be large, so they are read while nobody waits. What they were read for must then still be so.
 """
 
 from __future__ import annotations
@@ -44,12 +45,29 @@ class Forked(Record):
     notes: tuple[str, ...] = ()
 
 
-class Copy(Record):
-    """A thread's rows on their way into the store."""
+class Cut(Record):
+    """What is taken of a thread, and the pins whose sessions may hold it."""
 
     thread: Thread
     turns: History
     pins: tuple[Pin, ...]
+
+
+class Copy(Cut):
+    """The same under new ids, on its way into the store."""
+
+
+Loans = tuple[tuple[Pin, Loan], ...]  # what can be had of each session of a cut
+
+
+class Draft(Record):
+    """A fork as it would be made of what the store holds now: as long as that stands, an equal one comes of it."""
+
+    cuts: tuple[Cut, ...]
+
+    def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
+        """Within a transaction. `loans`: of each cut."""
+        raise NotImplementedError
 
 
 async def fork(
@@ -57,43 +75,64 @@ async def fork(
 ) -> Forked:
     """Up to that round or turn and with it; without one, all that is said and done.
 
-    Raises NotFound, Conflict when the new name is taken, Busy when that round is still being answered, and UsageError.
+    Raises NotFound, Conflict when the new name is taken or the thread changes all the time, Busy when that round is
+    still being answered, and UsageError.
     """
     if at_round is not None and at_turn is not None:
         raise UsageError("A round and a turn say two things.", hint="Give one of them.")
     if new is not None:
         check_name(new)
 
-    def work(store: Store) -> Forked:
-        from clew.hosts import branch_pairs
+    def look(store: Store) -> Draft:
+        with store.reading():
+            return _draft(store, name, new, at_round, at_turn)
 
-        thread = store.thread(name)
-        pair = branch_pairs.pair_of(store, name if thread is None else thread.id)
-        if pair is not None:
-            if at_turn is not None:
-                raise UsageError("A pair is forked at a round.", hint="Give --at-round.")
-            return branch_pairs.fork(store, engine, pair, new, at_round)
-        return _fork(store, engine, store.require_thread(name), new, at_round, at_turn)
+    def read(draft: Draft) -> list[Loans]:
+        return [tuple(_loans(engine, cut)) for cut in draft.cuts]
 
-    return await engine.database.atomically(work)
+    def settle(draft: Draft, loans: list[Loans], store: Store) -> Forked | None:
+        with store.transaction():
+            return draft.write(store, engine, loans) if look(store) == draft else None
+
+    forked = await engine.database.at_leisure(look, read, settle)
+    if forked is None:
+        raise Conflict(f"{name} changes all the time.", hint="Try again when less is going on in it.")
+    return forked
 
 
-def _fork(
-    store: Store, engine: Engine, thread: Thread, new: str | None, at_round: int | None, at_turn: str | None
-) -> Forked:
+def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_turn: str | None) -> Draft:
+    from clew.hosts import branch_pairs
+
+    thread = store.thread(name)
+    pair = branch_pairs.pair_of(store, name if thread is None else thread.id)
+    if pair is not None:
+        if at_turn is not None:
+            raise UsageError("A pair is forked at a round.", hint="Give --at-round.")
+        return branch_pairs.draft(store, pair, new, at_round)
+    thread = store.require_thread(name)
     if new is not None and store.thread(new) is not None:
         raise Conflict(f"There is a thread named {new} already.", hint="Choose another name.")
     history = store.history(thread.id)
     part, is_left = _part(store, thread, history, at_round, at_turn)
     if not part:
         raise UsageError(f"{thread.name} has no turns yet.", hint="There is nothing to fork.")
-    rounds = branch.rounds_in(part)
     is_all = part == history and at_round is None and at_turn is None
-    origin = Origin(How.FORK, (Source(thread.id, thread.name),), None if is_all else rounds)
-    made = copy(store, engine, thread, part, origin, name=new or thread.name[: NAME_CHARS - len(SUFFIX)] + SUFFIX)
-    [stored] = put(store, [made])
-    notes = ("the round that is being answered just now is not in it",) if is_left else ()
-    return Forked((stored,), thread.name, thread.id, len(part), rounds, notes=notes)
+    return _ThreadDraft((cut(store, thread, part),), new, is_all, is_left)
+
+
+class _ThreadDraft(Draft):
+    new: str | None  # its name, if one was given
+    is_all: bool
+    is_left: bool  # a round was left out because it is being answered just now
+
+    def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
+        [taken] = self.cuts
+        thread, rounds = taken.thread, branch.rounds_in(taken.turns)
+        origin = Origin(How.FORK, (Source(thread.id, thread.name),), None if self.is_all else rounds)
+        name = self.new or thread.name[: NAME_CHARS - len(SUFFIX)] + SUFFIX
+        [stored] = put(store, [copy(engine, taken, loans[0], origin, name=name)])
+        notes = ("the round that is being answered just now is not in it",) if self.is_left else ()
+        return Forked((stored,), thread.name, thread.id, len(taken.turns), rounds, notes=notes)
 
 
 def _part(
@@ -131,20 +170,19 @@ def _named(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
     return (exact or found)[0]
 
 
-def copy(
-    store: Store, engine: Engine, thread: Thread, part: History, origin: Origin, *, name: str, kind: str = "chat"
-) -> Copy:
-    """The thread with these turns alone, under new ids. Reads sessions, and writes nothing."""
+def cut(store: Store, thread: Thread, part: History) -> Cut:
+    return Cut(thread, part, store.pins(thread.id, retired=False))
+
+
+def copy(engine: Engine, taken: Cut, loans: Loans, origin: Origin, *, name: str, kind: str = "chat") -> Copy:
+    """The thread with these turns alone, under new ids."""
     around = engine.around
     now = around.clock()
     made = replace(
-        thread, id=ThreadId(around.new_id()), name=name, kind=kind, origin=origin, created_at=now, updated_at=now
+        taken.thread, id=ThreadId(around.new_id()), name=name, kind=kind, origin=origin, created_at=now, updated_at=now
     )
-    turns = {turn.id: replace(turn, id=TurnId(around.new_id()), run_id=None, revision=0) for turn in part}
-    pins = [
-        _borrowed(pin, loan, made, turns, PinId(around.new_id()), now)
-        for pin, loan in _loans(engine, store.pins(thread.id, retired=False), thread, part)
-    ]
+    turns = {turn.id: replace(turn, id=TurnId(around.new_id()), run_id=None, revision=0) for turn in taken.turns}
+    pins = [_borrowed(pin, loan, made, turns, PinId(around.new_id()), now) for pin, loan in loans]
     return Copy(made, tuple(turns.values()), tuple(pins))
 
 
@@ -159,14 +197,18 @@ def put(store: Store, copies: Sequence[Copy], **content: list[dict[str, object]]
     return restore(store, [made.thread for made in copies], pins, {"turns": rows, **content})
 
 
-def _loans(engine: Engine, pins: Sequence[Pin], thread: Thread, part: History) -> Iterable[tuple[Pin, Loan]]:
-    """For each agent and model the newest session that can be copied; else the newest that has anything of it."""
+def _loans(engine: Engine, taken: Cut) -> Iterable[tuple[Pin, Loan]]:
+    """For each agent and model the newest session that can be copied; else the newest that has anything of it.
+
+    Reads the disk.
+    """
+    pins = taken.pins
     for agent, model in dict.fromkeys((pin.agent, pin.model) for pin in pins):
         try:
             adapter = engine.adapter(agent)
         except UsageError:
             continue  # there is no such agent here
-        seen = visible(part, agent, thread.visibility)
+        seen = visible(taken.turns, agent, taken.thread.visibility)
         found: tuple[Pin, Loan] | None = None
         for pin in reversed(pins):
             loan = borrow(adapter, pin, seen) if (pin.agent, pin.model) == (agent, model) else None

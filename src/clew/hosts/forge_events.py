@@ -79,11 +79,16 @@ def check_signature(forge: Forge, headers: Mapping[str, str], body: bytes, secre
     if not secret or given is None or bool(given["scheme"]) is not (name == _HUB):
         return False
     try:
-        signed = body if forge is Forge.GITHUB else fields.document(headers, body)
+        signed = signed_part(forge, headers, body)
         key = secret.encode("utf-8", "surrogateescape")  # as it stood in the environment
     except ValueError:
         return False
     return hmac.compare_digest(hmac.new(key, signed, hashlib.sha256).hexdigest(), given["digest"])
+
+
+def signed_part(forge: Forge, headers: Mapping[str, str], body: bytes) -> bytes:
+    """What nobody else can have written. Raises NotAnEvent."""
+    return body if forge is Forge.GITHUB else fields.document(headers, body)
 
 
 def delivery_of(forge: Forge, headers: Mapping[str, str]) -> str | None:
@@ -134,9 +139,12 @@ def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> Ho
         if changes and not changes.keys() & {"title", "body"}:  # it only got another base
             return None
     elif verb == "labeled":
-        label = fields.text(fields.part(payload, "label"), "name") or None
+        changes = fields.part(payload, "changes")  # newer Giteas say it there
+        new = fields.labels(changes, "added_labels")
+        label = fields.text(fields.part(payload, "label"), "name") or (new[0] if len(new) == 1 else None)
         has = fields.labels(item)
-        if not has or (label is not None and label not in has):  # it lost one
+        lost = not new and bool(fields.labels(changes, "removed_labels"))
+        if not has or lost or (label is not None and label not in has):  # it lost one
             return None
     elif verb == "assigned":
         named = fields.login(payload, "assignee")

@@ -84,8 +84,8 @@ def text(of: Part, name: str) -> str:
     return value or ""
 
 
-def labels(item: Part) -> list[str]:
-    return [name for each in parts(item, "labels") if (name := text(each, "name"))]
+def labels(item: Part, name: str = "labels") -> list[str]:
+    return [label for each in parts(item, name) if (label := text(each, "name"))]
 
 
 def login(of: Part, name: str) -> str:

@@ -7,18 +7,19 @@ from datetime import UTC, datetime
 
 from clew.core.compare import in_common
 from clew.core.edits import FileCompared, FileEdit, compare_files
-from clew.core.history import Role, Turn, Visibility
+from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId, TurnId
 from clew.core.merge_prompts import Side, attributed, brief, joined_standing
 from clew.core.record import Record
 from clew.core.thread import How, Origin, Source, Thread, Trust, narrower
 from clew.engine.edits_made import edits_of
 from clew.engine.engine import Engine, check_word
-from clew.errors import Busy, UsageError
+from clew.errors import Busy, Conflict, UsageError
 from clew.hosts.checks import check_name, existing_dir, single_thread
 from clew.store.store import Store
 
 MARK_CHARS = 12
+Edits = Mapping[str, tuple[FileEdit, ...]]  # by run
 NAME_CHARS = 35  # of each, in the name of both
 
 
@@ -29,6 +30,27 @@ class Wanted(Record):
     agent: str | None = None
     model: str | None = None
     cwd: str | None = None
+
+
+class _Both(Record):
+    """The two threads in one moment's state."""
+
+    threads: tuple[Thread, Thread]
+    histories: tuple[History, History]
+
+
+class _Seen(Record):
+    both: _Both
+    edits: tuple[Edits, Edits]
+
+
+class _Draft(Record):
+    """What is to be stored, and what to tell of it."""
+
+    thread: Thread
+    turns: tuple[Turn, ...]
+    common: int
+    files: tuple[FileCompared, ...]
 
 
 class Merged(Record):
@@ -44,17 +66,39 @@ class Merged(Record):
 
 
 async def merge(engine: Engine, a: str, b: str, wanted: Wanted) -> Merged:
-    """Raises NotFound, UsageError, Conflict when the name is taken, and Busy while a run is going on in either."""
+    """Both as they are at one moment. What their agents wrote may be much: no writer is kept waiting while it is read.
+
+    Raises NotFound, UsageError, Busy while a run is going on in either, and Conflict when the name is taken or they
+    change all the time.
+    """
     if wanted.name is not None:
         check_name(wanted.name)
     if wanted.agent is not None:
         engine.adapter(wanted.agent)
     check_word("model", wanted.model)
-    return await engine.database.atomically(lambda store: _merge(store, engine, a, b, wanted))
+
+    def look(store: Store) -> _Seen:
+        with store.reading():
+            both = _both(store, engine, a, b)
+            one, other = (edits_of(store, thread, engine.adapter) for thread in both.threads)
+            return _Seen(both, (one, other))
+
+    def read(seen: _Seen) -> _Draft:
+        return _draft(engine, seen, wanted)
+
+    def settle(seen: _Seen, draft: _Draft, store: Store) -> Merged | None:
+        with store.transaction():  # no turn can come in between
+            if _both(store, engine, a, b) != seen.both:
+                return None
+            return _write(store, engine, seen.both, draft, unique=wanted.name is None)
+
+    merged = await engine.database.at_leisure(look, read, settle)
+    if merged is None:
+        raise Conflict(f"{a} and {b} change all the time.", hint="Try again when less is going on in them.")
+    return merged
 
 
-def _merge(store: Store, engine: Engine, a: str, b: str, wanted: Wanted) -> Merged:
-    """In a transaction, so that no turn can come in between."""
+def _both(store: Store, engine: Engine, a: str, b: str) -> _Both:
     one, other = single_thread(store, a), single_thread(store, b)
     if one.id == other.id:
         raise UsageError(f"{a} and {b} are the same thread.", hint="Name two.")
@@ -65,37 +109,43 @@ def _merge(store: Store, engine: Engine, a: str, b: str, wanted: Wanted) -> Merg
     for thread, history in zip((one, other), histories, strict=True):
         if not history:
             raise UsageError(f"There is nothing in {thread.name} yet.", hint="Ask something in it first.")
-    common = in_common(*histories)
-    sides = Side(one, histories[0][common:]), Side(other, histories[1][common:])
-    files = tuple(
-        compare_files(
-            _beyond(edits_of(store, one, engine.adapter), histories[0][:common]),
-            _beyond(edits_of(store, other, engine.adapter), histories[1][:common]),
-        )
-    )
+    return _Both((one, other), histories)
+
+
+def _draft(engine: Engine, seen: _Seen, wanted: Wanted) -> _Draft:
+    (one, other), (ours, theirs), new_id = seen.both.threads, seen.both.histories, engine.around.new_id
+    common = in_common(ours, theirs)
+    sides = Side(one, ours[common:]), Side(other, theirs[common:])
+    files = tuple(compare_files(_beyond(seen.edits[0], ours[:common]), _beyond(seen.edits[1], theirs[:common])))
     now = engine.around.clock()
-    mark = _mark((*histories[0], *histories[1]), engine.around.new_id)
-    turns = [
-        *histories[0][:common],
-        *(turn.replace(text=attributed(turn, side.thread, mark)) for side in sides for turn in side.turns),
-    ]
-    thread = store.create_thread(_thread(engine, one, other, wanted, now), unique=wanted.name is None)
+    mark = _mark((*ours, *theirs), new_id)
+    thread = _thread(engine, one, other, wanted, now)
     told = brief(*sides, common, files, mark, f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC")
-    turns.append(Turn(TurnId(""), Role.USER, told, thread.agent, thread.model, created_at=now))
-    for turn in turns:
-        store.add_turn(thread.id, _copied(turn, engine.around.new_id))
+    turns = [
+        *ours[:common],
+        *(turn.replace(text=attributed(turn, side.thread, mark)) for side in sides for turn in side.turns),
+        Turn(TurnId(""), Role.USER, told, thread.agent, thread.model, created_at=now),
+    ]
+    return _Draft(thread, tuple(_copied(turn, new_id) for turn in turns), common, files)
+
+
+def _write(store: Store, engine: Engine, both: _Both, draft: _Draft, *, unique: bool) -> Merged:
+    thread = store.create_thread(draft.thread, unique=unique)
+    for turn in draft.turns:
+        store.add_turn(thread.id, turn)
+    ours, theirs = both.histories
     return Merged(
         thread=store.require_thread(thread.id),
-        of=(one, other),
-        common=common,
-        own=(len(sides[0].turns), len(sides[1].turns)),
-        files=files,
-        chars=sum(len(turn.text) for turn in turns),
+        of=both.threads,
+        common=draft.common,
+        own=(len(ours) - draft.common, len(theirs) - draft.common),
+        files=draft.files,
+        chars=sum(len(turn.text) for turn in draft.turns),
         shown_chars=engine.settings.policy.limit_chars,
     )
 
 
-def _beyond(edits: Mapping[str, tuple[FileEdit, ...]], shared: Sequence[Turn]) -> list[FileEdit]:
+def _beyond(edits: Edits, shared: Sequence[Turn]) -> list[FileEdit]:
     """What was written after the two parted."""
     before = {turn.run_id for turn in shared}
     return [edit for run, of_run in edits.items() if run not in before for edit in of_run]

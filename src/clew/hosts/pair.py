@@ -27,17 +27,17 @@ from clew.engine.engine import Engine, check_word
 from clew.engine.leases import is_dead
 from clew.errors import NotFound, UsageError
 from clew.hosts import pair_folder, pair_import, pair_rows
-from clew.hosts.checks import check_name, check_prompt, existing_dir
+from clew.hosts.checks import check_prompt, existing_dir
 from clew.hosts.pair_live import AS_EVER, LivePair, Manner, check_free, lease_key, sessions_of
+from clew.hosts.pair_naming import check_pair_name
 from clew.hosts.pair_rows import Wishes
 from clew.hosts.pair_runs import PairRuns
-from clew.store.pairs import NAME_CHARS
+from clew.store.pairs import ALL_PAIRS
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.pair")
 
 T = TypeVar("T")
-SAVE_EVERY = 5  # rounds
 MESSAGE_MOST = 1_000_000
 SEARCHED = 1000
 
@@ -80,9 +80,7 @@ class Pairs:
         for model in (new.instructor_model, new.worker_model):
             check_word("model", model)
         if new.name is not None:
-            check_name(new.name)
-            if len(new.name) > NAME_CHARS:
-                raise UsageError(f"The name is longer than {NAME_CHARS} characters.")
+            check_pair_name(new.name)
         around = self._engine.around
         now, cwd = around.clock(), existing_dir(new.cwd)
         pair = Pair(
@@ -173,7 +171,7 @@ class Pairs:
         close = [pair.id for pair in recent if name and pair.id.startswith(name)]
         if len(close) != 1:
             what = f"More than one pair begins with {name}" if close else f"There is no pair {name}"
-            raise NotFound(f"{what}.", hint="`clew pair --list-sessions` shows them.")
+            raise NotFound(f"{what}.", hint=ALL_PAIRS)
         return close[0]
 
     async def latest(self, cwd: str) -> str:
@@ -184,9 +182,11 @@ class Pairs:
             return newest[0].id
         file = Path(real, pair_folder.FOLDER, pair_folder.CURRENT)
         # A repository may have brought it along: what stands in it is asked of an agent only when somebody says so.
-        hint = (
-            f"There is a file: clew pair --session-file {file}" if file.exists() else "Start one with clew pair TASK."
-        )
+        hint = "Start one with clew pair TASK."
+        if file.exists():
+            hint = f"There is a file: clew pair --session-file {file}"
+        elif elsewhere := await self._call(lambda store: store.pairs(limit=1)):
+            hint = f"Start one with clew pair TASK; --session NAME --cwd {real} moves one here: {elsewhere[0].name}?"
         raise NotFound("There is no pair of this directory yet.", hint=hint)
 
     async def list(self, *, cwd: str | None = None, limit: int = 50) -> Sequence[PairState]:

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from clew.core.history import text_digest
@@ -84,20 +85,37 @@ def point_at(path: Path) -> Path:
         beside.symlink_to(path.name)
         beside.replace(current)
     except OSError:
-        _replace(current, json.dumps({"current": path.name}) + "\n")
+        _replace(current, _pointer(path))
     return current
 
 
-def remove(cwd: str, pair_id: str) -> bool:
-    """The file of a pair that is gone. False: there was none."""
+def remove(cwd: str, pair_id: str, others: Iterable[str] = ()) -> bool:
+    """The file of a pair that is gone. False: there was none. `others`: the pairs that are left, the latest first.
+
+    What pointed at it points at the file of the latest of them, or is gone as well.
+    """
     path = path_of(cwd, pair_id)
     try:
         if path.parent.is_symlink() or path.parent.parent.is_symlink():
             return False
         path.unlink()
-        current = path.parent / CURRENT
-        if current.is_symlink() and str(current.readlink()) == path.name:
-            current.unlink()
+        if _is_current(path):
+            latest = next((each for each in (path_of(cwd, other) for other in others) if each.is_file()), None)
+            if latest is None:
+                path.with_name(CURRENT).unlink()
+            else:
+                point_at(latest)
     except OSError:
         return False
     return True
+
+
+def _is_current(path: Path) -> bool:
+    current = path.with_name(CURRENT)
+    if current.is_symlink():
+        return str(current.readlink()) == path.name
+    return current.is_file() and current.read_text(encoding="utf-8", errors="replace") == _pointer(path)
+
+
+def _pointer(path: Path) -> str:
+    return json.dumps({"current": path.name}) + "\n"

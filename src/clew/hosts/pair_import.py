@@ -27,6 +27,7 @@ from clew.engine.engine import Engine, check_word
 from clew.errors import AgentMissing, Busy, Conflict, UsageError
 from clew.hosts.checks import MAX_PROMPT_CHARS, existing_dir
 from clew.hosts.pair_live import check_free
+from clew.hosts.pair_naming import thread_name
 from clew.hosts.pair_reading import Place, State, place_of, read, within
 from clew.hosts.pair_state import alike, blank, secrets_of
 from clew.store.pairs import NAME_CHARS
@@ -147,7 +148,7 @@ def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, u
         store.create_thread(thread)
     made = store.create_pair(replace(pair, name=pair.name[:NAME_CHARS]), unique=unique)
     for part, thread in threads.items():
-        name = f"pair-{made.name}-{part}"
+        name = thread_name(made, part)
         if store.thread(name) is None:  # or somebody has a thread of that name: the id's will do
             store.update_thread(thread.id, at=pair.updated_at, name=name)
     return made

@@ -40,6 +40,8 @@ class LivePair:
         self.stopped = False
         self.task: asyncio.Task[None]
         self.lost = False
+        self.saved: str | None = None  # its state file, once it was written
+        self.told_too_much = False  # that nobody looks at the files
         self.error: ClewError | None = None  # why it stopped, once it has
         self._turn: LiveTurn | None = None
         self._killed = False

@@ -21,6 +21,7 @@ from clew.hosts.pair_state import VERSION
 
 FILE_MOST = 200_000_000
 ROUNDS_MOST = 1_000_000
+EXPORTS = (b"PK\x03\x04", b"age-encryption.org/")  # how they begin, as they are and encrypted
 
 
 class _Versioned(msgspec.Struct):
@@ -128,6 +129,11 @@ def read(path: Path) -> State:
     named = _named(body)
     if named is not None and path.name == CURRENT:
         body = _body(path.with_name(named))
+    if body.startswith(EXPORTS):
+        raise UsageError(
+            f"{path} is an exported thread, no state file of a pair.",
+            hint=f"clew threads import {path} brings it here; then clew pair --session NAME goes on with it.",
+        )
     _check_version(body, path)
     try:
         state = msgspec.json.decode(body, type=State)

@@ -150,7 +150,7 @@ class Wishes(Record):
     instructor_model: str | None = None
     worker_model: str | None = None
     agent: str | None = None
-    thinking: bool = False
+    thinking: bool | None = None
     permissions: Permissions | None = None
     cwd: str | None = None
 
@@ -181,7 +181,7 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, now: float, mark: str) -> 
         instructor_model=wishes.instructor_model or (pair.instructor_model if same_agent else None),
         worker_model=wishes.worker_model or (pair.worker_model if same_agent else None),
         models=known_models(wishes.instructor_model, wishes.worker_model, before=pair.models if same_agent else ()),
-        thinking=pair.thinking or wishes.thinking,
+        thinking=pair.thinking if wishes.thinking is None else wishes.thinking,
         last_round=last,
         message=message,
         asked_again=False,  # another chance

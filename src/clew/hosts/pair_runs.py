@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from clew.core import pair_prompts as words
@@ -32,9 +30,10 @@ from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.settings import Ask
 from clew.errors import AgentFailed, AuthFailed, Busy, Cancelled, ClewError, StoreError, TimedOut, UsageLimit
-from clew.hosts import pair_files, pair_folder, pair_rows, pair_state
+from clew.hosts import pair_files, pair_folder, pair_rows, pair_saving
 from clew.hosts.pair_answer import read_order
-from clew.hosts.pair_live import LivePair, lease_key, sessions_of
+from clew.hosts.pair_files import Look
+from clew.hosts.pair_live import LivePair, lease_key
 from clew.hosts.shaped import DoesNotFit
 from clew.store.pair_rows import KeptFiles
 from clew.store.store import Store
@@ -43,12 +42,6 @@ log = logging.getLogger("clew.hosts.pair")
 
 T = TypeVar("T")
 SAVE_EVERY = 5  # rounds
-
-
-def iso(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
 
 
 class PairRuns:
@@ -101,7 +94,7 @@ class PairRuns:
         pair, (run_id, kept) = await self._call(
             lambda store: (store.require_pair(live.pair.id), pair_rows.known_files(store, live.pair))
         )
-        look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, run_id, kept))
+        look = await self._look(live, pair, run_id, kept)
         changed = look.changed if look is not None else ()
 
         def write(store: Store, now: float) -> Finished | None:
@@ -114,6 +107,15 @@ class PairRuns:
             message = f"changed by somebody else since: {_listed(changed)}"
             live.tell(PairWarned(pair.number, "files_changed", message))
         return left
+
+    async def _look(self, live: LivePair, pair: Pair, run_id: str | None, kept: KeptFiles | None = None) -> Look | None:
+        """At the files. That there are too many is said once."""
+        look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, run_id, kept))
+        if look is not None and look.too_much and not live.told_too_much:
+            live.told_too_much = True
+            message = f"the files here are not looked at: {look.too_much}. What somebody else changes is not told"
+            live.tell(PairWarned(pair.number, "not_looked", message))
+        return look
 
     async def _ask(self, live: LivePair, pair: Pair) -> Finished:
         """What is due, asked, to the end of its run."""
@@ -151,7 +153,7 @@ class PairRuns:
         """What follows from the end of a run, written down. An error: the pair stops, and can be gone on with."""
         pair = await self._call(lambda store: store.require_pair(live.pair.id))
         if pair.part is Part.WORKER:
-            look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, finished.run.id))
+            look = await self._look(live, pair, finished.run.id)
             await self._worked(live, pair, finished, look.files if look is not None else None)
             return finished.error
         if finished.error is not None:
@@ -207,31 +209,18 @@ class PairRuns:
         """The state file. One that cannot be written stops nobody: all of it is in the store."""
         if not live.manner.auto_save:
             return
-        whole = await self._call(lambda store: self._whole(store, live.pair.id))
+        whole = await self._call(lambda store: pair_saving.whole_of(store, live.pair.id))
         pair, environ = whole.pair, self._engine.around.environ
-
-        def write() -> Path:
-            return pair_folder.write(pair.cwd, pair.id, pair_state.worded(whole, environ, iso))
-
         where, saved = pair_folder.path_of(pair.cwd, pair.id), None
         try:
-            saved = await asyncio.to_thread(write)
+            saved = await asyncio.to_thread(pair_saving.write, whole, environ)
             where = where.with_name(pair_folder.CURRENT)
             await asyncio.to_thread(pair_folder.point_at, saved)
         except OSError as error:
-            why = f"{error.filename} is no folder" if isinstance(error, FileExistsError) else error.strerror
-            live.tell(PairWarned(pair.number, "not_saved", f"{where} was not written: {why}"))
+            live.tell(PairWarned(pair.number, "not_saved", pair_saving.not_written(where, error)))
         if saved is not None:
-            live.tell(Saved(pair.number, str(saved)))
-
-    def _whole(self, store: Store, pair_id: str) -> pair_state.Whole:
-        pair = store.require_pair(pair_id)
-        return pair_state.Whole(
-            pair,
-            tuple(store.pair_rounds(pair_id)),
-            {part: store.history(pair.thread_of(part)) for part in Part},
-            {part: sessions_of(store, pair.thread_of(part)) for part in Part},
-        )
+            live.saved = str(saved)
+            live.tell(Saved(pair.number, live.saved))
 
     async def _beat(self, live: LivePair) -> None:
         """Keeps the lease. A process that slept too long may find the pair another's: then it stops."""

@@ -7,10 +7,8 @@ session. Nothing of this machine is in it: no directory, no program, no process,
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,6 @@ from clew.hosts.portable_rows import Tables, outward
 from clew.store.review_rows import shown_in
 from clew.store.store import Store
 
-TRIES = 3
 LEANS = "it is a copy, and its beginning stands in another session's file"
 WENT_ON = "it went on without Clew, or does not hold what the thread says"
 EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
@@ -120,16 +117,23 @@ async def export_thread(
 async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Gathered:
     """Everything as it was at one moment. Raises NotFound, and Busy while a run is going on.
 
-    Nobody is kept waiting meanwhile: the files, which may be large, are read outside of any transaction. What they are
-    held against must then still be so: a run stores what it changes of a pin before it starts an agent.
+    Nobody is kept waiting meanwhile: the files may be large. What they are held against must then still be so: a run
+    stores what it changes of a pin before it starts an agent.
     """
-    for _ in range(TRIES):
-        rows = await engine.database.call(lambda store: gather_rows(store, engine, name))
-        found = await asyncio.to_thread(_sessions, engine, rows.members) if with_files else []
-        if not found or await engine.database.call(partial(_still, engine=engine, members=rows.members)):
-            files = {part: content for left, content in found if (part := _part(left)) and content is not None}
-            return replace(rows, sessions=tuple(left for left, _ in found), files=files)
-    raise Busy(f"{name} changes all the time.", hint="Try again when nothing is going on in it.")
+
+    def read(rows: Gathered) -> list[tuple[Left, bytes | None]]:
+        return _sessions(engine, rows.members) if with_files else []
+
+    def settle(rows: Gathered, found: list[tuple[Left, bytes | None]], store: Store) -> Gathered | None:
+        if found and not _still(store, engine, rows.members):
+            return None
+        files = {part: content for left, content in found if (part := _part(left)) and content is not None}
+        return replace(rows, sessions=tuple(left for left, _ in found), files=files)
+
+    gathered = await engine.database.at_leisure(lambda store: gather_rows(store, engine, name), read, settle)
+    if gathered is None:
+        raise Busy(f"{name} changes all the time.", hint="Try again when nothing is going on in it.")
+    return gathered
 
 
 def gather_rows(store: Store, engine: Engine, name: str) -> Gathered:
@@ -150,7 +154,7 @@ def _pins(store: Store, thread: Thread) -> tuple[Pin, ...]:
     return tuple(store.pins(thread.id, retired=False))
 
 
-def _still(store: Store, *, engine: Engine, members: Sequence[Member]) -> bool:
+def _still(store: Store, engine: Engine, members: Sequence[Member]) -> bool:
     """No session has been used since."""
     with store.reading():
         return all(

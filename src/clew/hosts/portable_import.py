@@ -51,6 +51,7 @@ class Arrived(Record):
     resumable: bool
     why: str = ""  # not
     path: Path | None = None
+    part: Part | None = None  # of a pair
 
 
 class Imported(Record):
@@ -156,9 +157,14 @@ def _rename(tables: Tables, name: str) -> None:
     if len(name) > NAME_CHARS:
         raise UsageError(f"The name of a pair has {NAME_CHARS} characters at most.", hint="Choose a shorter one.")
     pair["name"] = name
+    parts = _parts(tables)
     for thread in tables["threads"]:
-        part = Part.INSTRUCTOR if thread["id"] == pair["instructor_thread_id"] else Part.WORKER
-        thread["name"] = f"pair-{name}-{part}"
+        thread["name"] = f"pair-{name}-{parts.get(thread['id'], Part.WORKER)}"
+
+
+def _parts(tables: Tables) -> dict[str, Part]:
+    """Of a pair, by thread."""
+    return {pair[f"{part}_thread_id"]: part for pair in tables.get("pairs", ()) for part in Part}
 
 
 async def _top(engine: Engine, work_dir: str) -> str:
@@ -169,6 +175,8 @@ async def _top(engine: Engine, work_dir: str) -> str:
 
 def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
     notes = []
+    if pair is None and tables["threads"][0]["kind"] == "pair":
+        notes.append("The file holds the two histories of a pair alone: clew pair cannot go on with them.")
     for before, after in zip(came["threads"], tables["threads"], strict=True):
         for what in ("permissions", "trust"):
             if before.get(what) != after[what]:
@@ -234,7 +242,7 @@ def _store(
     may_grow: bool,
 ) -> Imported:
     """Within a transaction. What is written to disk is noted in `placed`."""
-    sessions, bound = list[Arrived](), dict[str, Runtime]()
+    sessions, bound, parts = list[Arrived](), dict[str, Runtime](), _parts(tables)
     for pin in _pins(tables, {}):
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
             continue
@@ -243,7 +251,7 @@ def _store(
             arrived = _placed(store, engine, pin, luggage[pin.id], placed, dry_run=dry_run, may_grow=may_grow)
         if arrived.resumable:
             bound[pin.id] = luggage[pin.id].runtime
-        sessions.append(arrived)
+        sessions.append(replace(arrived, part=parts.get(pin.thread_id)))
     try:
         threads, is_new = _restored(store, tables, bound), False
     except Taken:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -21,6 +23,9 @@ from clew.store.store import Store
 log = logging.getLogger("clew.hosts.chat")
 
 T = TypeVar("T")
+
+LOOK_S = 0.03
+REMOVED_S = 10.0
 
 
 class Waiting:
@@ -46,7 +51,8 @@ class Waiting:
         question, live = await self._engine.database.atomically(
             lambda store: (store.reply(run_id, question_id, answer, now), store.require_run(run_id).status in LIVE)
         )
-        return question, None if live else await self._pass_on(question, lasting=lasting, person=person)
+        turn = None if live else await self._pass_on(question, lasting=lasting, person=person)
+        return await self._call(lambda store: store.question(run_id, question_id)), turn
 
     async def pass_on_all(self, may_run: Callable[[Thread], bool] | None = None) -> Sequence[LiveTurn]:
         """Answers that were given, and whose runs died before they heard them."""
@@ -94,15 +100,21 @@ class Waiting:
         return await self._engine.database.atomically(edit)
 
     async def remove_queued(self, run_id: str) -> None:
-        """Takes back a run that has not started."""
+        """Takes back a run that has not started. It is over when this returns, or its process hangs."""
 
-        def check(store: Store) -> None:
-            run = store.require_run(run_id)
-            if run.status is not RunStatus.QUEUED:
-                raise Conflict(f"The run has started: it is {run.status}.", hint="Cancel it instead.")
+        def status(store: Store) -> RunStatus:
+            return store.require_run(run_id).status
 
-        await self._call(check)
+        found = await self._call(status)
+        if found is not RunStatus.QUEUED:
+            raise Conflict(f"The run has started: it is {found}.", hint="Cancel it instead.")
         await self._engine.cancel(RunId(run_id))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REMOVED_S):  # whoever carries it out looks now and then
+                while True:
+                    if await self._call(status) is not RunStatus.QUEUED:
+                        return
+                    await asyncio.sleep(LOOK_S)
 
     async def _call(self, work: Callable[[Store], T]) -> T:
         return await self._engine.database.call(work)

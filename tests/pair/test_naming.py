@@ -1,0 +1,73 @@
+"""A pair gets another name: its own, those of its threads and the one in its state file, or none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from clew.errors import Busy, Conflict, UsageError
+from clew.hosts.pair_folder import path_of
+from clew.hosts.pair_naming import rename
+from clew.testing.scripts import Fail, Hang
+from clew.testing.stage import Stage
+from pair.house import Couple, carried_out, start
+from portable.machines import clew
+
+WAIT_S = 60
+
+
+async def test_pair_threads_and_file_are_renamed_together_and_it_goes_on(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    couple.busy[1] = Fail(401, "authentication_error", "invalid x-api-key")
+    async with scripted.open() as client:
+        first = await carried_out(client, scripted, name="six")
+        assert first.pair.hint is not None and "--session six goes on" in first.pair.hint
+    done = clew(scripted, "threads", "rename", "six", "seven", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["name"], done.json["id"]) == ("seven", first.pair.id)
+    assert "pair-six-worker is called pair-seven-worker now" in done.err
+    file = path_of(first.pair.cwd, first.pair.id)
+    assert json.loads(file.read_text())["name"] == "seven"
+    assert file.with_name("current.json").resolve() == file
+    async with scripted.open() as client:
+        now = await client.pairs.find("seven")
+        assert now.pair.hint is not None and "--session seven goes on" in now.pair.hint
+        assert now.pair.updated_at == first.pair.updated_at, "to rename is not to use"
+        assert sorted(thread.name for thread in await client.together("seven")) == [
+            "pair-seven-instructor",
+            "pair-seven-worker",
+        ]
+    assert clew(scripted, "pair", "--session", "six").code == 2
+    assert clew(scripted, "pair", "--session", "seven").code == 0
+
+
+async def test_a_name_that_is_taken_or_cannot_be_one_changes_nothing(scripted: Stage) -> None:
+    Couple(scripted, rounds=0)
+    async with scripted.open() as client:
+        for name in ("six", "eight"):
+            await carried_out(client, scripted, name=name)
+        await client.thread("pair-nine-worker", cwd=scripted.work)
+        for new, error in (("eight", Conflict), ("nine", Conflict), ("a b", UsageError), ("n" * 61, UsageError)):
+            with pytest.raises(error):
+                await rename(client.engine, "six", new)
+            assert {thread.name for thread in await client.together("six")} == {
+                "pair-six-instructor",
+                "pair-six-worker",
+            }
+        assert await rename(client.engine, "pair-six-worker", "mine") is None, "a thread's own name is another matter"
+
+
+async def test_a_pair_at_work_keeps_its_name(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    couple.busy[1] = Hang("text", "I am at it.")
+    async with scripted.open() as client:
+        live = await start(client, scripted, name="six")
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1, WAIT_S)
+        with pytest.raises(Busy):
+            await rename(client.engine, "six", "seven")
+        scripted.api.release()
+        await live.finish()
+        renamed = await rename(client.engine, "six", "seven")
+        assert renamed is not None and renamed.pair.name == "seven"
