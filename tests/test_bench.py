@@ -1,4 +1,7 @@
-"""The benches that need no real agent run in their short form, so that they cannot rot unseen."""
+"""Benches that need no real agent run in their short form, so that they cannot rot unseen.
+
+`jobs` takes too long even so, and `startup` measures nothing but commands that other tests run.
+"""
 
 from __future__ import annotations
 

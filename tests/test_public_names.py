@@ -47,6 +47,7 @@ PUBLIC = [
     "TextWithdrawn",
     "Thread",
     "TimedOut",
+    "TokensCounted",
     "ToolFinished",
     "ToolStarted",
     "Trust",

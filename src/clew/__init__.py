@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clew.core.events import SessionStarted as SessionStarted
     from clew.core.events import TextStreamed as TextStreamed
     from clew.core.events import TextWithdrawn as TextWithdrawn
+    from clew.core.events import TokensCounted as TokensCounted
     from clew.core.events import ToolFinished as ToolFinished
     from clew.core.events import ToolStarted as ToolStarted
     from clew.core.events import Warned as Warned
@@ -74,6 +75,7 @@ _HOME = {
         "SessionStarted",
         "TextStreamed",
         "TextWithdrawn",
+        "TokensCounted",
         "ToolFinished",
         "ToolStarted",
         "Warned",

@@ -126,7 +126,7 @@ class Client(Board):
         new = NewThread(
             cwd=str(cwd),
             agent=agent or self.settings.of("agent"),
-            model=model or (self.settings.of("model") if agent in (None, self.settings.of("agent")) else None),
+            model=model or self.settings.model_of(agent or self.settings.of("agent")),
             permissions=choice(Permissions, permissions or self.settings.of("permissions")),
             trust=choice(Trust, trust or self.settings.of("trust")),
             visibility=choice(Visibility, visibility or self.settings.of("visibility")),

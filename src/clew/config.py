@@ -50,6 +50,11 @@ class Settings(dict[str, Value]):
     def of(self, name: str) -> Any:
         return self[name].value
 
+    def model_of(self, agent: str) -> str | None:
+        """What `model` says for that agent: it is about the agent that is set."""
+        found: str | None = self.of("model") if agent == self.of("agent") else None
+        return found
+
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")

@@ -6,6 +6,7 @@ Built on `client.hooks`; the rules are there.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -53,11 +54,12 @@ async def hear(client: Client, forge: Forge, headers: Mapping[str, str], body: b
         found = _read(forge, headers, body, secret)
     if isinstance(found, Told):
         return found
-    received = await client.hooks.receive(found)
+    received = await client.hooks.receive(*found)
     return Told("received", received.id) if received.is_new else Told("duplicate")
 
 
-def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> Told | HookEvent:
+def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> Told | tuple[HookEvent, str]:
+    """What became of it; or an event, and the digest of what was signed: no header tells a message sent again."""
     if not forge_events.check_signature(forge, headers, body, secret):
         return Told("unsigned")
     if forge_events.delivery_of(forge, headers) is None:
@@ -66,7 +68,9 @@ def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) ->
         event = forge_events.read_event(forge, headers, body)
     except forge_events.NotAnEvent as error:
         return Told("malformed", why=str(error))
-    return event or Told("ignored")
+    if event is None:
+        return Told("ignored")
+    return event, hashlib.sha256(forge_events.signed_part(forge, headers, body)).hexdigest()
 
 
 async def reset(client: Client, agent: str, repo: str, number: int) -> bool:
@@ -82,7 +86,7 @@ async def reset(client: Client, agent: str, repo: str, number: int) -> bool:
 async def is_used(client: Client) -> bool:
     """Is there anything to be seen of hooks: rules, sessions or events?"""
     hooks = client.hooks
-    return bool(hooks.settings.rules or await hooks.event_counts() or await hooks.counts())
+    return bool(hooks.settings.rules or await hooks.event_counts() or await hooks.keys())
 
 
 async def sessions_json(client: Client, stamp: Stamp) -> list[Body]:

@@ -320,9 +320,34 @@ def test_a_delayed_job_begins_later_and_a_deadline_may_be_a_time(cli: Any) -> No
     assert datetime.now(UTC) < datetime.fromisoformat(clock) <= datetime.now(UTC) + timedelta(days=1)
 
 
+def test_the_list_says_when_a_delayed_job_begins(cli: Any) -> None:
+    submitted(cli, "--delay", "1h", "x")
+    assert re.search(r"queued until (\d{4}-\d\d-\d\d )?\d\d:\d\d", cli.run("jobs", "list").out)
+
+
+@pytest.mark.parametrize(
+    ("args", "setting", "age"),
+    [
+        ([], None, 3600.0),
+        ([], "7d", 7 * 86_400.0),
+        (["--max-age", "90m"], "7d", 5400.0),
+        (["--max-age", "none"], "7d", None),
+    ],
+)
+def test_how_old_a_session_may_be_is_said_with_the_job_or_in_the_settings(
+    cli: Any, args: list[str], setting: str | None, age: float | None
+) -> None:
+    environ = {} if setting is None else {"CLEW_MAX_AGE": setting}
+    done = cli.run("jobs", "submit", "--json", "--max-runs", "7", *args, "x", **environ)
+    assert (done.json["limits"]["max_age_s"], done.json["limits"]["max_runs"]) == (age, 7)
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
+        (["submit", "--delay", "1h", "--deadline", "30m", "x"], "The job would begin only after its deadline."),
+        (["submit", "--max-age", "old", "x"], "--max-age old is not a duration"),
+        (["submit", "--max-runs", "0", "x"], "--max-runs"),
         (["submit", "--deadline", "soon", "x"], "--deadline soon is neither a duration nor a time."),
         (["submit", "--deadline", "2001-01-01T00:00", "x"], "--deadline 2001-01-01T00:00 is over already."),
         (["submit", "--timeout", "long", "x"], "--timeout long is not a duration"),
@@ -356,10 +381,10 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(cli: Any, args: list[st
 def test_on_a_terminal_a_line_says_how_far_it_has_come(cli: Any) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "touch made"}), Hang("text", "the tests pass now")])
     terminal = cli.terminal("jobs", "submit", "--wait", "--permissions", "all", "x")
-    terminal.read_until(r"\ds .*run 1 · thinking · 1 tool · “the tests pass now”")
+    terminal.read_until(r"\ds .*run 1 · thinking · 1 tool · [1-9][\d,]+ tokens · “the tests pass now”")
     [job] = cli.run("jobs", "list", "--json").json
     other = cli.terminal("jobs", "watch", job["id"])
-    other.read_until(r"\ds .*run 1 · thinking · 1 tool · “the tests pass now”")
+    other.read_until(r"\ds .*run 1 · thinking · 1 tool · [1-9][\d,]+ tokens · “the tests pass now”")
     cli.api.release()
     for each in (terminal, other):
         code, shown = each.end()

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -14,6 +15,8 @@ import pytest
 from clew.core.job import JobStatus
 from clew.testing.stage import MODEL, Stage
 from server.house import House, house_of
+
+IN_A_DAY = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
 
 
 async def submitted(house: House, prompt: str, **more: Any) -> Any:
@@ -58,10 +61,11 @@ async def told(house: House, job: Any, *, after: str | None = None, by: str = "h
 
 
 async def test_a_job_is_submitted_carried_out_and_looked_at(house: House) -> None:
-    made = await submitted(house, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2)
+    made = await submitted(house, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2, max_age_s=5, max_runs=7)
 
     assert (made["status"], made["permissions"], made["key"]) == ("queued", "edits", "k")
-    assert (made["limits"]["timeout_s"], made["limits"]["retries"], made["limits"]["max_resumes"]) == (60, 1, 2)
+    named = ("timeout_s", "retries", "max_resumes", "max_age_s", "max_runs")
+    assert [made["limits"][name] for name in named] == [60, 1, 2, 5, 7]
     done = await carried_out(house, made)
     assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
     assert done["cost_usd"] > 0
@@ -176,6 +180,8 @@ async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(house: Hou
         ({"cwd": "/tmp"}, "prompt"),
         ({"prompt": "x", "cwd": "/tmp", "timeout_s": 0}, "timeout_s"),
         ({"prompt": "x", "cwd": "/tmp", "retries": -1}, "retries"),
+        ({"prompt": "x", "cwd": "/tmp", "max_age_s": 0}, "max_age_s"),
+        ({"prompt": "x", "cwd": "/tmp", "max_runs": 0}, "max_runs"),
         ({"prompt": "x", "cwd": "/tmp", "deadline_at": "tomorrow"}, "deadline_at"),
         ({"prompt": "x", "cwd": "/tmp", "deadline_at": "2026-99-01T00:00:00Z"}, "deadline_at"),
         ({"prompt": "x", "cwd": "/tmp", "permissions": "anything"}, "permissions"),
@@ -202,6 +208,7 @@ async def test_what_has_no_meaning_is_refused_by_its_place(house: House, body: d
         ({"prompt": "  "}, "The prompt is empty."),
         ({"prompt": "x", "agent": "nobody"}, "nobody"),
         ({"prompt": "x", "deadline_at": "2001-01-01T00:00:00Z"}, "The deadline is over already."),
+        ({"prompt": "x", "deadline_at": IN_A_DAY, "delay_s": 2 * 86_400}, "begin only after its deadline"),
         ({"prompt": "x", "checkpoint": True}, "git"),
         ({"prompt": "x", "key": " "}, "The key ' ' is blank"),
         ({"prompt": "x", "deadline_at": "9999-12-31T23:59:59-23:59"}, "more than ten years away"),

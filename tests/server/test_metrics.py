@@ -34,7 +34,7 @@ COUNTERS = {
     "clew_review_fallbacks",
     "clew_hook_events",
 }
-GAUGES = {"clew_runs_live", "clew_jobs", "clew_workers", "clew_hook_sessions"}
+GAUGES = {"clew_runs_live", "clew_jobs", "clew_workers", "clew_hook_sessions", "clew_hook_events"}
 SUMMARIES = {
     "clew_review_session_age_at_expiry_seconds",
     "clew_review_tokens_per_round",

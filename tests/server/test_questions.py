@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +43,7 @@ async def test_a_form_is_answered_and_the_run_goes_on_under_resume(stage: Stage,
     assert question["input"]["questions"][0]["question"] == "Which database?"
     given = {"question_id": question["id"], "allow": True, "answers": {"Which database?": "Postgres"}}
     answered = await house.post(f"/api/runs/{run_id}/tool-result", given)
-    assert answered["id"] == question["id"]
+    assert (answered["id"], answered["state"], answered["allowed"]) == (question["id"], "answered", True)
     assert answered["follow_up_run_id"] is None
     run = await house.ended(run_id)
     assert (run["status"], run["session_resumed"], run["question"]) == ("answered", True, None)
@@ -112,6 +113,7 @@ async def test_a_question_outlives_the_daemon_and_its_answer_reaches_the_resumed
     assert dead["status"] == "interrupted"
     given = {"question_id": question["id"], "allow": True, "answers": {"Which database?": "Postgres"}}
     answered = await house.post(f"/api/runs/{run_id}/tool-result", given)
+    assert (answered["state"], answered["allowed"], answered["live"]) == ("answered", True, False)
     follow_up = await house.ended(answered["follow_up_run_id"])
     assert follow_up["status"] == "answered"
     assert follow_up["session_resumed"], json.dumps(follow_up)
@@ -120,6 +122,27 @@ async def test_a_question_outlives_the_daemon_and_its_answer_reaches_the_resumed
     after = await house.get("/api/threads/t/view")
     assert after["questions"] == []
     assert (await house.http.post(f"/api/runs/{run_id}/tool-result", json=given)).status_code == 409
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_prompts_behind_a_question_wait_behind_it_after_a_restart_as_they_did_before(
+    scripted: Stage, serve: Callable[..., Served], how: signal.Signals
+) -> None:
+    house = serve(scripted)
+    await house.thread("t")
+    run_id, question = await asked(house, "t", FORM)
+    queued = await house.post("/api/threads/t/runs", {"prompt": "second"})
+    house.process.send_signal(how)
+    house.process.wait(60)
+    house.restart()
+    view = await house.get("/api/threads/t/view")
+    assert view["questions"] == [{**question, "live": False}]
+    assert view["thread"]["live"] == {"run_id": queued["id"], "status": "queued"}
+    given = {"question_id": question["id"], "allow": True, "answers": {"Which database?": "Postgres"}}
+    follow_up = (await house.post(f"/api/runs/{run_id}/tool-result", given))["follow_up_run_id"]
+    ended = [await house.ended(each) for each in (follow_up, queued["id"])]
+    assert [run["status"] for run in ended] == ["answered"] * 2
+    assert ended[0]["ended_at"] <= ended[1]["started_at"]
 
 
 async def test_the_command_line_and_the_page_see_the_same_question(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from clew.core.question import Question
+from clew.core.question import Question, QuestionState
 from clew.core.record import Record
 from clew.core.run import LIVE, Run
-from clew.core.savings import Day, Savings, transcript_tokens
+from clew.core.savings import Day, Savings, transcript_new_tokens, transcript_tokens
 from clew.core.thread import Origin
 from clew.server.json_body import money, stamp
 from clew.server.run_errors import error_of
@@ -105,6 +105,8 @@ def run(card: RunCard) -> Body:
 
 
 def question(record: Question, *, live: bool) -> Body:
+    """One with a reply is answered for all who look, also before its agent has heard."""
+    said = None if record.state is not QuestionState.OPEN else record.reply
     return {
         "id": record.id,
         "run_id": record.run_id,
@@ -112,10 +114,10 @@ def question(record: Question, *, live: bool) -> Body:
         "tool": record.tool,
         "input": dict(record.input),
         "is_form": record.is_form,
-        "state": record.state.value,
+        "state": record.state.value if said is None else QuestionState.ANSWERED.value,
         "asked_at": stamp(record.asked_at),
         "answered_at": stamp(record.answered_at),
-        "allowed": record.allowed,
+        "allowed": record.allowed if said is None else said.allow,
         "live": live,
     }
 
@@ -165,7 +167,9 @@ def figures(record: Run) -> Body:
         "reason": record.reason,
         "shown_tokens": record.usage.shown_tokens,
         "cache_read_tokens": record.usage.cache_read_input_tokens,
+        "new_tokens": record.usage.new_tokens,
         "transcript_tokens": transcript_tokens(record),
+        "transcript_new_tokens": transcript_new_tokens(record),
         "cost_usd": money(record.cost_usd),
         "estimate_usd": money(record.estimate_usd),
     }

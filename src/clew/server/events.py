@@ -11,9 +11,11 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
+from clew.errors import ClewError
 from clew.server.access import RunId, Shared, TheShared
 from clew.server.documents import fails
 from clew.server.encoded import Encoded, Parts, pieces
+from clew.server.problems import log
 from clew.store.records import StoredEvent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -48,7 +50,11 @@ async def events(
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events: each goes out piece by piece, as the client takes it, and the source is closed at the end."""
+    """Server-sent events: each goes out piece by piece, as the client takes it, and the source is closed at the end.
+
+    A source that cannot be read any more (the database is away) ends the stream in order: clients come back by
+    themselves, and say what they have.
+    """
 
     def __init__(self, source: AsyncGenerator[Parts, None]) -> None:
         super().__init__(_nothing(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
@@ -57,9 +63,12 @@ class EventStream(StreamingResponse):
     async def stream_response(self, send: Send) -> None:
         async with aclosing(self._source) as source:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            async for parts in source:
-                for piece in pieces(parts):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            try:
+                async for parts in source:
+                    for piece in pieces(parts):
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+            except ClewError as error:
+                log.warning("a stream of events ends early, they could not be read: %s", error.code)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

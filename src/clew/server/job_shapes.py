@@ -45,8 +45,13 @@ class NewJob(Given):
     trust: Trust | None = None
     key: Key | None = None
     timeout_s: Seconds | None = Field(None, description="Of one run; then it is resumed. Left out: 1800")
-    retries: int | None = Field(None, ge=0, le=1000, description="After trouble that may pass. Left out: 3")
+    retries: int | None = Field(None, ge=0, le=1000, description="After trouble, in a row. Left out: 3")
     max_resumes: int | None = Field(None, ge=0, le=1000, description="Of one session. Left out: 10")
+    max_runs: int | None = Field(None, ge=1, le=1000, description="In all. Left out: 50")
+    max_age_s: Seconds | None = Field(
+        None,
+        description="Of a session, from its last event. Left out: the setting max_age, else 3600",
+    )
     delay_s: Seconds | None = Field(None, description="It does not begin before so long from now")
     deadline_at: Moment | None = Field(None, description="It is given up then")
     checkpoint: bool | None = Field(None, description="Keep the work tree in refs/clew/jobs/ID; wants a git repository")

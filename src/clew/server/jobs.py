@@ -12,8 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from clew import job as jobs
 from clew.client import Client
-from clew.core.job import JobStatus, Limits, Wish
-from clew.core.record import replace
+from clew.core.job import JobStatus, Wish
 from clew.errors import UsageError
 from clew.server import job_shapes
 from clew.server.access import Shared, TheClient, TheShared
@@ -56,15 +55,19 @@ async def create(new: job_shapes.NewJob, shared: TheShared) -> Response:
     return await _answered(shared.client, made.id, 201, {"Location": f"/api/jobs/{made.id}"})
 
 
-def _limits(new: job_shapes.NewJob) -> Limits:
-    given = {"timeout_s": new.timeout_s, "retries": new.retries, "max_resumes": new.max_resumes}
-    limits = replace(Limits(), **{name: value for name, value in given.items() if value is not None})
-    if new.deadline_at is None:
-        return limits
-    deadline = job_shapes.seconds_of(new.deadline_at)
-    if deadline <= time.time():
+def _limits(new: job_shapes.NewJob) -> dict[str, float]:
+    """Those that were named."""
+    given: dict[str, float | None] = {
+        "timeout_s": new.timeout_s,
+        "retries": new.retries,
+        "max_resumes": new.max_resumes,
+        "max_runs": new.max_runs,
+        "max_age_s": new.max_age_s,
+        "deadline_at": None if new.deadline_at is None else job_shapes.seconds_of(new.deadline_at),
+    }
+    if given["deadline_at"] is not None and given["deadline_at"] <= time.time():
         raise UsageError("The deadline is over already.")
-    return replace(limits, deadline_at=deadline)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 @router.get("", response_model=job_shapes.JobList, responses=fails(body=False))

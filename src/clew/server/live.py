@@ -13,13 +13,14 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
-from clew.errors import NotFound
+from clew.errors import ClewError, NotFound
 from clew.server import bodies
 from clew.server.access import Shared, shared_of
 from clew.server.doors import SUBPROTOCOL
 from clew.server.encoded import Parts
 from clew.server.hub import NOW, Hub
 from clew.server.json_body import json_text
+from clew.server.problems import log
 from clew.server.watch import Watch
 from clew.server.wire import PARTS
 from clew.store.records import Changes
@@ -28,6 +29,7 @@ router = APIRouter()
 
 NOT_UNDERSTOOD = 1008
 RESTARTING = 1012
+LATER = 1013
 MAX_VERSION = 2**62
 MOST_RUNS = 1_000  # that a page may name in one message
 
@@ -46,6 +48,9 @@ async def live(socket: WebSocket) -> None:
             await socket.close(RESTARTING)
         except NotUnderstood as error:
             await socket.close(NOT_UNDERSTOOD, str(error))
+        except ClewError as error:
+            log.warning("a page is let go, what it asks for could not be read: %s", error.code)
+            await socket.close(LATER)
 
 
 class Listener:

@@ -159,7 +159,7 @@ def of_hooks(sessions: Mapping[tuple[str, str, str], int], events: Mapping[tuple
     by_forge = [((("forge", forge), ("state", state)), count) for (forge, state), count in sorted(events.items())]
     return [
         _gauge("clew_hook_sessions", "Sessions of hooks, by what the next event would find.", by_place),
-        _counter("clew_hook_events_total", "What forges told and is still kept, by what became of it.", by_forge),
+        _gauge("clew_hook_events", "What forges told and is still kept, by what became of it.", by_forge),
     ]
 
 

@@ -183,6 +183,7 @@ class Measures(Made):
 
     reviews: int
     rounds: int
+    imported: int = Field(description="Rounds that an older tool had carried out: only rounds_per_review has them too")
     follow_ups: int = Field(description="Rounds after the first: those that could resume")
     resumed: int
     resume_rate: float | None

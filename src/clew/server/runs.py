@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from clew.client import Client
 from clew.core.permissions import Answer
-from clew.core.run import LIVE, RunStatus
+from clew.core.run import RunStatus
 from clew.errors import Conflict
 from clew.server import bodies, requests, schemas
 from clew.server.access import RunId, TheClient, TheShared
@@ -84,7 +84,7 @@ async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShar
     follow_up = answered.follow_up
     return answer(
         {
-            **bodies.question(answered.question, live=run.status in LIVE),
+            **bodies.question(answered.question, live=follow_up is None),
             "follow_up_run_id": None if follow_up is None else follow_up.id,
         },
         202,

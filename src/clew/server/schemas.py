@@ -242,7 +242,9 @@ class RunFigures(Made):
     reason: str | None
     shown_tokens: int
     cache_read_tokens: int
-    transcript_tokens: int = Field(description="An estimate")
+    new_tokens: int = Field(description="Shown, and not read from the cache")
+    transcript_tokens: int = Field(description="What the whole transcript would have shown: an estimate")
+    transcript_new_tokens: int | None = Field(description="And how much of it not from the cache: an estimate")
     cost_usd: float
     estimate_usd: float | None
 
