@@ -15,7 +15,7 @@ from clew.core.ids import RunId, SessionId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import Thread
-from clew.engine import leases, outlook, probe, queue, recovery
+from clew.engine import leases, probe, queue, recovery
 from clew.engine.database import Database
 from clew.engine.journal import Noted
 from clew.engine.plan import default_model_fact, model_for, new_run, runtime_of
@@ -189,10 +189,14 @@ class Engine:
 
     async def outlook(self, ask: Ask) -> Decision:
         """What the next turn would be: decided as it will be, and nothing stored."""
+        from clew.engine import outlook
+
         return await outlook.outlook(self, ask)
 
     async def next_sessions(self, asks: Sequence[Ask]) -> list[SessionId | None]:
         """That many turns would resume, all of one agent; None: of a fresh one. Raises AgentMissing."""
+        from clew.engine import outlook
+
         return await outlook.sessions(self, asks)
 
     def _model(self, ask: Ask, store: Store) -> str | None:

@@ -20,21 +20,20 @@ from clew.core.events import (
     FellBack,
     QuestionAsked,
     QuestionWithdrawn,
-    RunEnded,
     RunQueued,
     SessionStarted,
     Warned,
 )
 from clew.core.outcome import Outcome, falls_back
 from clew.core.permissions import Answer, cannot_ask
-from clew.core.record import replace
-from clew.core.run import LIVE, IllegalStatus, Run, RunStatus, status_after
+from clew.core.run import Run, RunStatus, status_after
 from clew.core.thread import Permissions
 from clew.engine import queue, recovery
 from clew.engine.agent_process import AgentProcess, check_work_dir
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
 from clew.engine.closing import Closing, Finished
 from clew.engine.database import Database, never
+from clew.engine.ending import Ending
 from clew.engine.faults import passed
 from clew.engine.journal import Journal, Noted
 from clew.engine.leases import Leases, slot_prefix
@@ -75,6 +74,7 @@ class LiveTurn:
         self._leases = Leases(self._database, settings, around, run.id)
         self._answer = GrowingAnswer()
         self._closing = Closing(run, adapter, around, self._answer)
+        self._ending = Ending(run, self._database, self._journal, self._leases, self._closing)
         self._drafts: list[Plan] = []
         self._asked_to_stop = False
         self._abandoned = False  # this process ends; nobody asked the run to
@@ -115,11 +115,12 @@ class LiveTurn:
             async with self._leases.kept():
                 return await self._hold_and_run(token, leased)
         except StoreError as error:
-            return self._left(error)
+            return self._ending.left(error)
         except ClewError as error:
-            return await self._ended(RunStatus.FAILED, Outcome.FAILED, error)
+            return await self._ending.failed(RunStatus.FAILED, Outcome.FAILED, error)
         except Exception as error:
-            await self._ended(RunStatus.FAILED, Outcome.FAILED, AgentFailed(f"A fault in Clew itself: {error!r}"))
+            fault = AgentFailed(f"A fault in Clew itself: {error!r}")
+            await self._ending.failed(RunStatus.FAILED, Outcome.FAILED, fault)
             raise
         finally:
             await self._journal.close()
@@ -140,7 +141,7 @@ class LiveTurn:
             return await self._leave_queued()
         if await self._is_cancelled():
             error = Cancelled("The run was cancelled while it waited.", hint="Nothing was sent to the agent.")
-            return await self._ended(RunStatus.CANCELLED, Outcome.CANCELLED, error)
+            return await self._ending.failed(RunStatus.CANCELLED, Outcome.CANCELLED, error)
         return await self._run_attempts()
 
     async def _wait_for_thread(self) -> None:
@@ -178,28 +179,22 @@ class LiveTurn:
         tool_ran = end.tool_ran or await self._database.call(lambda _: self._closing.tool_called(end))
         reason = falls_back(end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran)
         if reason is None or self._leases.lost.is_set():
-            return await self._conclude(plan, end)
+            return await self._ending.concluded(plan, end, self._status(end))
         await self._journal.note(FellBack(reason))
-        await self._database.atomically(lambda store: self._leave(store, plan, end), partial(self._is_left, plan))
+        await self._ending.leave(plan, end)
         if end.outcome is Outcome.OVERFLOW:
             policy = shorter(policy)
         second = await self._database.surely(
             lambda store: planner.fallback(store, plan, reason, policy), partial(self._committed, 2)
         )
-        return await self._conclude(second, await self._attempt(second, can, watched))
+        end = await self._attempt(second, can, watched)
+        return await self._ending.concluded(second, end, self._status(end))
 
     def _committed(self, number: int, store: Store) -> tuple[Plan] | None:
         """The plan of that attempt, if it is in the store."""
         known = {attempt.id for attempt in store.attempts(self.run.id)}
         found = [plan for plan in self._drafts if plan.attempt.number == number and plan.attempt.id in known]
         return (found[0],) if found else None
-
-    def _is_left(self, plan: Plan, store: Store) -> bool:
-        return any(attempt.id == plan.attempt.id and attempt.ended_at for attempt in store.attempts(self.run.id))
-
-    def _leave(self, store: Store, plan: Plan, end: AttemptEnd) -> None:
-        self._leases.fence(store)
-        self._closing.leave(store, plan, end)
 
     async def _attempt(self, plan: Plan, can: Abilities, watched: Watched) -> AttemptEnd:
         decision = plan.decision
@@ -225,30 +220,6 @@ class LiveTurn:
             await process.end(grace_s=0)
             raise
         return await live.carry_out(line, resumed=plan.attempt.resumed)
-
-    async def _conclude(self, plan: Plan, end: AttemptEnd) -> Finished:
-        passed("outcome_known")
-        await self._journal.flush()
-        finished, last_words = await self._database.atomically(
-            lambda store: self._write_end(store, plan, end), self._is_over
-        )
-        passed("outcome_stored")
-        await self._journal.tell_stored(last_words)
-        return finished
-
-    def _is_over(self, store: Store) -> bool:
-        return store.require_run(self.run.id).status not in LIVE
-
-    def _write_end(self, store: Store, plan: Plan, end: AttemptEnd) -> tuple[Finished, list[Noted]]:
-        """The last events are part of the transaction: a run that has ended says so, whatever dies next."""
-        self._leases.fence(store)
-        finished, warning = self._closing.conclude(store, plan, end, self._status(end))
-        run = finished.run
-        message = finished.error.message if finished.error else ""
-        last_words = RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)
-        noted = self._journal.upcoming(*([warning] if warning else []), last_words)
-        store.append_events(run.id, [(each.seq, each.at, each.event) for each in noted])
-        return finished, noted
 
     @property
     def _is_left_to_the_next(self) -> bool:
@@ -318,30 +289,3 @@ class LiveTurn:
 
     async def _go_on(self) -> None:
         await self._database.atomically(lambda store: store.update_run(self.run.id, status=RunStatus.RUNNING), never)
-
-    def _write_failure(self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError) -> tuple[Run, Noted]:
-        run = store.update_run(
-            self.run.id, status=status, outcome=outcome, error=error.message, ended_at=self._around.clock()
-        )
-        [noted] = self._journal.upcoming(RunEnded(status, outcome, message=error.message))
-        store.append_events(run.id, [(noted.seq, noted.at, noted.event)])
-        return run, noted
-
-    async def _ended(self, status: RunStatus, outcome: Outcome, error: ClewError) -> Finished:
-        """An end that no agent had a part in; the run must not stay open."""
-        try:
-            await self._journal.flush()
-            run, noted = await self._database.atomically(
-                lambda store: self._write_failure(store, status, outcome, error), self._is_over
-            )
-            await self._journal.tell_stored([noted])
-        except (ClewError, IllegalStatus):
-            run = replace(self.run, status=status, error=error.message)  # the store failed, or the run is not ours
-        return Finished(run, self._answer.text, error)
-
-    def _left(self, error: StoreError) -> Finished:
-        """The store failed, not the run: none of its end is written, and recovery has it, as after a crash.
-
-        A prompt that nobody was asked stays queued, what was said is kept, and an open question stays open.
-        """
-        return Finished(replace(self.run, status=RunStatus.INTERRUPTED, error=error.message), self._answer.text, error)
