@@ -157,8 +157,8 @@ async def submit(client: Client, wanted: Wanted) -> Job:
 
 def _limits(settings: Settings, named: Mapping[str, Any]) -> Limits:
     """For the rest the defaults; the age of a session is the user's own setting, where there is one."""
-    age = settings.of("max_age")
-    return replace(Limits() if age is None else Limits(max_age_s=age), **named)
+    age = settings["max_age"]
+    return replace(Limits() if age.source == "default" else Limits(max_age_s=age.value), **named)
 
 
 def _check_words(wanted: Wanted) -> None:

@@ -330,6 +330,7 @@ def test_the_list_says_when_a_delayed_job_begins(cli: Any) -> None:
     [
         ([], None, 3600.0),
         ([], "7d", 7 * 86_400.0),
+        ([], "none", None),
         (["--max-age", "90m"], "7d", 5400.0),
         (["--max-age", "none"], "7d", None),
     ],

@@ -97,6 +97,16 @@ async def test_a_deadline_is_over_in_its_own_words(scripted: Stage) -> None:
         assert over.status is JobStatus.FAILED and isinstance(error_of(over), TimedOut)
 
 
+async def test_a_wait_beyond_the_deadline_says_what_it_would_wait_for(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        limits = Limits(deadline_at=client.engine.around.clock() + 60)
+        scripted.api.reply = lambda _: Fail(429, "rate_limit_error", "Slow down")
+        over = await carried_out(client, await client.jobs.submit(a_job(scripted, "hello", limits=limits)))
+        assert over.status is JobStatus.FAILED
+        assert over.error is not None and over.error.endswith("The job would go on only after its deadline.")
+        assert "limit" in over.error, "and what for"
+
+
 async def test_a_retry_drops_a_deadline_that_has_passed_and_keeps_one_that_has_not(scripted: Stage) -> None:
     async with scripted.open() as client:
         now = client.engine.around.clock()

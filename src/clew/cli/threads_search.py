@@ -47,12 +47,12 @@ def search(
     any word that begins so. What is written together is found together: open_run, src/clew.
 
     \b
-      clew threads search login fails
+      clew threads search login fail
       clew threads search '"login fails"' 'time*'
     """
     text = " ".join(words)
     if not text.strip():
-        raise UsageError("There are no words to look for.", hint="Such as: clew threads search login fails")
+        raise UsageError("There are no words to look for.", hint="Such as: clew threads search login fail")
 
     async def work(client: Client) -> None:
         hits = await client.search(

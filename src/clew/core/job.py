@@ -143,6 +143,7 @@ class Next(Record):
 
 
 TOO_LATE = "The job's deadline has passed."
+WOULD_BE_TOO_LATE = "The job would go on only after its deadline."
 BACKOFF_S = 5.0
 BACKOFF_MOST_S = 600.0
 LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that cannot be
@@ -217,7 +218,7 @@ def backoff_s(troubles: int, dice: float) -> float:
 def _in_time(job: Job, next_: Next, now: float = 0.0) -> Next:
     deadline = job.limits.deadline_at
     if deadline is not None and (next_.wake_at or now) >= deadline:
-        return Next(JobStatus.FAILED, error=TOO_LATE)
+        return Next(JobStatus.FAILED, error=TOO_LATE if next_.wake_at is None else WOULD_BE_TOO_LATE)
     return next_
 
 

@@ -41,6 +41,7 @@ APPLICATION = "clew"
 APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
 AFTER_TROUBLE_S = 2.0
 AFTER_FAULT_S = 60.0
+WARN_EVERY_S = 5.0
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
 MOST_AT_ONCE = 1000  # that a worker holds: nearly all of them wait; how many agents run is decided elsewhere
@@ -93,6 +94,7 @@ class Worker:
         self._busy: set[asyncio.Task[None]] = set()
         self._called: set[asyncio.Task[Any]] = set()  # by the queue, which waits for them
         self._stopping = False
+        self._warned_at = -WARN_EVERY_S
         # The queue engine's own async calls would make its pool the loop's default, and shut that down with itself.
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="clew-queue")
 
@@ -152,7 +154,7 @@ class Worker:
             try:
                 return await handler(subject)
             except StoreError as error:
-                log.warning("the store: %s", error.message)
+                self._warn(f"the store: {error.message}")
                 await asyncio.sleep(AFTER_TROUBLE_S)
             except Exception:  # the queue takes it for done otherwise, and our row would wait for ever
                 log.exception("a fault in Clew itself; %s is tried again", subject)
@@ -163,11 +165,18 @@ class Worker:
             try:
                 await work()
             except StoreError as error:
-                log.warning("the store: %s", error.message)
+                self._warn(f"the store: {error.message}")
             except Exception as error:
-                log.warning("the queue could not be reached: %s", _first_line(error))
+                self._warn(f"the queue could not be reached: {_first_line(error)}")
                 log.debug("the queue could not be reached", exc_info=True)
             await asyncio.sleep(seconds)
+
+    def _warn(self, words: str) -> None:
+        """Now and then: all that this worker does meets the same trouble, several times a second."""
+        now = self._loop.time()
+        if now - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = now
+            log.warning("%s", words)
 
     async def _hand_in(self) -> None:
         from dbos import DBOS

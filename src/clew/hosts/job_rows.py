@@ -145,7 +145,7 @@ def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: 
         "worker": None if what.status is JobStatus.QUEUED else job.worker,
         "outcome": outcome,
         "result": finished.text if outcome is Outcome.SUCCESS else None,
-        "error": what.error or (finished.error.message if finished.error else None),
+        "error": " ".join(filter(None, (finished.error.message if finished.error else None, what.error))) or None,
         "hint": finished.error.hint if finished.error else None,
         "ended_at": now if what.status in OVER else None,
     }

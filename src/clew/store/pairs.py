@@ -24,8 +24,7 @@ class Pairs(Versions):
 
         with self.transaction():
             named = replace(pair, name=self._free_pair_name(pair.name)) if unique else pair
-            if self._one("pair_by_name", name=named.name) is not None:
-                raise Conflict(f"There is a pair named {named.name} already.", hint="Choose another name.")
+            self._check_pair_name(named.name, named.id)
             if self._one("pair_by_id", id=named.id) is not None:
                 raise Conflict(f"There is a pair {named.id} already.", hint="clew pair --session goes on with it.")
             self._do("insert_pair", **pair_row(named))
@@ -33,11 +32,19 @@ class Pairs(Versions):
 
     def _free_pair_name(self, name: str) -> str:
         number, candidate = 1, name[:NAME_CHARS]
-        while self._one("pair_by_name", name=candidate) is not None:
+        while any(self._one(query, name=candidate) for query in ("pair_by_name", "thread_by_name")):
             number += 1
             suffix = f"-{number}"
             candidate = name[: NAME_CHARS - len(suffix)] + suffix
         return candidate
+
+    def _check_pair_name(self, name: str, pair_id: str) -> None:
+        """Commands take threads and pairs by name: one name must not lead to both."""
+        known = self._one("pair_by_name", name=name)
+        if known is not None and known["id"] != pair_id:
+            raise Conflict(f"There is a pair named {name} already.", hint="Choose another name.")
+        if self._one("thread_by_name", name=name) is not None:
+            raise Conflict(f"There is a thread named {name} already.", hint="Choose another name.")
 
     def pair(self, name_or_id: str) -> Pair | None:
         """By exact id first, then by name."""
@@ -75,9 +82,8 @@ class Pairs(Versions):
     def rename_pair(self, pair_id: str, name: str, *, hint: str | None) -> Pair:
         """A name that is taken: Conflict. `hint`: what to do about its error, which may name it. Its time stays."""
         with self.transaction():
-            stored, known = self.require_pair(pair_id), self._one("pair_by_name", name=name)
-            if known is not None and known["id"] != stored.id:
-                raise Conflict(f"There is a pair named {name} already.", hint="Choose another name.")
+            stored = self.require_pair(pair_id)
+            self._check_pair_name(name, stored.id)
             return self.update_pair(stored.id, at=stored.updated_at, name=name, hint=hint)
 
     def add_pair_round(self, round_: Round) -> None:

@@ -58,6 +58,18 @@ class PairContract:
         with raises(Conflict):
             store.create_pair(a_pair("pair-1", name="other"))
 
+    def test_a_threads_name_is_taken_too(self, store: Store) -> None:
+        """Commands take either by its name."""
+        _threads(store)
+        store.create_thread(a_thread("chat", "login"))
+        made = store.create_pair(a_pair(name="login"))
+        assert made.name == "login-2"
+        with raises(Conflict):
+            store.create_pair(a_pair("pair-2", name="login"), unique=False)
+        with raises(Conflict):
+            store.rename_pair(made.id, "login", hint=None)
+        assert store.require_pair(made.id).name == "login-2"
+
     def test_those_last_used_come_first(self, store: Store) -> None:
         _threads(store)
         for number in range(3):
