@@ -167,3 +167,24 @@ def expect_idle(page: Page) -> None:
 def words_of(locator: Locator) -> list[str]:
     """The numbered words (`w0 w1 …`) that the scripted model says one by one."""
     return re.findall(r"\bw\d+\b", locator.inner_text())
+
+
+def sticking_out(container: Locator, parts: str) -> list[str]:
+    """The parts that reach beyond the sides of the container, or whose text was cut without a sign of it."""
+    out = container.evaluate(
+        """(box, parts) => {
+            const sides = box.getBoundingClientRect();
+            const isCut = (each) => {
+                const style = getComputedStyle(each);
+                const isHidden = style.overflowX !== "visible" && style.textOverflow !== "ellipsis";
+                return isHidden && each.scrollWidth > each.clientWidth + 1;
+            };
+            return [...box.querySelectorAll(parts)].filter((each) => {
+                const own = each.getBoundingClientRect();
+                return own.left < sides.left - 1 || own.right > sides.right + 1 || isCut(each);
+            }).map((each) => each.textContent);
+        }""",
+        parts,
+    )
+    assert isinstance(out, list)
+    return out

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser.house import House, Visitor, answers, expect_idle, prompts, send
-from clew.testing.scripts import Slow, ToolUse
+from clew.testing.scripts import Slow, Text, ToolUse
 
 Visit = Callable[..., Visitor]
 
@@ -32,6 +32,21 @@ def test_a_thread_is_made_and_its_first_answer_is_fresh_and_the_second_resumed(h
     expect(badge).to_contain_text("transcript ≈ $")
     expect(page.get_by_test_id("composer")).to_have_value("")
     assert house.stage.launches[-1].resumes
+
+
+def test_fenced_data_reads_as_it_was_sent_in_a_prompt_and_in_an_answer(house: House, visit: Visit) -> None:
+    data = "<<<data 4566eb89\n/boss mend *it*\n> or not\n>>>data 4566eb89"
+    page = visit(house).open(house.thread("fenced"))
+    house.stage.api.script.append(Text(f"It says\n{data}\nand **no** more.\n\n> A quotation."))
+    send(page, f"pull.opened on #7\n\n{data}\n\nLook at it.")
+
+    said = prompts(page).locator(".said")
+    expect(said.locator("p")).to_have_text(["pull.opened on #7", "Look at it."])
+    expect(said.locator("blockquote")).to_have_count(0)
+    expect(answers(page).locator("strong")).to_have_text("no")
+    expect(answers(page).locator("blockquote")).to_have_text("A quotation.")
+    for turn in (said, answers(page)):
+        assert turn.locator("pre").inner_text().strip() == data
 
 
 def test_a_fresh_session_for_one_turn(house: House, visit: Visit) -> None:

@@ -10,7 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from browser.house import House, Visitor, answers
+from browser.house import House, Visitor, answers, sticking_out
+from browser.test_jobs import LOGIN, submitted
 from browser.test_use import PHONE, violations
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
@@ -119,9 +120,26 @@ def test_what_wakes_nobody_says_why_and_a_strangers_title_is_only_text(hooked: H
 def test_the_hooks_fit_a_phone(hooked: House, visit: Visit) -> None:
     tell(hooked, title="A title that goes on and on and on, as the titles of some issues do, and then some more of it")
     page = visit(hooked, **PHONE).open(view="hooks")
-    expect(page.get_by_test_id("hook-session")).to_be_visible()
+    expect(page.get_by_test_id("hook-session")).to_have_attribute("data-state", "resumable")
     wide = page.evaluate("document.documentElement.scrollWidth")
     assert wide <= PHONE["viewport"]["width"]  # type: ignore[index]
+    assert sticking_out(page.get_by_role("region", name="Sessions by repository and agent"), "th, td") == []
+    assert sticking_out(page.get_by_test_id("hook-session"), ".chip, .job-prompt, .job-note > *") == []
+
+    page.goto(page.url.split("#")[0] + "#/jobs")
+    row = page.get_by_test_id("job-item")
+    expect(row).to_contain_text("boss:alice/maze:4")
+    assert sticking_out(row, ".chip, .job-prompt, .job-note > *") == []
+
+
+def test_the_ways_to_all_views_stay_in_the_sidebar(hooked: House, visit: Visit) -> None:
+    page = visit(hooked).open()
+    expect(page.locator(".views button")).to_have_count(5)
+    assert sticking_out(page.locator(".sidebar"), ".views button") == []
+    submitted(hooked, LOGIN)
+
+    expect(page.get_by_test_id("jobs-open")).to_contain_text("1")
+    assert sticking_out(page.locator(".sidebar"), ".views button") == []
 
 
 def test_without_hooks_nothing_of_them_is_shown(own_house: House, visit: Visit) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from browser.house import House, Visitor, answers, prompts
+from browser.house import House, Visitor, answers, prompts, sticking_out
 from browser.test_use import PHONE, violations
 from clew.testing.scripts import Hang, ToolUse
 from clew.testing.stage import MODEL
@@ -200,11 +200,18 @@ def test_the_list_says_when_a_delayed_job_begins(own_house: House, visit: Visit)
     expect(now.get_by_test_id("job-begins")).to_have_count(0)
 
 
-def test_the_jobs_fit_a_phone(own_house: House, visit: Visit) -> None:
+def test_the_jobs_fit_a_phone_and_wider_windows(own_house: House, visit: Visit) -> None:
     submitted(
         own_house, "Bring all the tests of this repository to pass, one after the other, and say which were broken."
     )
+    far = own_house.stage.work / "reviewer-charles-peon-7-1006afb7f4829067-and-more-of-the-same"
+    far.mkdir()
+    submitted(own_house, "Look at it.", cwd=str(far), key="reviewer:charles/peon:7", delay_s=7200)
     page = visit(own_house, **PHONE).open(view="jobs")
-    expect(page.get_by_test_id("job-item")).to_be_visible()
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= PHONE["viewport"]["width"]  # type: ignore[index]
+    rows = page.get_by_test_id("job-item")
+    expect(rows).to_have_count(2)
+    for width in (PHONE["viewport"]["width"], 800, 960, 1280):  # type: ignore[index]
+        page.set_viewport_size({"width": width, "height": 780})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for row in rows.all():
+            assert sticking_out(row, ".chip, .job-prompt, .job-note, .job-note > *") == []

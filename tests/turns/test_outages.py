@@ -133,7 +133,7 @@ async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage,
         assert isinstance(error, StoreError) and "cannot be reached" in error.message
         assert not scripted.processes()
         await asyncio.to_thread(own.start)
-        assert [run.status for run in await client.engine.recover()] == [RunStatus.INTERRUPTED], "as after a crash"
+        await until(client, run.id, RunStatus.INTERRUPTED)  # as after a crash, by this process itself
         [asked, said] = await thread.turns()
         assert (asked.text, said.partial) == ("!slow 600 0.1", True)
         assert said.text.startswith("w0")
@@ -151,6 +151,29 @@ async def test_the_next_turn_waits_until_what_was_left_is_tidied_up(scripted: St
         await asyncio.to_thread(own.start)
         assert (await (await thread.ask("!say on"))).text == "on", "without a recovery before it"
         assert [turn.text[:2] for turn in await thread.turns()] == ["!s", "w0", "!s", "on"]
+
+
+async def test_a_run_that_was_left_is_in_nobodys_way_for_long(scripted: Stage) -> None:
+    """The store fails once, in the moment of the answer; this process lives on, and others wait for it."""
+    failing = [True]
+
+    def full(point: str) -> None:
+        if point == "outcome_known" and failing:
+            failing.clear()
+            raise StoreError("full", kind="full")
+
+    faults.install(full)
+    try:
+        async with scripted.open() as client, scripted.open() as other:
+            thread = await client.thread("t", cwd=scripted.work)
+            reply = await (await thread.ask("!say one")).reply()
+            assert isinstance(reply.error, StoreError)
+            assert (await (await thread.ask("!say two", wait=False))).text == "two", "not Busy"
+            assert (await (await (await other.find("t")).ask("!say three"))).text == "three"
+            said = [turn.text for turn in await thread.turns()]
+            assert said == ["!say one", "one", "!say two", "two", "!say three", "three"]
+    finally:
+        faults.install(None)
 
 
 async def test_a_commit_whose_answer_is_lost_is_not_made_twice(scripted: Stage, url: str, tmp_path: Path) -> None:

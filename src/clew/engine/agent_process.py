@@ -84,9 +84,9 @@ class AgentProcess:
 
     async def wait(self) -> int:
         status = await self._process.wait()
-        with contextlib.suppress(TimeoutError):
-            # A tool's child may hold stderr open for as long as it lives: what has come by now is enough.
-            await asyncio.wait_for(asyncio.shield(self._stderr_task), 0.2)
+        # A tool's child may hold stderr open for as long as it lives: what has come by now is enough. Only looked at:
+        # once the family was ended nobody reads it any more, and whoever awaited that would be cancelled along with it.
+        await asyncio.wait({self._stderr_task}, timeout=0.2)
         return status
 
     @property

@@ -24,6 +24,7 @@ class Ending:
         self._journal = journal
         self._leases = leases
         self._closing = closing
+        self.is_left = False  # to recovery: the store could not be told of the end
 
     async def leave(self, plan: Plan, end: AttemptEnd) -> None:
         """An attempt that another follows."""
@@ -71,6 +72,7 @@ class Ending:
             )
             await self._journal.tell_stored([noted])
         except (ClewError, IllegalStatus):
+            self.is_left = True
             run = replace(self._run, status=status, error=error.message)  # the store failed, or the run is not ours
         return Finished(run, self._closing.answer.text, error)
 
@@ -86,5 +88,6 @@ class Ending:
 
         A prompt that nobody was asked stays queued, what was said is kept, and an open question stays open.
         """
+        self.is_left = True
         run = replace(self._run, status=RunStatus.INTERRUPTED, error=error.message)
         return Finished(run, self._closing.answer.text, error)

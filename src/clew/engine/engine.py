@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -13,6 +14,7 @@ from clew.core.decision import Abilities, Decision
 from clew.core.events import RunEnded, to_body
 from clew.core.ids import RunId, SessionId, ThreadId
 from clew.core.outcome import Outcome
+from clew.core.question import QuestionState
 from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine import leases, probe, queue, recovery
@@ -21,7 +23,7 @@ from clew.engine.journal import Noted
 from clew.engine.plan import default_model_fact, model_for, new_run, runtime_of
 from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
 from clew.engine.turn import LiveTurn
-from clew.errors import AgentMissing, ClewError, StoreError, UsageError
+from clew.errors import AgentMissing, Busy, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
 from clew.store.store import Store
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
+TIDY_MOST_S = 30.0  # between two looks
 
 
 def _events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
@@ -56,6 +59,7 @@ class Engine:
         self._adapters = adapters
         self._live: dict[str, LiveTurn] = {}
         self._beside: set[asyncio.Task[object]] = set()
+        self._tidying: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> list[Run]:
         """Brings to an end what a crash left behind. Called when a surface opens the store."""
@@ -98,14 +102,22 @@ class Engine:
         run = new_run(ask, model, self.around)
         leases.ours.add(run.id)
         try:
-            leased = await self.database.atomically(
-                lambda store: queue.open_run(store, ask, run, token, self.around, self.settings, also),
-                lambda store: store.run(run.id) is not None,
-            )
+            try:
+                leased = await self._open_run(ask, run, token, also)
+            except Busy:
+                if not await self.recover():
+                    raise
+                leased = await self._open_run(ask, run, token, also)  # what was in the way had died
         except BaseException:
             leases.ours.discard(run.id)
             raise
         return self._carry_out(ask, run, binary, token, leased=leased)
+
+    async def _open_run(self, ask: Ask, run: Run, token: str, also: Callable[[Store, Run], None] | None) -> bool:
+        return await self.database.atomically(
+            lambda store: queue.open_run(store, ask, run, token, self.around, self.settings, also),
+            lambda store: store.run(run.id) is not None,
+        )
 
     def _carry_out(
         self, ask: Ask, run: Run, binary: Binary, token: str, *, leased: bool, earlier: Sequence[Noted] = ()
@@ -128,6 +140,22 @@ class Engine:
     def _ended(self, turn: LiveTurn) -> None:
         self._live.pop(turn.run.id, None)
         leases.ours.discard(turn.run.id)
+        if turn.is_left:
+            task = asyncio.create_task(self._tidy_up(turn.run.id))
+            self._tidying.add(task)
+            task.add_done_callback(self._tidying.discard)
+
+    async def _tidy_up(self, run_id: RunId) -> None:
+        """Until a run that was left is at its end: others take it for alive as long as this process is."""
+        wait_s = self.settings.poll_s
+        while True:
+            await asyncio.sleep(wait_s)
+            with contextlib.suppress(StoreError):
+                await self.recover()
+                run = await self.database.call(lambda store: store.run(run_id))
+                if run is None or run.status not in LIVE or run.owner is None:
+                    return
+            wait_s = min(2 * wait_s, TIDY_MOST_S)
 
     def is_held(self, store: Store, thread_id: ThreadId) -> bool:
         """A run that is alive has the thread."""
@@ -155,6 +183,8 @@ class Engine:
         binary = self.find(run.agent)
         thread = await self.database.call(lambda store: store.require_thread(run.thread_id))
         if may_run is not None and not may_run(thread):
+            return None
+        if run.id in self._live:
             return None
         token = self.around.new_id()
         leases.ours.add(run.id)
@@ -228,7 +258,12 @@ class Engine:
             if run.status is RunStatus.QUEUED and run.owner is None:
                 self._end_unstarted(run, RunStatus.CANCELLED, "The run was cancelled while it waited.", store)
                 return True
-            return run.status in LIVE and store.request_cancel(run_id, self.around.clock())
+            if run.status in LIVE:
+                return store.request_cancel(run_id, self.around.clock())
+            still_open = [question for question in store.questions_of_run(run_id) if question.is_open]
+            for question in still_open:  # of a run that died with Clew: nobody need answer it
+                store.close_question(question, QuestionState.WITHDRAWN, self.around.clock())
+            return bool(still_open)
 
         return await self.database.atomically(ask_to_stop)
 
@@ -272,6 +307,9 @@ class Engine:
         while self._beside:  # a host's work may have started one more run meanwhile
             await asyncio.wait(set(self._beside), timeout=self.settings.poll_s)
             await self._abandon_all()
+        for task in list(self._tidying):  # the next start does it
+            task.cancel()
+        await asyncio.gather(*self._tidying, return_exceptions=True)
         self.database.close()
 
     async def _abandon_all(self) -> None:

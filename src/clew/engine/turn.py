@@ -95,6 +95,11 @@ class LiveTurn:
         self.cancel()
         self._hurry.set()
 
+    @property
+    def is_left(self) -> bool:
+        """It is over, and the store does not know: recovery has to bring it to its end."""
+        return self._ending.is_left
+
     def events(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[Noted]:
         return self._journal.listen(after=after, stored=stored)
 
@@ -288,4 +293,8 @@ class LiveTurn:
         )
 
     async def _go_on(self) -> None:
-        await self._database.atomically(lambda store: store.update_run(self.run.id, status=RunStatus.RUNNING), never)
+        def go_on(store: Store) -> None:
+            self._leases.fence(store)
+            store.update_run(self.run.id, status=RunStatus.RUNNING)
+
+        await self._database.atomically(go_on, never)

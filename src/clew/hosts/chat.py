@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId
+from clew.core.question import QuestionState
 from clew.core.record import Record, replace
+from clew.core.run import RunStatus
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
@@ -203,9 +205,16 @@ class Chat(Waiting):
     async def truncate(self, thread: Thread, turn_id: str) -> int:
         """Archives that turn and all after it. Returns how many."""
         turn = await self._turn(thread, turn_id)
-        return await self._idle(
-            thread, lambda store, now: store.archive_turns(thread.id, turn.id, inclusive=True, at=now, why="truncate")
-        )
+
+        def archive(store: Store, now: float) -> int:
+            count = store.archive_turns(thread.id, turn.id, inclusive=True, at=now, why="truncate")
+            standing = {each.id for each in store.history(thread.id)}
+            for question in store.open_questions(thread.id):
+                if store.require_run(question.run_id).prompt_turn_id not in standing:
+                    store.close_question(question, QuestionState.WITHDRAWN, now)
+            return count
+
+        return await self._idle(thread, archive)
 
     async def session_stands(self, thread: Thread) -> bool | None:
         """Does all that the thread's session was given still stand? None: it has none that could be resumed."""
@@ -253,16 +262,22 @@ class Chat(Waiting):
         return (exact or found)[0]
 
     async def _idle(self, thread: Thread, work: Callable[[Store, float], T]) -> T:
-        """Changes that a run under way would not survive need the thread to themselves."""
+        """Changes that a run under way would not survive need the thread to themselves.
+
+        One that died is brought to its end before: what it said belongs where it was asked.
+        """
         around = self._engine.around
+        await self._engine.recover()
 
         def guarded(store: Store) -> T:
             held = store.lease(thread_key(thread.id))
-            if held is not None and not is_dead(held, around):
+            holder = held.run_id if held is not None and not is_dead(held, around) else None
+            begun = store.runs(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
+            if holder is not None or begun:
                 raise Busy(
                     f"A run is going on in {thread.name}.",
                     hint="Wait for it, or stop it with clew runs cancel.",
-                    run_id=held.run_id,
+                    run_id=holder or begun[0].id,
                 )
             return work(store, around.clock())
 

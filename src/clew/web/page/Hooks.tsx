@@ -81,7 +81,7 @@ function Places({ sessions }: { sessions: readonly HookSession[] }) {
   }
   return (
     <div class="table" tabIndex={0} role="region" aria-label="Sessions by repository and agent">
-      <table data-testid="hook-places">
+      <table class="places" data-testid="hook-places">
         <thead>
           <tr>
             <th scope="col">Repository</th>

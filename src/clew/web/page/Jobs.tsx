@@ -90,7 +90,9 @@ function Row({ job, now }: { job: Job; now: number }) {
         <span class="job-note">
           {begins(job, now) && <span data-testid="job-begins">begins {moment(job.not_before ?? "")}</span>}
           {job.key && <span class="tag">{visible(job.key)}</span>}
-          <span>{visible(lastName(job.cwd))}</span>
+          <span class="folder" title={visible(job.cwd)}>
+            {visible(lastName(job.cwd))}
+          </span>
           {job.runs > 1 && <span>{plural(job.runs, "run")}</span>}
           {job.cost_usd > 0 && <span>{dollars(job.cost_usd)}</span>}
           <time title={moment(job.created_at)} dateTime={job.created_at}>

@@ -107,6 +107,7 @@ function Figures({ stats }: { stats: Stats }) {
       <p class="hint">
         What the transcript would have cost is an estimate: the same turn in a fresh session, with everything said before pasted
         into it. New tokens are those that the model reads for the first time, at the full price.
+        {stats.estimated_runs < stats.runs && " Over time, a run without an estimate counts with what it cost."}
       </p>
     </>
   );
@@ -115,15 +116,19 @@ function Figures({ stats }: { stats: Stats }) {
 /** An agent that reports no price costs money all the same: unknown is not nothing. */
 const isPriced = (stats: Stats): boolean => stats.cost_usd > 0;
 
+/** Of how many runs an estimate speaks, unless it is all of them. */
+const ofRuns = (stats: Stats): string =>
+  stats.estimated_runs < stats.runs ? `, of ${stats.estimated_runs} of ${plural(stats.runs, "run")}` : "";
+
 function Saved({ stats }: { stats: Stats }) {
   if (stats.saved_share === null || stats.transcript_usd === 0) {
     return <Tile name="saved" value="–" note={isPriced(stats) || !stats.unpriced_runs ? "no estimate yet" : "no price reported"} />;
   }
   const percent = Math.round(Math.abs(stats.saved_share) * 100);
   if (stats.saved_usd < 0) {
-    return <Tile name="spent more" value={dollars(-stats.saved_usd)} note={`≈ ${percent} % more than with transcripts`} />;
+    return <Tile name="spent more" value={dollars(-stats.saved_usd)} note={`≈ ${percent} % more than with transcripts${ofRuns(stats)}`} />;
   }
-  return <Tile name="saved" value={dollars(stats.saved_usd)} note={`≈ ${percent} % of what transcripts would cost`} accent={percent > 0} />;
+  return <Tile name="saved" value={dollars(stats.saved_usd)} note={`≈ ${percent} % of what transcripts would cost${ofRuns(stats)}`} accent={percent > 0} />;
 }
 
 function Cost({ stats }: { stats: Stats }) {
@@ -131,7 +136,7 @@ function Cost({ stats }: { stats: Stats }) {
   if (!isPriced(stats)) {
     return <Tile name="cost" value={without ? "unknown" : "$0"} note={without ? "no price reported" : "nothing was asked of a model"} />;
   }
-  const note = `≈ ${dollars(stats.transcript_usd)} with transcripts`;
+  const note = `≈ ${dollars(stats.transcript_usd)} with transcripts${ofRuns(stats)}`;
   return <Tile name="cost" value={dollars(stats.cost_usd)} note={without ? `${note}; ${plural(without, "run")} without a price` : note} />;
 }
 

@@ -91,6 +91,17 @@ test("a picture from elsewhere is a link, so no request leaves", () => {
   assert.doesNotMatch(rendered("![x](data:image/svg+xml;base64,AAAA)"), /<img/);
 });
 
+test("fence lines and the data between them come out as they were sent", () => {
+  const sent = "<<<data e217\n# not a title\n> said\n>>>data other\n\n```\n>>>data e217";
+  const drawn = rendered(`pull.opened\n${sent}\nNow *look*.`);
+  const [, shown] = /<code class="language-data">([^]*)\n<\/code>/.exec(drawn) ?? [];
+  assert.equal(shown?.replace(/&#(\d+);/g, (_, code: string) => String.fromCharCode(Number(code))), sent);
+  assert.match(drawn, /^<p>pull.opened<\/p>[^]*<p>Now <em>look<\/em>.<\/p>\n$/);
+  assert.doesNotMatch(rendered("no end:\n<<<data e217\na\n\nno begin:\n>>>data e217\nb"), /<blockquote/);
+  assert.match(rendered("> said"), /<blockquote/);
+  assert.match(rendered("```\n<<<data e217\n>>>data e217\n```"), /^<pre><code>/);
+});
+
 test("blocks before the last one do not change while a text grows", () => {
   const before = blocks("# One\n\ntext\n\nmore");
   const after = blocks("# One\n\ntext\n\nmore words");

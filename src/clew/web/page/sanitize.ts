@@ -52,6 +52,42 @@ marked.use({
   },
 });
 
+const OPENS = /^<<<data (\S+)[ \t]*\n/;
+const ENDS = /^>>>data \S+[ \t]*(?:\n|$)/;
+
+/** What stands between `<<<data MARK` and `>>>data MARK`, both lines included: data, so it is shown as it was sent. */
+function fenced(src: string): string | undefined {
+  const opened = OPENS.exec(src);
+  if (!opened) return ENDS.exec(src)?.[0]; // an end alone is no quotation either
+  const close = `\n>>>data ${opened[1]}`;
+  for (let at = opened[0].length - 1; (at = src.indexOf(close, at)) >= 0; at += close.length) {
+    const rest = /^[ \t]*(?:\n|$)/.exec(src.slice(at + close.length, at + close.length + 80));
+    if (rest) return src.slice(0, at + close.length + rest[0].length);
+  }
+  return undefined;
+}
+
+marked.use({
+  extensions: [
+    {
+      name: "fenced",
+      level: "block",
+      start(src) {
+        const end = src.indexOf("\n\n"); // no further than the paragraph: a long text has many
+        const at = (end < 0 ? src : src.slice(0, end)).search(/\n(?:<<<|>>>)data /);
+        return at < 0 ? undefined : at + 1;
+      },
+      tokenizer(src) {
+        const raw = fenced(src);
+        return raw === undefined ? undefined : { type: "fenced", raw, text: raw.trimEnd() };
+      },
+      renderer({ text }) {
+        return `<pre><code class="language-data">${escaped(text as string)}\n</code></pre>`;
+      },
+    },
+  ],
+});
+
 let prepared = false;
 function prepare(): void {
   if (prepared) return;
