@@ -207,3 +207,19 @@ async def test_timed_out_run_can_go_on(stage: Stage) -> None:
         assert reply.status == "timed_out"
         assert not stage.processes()
         await next_turn_is_true(stage, client, voice, prompt)
+
+
+async def test_what_is_truncated_before_its_dead_run_was_tidied_up_does_not_come_back(scripted: Stage) -> None:
+    voice = Voice(scripted.api)
+    async with scripted.open() as client:  # open already: nobody looks for the dead by themselves
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask(voice.prompt()))
+        kept = await thread.turns()
+        await asyncio.to_thread(ask_and_die, scripted, voice.prompt("slowly"), "text_streamed")
+        [*_, asked] = [turn for turn in await thread.turns() if turn.role == "user"]
+        await thread.truncate(asked.id)
+        assert await thread.turns() == kept
+        assert not scripted.processes(), "its agent is ended first"
+        prompt = voice.prompt()
+        await (await thread.ask(prompt))
+        assert voice.shown == expected(kept, prompt)

@@ -210,6 +210,27 @@ async def test_prompts_that_were_queued_behind_a_question_wait_behind_it_for_the
         assert asked[1:] == [as_message(question, answer), "second", "third"]
 
 
+@pytest.mark.parametrize("how", ["truncate", "cancel"])
+async def test_a_question_that_nobody_wants_to_answer_can_be_dropped_and_the_queue_goes_on(
+    scripted: Stage, how: str
+) -> None:
+    daemon = await start_daemon(scripted, FORM, "second")
+    async with scripted.open() as client:
+        await the_question(client)
+    await kill(daemon)
+    async with scripted.open() as client:
+        thread = await client.find("t")
+        [second] = await client.take_up()
+        if how == "truncate":
+            await thread.truncate((await thread.turns())[0].id)
+        else:
+            [asking] = [run for run in await client.runs() if run.prompt == FORM]
+            assert await client.cancel(asking.id)
+            assert not await client.cancel(asking.id), "there is nothing left of it to drop"
+        assert await ended(client, second.id) is RunStatus.ANSWERED
+        assert await client.questions() == []
+
+
 async def test_who_asks_anew_at_a_terminal_withdraws_the_question_and_the_queue_goes_on_after_it(
     scripted: Stage,
 ) -> None:
