@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,9 @@ async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: St
         await appeared(real.work / "begun")
         alive[0].kill()
         await alive[0].wait()
+        for pid in real.processes():  # they go with the machine, or the agent writes its file anew
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if lost == "machine":
             Path(elsewhere["HOME"]).mkdir()
         else:

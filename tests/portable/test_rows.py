@@ -99,7 +99,8 @@ async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path:
         assert len(store.rounds("2026-01-02-002")) == 1
         [key] = store.hook_keys()
         assert key.thread_id == "thread-1", "a forge's key stays where it was"
-        again = store.require_pair("maze-2")
+        again = store.pair_of_thread(both.threads[0].id)
+        assert again is not None and store.thread(again.name) is None, "a thread's name is no pair's"
         assert {again.instructor_thread_id, again.worker_thread_id} == {thread.id for thread in both.threads}
         assert [round_.result for round_ in store.pair_rounds(again.id)] == [ODD[2]]
         assert not store.check()
