@@ -41,6 +41,14 @@ def real(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
         yield stage
 
 
+@pytest.fixture
+def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    """The real Codex CLI, beside the scripted agent."""
+    with make_stage("scripted", tmp_path, api, codex=True) as stage:
+        yield stage
+    assert not api.strays, "it called the world"
+
+
 @contextmanager
 def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -> Iterator[Stage]:
     """Whatever a test does to a run, nothing that its agents started may outlive it."""

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,22 +13,13 @@ import pytest
 
 from clew.core.job import CONTINUE, JobStatus, Limits
 from clew.core.record import replace
-from clew.testing.model_api import ModelApi
 from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_user_text
 from clew.testing.stage import CODEX_MODEL, Stage
-from conftest import make_stage
 from jobs.house import REFUSED, a_job, carried_out, ended, start, until, workers
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # a busy machine; each wait has a limit of its own
 
 POISON = "!fail 400 invalid_request_error messages.1: `tool_use` ids were found without `tool_result` blocks"
-
-
-@pytest.fixture
-def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
-    with make_stage("scripted", tmp_path, api, codex=True) as stage:
-        yield stage
-    assert not api.strays, "it called the world"
 
 
 def answers_once_told_to_go_on(request: Request) -> Reply | None:

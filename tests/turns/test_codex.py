@@ -34,13 +34,6 @@ DRIVER = Path(__file__).with_name("driver.py")
 TOUCH = '!tool exec_command {"cmd": "touch made"}'
 
 
-@pytest.fixture
-def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
-    with make_stage("scripted", tmp_path, api, codex=True) as stage:
-        yield stage
-    assert not api.strays, "it called the world"
-
-
 async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
     return await (await thread.ask(prompt, **options))  # type: ignore[arg-type]
 

@@ -46,12 +46,13 @@ async def compare(engine: Engine, a: str, b: str) -> tuple[Compared, ...]:
     """Two threads; or two pairs, part by part. Raises NotFound and UsageError."""
 
     def read(store: Store) -> list[tuple[str | None, _Read, _Read]]:
-        return [
-            (part, _read(store, one, engine.adapter), _read(store, other, engine.adapter))
-            for part, one, other in _named(store, a, b)
-        ]
+        with store.reading():  # one moment's view, and nobody waits for it
+            return [
+                (part, _read(store, one, engine.adapter), _read(store, other, engine.adapter))
+                for part, one, other in _named(store, a, b)
+            ]
 
-    found = await engine.database.atomically(read)
+    found = await engine.database.call(read)
     return tuple([await asyncio.to_thread(_compared, part, one, other) for part, one, other in found])
 
 
