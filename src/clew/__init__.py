@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from clew.errors import AgentFailed as AgentFailed
     from clew.errors import AgentMissing as AgentMissing
     from clew.errors import AuthFailed as AuthFailed
+    from clew.errors import BillingFailed as BillingFailed
     from clew.errors import Busy as Busy
     from clew.errors import Cancelled as Cancelled
     from clew.errors import ClewError as ClewError
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from clew.errors import TimedOut as TimedOut
     from clew.errors import UsageError as UsageError
     from clew.errors import UsageLimit as UsageLimit
+    from clew.errors import WrongModel as WrongModel
 
 __version__ = "0.1.0"
 
@@ -92,6 +94,7 @@ _HOME = {
         "AgentFailed",
         "AgentMissing",
         "AuthFailed",
+        "BillingFailed",
         "Busy",
         "Cancelled",
         "ClewError",
@@ -102,6 +105,7 @@ _HOME = {
         "TimedOut",
         "UsageError",
         "UsageLimit",
+        "WrongModel",
     ),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -9,9 +9,11 @@
     │   ├── AgentMissing     no binary found                                         exit 3
     │   ├── AuthFailed       the agent is not logged in, or its key is refused       exit 4
     │   ├── UsageLimit       the account's limit is reached (`resets_at`)            exit 5
+    │   ├── BillingFailed    the account has nothing left to pay with                exit 10
     │   ├── TimedOut         our wall-clock or idle limit ended it                   exit 6
     │   ├── Cancelled        someone stopped it                                      exit 7
     │   └── AgentFailed      anything else: no answer came                           exit 1
+    │       └── WrongModel   … because the model does not exist or may not be used
     ├── Busy                 another run holds the thread, and you would not wait    exit 8
     └── StoreError           the database: unreadable, read-only, full, too new      exit 9
 
@@ -88,6 +90,11 @@ class UsageLimit(AgentError):
     exit_code = 5
 
 
+class BillingFailed(AgentError):
+    code = "billing"
+    exit_code = 10
+
+
 class TimedOut(AgentError):
     code = "timed_out"
     exit_code = 6
@@ -101,6 +108,10 @@ class Cancelled(AgentError):
 class AgentFailed(AgentError):
     code = "failed"
     exit_code = 1
+
+
+class WrongModel(AgentFailed):
+    code = "wrong_model"
 
 
 class Busy(ClewError):

@@ -19,12 +19,14 @@ from clew.errors import (
     AgentFailed,
     AgentMissing,
     AuthFailed,
+    BillingFailed,
     Cancelled,
     ClewError,
     Conflict,
     TimedOut,
     UsageError,
     UsageLimit,
+    WrongModel,
 )
 from clew.hosts.checks import check_prompt, existing_dir
 from clew.hosts.jobs import NewJob
@@ -245,13 +247,16 @@ async def workers(client: Client) -> list[Worker]:
     return [each for each in found if not is_gone(each.owner, each.heartbeat_at + SILENCE_S, around)]
 
 
+LOG_IN = "Log in with the agent's own CLI, or set its key"
+
 _BY_STATUS: dict[JobStatus, type[ClewError]] = {
-    JobStatus.BLOCKED: AuthFailed,
     JobStatus.CONFLICT: Conflict,
     JobStatus.CANCELLED: Cancelled,
 }
 _BY_OUTCOME: dict[str, type[ClewError]] = {
     Outcome.AUTH: AuthFailed,
+    Outcome.BILLING: BillingFailed,
+    Outcome.WRONG_MODEL: WrongModel,
     Outcome.USAGE_LIMIT: UsageLimit,
     Outcome.TIMED_OUT: TimedOut,
     AgentMissing.code: AgentMissing,
@@ -262,7 +267,8 @@ def error_of(job: Job) -> ClewError | None:
     """What the job's last run, or the job itself, came to grief over; None: nothing is wrong."""
     if job.status is JobStatus.SUCCEEDED or (job.error is None and job.status not in OVER):
         return None
-    kind = _BY_STATUS.get(job.status) or _BY_OUTCOME.get(job.outcome or "", AgentFailed)
+    otherwise = AuthFailed if job.status is JobStatus.BLOCKED else AgentFailed
+    kind = _BY_STATUS.get(job.status) or _BY_OUTCOME.get(job.outcome or "", otherwise)
     return kind(job.error or f"The job is {job.status}.", hint=_hint(job))
 
 
@@ -274,7 +280,10 @@ def _hint(job: Job) -> str | None:
     if job.status is JobStatus.CONFLICT:
         return f"{retry} --restore puts them back (what is there is saved first); {retry} --keep goes on with them."
     if job.status is JobStatus.BLOCKED:
-        return f"Log in with the agent's own CLI, or set its key; then {retry} goes on where it stopped."
+        act = "Add credit, or change the plan" if job.outcome == Outcome.BILLING else LOG_IN
+        return f"{act}; then {retry} continues where it stopped."
+    if job.outcome == Outcome.WRONG_MODEL:
+        return "Submit it again with another --model."
     if job.status is JobStatus.FAILED and job.outcome in SPOILED:
         why = "it fits no new session either" if job.outcome == Outcome.OVERFLOW else "new sessions break as well"
         return f"Submit a smaller task, or with another model: {why}. {retry} --fresh begins again with the prompt."

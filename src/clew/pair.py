@@ -42,6 +42,7 @@ class Wanted(Record):
     permissions: str | None = None
     timeout_s: float | None = None
     auto_save: bool = True
+    wait_for_limit: bool = True
     person: Person | None = None
 
 
@@ -131,7 +132,12 @@ def _permissions(named: str | None) -> Permissions | None:
 
 
 def _manner(wanted: Wanted) -> Manner:
-    return Manner(timeout_s=wanted.timeout_s, auto_save=wanted.auto_save, person=wanted.person)
+    return Manner(
+        timeout_s=wanted.timeout_s,
+        auto_save=wanted.auto_save,
+        wait_for_limit=wanted.wait_for_limit,
+        person=wanted.person,
+    )
 
 
 def error_of(live: LivePair, state: PairState) -> ClewError | None:

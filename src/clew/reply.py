@@ -10,7 +10,7 @@ from clew.core.record import Record
 from clew.core.run import Run
 from clew.core.usage import Usage
 from clew.engine.failures import error_of_run as error_of_run
-from clew.errors import ClewError
+from clew.errors import ClewError, UsageLimit
 from clew.store.store import Store
 
 
@@ -48,9 +48,15 @@ class Reply(Record):
             "fallback": self.fallback,
             "usage": self.usage.as_dict(),
             "cost_usd": self.cost_usd,
-            "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
+            "error": None if error is None else error_json(error),
             "warnings": list(self.warnings),
         }
+
+
+def error_json(error: ClewError) -> dict[str, Any]:
+    """As JSON has it. `resets_at` is there for a usage limit: epoch seconds, or null when the agent did not say."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    return body | ({"resets_at": error.resets_at} if isinstance(error, UsageLimit) else {})
 
 
 def stored_reply(store: Store, run: Run) -> Reply:

@@ -111,8 +111,8 @@ def check_agrees(
 _ERRORS: dict[str, type[ClewError]] = {
     kind.code: kind
     for kind in (
-        *(errors.UsageError, errors.AgentMissing, errors.AuthFailed, errors.UsageLimit),
-        *(errors.TimedOut, errors.Cancelled, errors.AgentFailed, errors.Busy),
+        *(errors.UsageError, errors.AgentMissing, errors.AuthFailed, errors.UsageLimit, errors.BillingFailed),
+        *(errors.TimedOut, errors.Cancelled, errors.AgentFailed, errors.WrongModel, errors.Busy),
     )
 }
 

@@ -115,6 +115,21 @@ class Thread:
         self.record = turn.ask.thread
         return Run(self.record, turn)
 
+    async def continue_after_limit(
+        self,
+        run_id: str,
+        *,
+        wait: bool = True,
+        person: Person | None = None,
+        lasting: bool = False,
+    ) -> Run:
+        """Continues a run that met the account's usage limit once it has reset: until then the new run is queued.
+
+        It asks in the same session to continue. Raises Conflict when the run met no limit or was followed by another.
+        """
+        turn = await self._chat.continue_after_limit(self.record, run_id, wait=wait, person=person, lasting=lasting)
+        return Run(self.record, turn)
+
     async def turns(self) -> tuple[Turn, ...]:
         return await self._chat.history(self.record)
 

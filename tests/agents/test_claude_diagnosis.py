@@ -8,22 +8,14 @@ import pytest
 
 from clew.agents.claude.diagnosis import diagnose
 from clew.core.outcome import Diagnosis, Outcome
+from clew.testing.refusals import BROKEN_SESSIONS
 
 TEXTS = [
     (Outcome.REJECTED, "No conversation found with session ID: 0a1b"),
     (Outcome.REJECTED, "Error: --resume requires a valid session ID when used with --print"),
     (Outcome.REJECTED, "This conversation is from a different directory."),
-    (Outcome.POISONED, "API Error: 400 messages.3: `tool_use` ids were found without `tool_result` blocks: toolu_1"),
-    (Outcome.POISONED, "API Error: 400 messages.0.content.0: unexpected `tool_use_id` found in `tool_result` blocks"),
-    (Outcome.POISONED, "API Error: 400 unexpected tool_use_id found"),
-    (
-        Outcome.POISONED,
-        "API Error: 400 `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified",
-    ),
-    (Outcome.POISONED, "API Error: 400 messages.1.content.0: Invalid `signature` in `thinking` block"),
-    (Outcome.POISONED, "API Error: 400 messages: text content blocks must be non-empty"),
-    (Outcome.POISONED, "API Error: 400 cache_control cannot be set for empty text blocks"),
-    (Outcome.POISONED, "API Error: 400 Could not process image"),
+    *((Outcome.POISONED, refusal.told) for refusal in BROKEN_SESSIONS),
+    (Outcome.POISONED, "API Error: 400 Could not process image"),  # of a CLI that does not remove it
     (Outcome.OVERFLOW, "Prompt is too long"),
     (Outcome.OVERFLOW, "Prompt is too long · the request is ~210000 tokens (limit 200000)"),
     (Outcome.OVERFLOW, "Context limit reached · /compact or /clear to continue"),
@@ -36,7 +28,7 @@ TEXTS = [
     (Outcome.AUTH, "Not logged in · Please run /login"),
     (Outcome.AUTH, "OAuth token has expired. Please obtain a new token or refresh your existing token."),
     (Outcome.AUTH, "Failed to authenticate. API Error: 401 nope"),
-    (Outcome.AUTH, "Credit balance is too low"),
+    (Outcome.BILLING, "Credit balance is too low"),
     (Outcome.NETWORK, "API Error: Unable to connect to API (ConnectionRefused)"),
 ]
 
@@ -59,7 +51,7 @@ def look(result: Any = None, said: Any = None, *, resumed: bool = True, stderr: 
 class TestTexts:
     def test_in_the_result(self, outcome: Outcome, text: str) -> None:
         found = look(failed(text))
-        assert (found.answered, found.outcome, found.message) == (False, outcome, text)
+        assert (found.answered, found.outcome, found.message) == (False, outcome, text[:500].strip())
 
     def test_among_the_errors(self, outcome: Outcome, text: str) -> None:
         assert look({**failed(), "result": None, "num_turns": 3, "errors": [text]}).outcome is outcome
@@ -92,6 +84,7 @@ class TestStructureBeatsProse:
         ("fields", "outcome"),
         [
             ({"terminal_reason": "prompt_too_long"}, Outcome.OVERFLOW),
+            ({"terminal_reason": "image_error"}, Outcome.MEDIA_REMOVED),
             ({"subtype": "error_max_turns"}, Outcome.OUR_LIMIT),
             ({"subtype": "error_max_budget_usd"}, Outcome.OUR_LIMIT),
             ({"api_error_status": 401}, Outcome.AUTH),
@@ -108,7 +101,11 @@ class TestStructureBeatsProse:
         ("fields", "outcome"),
         [
             ({"error": "authentication_failed"}, Outcome.AUTH),
-            ({"error": "billing_error"}, Outcome.AUTH),
+            ({"error": "billing_error"}, Outcome.BILLING),
+            ({"error": "billing_error", "api_error_status": 403}, Outcome.BILLING),
+            ({"error": "model_not_found", "api_error_status": 404}, Outcome.WRONG_MODEL),
+            ({"api_error": "tool_history_mismatch"}, Outcome.POISONED),
+            ({"api_error": "media_removed"}, Outcome.MEDIA_REMOVED),
             ({"error": "rate_limit"}, Outcome.USAGE_LIMIT),
             ({"error": "overloaded"}, Outcome.OVERLOADED),
             ({"api_error_status": 429}, Outcome.USAGE_LIMIT),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from clew.agents.codex.diagnosis import diagnose
@@ -18,8 +20,22 @@ SAID = [
     ("unexpected status 403 Forbidden: nope, url: http://127.0.0.1:1/v1/responses", Outcome.AUTH),
     ("Missing environment variable: `OPENAI_API_KEY`.", Outcome.AUTH),
     ("exceeded retry limit, last status: 429 Too Many Requests", Outcome.USAGE_LIMIT),
-    ("Quota exceeded. Check your plan and billing details.", Outcome.USAGE_LIMIT),
-    ("You’ve hit your usage limit. Try again later.", Outcome.USAGE_LIMIT),
+    ("Quota exceeded. Check your plan and billing details.", Outcome.BILLING),
+    ("To use Codex with your ChatGPT plan, upgrade to Plus: https://chatgpt.com/explore/plus.", Outcome.BILLING),
+    (
+        "unexpected status 404 Not Found: The model `gpt-nope` does not exist or you do not have access to it., url: "
+        "http://127.0.0.1:1/v1/responses",
+        Outcome.WRONG_MODEL,
+    ),
+    (
+        '{"detail": "The \'gpt-nope\' model is not supported when using Codex with a ChatGPT account."}',
+        Outcome.WRONG_MODEL,
+    ),
+    (
+        "You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit "
+        "https://chatgpt.com/settings/usage to purchase more credits or try again later.",
+        Outcome.USAGE_LIMIT,
+    ),
     ("rate limit exceeded: Rate limit reached. Please try again in 1s.", Outcome.USAGE_LIMIT),
     ("We’re currently experiencing high demand, which may cause temporary errors.", Outcome.OVERLOADED),
     ("Selected model is at capacity. Please try a different model.", Outcome.OVERLOADED),
@@ -90,3 +106,24 @@ def test_prompt_that_is_too_long_for_its_input_is_an_overflow() -> None:
 def test_noise_on_stderr_is_no_diagnosis() -> None:
     assert end(stderr="mcp server says: usage limit, 401 Unauthorized").outcome is None
     assert end(stderr="something\nlast words").message == "last words"
+
+
+USED_UP = "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again"
+
+
+@pytest.mark.parametrize(
+    ("words", "date"),
+    [
+        ("at 4:45 AM.", (2026, 11, 16, 4, 46)),  # today: the time of day alone
+        ("at 11:05 PM.", (2026, 11, 16, 23, 6)),
+        ("at Nov 20th, 2026 6:22 PM.", (2026, 11, 20, 18, 23)),
+        ("at Dec 1st, 2026 12:00 AM.", (2026, 12, 1, 0, 1)),
+        ("later.", None),
+        ("at 25:99 AM.", None),
+    ],
+)
+def test_limit_resets_at_the_end_of_the_minute_that_codex_names(words: str, date: tuple[int, ...] | None) -> None:
+    now = time.mktime((2026, 11, 16, 3, 15, 0, 0, 0, -1))
+    found = diagnose(wanted=None, thread=SESSION, completed=False, said=f"{USED_UP} {words}", stderr="", now=now)
+    assert found.outcome is Outcome.USAGE_LIMIT
+    assert found.resets_at == (None if date is None else time.mktime((*date, 0, 0, 0, -1)))

@@ -7,16 +7,28 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from clew.cli.output import at_clock
+from clew.testing.stage import MODEL, SUBSCRIPTION
 
 COMMAND = [sys.executable, "-m", "clew.cli"]
 FAILURES = [
     pytest.param("!fail 401 authentication_error invalid x-api-key", 4, "auth", id="auth"),
     pytest.param("!fail 429 rate_limit_error Slow down", 5, "usage_limit", id="usage limit"),
     pytest.param("!fail 500 api_error Internal server error", 1, "failed", id="failed"),
+    pytest.param(
+        "!fail 400 invalid_request_error Your credit balance is too low to access the Anthropic API. Please go to "
+        "Plans & Billing to upgrade or purchase credits.",
+        10,
+        "billing",
+        id="billing",
+    ),
+    pytest.param("!fail 404 not_found_error model: claude-nonexistent-9", 1, "wrong_model", id="wrong model"),
 ]
 
 
@@ -34,6 +46,43 @@ def test_a_failure_has_its_code(both: Any, prompt: str, code: int, name: str) ->
     assert "fresh: first turn of the thread" in done.err
     assert "Traceback" not in done.err
     assert both.turns("t")[0]["text"] == prompt
+
+
+def test_a_wrong_model_says_so_and_how_to_choose_another(both: Any) -> None:
+    done = both.run("ask", "-t", "t", "--model", "claude-nope", "!fail 404 not_found_error model: claude-nope")
+
+    assert "cannot use this model" in done.err
+    assert "--model" in done.err and "clew threads set NAME --model" in done.err
+    assert both.run("ask", "-t", "t", "--model", MODEL, "hello").code == 0
+
+
+def test_a_first_turn_that_is_too_long_was_no_failed_resume(both: Any) -> None:
+    done = both.run("ask", "-t", "t", "!toolong")
+
+    assert done.code == 1
+    assert "resume" not in done.err
+    assert "fresh: first turn of the thread" in done.err and "does not fit the model's context" in done.err
+    assert len(both.stage.launches) == 1, "the same prompt would fit no better the second time"
+
+
+def test_a_limit_says_until_when(both: Any) -> None:
+    both.stage.account = SUBSCRIPTION
+    resets_at = int(time.time()) + 3600
+    done = both.run("ask", "-t", "t", "--json", f"!limit {resets_at}")
+
+    assert (done.code, done.json["error"]["code"], done.json["error"]["resets_at"]) == (5, "usage_limit", resets_at)
+    assert f"It resets at {at_clock(resets_at)}." in done.err
+    assert "--wait-for-limit" in done.err
+
+
+def test_a_limit_is_waited_for_when_that_was_asked(both: Any) -> None:
+    both.stage.account = SUBSCRIPTION
+    done = both.run("ask", "-t", "t", "--wait-for-limit", f"do it\n!limit {int(time.time()) + 2}")
+
+    assert done.code == 0, done.err
+    assert "waiting until " in done.err and "when the account's usage limit resets" in done.err
+    assert done.err.rstrip().splitlines()[-1].startswith("resumed")
+    assert done.out.startswith("ack: ")
 
 
 def test_a_missing_agent_is_3_and_leaves_no_thread(cli: Any) -> None:

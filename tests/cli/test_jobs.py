@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from clew.cli.jobs_display import at_clock, span
-from clew.cli.output import stamp
+from clew.cli.jobs_display import span
+from clew.cli.output import at_clock, stamp
 from clew.core.job import JobStatus
 from clew.testing.model_api import ModelApi
 from clew.testing.scripts import Hang, ToolUse

@@ -14,8 +14,6 @@ from clew.core.job import (
     BACKOFF_MOST_S,
     BACKOFF_S,
     JOB_MOVES,
-    LIMIT_MOST_S,
-    LIMIT_UNKNOWN_S,
     OVER,
     SPOILED,
     UNDER_WAY,
@@ -28,7 +26,14 @@ from clew.core.job import (
     after_run,
     backoff_s,
     is_too_old,
+)
+from clew.core.limits import (
+    FIRST_PAUSE_S,
+    JITTER_S,
+    LONGEST_LIMIT_S,
+    LONGEST_PAUSE_S,
     reset_time,
+    wake_time,
 )
 from clew.core.outcome import Outcome
 from clew.core.record import replace
@@ -70,9 +75,9 @@ WILD = [None, 0.0, -1.0, -math.inf, math.inf, math.nan, NOW - 1, NOW, 1e18, 1e30
 
 @pytest.mark.parametrize("told", WILD)
 def test_a_reset_time_that_cannot_be_is_waited_for_as_one_that_nobody_told(told: float | None) -> None:
-    what = after_run(a_job(), Outcome.USAGE_LIMIT, resets_at=told, now=NOW, dice=0.5)
-    assert (what.status, what.wake_at) == (JobStatus.WAITING, NOW + LIMIT_UNKNOWN_S)
-    assert what.excused_s == LIMIT_UNKNOWN_S
+    what = after_run(a_job(), Outcome.USAGE_LIMIT, resets_at=told, now=NOW, dice=0.0)
+    assert (what.status, what.wake_at) == (JobStatus.WAITING, NOW + FIRST_PAUSE_S)
+    assert what.excused_s == FIRST_PAUSE_S
 
 
 @pytest.mark.parametrize("told", [NOW + 60, (NOW + 60) * 1000])
@@ -80,9 +85,33 @@ def test_a_reset_time_is_taken_in_seconds_or_in_milliseconds(told: float) -> Non
     assert reset_time(told, NOW) == pytest.approx(NOW + 60)
 
 
+def test_a_limit_wakes_a_little_after_its_reset_and_not_everybody_at_once() -> None:
+    woken = [wake_time(NOW + 60, limits_before=3, now=NOW, dice=dice / 10) for dice in range(11)]
+    assert all(NOW + 60 <= at <= NOW + 60 + JITTER_S for at in woken)
+    assert len(set(woken)) == 11
+
+
+def test_without_a_reset_time_the_pauses_grow_from_5_to_30_minutes() -> None:
+    pauses = [wake_time(None, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(6)]
+    assert pauses == [300, 600, 1200, 1800, 1800, 1800]
+    assert (FIRST_PAUSE_S, LONGEST_PAUSE_S) == (300, 1800)
+
+
 def test_no_wait_is_longer_than_any_accounts_limit() -> None:
     told = [NOW + 2.0**power for power in range(1024 - 31)]
-    assert all(NOW < reset_time(at, NOW) <= NOW + LIMIT_MOST_S for at in told)
+    known = [reset_time(at, NOW) for at in told]
+    assert all(at is None or NOW < at <= NOW + LONGEST_LIMIT_S for at in known)
+
+
+@pytest.mark.parametrize("limits", [Limits(max_runs=1, retries=0, max_resumes=0), Limits()])
+def test_waiting_for_a_limit_counts_towards_nothing_but_the_deadline(limits: Limits) -> None:
+    job = a_job(runs=limits.max_runs, limits=limits, resume_count=limits.max_resumes, troubles=limits.retries)
+    earlier = [Outcome.USAGE_LIMIT.value] * 500
+    what = after_run(job, Outcome.USAGE_LIMIT, earlier=earlier, resumed=True, resets_at=None, now=NOW, dice=0.0)
+    assert (what.status, what.wake_at) == (JobStatus.WAITING, NOW + LONGEST_PAUSE_S)
+    assert not (what.counts or what.counts_as_trouble or what.afresh), "the session is kept"
+    late = replace(job, limits=replace(limits, deadline_at=NOW + 60))
+    assert after_run(late, Outcome.USAGE_LIMIT, resets_at=NOW + 61, now=NOW, dice=0.0).status is JobStatus.FAILED
 
 
 @pytest.mark.parametrize("troubles", [0, 1, 5, 100, 10**6])
@@ -92,16 +121,17 @@ def test_a_pause_after_trouble_grows_and_has_an_end(troubles: int) -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_every_way_round_has_an_end(outcome: Outcome) -> None:
-    """At the last run that is allowed, whatever happens, nothing goes on by itself but a job that somebody stopped."""
+    """At the last run that is allowed, nothing continues by itself but a job that somebody stopped, or that must wait
+    for the account."""
     job = a_job(runs=50, limits=Limits(max_runs=50))
     what = after_run(job, outcome, resets_at=None, now=NOW, dice=0.5)
-    assert what.status in OVER or outcome is Outcome.CANCELLED
+    assert what.status in OVER or outcome in (Outcome.CANCELLED, Outcome.USAGE_LIMIT)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.USAGE_LIMIT, Outcome.NETWORK, Outcome.TIMED_OUT, Outcome.KILLED])
 def test_a_deadline_that_comes_before_the_next_run_ends_the_job(outcome: Outcome) -> None:
     late = a_job(limits=Limits(deadline_at=NOW - 1))
-    early = a_job(limits=Limits(deadline_at=NOW + 10 * LIMIT_MOST_S))
+    early = a_job(limits=Limits(deadline_at=NOW + 10 * LONGEST_LIMIT_S))
     assert after_run(late, outcome, resets_at=None, now=NOW, dice=0.5).status is JobStatus.FAILED
     assert after_run(early, outcome, resets_at=None, now=NOW, dice=0.5).status in UNDER_WAY
 
@@ -124,9 +154,10 @@ def carried_out(limits: Limits, ends: list[tuple[Outcome, bool, float | None]]) 
     job, seen = a_job(runs=0, limits=limits), list[Next]()
     for number, (outcome, resumed, told) in enumerate(ends):
         job = replace(job, runs=job.runs + 1)
-        earlier = [each.value for each, _, _ in ends[:number]]
+        earlier = [each.value for each, _, _ in reversed(ends[:number])]
         what = after_run(job, outcome, earlier=earlier, resumed=resumed, resets_at=told, now=NOW, dice=0.0)
-        job = replace(job, troubles=job.troubles + 1 if what.counts_as_trouble else 0)
+        troubles = job.troubles + 1 if what.counts_as_trouble else 0
+        job = replace(job, troubles=troubles) if what.counts else replace(job, runs=job.runs - 1)
         seen.append(what)
         if what.status in OVER:
             break
@@ -144,8 +175,8 @@ def test_only_so_many_runs_begin_without_a_pause(
     assert len(at_once) <= limits.max_resumes + 2
     assert sum(what.afresh for what in at_once) <= 1, "a session that is spoiled is left at once a single time"
     assert all(pause >= BACKOFF_S / 2 for pause in pauses)
-    handed_back = sum(outcome is Outcome.CANCELLED for outcome, _, _ in ends[: len(seen)])
-    assert len(seen) <= limits.max_runs + handed_back, "only who stops a worker can make more of them"
+    uncounted = sum(outcome in (Outcome.CANCELLED, Outcome.USAGE_LIMIT) for outcome, _, _ in ends[: len(seen)])
+    assert len(seen) <= limits.max_runs + uncounted, "only who stops a worker, or an account, can make more of them"
 
 
 @given(LIMITS, st.lists(st.sampled_from(sorted(SPOILED)), min_size=80, max_size=80))

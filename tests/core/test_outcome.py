@@ -21,6 +21,9 @@ TABLE = [
     (Outcome.OVERFLOW, "retired", Reason.OVERFLOW),
     (Outcome.USAGE_LIMIT, "", None),
     (Outcome.AUTH, "", None),
+    (Outcome.BILLING, "", None),
+    (Outcome.WRONG_MODEL, "", None),
+    (Outcome.MEDIA_REMOVED, "", None),
     (Outcome.OVERLOADED, "", None),
     (Outcome.NETWORK, "", None),
     (Outcome.OUR_LIMIT, "", None),
@@ -29,6 +32,7 @@ TABLE = [
     (Outcome.KILLED, "", None),
     (Outcome.FAILED, "", None),
 ]
+RETIRING = {Outcome.SUCCESS, Outcome.FAILED, Outcome.MEDIA_REMOVED} | {row[0] for row in TABLE if row[1]}
 
 
 def make_pin(**changes: Any) -> Pin:
@@ -89,18 +93,19 @@ class TestClassify:
 class TestFallback:
     @pytest.mark.parametrize(("outcome", "resumed"), list(product(Outcome, [True, False])))
     def test_never_after_a_tool_has_run(self, outcome: Outcome, resumed: bool) -> None:
-        assert falls_back(outcome, resumed=resumed, tool_ran=True) is None
+        assert falls_back(outcome, resumed=resumed, tool_ran=True, can_shorten=True) is None
 
     @pytest.mark.parametrize(("outcome", "state", "fallback"), TABLE)
     def test_a_resumed_attempt_falls_back_by_the_table(
         self, outcome: Outcome, state: str, fallback: Reason | None
     ) -> None:
-        assert falls_back(outcome, resumed=True, tool_ran=False) is fallback
+        assert falls_back(outcome, resumed=True, tool_ran=False, can_shorten=False) is fallback
 
     @pytest.mark.parametrize("outcome", Outcome)
     def test_a_fresh_attempt_falls_back_only_to_a_shorter_transcript(self, outcome: Outcome) -> None:
         expected = Reason.OVERFLOW if outcome is Outcome.OVERFLOW else None
-        assert falls_back(outcome, resumed=False, tool_ran=False) is expected
+        assert falls_back(outcome, resumed=False, tool_ran=False, can_shorten=True) is expected
+        assert falls_back(outcome, resumed=False, tool_ran=False, can_shorten=False) is None
 
 
 class TestAfter:
@@ -109,7 +114,12 @@ class TestAfter:
         assert (once.state, once.failures) == (PinState.GOOD, 1)
         assert after(once, Outcome.FAILED).state is PinState.RETIRED
 
-    @pytest.mark.parametrize("outcome", [row[0] for row in TABLE[4:12]])
+    def test_so_does_an_image_that_is_refused_again_after_it_was_removed(self) -> None:
+        once = after(make_pin(), Outcome.MEDIA_REMOVED)
+        assert (once.state, once.failures) == (PinState.GOOD, 1)
+        assert after(once, Outcome.MEDIA_REMOVED).state is PinState.RETIRED
+
+    @pytest.mark.parametrize("outcome", sorted(set(Outcome) - RETIRING))
     def test_explained_failures_never_retire_it(self, outcome: Outcome) -> None:
         pin = make_pin()
         for _ in range(5):

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from clew.core.job import CONTINUE, JobStatus, Limits
+from clew.core.limits import JITTER_S
 from clew.core.record import replace
+from clew.testing.refusals import BROKEN_SESSIONS
 from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_user_text
-from clew.testing.stage import CODEX_MODEL, Stage
+from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
 from jobs.house import REFUSED, a_job, carried_out, ended, start, until, workers
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # a busy machine; each wait has a limit of its own
 
-POISON = "!fail 400 invalid_request_error messages.1: `tool_use` ids were found without `tool_result` blocks"
+POISON = BROKEN_SESSIONS[0].directive
 
 
 def answers_once_told_to_go_on(request: Request) -> Reply | None:
@@ -94,14 +96,20 @@ async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: St
 
 async def test_each_class_of_failure_is_taken_for_what_it_is(real: Stage) -> None:
     """At the end of the first run; what follows is the scripted agent's business."""
+    real.account = SUBSCRIPTION
     async with real.open() as client:
         resets_at = int(client.engine.around.clock()) + 3600
         prompts = {
             REFUSED: (JobStatus.BLOCKED, "auth"),
-            f"!fail 429 rate_limit_error Claude AI usage limit reached|{resets_at}": (JobStatus.WAITING, "usage_limit"),
+            f"!limit {resets_at}": (JobStatus.WAITING, "usage_limit"),
             "!fail 529 overloaded_error Overloaded": (JobStatus.WAITING, "overloaded"),
             "!toolong": (JobStatus.WAITING, "overflow"),
             POISON: (JobStatus.WAITING, "poisoned"),
+            "!fail 402 billing_error Your credit balance is too low to access the Anthropic API.": (
+                JobStatus.BLOCKED,
+                "billing",
+            ),
+            "!fail 404 not_found_error model: claude-nonexistent-9": (JobStatus.FAILED, "wrong_model"),
             "!fail 418 teapot I am one": (JobStatus.FAILED, "failed"),
         }
         seen = {}
@@ -114,7 +122,7 @@ async def test_each_class_of_failure_is_taken_for_what_it_is(real: Stage) -> Non
                 carrying.cancel()
                 await asyncio.gather(carrying, return_exceptions=True)
             seen[prompt] = (over.status, over.outcome)
-            assert over.runs == 1
+            assert over.runs == (over.outcome != "usage_limit"), "a run that met the account's limit does not count"
             if over.outcome == "usage_limit":
-                assert over.wake_at == resets_at
+                assert over.wake_at is not None and 0 <= over.wake_at - resets_at <= JITTER_S
         assert seen == prompts

@@ -6,15 +6,14 @@ import pytest
 
 from clew.core.job import JobStatus, Limits
 from clew.job import error_of
-from clew.testing.scripts import Fail, Reply, Request, Text, TooLong, ToolUse
+from clew.testing.refusals import BROKEN_SESSIONS
+from clew.testing.scripts import Reply, Request, Text, TooLong, ToolUse
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, carried_out
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
 
-POISON = Fail(
-    400, "invalid_request_error", "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after"
-)
+POISON = BROKEN_SESSIONS[0].api
 
 
 @pytest.mark.parametrize(("spoiled", "outcome"), [(TooLong(), "overflow"), (POISON, "poisoned")])

@@ -211,7 +211,9 @@ class TestFailures:
     async def test_poisoned_session_is_left_for_ever(self, codex: Stage) -> None:
         async with codex.open(agent="codex") as client:
             thread = await two_turns(codex, client)
-            codex.api.script.append(Fail(400, "invalid_request_error", "No tool output found for function call c1."))
+            codex.api.script.append(
+                Fail(400, "invalid_request_error", "No tool output found for function call call_9Bkp2mX.")
+            )
             reply = await ask(thread, "third question")
             assert_fresh(codex, reply, "poisoned", "first question", "second question", "third question")
             pins = await client.engine.database.call(lambda store: store.pins(thread.record.id))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from clew.core.history import Visibility
+from clew.errors import UsageLimit
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
-from clew.testing.stage import Stage
+from clew.testing.refusals import BROKEN_SESSIONS, Refusal
+from clew.testing.stage import SUBSCRIPTION, Stage
 from turns.world import AGENTS, MODELS, Other, World
 
 agents = st.sampled_from(AGENTS)
@@ -42,7 +45,7 @@ failures = st.sampled_from(
         "!fail 429 rate_limit_error slow down",
         "!fail 401 authentication_error no",
         "!fail 529 overloaded_error busy",
-        "!fail 400 invalid_request_error messages.3: `tool_use` ids were found without `tool_result` blocks",
+        BROKEN_SESSIONS[0].directive,
         "!toolong",
     ]
 )
@@ -56,6 +59,7 @@ class Conversation(RuleBasedStateMachine):
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         api = self._stack.enter_context(ModelApi())
         self.stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
+        self.stage.account = SUBSCRIPTION  # its limits say when they reset
         self._opened = self.stage.open(adapters=[Other()])
         self._client = self._runner.run(self._opened.__aenter__())
         self._stack.callback(lambda: self._runner.run(self._opened.__aexit__(None, None, None)))
@@ -94,6 +98,19 @@ class Conversation(RuleBasedStateMachine):
     @rule(agent=agents, failure=failures)
     def ask_and_fail(self, agent: str, failure: str) -> None:
         self._runner.run(self.world.ask(agent, words=f"\n{failure}"))
+
+    @rule(agent=agents, in_s=st.integers(min_value=60, max_value=7 * 86_400))
+    def ask_and_meet_a_limit(self, agent: str, in_s: int) -> None:
+        resets_at = int(time.time()) + in_s
+        reply = self._runner.run(self.world.ask(agent, words=f"\n!limit {resets_at}"))
+        assert isinstance(reply.error, UsageLimit) and reply.error.resets_at == resets_at
+        assert self._runner.run(self.world.ask(agent)).status == "answered"
+
+    @rule(agent=agents, refusal=st.sampled_from(BROKEN_SESSIONS))
+    def ask_and_have_the_history_refused(self, agent: str, refusal: Refusal) -> None:
+        reply = self._runner.run(self.world.ask(agent, refused=refusal.api))
+        assert (reply.status, reply.fallback) in (("answered", True), ("answered", False))
+        assert reply.reason == "poisoned" if reply.fallback else not reply.session_resumed
 
     @rule(agent=agents)
     def ask_and_cancel(self, agent: str) -> None:
@@ -188,12 +205,19 @@ async def failing(world: World) -> None:
     assert (await world.ask()).session_resumed, "a usage limit keeps the session"
     await world.ask(words="\n!fail 401 authentication_error no")
     assert (await world.ask()).session_resumed, "so does a refused key"
-    await world.ask(
-        words="\n!fail 400 invalid_request_error messages.3: `tool_use` ids were found without `tool_result` blocks"
-    )
+    await world.ask(words=f"\n{BROKEN_SESSIONS[0].directive}")
     poisoned = await world.ask()
     assert not poisoned.session_resumed
     await world.ask()
+
+
+async def refused(world: World) -> None:
+    """The API refuses the history, in each of the sentences that the CLI rewords and one that it leaves alone."""
+    await world.ask()
+    for refusal in BROKEN_SESSIONS[:4]:
+        reply = await world.ask(refused=refusal.api)
+        assert (reply.status, reply.reason, reply.fallback) == ("answered", "poisoned", True), refusal.api.message
+    assert (await world.ask()).session_resumed, "the new session is as good as any"
 
 
 async def stopping(world: World) -> None:
@@ -229,7 +253,7 @@ async def losing(world: World) -> None:
 
 
 @pytest.mark.parametrize("visibility", list(Visibility))
-@pytest.mark.parametrize("script", [switching, editing, failing, stopping, taking_back, losing])
+@pytest.mark.parametrize("script", [switching, editing, failing, refused, stopping, taking_back, losing])
 async def test_context_is_true_in_a_fixed_script(stage: Stage, script, visibility: Visibility) -> None:  # type: ignore[no-untyped-def]
     async with stage.open(adapters=[Other()]) as client:
         await script(await World.make(stage, client, visibility))

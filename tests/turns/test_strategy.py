@@ -14,8 +14,9 @@ from clew.client import Client, Reply, Thread
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
-from clew.testing.scripts import Fail, Request, ToolUse, newest_tool_result
+from clew.testing.refusals import BROKEN_SESSIONS
 from clew.testing.scripts import Reply as ModelReply
+from clew.testing.scripts import Request, ToolUse, newest_tool_result
 from clew.testing.stage import MODEL, Stage
 
 
@@ -243,7 +244,7 @@ async def test_without_the_ability_no_flag_is_sent_and_every_turn_has_the_transc
 
 async def test_no_fallback_after_a_tool_has_run(stage: Stage) -> None:
     """Law 6: the session turns out poisoned, but the work would be done twice."""
-    poison = Fail(400, "invalid_request_error", "messages.1: `tool_use` ids were found without `tool_result` blocks")
+    poison = BROKEN_SESSIONS[0].api
 
     def reply(request: Request) -> ModelReply:
         if newest_tool_result(request.messages) is not None:

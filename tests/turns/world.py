@@ -10,6 +10,7 @@ from clew.agents.claude import Claude
 from clew.client import Client, Reply, Thread
 from clew.core.events import TextStreamed
 from clew.core.history import Role, Turn, Visibility
+from clew.testing.replies import Fail
 from clew.testing.stage import MODEL, Stage
 from clew.testing.truth import Voice, expected
 
@@ -48,16 +49,20 @@ class World:
         fresh: bool = False,
         standing: str | None = None,
         cancel_at_text: bool = False,
+        refused: Fail | None = None,
     ) -> Reply:
+        """`refused`: the API refuses a history with this, and a prompt that comes alone is answered."""
         history = await self.thread.turns()
         prompt = self.voice.prompt(words)
         seen_before = len(self.stage.api.main_requests)
+        self.voice.refusing_history = refused
         run = await self.thread.ask(prompt, agent=agent, model=model, fresh_session=fresh, instructions=standing)
         if cancel_at_text:
             async for event in run:
                 if isinstance(event, TextStreamed):
                     run.cancel()
         reply = await run.reply()
+        self.voice.refusing_history = None
         self._check(seen_before, expected(history, prompt, agent=agent, visibility=self.visibility))
         assert [turn.text for turn in await self.thread.turns()].count(prompt) == 1, "the prompt is in the thread, once"
         self.replies.append(reply)

@@ -34,6 +34,7 @@ class Wish(Record):
     trust: str | None
     visibility: str | None
     no_wait: bool
+    wait_for_limit: bool
     as_json: bool
 
 
@@ -73,6 +74,11 @@ class Wish(Record):
 )
 @TIMEOUT
 @NO_WAIT
+@click.option(
+    "--wait-for-limit",
+    is_flag=True,
+    help="When the account's usage limit is reached, wait until it resets and continue in the same session.",
+)
 @REPLY_AS_JSON
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, **options: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
@@ -90,7 +96,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **opt
     standing = read_instructions(instructions) if instructions is not None else None
 
     async def work(client: Client) -> int:
-        from clew.cli.conversation import converse
+        from clew.cli.conversation import carry_out, conclude, wait_for_limit
 
         assert text is not None
         thread = await _thread(client, wish, text)
@@ -108,7 +114,10 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **opt
                 person=person,
             )
 
-        return await converse(thread, start, as_json=wish.as_json, agent=wish.agent)
+        reply = await carry_out(thread, start, as_json=wish.as_json, agent=wish.agent)
+        if wish.wait_for_limit:
+            reply = await wait_for_limit(thread, reply, as_json=wish.as_json)
+        return conclude(reply, as_json=wish.as_json)
 
     return with_client(work, work_dir=wish.cwd, timeout=timeout)
 

@@ -13,6 +13,7 @@ from clew.cli.display import Display, closing_line
 from clew.cli.keyboard import Keyboard
 from clew.cli.output import harmless, note, print_json
 from clew.core.thread import Permissions, Trust
+from clew.errors import UsageLimit
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -63,6 +64,22 @@ async def carry_out(
             return await run.reply()
         finally:
             await display.close()
+
+
+async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Reply:
+    """While the account's usage limit ends the run: waits until it resets, and continues in the same session."""
+    while isinstance(reply.error, UsageLimit):
+        limited = reply
+        closing = closing_line(limited)
+        note(harmless(" ".join(limited.error.message.split()) if limited.error else ""))
+        if closing is not None:
+            note(closing)
+
+        async def start(person: Person | None, run: str = limited.run) -> Run:
+            return await thread.continue_after_limit(run, person=person)
+
+        reply = await carry_out(thread, start, as_json=as_json, agent=limited.agent)
+    return reply
 
 
 def _person(display: Display, keyboard: Keyboard) -> Person:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.cli.answer import StreamedAnswer
-from clew.cli.output import SHORT_ID, dim, note, one_line, price
+from clew.cli.output import SHORT_ID, at_clock, dim, note, one_line, price
 from clew.cli.tools import NAME_CHARS, ToolLog, told
 from clew.core import events
 from clew.core.decision import MEANING, Reason
@@ -91,6 +91,8 @@ class Display:
     def _queued(self, event: events.RunQueued) -> None:
         if event.waiting_for == "slot":
             words = "waiting for a free place: as many agents are running as may (max_agents)"
+        elif event.waiting_for == "limit":
+            words = f"waiting until {at_clock(event.until)}, when the account's usage limit resets"
         else:
             words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} is going on in it"
         if self._status is None:
@@ -180,6 +182,15 @@ def meaning(reason: str | None) -> str:
         return str(reason)  # of a later version
 
 
+def fresh_words(reason: str, *, fallback: bool) -> str:
+    """`fresh` and why; after a first attempt that failed, what that attempt was (ADR 35)."""
+    if not fallback:
+        return f"fresh: {meaning(reason)}"
+    # A context that is full is found in a fresh session too: then nothing was resumed.
+    how = "fresh with a shorter transcript" if reason == Reason.OVERFLOW else "fresh after a failed resume"
+    return f"{how}: {meaning(reason)}"
+
+
 def closing_line(reply: Reply) -> str | None:
     """`resumed · 22,135 tokens (22,087 cached) · $0.0070`, as far as it is known. None: the run never began."""
     how = session_words(reply)
@@ -200,7 +211,7 @@ def session_words(run: Reply | Run) -> str | None:
         return "resumed"
     if run.reason is None:
         return None
-    return f"{'fresh after a failed resume' if run.fallback else 'fresh'}: {meaning(run.reason)}"
+    return fresh_words(run.reason, fallback=run.fallback)
 
 
 def _status_line() -> StatusLine:

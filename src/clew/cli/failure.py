@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.output import harmless, note, print_json
-from clew.errors import ClewError, UsageError
+from clew.cli.output import at_clock, harmless, note, print_json
+from clew.errors import ClewError, UsageError, UsageLimit
 
 # What `ask --json` prints when there was no run: the same keys as of a reply.
 NO_REPLY: dict[str, Any] = {
@@ -67,6 +67,8 @@ def command_of(args: Sequence[str]) -> str:
 
 def say(error: ClewError) -> None:
     note(f"clew: {harmless(' '.join(error.message.split()))}")
+    if isinstance(error, UsageLimit) and error.resets_at is not None:
+        note(f"  It resets at {at_clock(error.resets_at)}.")
     if error.hint:
         note(f"  {harmless(' '.join(error.hint.split()))}")
 

@@ -144,7 +144,7 @@ def _cost(card: JobCard) -> str:
 
 def state(card: JobCard) -> str:
     """In a word or two."""
-    from clew.cli.jobs_display import at_clock
+    from clew.cli.output import at_clock
     from clew.core.job import OVER
 
     job = card.job
@@ -159,7 +159,8 @@ def state(card: JobCard) -> str:
 def _facts(card: JobCard) -> list[tuple[str, str]]:
     """The job for a person: what is not known is left out."""
     from clew.cli.display import meaning
-    from clew.cli.jobs_display import at_clock, span
+    from clew.cli.jobs_display import span
+    from clew.cli.output import at_clock
     from clew.job import error_of
 
     job, limits, usage = card.job, card.job.limits, card.usage

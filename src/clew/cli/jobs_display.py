@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from clew.cli.display import Display, meaning
-from clew.cli.output import SHORT_ID, dim, note, one_line, plural, price
+from clew.cli.output import SHORT_ID, at_clock, dim, note, one_line, plural, price
 from clew.cli.status import StatusLine, clock
 from clew.core import events
 from clew.core.job import OVER, Job, JobStatus
@@ -153,18 +153,6 @@ def _phase(job: Job) -> str:
         late = job.not_before is not None and job.not_before > time.time()
         return f"queued until {at_clock(job.not_before)}" if late else "queued"
     return "starting" if job.status is JobStatus.RUNNING else job.status.value
-
-
-def at_clock(at: float | None) -> str:
-    """A time of this machine's clock; the day too when it is another one."""
-    if at is None:
-        return "-"
-    try:
-        then = time.localtime(at)
-    except (OverflowError, ValueError, OSError):
-        return "never" if at > 0 else "long ago"  # no calendar has it
-    today = time.strftime("%Y-%m-%d", then) == time.strftime("%Y-%m-%d")
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", then)
 
 
 def span(seconds: float) -> str:

@@ -102,7 +102,7 @@ def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
 
 def _heading(number: int, run: Run) -> str:
     from clew.cli.display import session_words
-    from clew.cli.jobs_display import at_clock
+    from clew.cli.output import at_clock
 
     status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
     parts = (f"run {number}", at_clock(run.started_at or run.created_at), session_words(run), status)

@@ -216,3 +216,15 @@ def price(cost_usd: float, *, used: bool) -> str:
 
 def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def at_clock(at: float | None) -> str:
+    """A time of this machine's clock; the day too when it is another one."""
+    if at is None:
+        return "-"
+    try:
+        then = time.localtime(at)
+    except (OverflowError, ValueError, OSError):
+        return "never" if at > 0 else "long ago"  # no calendar has it
+    today = time.strftime("%Y-%m-%d", then) == time.strftime("%Y-%m-%d")
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M", then)

@@ -81,6 +81,11 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     help="Not with the pair itself, but with a copy of it as it was after round N.",
 )
 @click.option("--no-auto-save", is_flag=True, help="Write no state file; the store keeps everything all the same.")
+@click.option(
+    "--wait-for-limit/--no-wait-for-limit",
+    default=True,
+    help="At the account's usage limit, wait until it resets and continue, or stop.  [default: wait]",
+)
 @click.option("--list-sessions", is_flag=True, help="List the pairs of this directory instead.")
 @click.option("--clean-sessions", is_flag=True, help="Remove old pairs of this directory instead; archived first.")
 @click.option("--older-than", metavar="DURATION", help="What is old for --clean-sessions: 7d, 12h.  [default: 30d]")

@@ -40,7 +40,7 @@ REPLY = """\
 | `text` | the answer, or what there was of it |
 | `session_id`, `session_resumed` | the agent's session, and whether it was resumed |
 | `reason` | why it was not: see below; null when resumed |
-| `fallback` | the resume failed, and a fresh session followed in the same run |
+| `fallback` | the first attempt failed, and a fresh session followed in the same run |
 | `usage` | `input_tokens` (uncached), `output_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` |
 | `cost_usd` | of this run, as the agent reports it, to six decimals as everywhere |
 | `error` | null, or `code`, `message` and `hint` |

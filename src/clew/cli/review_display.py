@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.display import Display, meaning
+from clew.cli.display import Display, fresh_words
 from clew.cli.output import harmless, one_line, plural, price
 from clew.core import events
 from clew.core.review import FileChange, Finding, Round, Severity, State, findings_of
@@ -75,7 +75,7 @@ def how(round_: Round) -> str | None:
         return "resumed"
     if round_.reason is None or round_.reason == "imported":
         return round_.reason
-    return f"{'fresh after a failed resume' if round_.fallback else 'fresh'}: {meaning(round_.reason)}"
+    return fresh_words(round_.reason, fallback=round_.fallback)
 
 
 def closing_line(round_: Round) -> str:

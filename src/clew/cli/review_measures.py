@@ -60,7 +60,7 @@ def lines(measures: dict[str, Any]) -> list[str]:
         said.append(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
     if measures["fallbacks"]:
         share = f"{measures['fallback_share']:.0%}"
-        said.append(f"  {measures['fallbacks']:>6,}  of them after a failed resume, in the same round ({share})")
+        said.append(f"  {measures['fallbacks']:>6,}  of them in a second attempt of the same round ({share})")
     ages = measures["age_at_expiry_s"]
     if ages["count"]:
         said.append(f"  expired sessions were {_age(ages['median'])} old (median), {_age(ages['most'])} at most")

@@ -66,7 +66,7 @@ def _show(savings: Savings) -> None:
     for reason, count in savings.fresh.items():
         say(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
     if savings.fallbacks:
-        say(f"  {savings.fallbacks:>6,}  of them after a failed resume, in the same run")
+        say(f"  {savings.fallbacks:>6,}  of them in a second attempt of the same run (a fallback)")
     if savings.runs > savings.decided:
         say(f"  {savings.runs - savings.decided:>6,}  never came to start")
     say("ended")

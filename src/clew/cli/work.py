@@ -185,7 +185,7 @@ class WorkLog:
             self.ended += 1
             note(f"job {short} {job.status}{lasted(job.started_at, job.ended_at)}{why}")
         elif job.status == "waiting":
-            from clew.cli.jobs_display import at_clock
+            from clew.cli.output import at_clock
 
             note(f"job {short} waits until {at_clock(job.wake_at)}{why}")
         elif before is not None and job.worker is None:

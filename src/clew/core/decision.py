@@ -59,7 +59,7 @@ MEANING: dict[Reason, str] = {
     Reason.CANNOT_FORK: "the session is another thread's, and this agent cannot copy it up to there",
     Reason.UNCONFIRMED: "the last run was cut off and the session does not tell what it holds",
     Reason.REJECTED: "the agent did not know the session",
-    Reason.OVERFLOW: "the session's context was full",
+    Reason.OVERFLOW: "the conversation did not fit the model's context",
 }
 
 

@@ -21,12 +21,13 @@ class Event(Record):
 
 
 class RunQueued(Event):
-    """The run waits: for the thread (another run has it) or for a free agent slot."""
+    """The run waits: for the thread (another run has it), for a free agent slot, or for a usage limit to reset."""
 
     kind: ClassVar[str] = "run_queued"
     urgent: ClassVar[bool] = True
-    waiting_for: str  # "thread" or "slot"
+    waiting_for: str  # "thread", "slot" or "limit"
     held_by: str | None = None  # the run that holds the thread
+    until: float | None = None  # when the limit resets, in epoch seconds
 
 
 class AttemptStarted(Event):

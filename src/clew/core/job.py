@@ -4,24 +4,26 @@ state        may become
 queued       running, blocked, conflict, failed (its deadline), cancelled
 running      queued (handed back), waiting, blocked, conflict, succeeded, failed, cancelled
 waiting      running, queued, conflict, failed, cancelled      (until a limit resets, or for a pause after trouble)
-blocked      queued (a retry), cancelled                       (a person must act: log in)
+blocked      queued (a retry), cancelled                       (a person must act: log in, or add credit)
 conflict     queued (a retry), cancelled                       (the files are not as the job left them)
 failed       queued (a retry)
 cancelled    queued (a retry)
 succeeded    (nothing)
 
 `after_run` is the design's outcome table for jobs, as a pure function: it has no clock and no dice of its own. Every
-way round counts against a limit, so no job goes on for ever; and only so many runs begin without a pause before them
-(`max_resumes`, and a few), so that no job burns money in a hurry.
+way round but one counts against a limit, so no job continues for ever; and only so many runs begin without a pause
+before them (`max_resumes`, and a few), so that no job burns money in a hurry. The one is the account's usage limit: it
+is waited out however often it comes, and only the deadline counts meanwhile.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import StrEnum
 
+from clew.core.continuation import CONTINUE as CONTINUE
 from clew.core.ids import RunId, ThreadId, TurnId
+from clew.core.limits import in_a_row, wake_time
 from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.thread import Permissions
@@ -80,7 +82,7 @@ class Limits(Record):
     timeout_s: float | None = 1800.0  # of one run; then it is resumed
     retries: int = 3  # after trouble: overloaded, network, a session that is full or broken though it is new
     max_resumes: int = 10  # of one session; then it starts afresh with the original prompt
-    max_runs: int = 50  # all in all
+    max_runs: int = 50  # all in all, without those that met a usage limit
     max_age_s: float | None = 3600.0  # of a session, from its last event; waiting for a usage limit does not count
     deadline_at: float | None = None  # epoch seconds
 
@@ -110,7 +112,7 @@ class Job(Record):
     wish: Wish | None = None
     keep_files: bool = False  # go on with the files as they are, whatever the last checkpoint says
     tries: int = 1  # how often it was queued by a person; each is a piece of work of its own
-    runs: int = 0
+    runs: int = 0  # without those that met a usage limit
     resume_count: int = 0  # of the session that it has now
     troubles: int = 0  # in a row
     session_id: str | None = None
@@ -139,6 +141,7 @@ class Next(Record):
     afresh: bool = False  # the session is of no use any more
     counts_as_trouble: bool = False
     excused_s: float = 0.0  # of the session's age: it was the account's fault
+    counts: bool = True  # as a run, and as a resume of its session
     error: str | None = None  # what to say instead of what the run came to grief over
 
 
@@ -146,10 +149,9 @@ TOO_LATE = "The job's deadline has passed."
 WOULD_BE_TOO_LATE = "The job would go on only after its deadline."
 BACKOFF_S = 5.0
 BACKOFF_MOST_S = 600.0
-LIMIT_UNKNOWN_S = 900.0  # a usage limit that does not say when it resets, or says a time that cannot be
-LIMIT_MOST_S = 8 * 86_400.0  # no account's limit is longer
 
-_PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED})
+_PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED, Outcome.MEDIA_REMOVED})
+_A_PERSONS = frozenset({Outcome.AUTH, Outcome.BILLING})  # somebody must log in, or pay
 SPOILED = frozenset({Outcome.OVERFLOW, Outcome.POISONED})  # the session is of no use any more
 
 
@@ -165,19 +167,20 @@ def after_run(
 ) -> Next:
     """`job` counts the run that ended already; `dice` is between 0 and 1.
 
-    `earlier`: how those before it ended, since a person last queued the job. `resumed`: it had gone on in a session.
+    `earlier`: how those before it ended, since a person last queued the job, the newest first. `resumed`: it had gone
+    on in a session.
     """
     if outcome is Outcome.SUCCESS:
         return Next(JobStatus.SUCCEEDED)
     if outcome is Outcome.CANCELLED:
         return Next(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, dice)
-    if outcome is Outcome.AUTH:
+    if outcome in _A_PERSONS:
         return Next(JobStatus.BLOCKED)
-    if outcome is Outcome.FAILED or job.runs >= job.limits.max_runs:
-        return Next(JobStatus.FAILED)
     if outcome is Outcome.USAGE_LIMIT:
-        wake_at = reset_time(resets_at, now)
-        return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now))
+        wake_at = wake_time(resets_at, limits_before=in_a_row(earlier), now=now, dice=dice)
+        return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now, counts=False))
+    if outcome in (Outcome.FAILED, Outcome.WRONG_MODEL) or job.runs >= job.limits.max_runs:
+        return Next(JobStatus.FAILED)
     if outcome in _PASSING:
         return _trouble(job, job.troubles, now, dice)
     if outcome in SPOILED:
@@ -202,14 +205,6 @@ def _trouble(job: Job, before: int, now: float, dice: float, *, afresh: bool = F
     return _in_time(job, Next(JobStatus.WAITING, wake_at, afresh=afresh, counts_as_trouble=True))
 
 
-def reset_time(told: float | None, now: float) -> float:
-    """When to ask again. What an agent tells may be in milliseconds, over already, or no time at all."""
-    for at in () if told is None else (told, told / 1000.0):
-        if math.isfinite(at) and now < at <= now + LIMIT_MOST_S:
-            return max(at, now + BACKOFF_S)
-    return now + LIMIT_UNKNOWN_S
-
-
 def backoff_s(troubles: int, dice: float) -> float:
     """Twice as long each time, up to a limit, and never the same for two jobs."""
     return min(BACKOFF_MOST_S, BACKOFF_S * 2.0 ** min(troubles, 20)) * (0.5 + dice / 2)
@@ -225,9 +220,3 @@ def _in_time(job: Job, next_: Next, now: float = 0.0) -> Next:
 def is_too_old(job: Job, now: float) -> bool:
     age = job.limits.max_age_s
     return age is not None and job.session_saved_at is not None and now - job.session_saved_at > age
-
-
-CONTINUE = (
-    "You were cut off while you worked on the task that you were given last in this conversation. Go on with it where "
-    "you stopped: look at what is done already, do not do it again, and finish the rest. Then answer as that task asks."
-)

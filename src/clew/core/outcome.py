@@ -21,6 +21,9 @@ class Outcome(StrEnum):
     OVERFLOW = "overflow"  # the context is full
     USAGE_LIMIT = "usage_limit"
     AUTH = "auth"
+    BILLING = "billing"  # nothing left to pay with: no login helps, and no waiting
+    WRONG_MODEL = "wrong_model"  # the model does not exist, or this account may not use it
+    MEDIA_REMOVED = "media_removed"  # the agent took an image or document that was refused out of its session
     OVERLOADED = "overloaded"
     NETWORK = "network"
     OUR_LIMIT = "our_limit"  # turns or budget that we set
@@ -63,6 +66,9 @@ CONSEQUENCES: dict[Outcome, Consequence] = {
     Outcome.OVERFLOW: Consequence(PinState.RETIRED, Reason.OVERFLOW),
     Outcome.USAGE_LIMIT: KEPT,
     Outcome.AUTH: KEPT,
+    Outcome.BILLING: KEPT,
+    Outcome.WRONG_MODEL: KEPT,
+    Outcome.MEDIA_REMOVED: KEPT,  # retired after the second in a row: see after
     Outcome.OVERLOADED: KEPT,
     Outcome.NETWORK: KEPT,
     Outcome.OUR_LIMIT: KEPT,
@@ -73,6 +79,7 @@ CONSEQUENCES: dict[Outcome, Consequence] = {
 }
 
 FAILURES_BEFORE_RETIREMENT = 2
+COUNTED_AS_FAILURES = frozenset({Outcome.FAILED, Outcome.MEDIA_REMOVED})  # what another try in the session may fix
 
 
 def classify(diagnosis: Diagnosis, *, stopped: Stop | None, exit_status: int | None) -> Outcome:
@@ -90,20 +97,23 @@ def classify(diagnosis: Diagnosis, *, stopped: Stop | None, exit_status: int | N
     return Outcome.FAILED
 
 
-def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool) -> Reason | None:
-    """Why the same run goes on with a fresh session after its first attempt, or None. Never after a tool has run."""
+def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool, can_shorten: bool) -> Reason | None:
+    """Why the same run continues with a fresh session after its first attempt, or None. Never after a tool has run.
+
+    `can_shorten`: what a fresh session would be shown after an overflow is less than this one was shown.
+    """
     reason = CONSEQUENCES[outcome].fallback
     if reason is None or tool_ran:
         return None
-    if not resumed and outcome is not Outcome.OVERFLOW:
-        return None  # it was fresh already; only a shorter transcript could make a difference
+    if not resumed and not (outcome is Outcome.OVERFLOW and can_shorten):
+        return None  # it was fresh already, and would be asked the same again
     return reason
 
 
 def after(pin: Pin, outcome: Outcome) -> Pin:
     """The pin after an attempt that was not a success."""
     state = CONSEQUENCES[outcome].pin
-    failures = pin.failures + 1 if outcome is Outcome.FAILED else 0
+    failures = pin.failures + 1 if outcome in COUNTED_AS_FAILURES else 0
     if failures >= FAILURES_BEFORE_RETIREMENT:
         state = PinState.RETIRED
     moved = pin if state is None else move(pin, state)

@@ -79,6 +79,7 @@ class Asked(Record):
     enable_resume: bool | None = None  # over the policy's
     timeout_s: float | None = None  # over the settings'
     lasting: bool = False  # a daemon's: queued, it waits for the next daemon; its questions wait for an answer
+    not_before: float | None = None  # it continues a run that met a usage limit: not before it has reset
     answers: bool = False  # it brings an answer to a session whose run died: before the prompts that wait
 
 
@@ -109,6 +110,7 @@ class Run(Record):
     transcript_chars: int = 0  # what a fresh session would have been sent
     estimate_usd: float | None = None  # what the transcript would have cost: an estimate
     estimate_new_tokens: int | None = None  # and how many tokens would not have come from the cache
+    resets_at: float | None = None  # when the usage limit resets that it met, if the agent said so
     cancel_requested: bool = False
     asked: Asked = AS_EVER
     created_at: float = 0.0

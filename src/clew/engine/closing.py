@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
+from clew.core.decision import Resume
 from clew.core.events import SessionStarted, Warned
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
+from clew.core.limits import reset_time
 from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Observed, Pin, PinState, move
 from clew.core.record import Record, replace
@@ -21,7 +23,7 @@ from clew.engine.plan import Plan, default_model_fact
 from clew.engine.prices import keep_price, price
 from clew.engine.sessions import file_of, took, tool_called, used
 from clew.engine.settings import Surroundings
-from clew.errors import AgentFailed, ClewError
+from clew.errors import AgentFailed, ClewError, UsageLimit
 from clew.store.store import Store
 
 TAKEN_AT_ITS_WORD = Observed(exists=True, holds_pending=True)
@@ -101,10 +103,12 @@ class Closing:
             model=self.model,
             usage=self.usage,
             cost_usd=self.cost_usd,
+            resets_at=error.resets_at if isinstance(error, UsageLimit) else None,
             ended_at=now,
             **self._estimate(plan, end),
         )
-        self._keep_model(store, now)
+        if end.outcome is not Outcome.WRONG_MODEL:
+            self._keep_model(store, now)
         return Finished(run, answer.text if answer else "", error), warning
 
     def leave(self, store: Store, plan: Plan, end: AttemptEnd, answer: Turn | None = None) -> tuple[Pin, Warned | None]:
@@ -130,8 +134,16 @@ class Closing:
             pin, warning = self._confirmed(plan, pin, answer)
         else:
             pin = after(pin, end.outcome)
+        if end.outcome is Outcome.USAGE_LIMIT:
+            pin = self._waiting(plan, pin, end, now)
         store.save_pin(pin)
         return pin, warning
+
+    def _waiting(self, plan: Plan, pin: Pin, end: AttemptEnd, now: float) -> Pin:
+        """A limit is the account's: the run is no use of the session, and the time until it resets does not age it."""
+        resets_at = reset_time(end.ending.diagnosis.resets_at, now)
+        count = plan.decision.pin.resume_count if isinstance(plan.decision, Resume) else pin.resume_count
+        return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
     def _confirmed(self, plan: Plan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
         """A success counts for the pin only when the session's file bears it out."""

@@ -213,6 +213,7 @@ class Engine:
             retry_of=asked.retry_of,
             enable_resume=asked.enable_resume,
             timeout_s=asked.timeout_s,
+            not_before=asked.not_before,
             lasting=True,
         )
         return self._carry_out(ask, run, binary, token, leased=leased, earlier=earlier)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from clew.core.outcome import Outcome, Stop
 from clew.core.run import Run, RunStatus
 from clew.engine.attempt import AttemptEnd
-from clew.errors import AgentError, AgentFailed, AuthFailed, Cancelled, TimedOut, UsageLimit
+from clew.errors import (
+    AgentError,
+    AgentFailed,
+    AuthFailed,
+    BillingFailed,
+    Cancelled,
+    TimedOut,
+    UsageLimit,
+    WrongModel,
+)
 
 _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     Outcome.REJECTED: (AgentFailed, "{agent} did not know the session.", "Ask again with --fresh-session."),
@@ -22,12 +31,27 @@ _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     Outcome.USAGE_LIMIT: (
         UsageLimit,
         "The account's usage limit is reached: {said}",
-        "Ask again when it has reset; the session is kept.",
+        "Ask again when it has reset, or with --wait-for-limit, which waits for that; the session is kept.",
     ),
     Outcome.AUTH: (
         AuthFailed,
         "{agent} is not logged in, or its key is refused: {said}",
         "Log in with the agent's own CLI, or set its key; the session is kept.",
+    ),
+    Outcome.BILLING: (
+        BillingFailed,
+        "The account has no credit left: {said}",
+        "Add credit, or change the plan, where the account is billed; then ask again. The session is kept.",
+    ),
+    Outcome.WRONG_MODEL: (
+        WrongModel,
+        "{agent} cannot use this model: {said}",
+        "Choose another with --model, or for good with clew threads set NAME --model MODEL. The session is kept.",
+    ),
+    Outcome.MEDIA_REMOVED: (
+        AgentFailed,
+        "The model's service refused an image or a document, and {agent} removed it from the session: {said}",
+        "Ask again: the session is kept, without it.",
     ),
     Outcome.OVERLOADED: (AgentFailed, "The model's service is overloaded or failing: {said}", "Ask again later."),
     Outcome.NETWORK: (AgentFailed, "The model's service cannot be reached: {said}", "Check the network, ask again."),
@@ -76,7 +100,8 @@ def error_of_run(run: Run) -> AgentError | None:
     if outcome is Outcome.TIMED_OUT:
         return TimedOut(run.error or _TIMED_OUT, hint=_MORE_TIME)
     cls, template, hint = _WORDS.get(outcome, _WORDS[Outcome.FAILED])
-    return cls(run.error or template.format(agent=run.agent, said=run.status, status=None), hint=hint)
+    words = run.error or template.format(agent=run.agent, said=run.status, status=None)
+    return cls(words, hint=hint, resets_at=run.resets_at)
 
 
 def _last_line(text: str) -> str:

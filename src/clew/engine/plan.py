@@ -21,6 +21,7 @@ from clew.core.decision import (
     decide,
     fresh,
     objection,
+    shorter,
 )
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
@@ -130,6 +131,11 @@ class Planner(Record):
                 return self._settled(others, request, history)
         return tuple(settled if known.id == pin.id else known for known in pins), observed
 
+    def can_shorten(self, plan: Plan) -> bool:
+        """A transcript that is cut to fit would be another one than the attempt's own."""
+        cut = fresh(plan.request, plan.history, shorter(self.policy), Reason.OVERFLOW)
+        return cut.prompt != plan.decision.prompt
+
     def fallback(self, store: Store, before: Plan, reason: Reason, policy: Policy) -> Plan:
         """The run's second and last attempt: fresh, with the whole transcript."""
         decision = fresh(before.request, before.history, policy, reason)
@@ -228,7 +234,7 @@ class Planner(Record):
 
 def policy_of(ask: Ask, settings: EngineSettings) -> Policy:
     policy = replace(settings.policy, visibility=ask.thread.visibility)
-    if policy.max_age_s is None or ask.any_age:
+    if policy.max_age_s is None or ask.any_age or ask.not_before is not None:
         policy = replace(policy, max_age_s=ask.max_age_s)
     return policy if ask.enable_resume is None else replace(policy, enable_resume=ask.enable_resume)
 
@@ -272,6 +278,7 @@ def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:
             enable_resume=ask.enable_resume,
             timeout_s=ask.timeout_s,
             lasting=ask.lasting,
+            not_before=ask.not_before,
             answers=ask.answers is not None,
         ),
         created_at=around.clock(),

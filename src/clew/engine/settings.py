@@ -90,6 +90,7 @@ class Ask(Record):
     max_age_s: float | None = None  # of a session, where the policy has no limit
     any_age: bool = False  # whoever asks has judged the session's age: the policy's limit does not count
     timeout_s: float | None = None  # over the settings'
+    not_before: float | None = None  # when a usage limit has reset; its session is not too old then
     wait: bool = True  # for the thread, when another run holds it
     person: Person | None = None  # who answers the agent's questions; None: nobody
     slots: Slots | None = None  # beside this machine's own: a host's limit over all machines

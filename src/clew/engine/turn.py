@@ -138,6 +138,7 @@ class LiveTurn:
             self._leases.holds(token)
             await self._wait_for_thread()
         passed("lease_taken")
+        await self._wait_for_limit()
         here = Slots(slot_prefix(self._around.owner), self._settings.max_agents)
         for slots in (here, self.ask.slots):
             if slots is not None and not await self._is_cancelled():
@@ -170,6 +171,18 @@ class LiveTurn:
             await recovery.recover_dead(self._database, self._adapter_of, self._around, self._settings)
             await asyncio.sleep(self._settings.poll_s * (1 if is_next else FURTHER_BACK))
 
+    async def _wait_for_limit(self) -> None:
+        """Until the account's usage limit has reset, or the run is cancelled. The thread is this run's meanwhile."""
+        until = self.ask.not_before
+        if until is None or until <= self._around.clock():
+            return
+        await self._journal.note(RunQueued("limit", until=until))
+        while not await self._is_cancelled():
+            left_s = until - self._around.clock()
+            if left_s <= 0:
+                return
+            await asyncio.sleep(min(left_s, self._settings.poll_s * FURTHER_BACK))
+
     async def _run_attempts(self) -> Finished:
         check_work_dir(self.ask.thread.cwd)
         can = await abilities(self._adapter, self._binary, self._database, self._around.environ, self._around.clock())
@@ -182,7 +195,9 @@ class LiveTurn:
         watched = self._watched()
         end = await self._attempt(plan, can, watched)
         tool_ran = end.tool_ran or await self._database.call(lambda _: self._closing.tool_called(end))
-        reason = falls_back(end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran)
+        reason = falls_back(
+            end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran, can_shorten=planner.can_shorten(plan)
+        )
         if reason is None or self._leases.lost.is_set():
             return await self._ending.concluded(plan, end, self._status(end))
         await self._journal.note(FellBack(reason))

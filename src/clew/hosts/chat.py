@@ -11,17 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from clew.core.continuation import CONTINUE
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId
+from clew.core.outcome import Outcome
 from clew.core.question import QuestionState
 from clew.core.record import Record, replace
-from clew.core.run import RunStatus
+from clew.core.run import Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
+from clew.engine.limits import wake_at
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, NotFound, UsageError
+from clew.errors import Busy, Conflict, NotFound, UsageError
 from clew.hosts.checks import check_dir, check_name, check_prompt, existing_dir
 from clew.hosts.outlook import Outlook, after_change, session_stands, worded
 from clew.hosts.waiting import Waiting
@@ -164,6 +167,31 @@ class Chat(Waiting):
             )
         )
 
+    async def continue_after_limit(self, thread: Thread, run_id: str, **options: Any) -> LiveTurn:
+        """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
+
+        The prompt is stored when this returns, and the thread is the new run's while it waits. Raises Conflict when the
+        run met no limit, or the thread has moved on since.
+        """
+        if thread.kind in ASKED_BY_OTHERS:
+            raise UsageError(f"A {thread.kind} waits for a usage limit by itself.", hint=ASKED_BY_OTHERS[thread.kind])
+        check_dir(thread)
+        run, not_before = await self._call(lambda store: _limited(store, thread, run_id))
+        return await self._engine.start(
+            Ask(
+                thread=thread,
+                text=CONTINUE,
+                agent=run.agent,
+                model=run.model,
+                standing=thread.standing,
+                enable_resume=run.asked.enable_resume,
+                timeout_s=run.asked.timeout_s,
+                not_before=not_before,
+                **options,
+            ),
+            lambda store, made: _check_newest(store, thread, run, made),
+        )
+
     async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
         if thread.kind in ASKED_BY_OTHERS:
@@ -282,3 +310,18 @@ class Chat(Waiting):
             return work(store, around.clock())
 
         return await self._engine.database.atomically(guarded)
+
+
+def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
+    """The run, and when it may be continued."""
+    run = store.require_run(run_id)
+    if run.thread_id != thread.id or run.outcome != Outcome.USAGE_LIMIT:
+        raise Conflict("That run met no usage limit.", hint="Ask again.")
+    return run, wake_at(store, run)
+
+
+def _check_newest(store: Store, thread: Thread, run: Run, made: Run) -> None:
+    """Inside the transaction that stores the run `made`: nothing else was asked since."""
+    newest = [each for each in store.runs(thread_id=thread.id, limit=2) if each.id != made.id]
+    if [each.id for each in newest] != [run.id]:
+        raise Conflict(f"{thread.name} has moved on since.", hint="Ask again, or wait for what is queued.")

@@ -133,6 +133,13 @@ def unconcluded(store: Store, job_id: str) -> Finished | None:
     return Finished(run, turn.text if turn is not None else "", error_of_run(run))
 
 
+def _troubles(job: Job, what: Next) -> int:
+    """In a row; a usage limit neither counts nor ends the row."""
+    if not what.counts:
+        return job.troubles
+    return job.troubles + 1 if what.counts_as_trouble else 0
+
+
 def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: Next, now: float) -> dict[str, Any]:
     """Of the job's row, after a run."""
     run = store.require_run(finished.run.id)
@@ -140,7 +147,8 @@ def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: 
         "status": what.status,
         "wish": Wish.FRESH if what.afresh else job.wish,  # of a run that never came to pass: still to be met
         "wake_at": what.wake_at,
-        "troubles": job.troubles + 1 if what.counts_as_trouble else 0,
+        "troubles": _troubles(job, what),
+        "runs": job.runs if what.counts else job.runs - 1,
         "saved_run_id": run.id,
         "worker": None if what.status is JobStatus.QUEUED else job.worker,
         "outcome": outcome,
@@ -153,7 +161,7 @@ def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: 
         changed |= {
             "session_id": run.session_id,
             "session_saved_at": (heard_at(store, job) or now) + what.excused_s,
-            "resume_count": job.resume_count + 1 if run.session_resumed else 0,
+            "resume_count": job.resume_count + what.counts if run.session_resumed else 0,
             "reason": job.reason if run.session_resumed else run.reason,
         }
     return changed

@@ -129,7 +129,8 @@ class JobRuns:
             ended = await self._call(lambda store: job_rows.unconcluded(store, job.id))
             if ended is not None:
                 return await self._conclude(job, ended)
-            if job.kind in self._prepare and (job.runs == 0 or not await asyncio.to_thread(os.path.isdir, job.cwd)):
+            is_there = job.run_id is not None and await asyncio.to_thread(os.path.isdir, job.cwd)
+            if job.kind in self._prepare and not is_there:
                 await self._prepare[job.kind](job)
             await self._files.check(job)
             turn = await self._begin(job, worker)

@@ -24,6 +24,7 @@ class Manner(Record):
 
     timeout_s: float | None = None  # of a run
     auto_save: bool = True
+    wait_for_limit: bool = True  # continues by itself when the account's usage limit has reset; else it stops
     person: Person | None = None  # who answers the agents' questions; None: nobody
 
 
@@ -40,6 +41,7 @@ class LivePair:
         self.stopped = False
         self.task: asyncio.Task[None]
         self.lost = False
+        self.not_before: float | None = None  # when the usage limit has reset that its last run met
         self.saved: str | None = None  # its state file, once it was written
         self.told_too_much = False  # that nobody looks at the files
         self.error: ClewError | None = None  # why it stopped, once it has

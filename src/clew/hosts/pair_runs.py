@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from clew.core import pair_prompts as words
@@ -28,8 +29,20 @@ from clew.core.pair import (
 from clew.core.run import Run
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
+from clew.engine.limits import wake_at
 from clew.engine.settings import Ask
-from clew.errors import AgentFailed, AuthFailed, Busy, Cancelled, ClewError, StoreError, TimedOut, UsageLimit
+from clew.errors import (
+    AgentFailed,
+    AuthFailed,
+    BillingFailed,
+    Busy,
+    Cancelled,
+    ClewError,
+    StoreError,
+    TimedOut,
+    UsageLimit,
+    WrongModel,
+)
 from clew.hosts import pair_files, pair_folder, pair_rows, pair_saving
 from clew.hosts.pair_answer import read_order
 from clew.hosts.pair_files import Look
@@ -83,7 +96,12 @@ class PairRuns:
                 return _taken_over(pair)
             if live.stopped:
                 return Cancelled("The pair was stopped.")
-            error = await self._settle(live, await self._ask(live, pair))
+            finished = await self._ask(live, pair)
+            error = await self._settle(live, finished)
+            if isinstance(error, UsageLimit) and live.manner.wait_for_limit:
+                live.not_before = await self._call(partial(wake_at, run=finished.run))
+                await self._pick_up(live)
+                continue
             if error is not None:
                 return error
             if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY == 0:
@@ -135,6 +153,7 @@ class PairRuns:
                 standing=thread.standing,
                 timeout_s=live.manner.timeout_s,
                 person=live.manner.person,
+                not_before=live.not_before,
             )
 
         def note(store: Store, run: Run) -> None:
@@ -142,6 +161,7 @@ class PairRuns:
             pair_rows.began(store, pair, run, self._engine.around.clock())
 
         turn = await self._engine.start(await self._call(prepared), note)
+        live.not_before = None
         run = turn.run
         live.follow(turn)
         live.tell(Asked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
@@ -264,10 +284,14 @@ def hint_of(error: ClewError, pair: Pair) -> str:
     """What to do about it, with this pair: the words of a run speak of asking again."""
     goes_on = _goes_on(pair)
     match error:
+        case WrongModel():
+            return f"{goes_on}; --instructor-model and --worker-model choose another model."
         case Cancelled() | AgentFailed():
             return error.hint if error.hint and goes_on in error.hint else f"{goes_on}."
         case AuthFailed():
             return f"Log in with the agent's own CLI, or set its key; then {goes_on}."
+        case BillingFailed():
+            return f"Add credit, or change the plan; then {goes_on}."
         case UsageLimit():
             return f"When it has reset, {goes_on}."
         case TimedOut():

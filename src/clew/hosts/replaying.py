@@ -19,7 +19,18 @@ from clew.core.usage import NO_USAGE, Usage
 from clew.engine.engine import Engine, check_word
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
-from clew.errors import AgentError, AuthFailed, Busy, Cancelled, ClewError, Conflict, TimedOut, UsageError
+from clew.errors import (
+    AgentError,
+    AuthFailed,
+    BillingFailed,
+    Busy,
+    Cancelled,
+    ClewError,
+    Conflict,
+    TimedOut,
+    UsageError,
+    WrongModel,
+)
 from clew.hosts.checks import check_dir, check_name, existing_dir, single_thread
 from clew.store.store import Store
 
@@ -207,7 +218,7 @@ async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
 
 def _in_our_words(error: ClewError | None) -> ClewError | None:
     """Whoever asks in the thread to go on makes another one of it than the replay was."""
-    if isinstance(error, AgentError) and not isinstance(error, AuthFailed):
+    if isinstance(error, AgentError) and not isinstance(error, AuthFailed | BillingFailed | WrongModel):
         error.hint = MORE_TIME if isinstance(error, TimedOut) else KEPT
     return error
 

@@ -73,6 +73,7 @@ def run_note(record: Run, stderr_tail: str) -> Body:
         "reason": record.reason,
         "fallback": record.fallback,
         "error": error_of(record),
+        "resets_at": stamp(record.resets_at),
         "stderr_tail": stderr_tail,
         "usage": record.usage.as_dict(),
         "cost_usd": money(record.cost_usd),
@@ -99,6 +100,7 @@ def run(card: RunCard) -> Body:
         "outcome": record.outcome,
         "question": None if asked is None else question(asked, live=record.status in LIVE),
         "cancel_requested": record.cancel_requested,
+        "not_before": stamp(record.asked.not_before),
         "last_seq": card.last_seq,
         "created_at": stamp(record.created_at),
     }

@@ -16,6 +16,8 @@ CLEW_ENDED = "Clew was ended while the run was going on."
 HINTS = {
     Outcome.REJECTED: "Ask again with a fresh session.",
     Outcome.TIMED_OUT: KEPT,
+    Outcome.USAGE_LIMIT: "Ask again when it has reset, or let it continue then by itself; the session is kept.",
+    Outcome.WRONG_MODEL: "Choose another model and ask again. The session is kept.",
     Outcome.FAILED: "Ask again, perhaps with a fresh session.",
 }
 

@@ -66,6 +66,19 @@ async def cancel(run_id: RunId, client: TheClient) -> Response:
     return await accepted(client, run.id)
 
 
+@router.post("/{run}/continue", status_code=202, response_model=schemas.Run, responses=fails(404, 409, 422, body=False))
+async def continue_(run_id: RunId, shared: TheShared) -> Response:
+    """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
+
+    Until then the new run is queued, also over a restart of the daemon. 409: it met no limit, or another run followed.
+    """
+    run = await shared.client.run(run_id)
+    thread = await shared.client.find(run.thread_id)
+    shared.roots.check(thread.record.cwd)
+    follow_up = await thread.continue_after_limit(run.id, lasting=True)
+    return await accepted(shared.client, follow_up.id)
+
+
 @router.get("/{run}/steps", response_model=schemas.EventList, responses=fails(404, body=False))
 async def steps(run_id: RunId, client: TheClient) -> Response:
     """What the run did, without the pieces of text."""

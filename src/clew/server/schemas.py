@@ -98,6 +98,7 @@ class RunNote(Made):
     reason: str | None = Field(description="Why it was fresh; null when resumed")
     fallback: bool
     error: RunError | None = Field(description="Null when it was answered, or is not over")
+    resets_at: Time | None = Field(description="When the usage limit resets that ended it, if the agent said so")
     stderr_tail: str = Field(description='The agent\'s last words on stderr; "" unless it failed')
     usage: Usage
     cost_usd: float = Field(description="As the agent reports it; 0 with tokens used: it reports none")
@@ -156,6 +157,7 @@ class Run(RunNote):
     outcome: str | None
     question: Question | None = Field(description="The first that is open")
     cancel_requested: bool
+    not_before: Time | None = Field(description="Queued until a usage limit resets: when it starts; else null")
     last_seq: int = Field(description="Of its newest event")
     created_at: Time
 

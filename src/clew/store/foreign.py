@@ -235,7 +235,7 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
     if place == ("runs", "asked"):
         retry_of = found.get("retry_of")
         is_turn = retry_of is None or (isinstance(retry_of, str) and _ID.match(retry_of) is not None)
-        return is_turn and _is_number_or_none(found.get("timeout_s"))
+        return is_turn and all(_is_number_or_none(found.get(name)) for name in ("timeout_s", "not_before"))
     return True
 
 

@@ -280,6 +280,7 @@ def run_from(row: Row) -> Run:
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
         estimate_new_tokens=row.get("estimate_new_tokens"),  # rows of an older file have none
+        resets_at=row.get("resets_at"),  # nor this
         usage=from_columns(Usage, row),
         asked=_asked_from(row["asked"]),
     )

@@ -71,6 +71,21 @@ class Fail:
     type: str = "api_error"
     message: str = "Internal server error"
     headers: Mapping[str, str] = field(default_factory=dict)
+    resets_at: float | None = None  # of an account's usage limit: epoch seconds, told as each API tells it
+
+
+def usage_limit(resets_at: float | None) -> Fail:
+    """The refusal of an account that has used up what it may. Without a time it is the API's rate limit."""
+    if resets_at is None:
+        return Fail(429, "rate_limit_error", "This request would exceed your account's rate limit.", FINAL)
+    headers = {
+        **FINAL,
+        "anthropic-ratelimit-unified-status": "rejected",
+        "anthropic-ratelimit-unified-reset": str(int(resets_at)),
+        "anthropic-ratelimit-unified-representative-claim": "five_hour",
+    }
+    message = "This request would exceed your account's rate limit. Please try again later."
+    return Fail(429, "rate_limit_error", message, headers, resets_at)
 
 
 @dataclass(frozen=True)

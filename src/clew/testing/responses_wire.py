@@ -100,6 +100,9 @@ def cacheable(body: Json) -> Json:
 
 
 def refusal(fail: Fail) -> dict[str, Any]:
+    if fail.resets_at is not None:
+        limit = {"plan_type": "pro", "resets_at": int(fail.resets_at)}
+        return {"error": {"type": "usage_limit_reached", "message": "The usage limit has been reached", **limit}}
     return {"error": {"type": fail.type, "code": fail.type, "message": fail.message}}
 
 

@@ -19,6 +19,7 @@ this order:
 | `!hang WHERE [TEXT]`        | falls silent; WHERE is `request`, `headers`, `start` or `text` (after TEXT)  |
 | `!cut TEXT`                 | drops the connection after TEXT                                              |
 | `!fail STATUS TYPE MESSAGE` | refuses for good: `!fail 429 rate_limit_error Slow down`                     |
+| `!limit [EPOCH]`            | refuses: the account's usage limit is reached, and resets at that time       |
 | `!toolong`                  | says that the prompt is too long                                             |
 | `!big N_BYTES`              | says N_BYTES of text                                                         |
 
@@ -37,7 +38,19 @@ from urllib.parse import urlsplit
 
 from clew.testing import responses_wire
 from clew.testing.prompt_cache import CacheAccount
-from clew.testing.replies import FINAL, Cut, Fail, Hang, HangPoint, Reply, Slow, Text, TooLong, ToolUse
+from clew.testing.replies import (
+    FINAL,
+    Cut,
+    Fail,
+    Hang,
+    HangPoint,
+    Reply,
+    Slow,
+    Text,
+    TooLong,
+    ToolUse,
+    usage_limit,
+)
 
 __all__ = [
     "DONE_CHARS",
@@ -60,6 +73,7 @@ __all__ = [
     "newest_user_text",
     "read_directive",
     "spoken",
+    "usage_limit",
     "without_reminders",
 ]
 
@@ -267,6 +281,7 @@ _DIRECTIVES: Final[Mapping[str, Callable[[str], Reply]]] = {
     "!hang": _hang,
     "!cut": Cut,
     "!fail": _fail,
+    "!limit": lambda rest: usage_limit(float(rest) if rest else None),
     "!toolong": lambda _rest: TooLong(),
     "!big": lambda rest: Text("x" * int(rest)),
 }

@@ -29,6 +29,9 @@ from clew.testing.model_api import ModelApi
 MODEL = "claude-sonnet-4-5"
 CODEX_MODEL = "gpt-5.5-codex"
 
+# An agent that is logged in with a subscription: the model's service tells it when its limit resets.
+SUBSCRIPTION = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "dummy"}
+
 # The model on loopback, no second try after a failure, and nothing that calls home.
 CODEX_CONFIG = """\
 model = "{model}"
@@ -130,6 +133,7 @@ class Stage:
         self.work = folder / "work"
         self.clew_home = folder / "clew"
         self.script = folder / "script.json"
+        self.account: Mapping[str, str] = {}  # how the agent logs in; nothing: by a dummy key
         self._log = folder / f"launches-{name}.log"
         for path in (self.home, self.work):
             path.mkdir(parents=True, exist_ok=True)
@@ -161,6 +165,7 @@ class Stage:
             "CLEW_HOME": str(self.clew_home),
             "CLAUDE_CODE_MAX_RETRIES": "0",
             "CLEW_SCRIPT": str(self.script),
+            **self.account,
             **({"CODEX_HOME": str(self.home / ".codex"), "SCRIPTED_API_KEY": "dummy"} if self.codex else {}),
         }
 

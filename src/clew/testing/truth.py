@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from clew.core.history import Turn, Visibility, visible
 from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Reply, Request, Slow, Text, newest_tool_result, newest_user_text
+from clew.testing.scripts import Fail, Reply, Request, Slow, Text, newest_tool_result, newest_user_text
 
 _TOKEN = re.compile(r"\b[uaf]\d+z\b")
 
@@ -31,6 +31,7 @@ class Voice:
     def __init__(self, api: ModelApi) -> None:
         self._count = itertools.count(1)
         self.api = api
+        self.refusing_history: Fail | None = None  # every request that shows an earlier answer is refused so
         api.reply = self.answer
 
     def prompt(self, words: str = "") -> str:
@@ -38,6 +39,8 @@ class Voice:
         return f"u{next(self._count)}z {words}".strip()
 
     def answer(self, request: Request) -> Reply | None:
+        if self.refusing_history is not None and any(each.get("role") == "assistant" for each in request.messages):
+            return self.refusing_history
         said = newest_user_text(request.messages)
         if newest_tool_result(request.messages) is None and any(line.startswith("!") for line in said.splitlines()):
             return None

@@ -1,7 +1,9 @@
 """What went wrong, read from the end of Claude's stream: by structure first, by prose second.
 
-The prose is only ever looked for in what the CLI itself says (an error result, a synthetic message, stderr), never in
-the model's text. Texts as seen in the field; a new one is a new line here.
+The CLI gives most API errors a code of its own (`api_error`, `error`) and its own words; docs/agents.md has the table
+of the API's sentences and what the CLI makes of them. A 400 without a code comes in the API's words. The prose is only
+ever looked for in what the CLI itself says (an error result, a synthetic message, stderr), never in the model's text.
+Texts as seen in the field; a new one is a new line here.
 """
 
 from __future__ import annotations
@@ -12,12 +14,32 @@ from typing import Any
 
 from clew.core.outcome import Diagnosis, Outcome
 
-_BY_TERMINAL_REASON = {"prompt_too_long": Outcome.OVERFLOW, "context_limit": Outcome.OVERFLOW}
+_BY_TERMINAL_REASON = {
+    "prompt_too_long": Outcome.OVERFLOW,
+    "context_limit": Outcome.OVERFLOW,
+    "image_error": Outcome.MEDIA_REMOVED,
+}
 _BY_SUBTYPE = {"error_max_turns": Outcome.OUR_LIMIT, "error_max_budget_usd": Outcome.OUR_LIMIT}
 _BY_STATUS = {401: Outcome.AUTH, 403: Outcome.AUTH, 429: Outcome.USAGE_LIMIT, 529: Outcome.OVERLOADED}
+_BY_API_ERROR = {  # the most exact of the codes
+    "tool_history_mismatch": Outcome.POISONED,
+    "autocompact_thrashing": Outcome.OVERFLOW,
+    "media_removed": Outcome.MEDIA_REMOVED,
+    "usage_limit_reached": Outcome.USAGE_LIMIT,
+    "model_requires_usage_credits": Outcome.BILLING,
+    "long_context_credits_required": Outcome.BILLING,
+    "api_key_auth_disabled": Outcome.AUTH,
+    "invalid_credential_header": Outcome.AUTH,
+    "org_disabled_credential": Outcome.AUTH,
+    "provider_credentials": Outcome.AUTH,
+    "stored_login_refused": Outcome.AUTH,
+    "connection_failed": Outcome.NETWORK,
+    "stream_idle_timeout": Outcome.NETWORK,
+}
 _BY_ERROR = {
     "authentication_failed": Outcome.AUTH,
-    "billing_error": Outcome.AUTH,
+    "billing_error": Outcome.BILLING,
+    "model_not_found": Outcome.WRONG_MODEL,
     "rate_limit": Outcome.USAGE_LIMIT,
     "overloaded": Outcome.OVERLOADED,
 }
@@ -38,12 +60,18 @@ _PROSE = tuple(
         (
             Outcome.POISONED,
             (
+                r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # whatever it is, it stands in the messages
+                r"API Error: 400 due to tool use concurrency issues",
+                r"API Error: 400 orphaned tool_result in conversation history",
+                r"API Error: 400 duplicate tool_use ID in conversation history",
                 r"`?tool_use`? ids were found without `?tool_result`?",
                 r"unexpected `?tool_use_id`?",
+                r"Expected `?thinking`? or `?redacted_thinking`?, but found",
                 r"blocks in the latest assistant message cannot be modified",
                 r"Invalid `?signature`? in `?thinking`? block",
                 r"text content blocks must be non-empty",
                 r"cache_control cannot be set for empty text blocks",
+                r"The conversation must end with a user message",
                 r"Could not process image",
             ),
         ),
@@ -58,6 +86,7 @@ _PROSE = tuple(
                 r"You've hit your (?:\w+ )?limit",
                 r"rate_limit_error",
                 r"API Error: Request rejected \(429\)",
+                r"reached your specified API usage limits",
             ),
         ),
         (Outcome.OVERLOADED, (r"Repeated 529 Overloaded", r"overloaded_error", r"API Error: 5\d\d")),
@@ -69,9 +98,11 @@ _PROSE = tuple(
                 r"Please run /login",
                 r"OAuth token has expired",
                 r"Failed to authenticate",
-                r"Credit balance is too low",
+                r"belongs to a disabled organization",
             ),
         ),
+        (Outcome.BILLING, (r"Credit balance is too low",)),
+        (Outcome.WRONG_MODEL, (r"There's an issue with the selected model",)),
         (
             Outcome.NETWORK,
             (
@@ -86,38 +117,71 @@ _PROSE = tuple(
     )
 )
 _EPOCH = r"limit reached\|(\d{9,})"
+_DATE = r"regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC"
+_NOT_THE_ACCOUNTS = "not your usage limit"  # a 429 of the service, which says so
 
 
 def diagnose(
-    result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, *, resumed: bool, stderr: str
+    result: Mapping[str, Any] | None,
+    said: Mapping[str, Any] | None,
+    *,
+    resumed: bool,
+    stderr: str,
+    resets_at: float | None = None,
 ) -> Diagnosis:
-    """`result` is the result line, `said` the CLI's last synthetic error message, if there were any."""
+    """`result` is the result line, `said` the CLI's last synthetic error message, if there were any.
+
+    `resets_at`: of the limit that the CLI last reported as reached.
+    """
     if result is not None and not result.get("is_error") and not result.get("api_error_status"):
         if result.get("num_turns") == 0:
             return Diagnosis(answered=False, message="the agent did not pass the prompt on to the model")
         return Diagnosis(answered=True)
     words = _words(result, said, stderr)
     outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_prose(words)
-    epoch = re.search(_EPOCH, words)
+    if outcome is Outcome.USAGE_LIMIT and _NOT_THE_ACCOUNTS in words:
+        outcome = Outcome.OVERLOADED
     return Diagnosis(
         answered=False,
         outcome=outcome,
         message=_first_line(_words(result, said, "")) or _last_line(stderr),
-        resets_at=float(epoch.group(1)) if epoch else None,
+        resets_at=(resets_at or _resets_at(words)) if outcome is Outcome.USAGE_LIMIT else None,
     )
 
 
+def _resets_at(words: str) -> float | None:
+    """When a limit resets, where the words tell the date with the time."""
+    epoch = re.search(_EPOCH, words)
+    if epoch:
+        return float(epoch.group(1))
+    date = re.search(_DATE, words)
+    if date is None:
+        return None
+    from calendar import timegm
+    from time import strptime
+
+    try:
+        return float(timegm(strptime(" ".join(date.groups()), "%Y-%m-%d %H:%M")))
+    except ValueError:
+        return None
+
+
 def _by_structure(result: Mapping[str, Any], said: Mapping[str, Any], *, resumed: bool) -> Outcome | None:
-    found = _BY_TERMINAL_REASON.get(str(result.get("terminal_reason"))) or _BY_SUBTYPE.get(str(result.get("subtype")))
+    found = (
+        _BY_TERMINAL_REASON.get(str(result.get("terminal_reason")))
+        or _BY_SUBTYPE.get(str(result.get("subtype")))
+        or _BY_API_ERROR.get(str(result.get("api_error") or said.get("api_error")))
+    )
     if found:
         return found
     never_called = result.get("num_turns") == 0 and not result.get("duration_api_ms")
     if resumed and result.get("subtype") == "error_during_execution" and never_called:
         return Outcome.REJECTED
     status = result.get("api_error_status") or said.get("api_error_status")
-    if isinstance(status, int) and status in _BY_STATUS:
-        return _BY_STATUS[status]
-    return _BY_ERROR.get(str(said.get("error")))
+    by_error = _BY_ERROR.get(str(said.get("error")))
+    if by_error is Outcome.BILLING:
+        return by_error  # whatever status it came with
+    return _BY_STATUS.get(status, by_error) if isinstance(status, int) else by_error
 
 
 def _by_prose(words: str) -> Outcome | None:

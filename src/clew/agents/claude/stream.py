@@ -43,7 +43,16 @@ class _Head(msgspec.Struct):
 
 _HEAD = msgspec.json.Decoder(_Head)
 _USED = frozenset(
-    {"system", "stream_event", "assistant", "user", "control_request", "control_cancel_request", "result"}
+    {
+        "system",
+        "stream_event",
+        "assistant",
+        "user",
+        "control_request",
+        "control_cancel_request",
+        "rate_limit_event",
+        "result",
+    }
 )
 
 
@@ -74,6 +83,7 @@ class ClaudeReader:
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
         self._error: dict[str, Any] | None = None
         self._unsaid = False  # pieces have come of a message that is not whole yet
+        self._resets_at: float | None = None  # of the account's limit, when it is reached
         self._usage: dict[str, Usage] = {}  # by message id: the same message comes in several lines
 
     @property
@@ -92,7 +102,7 @@ class ClaudeReader:
 
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         result = self._results[0] if self._results else None  # the answer's; what follows are notes about tasks
-        diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr)
+        diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr, resets_at=self._resets_at)
         first = next(iter(self._usage.values()), None)
         if result is None:
             return Ending(diagnosis, self._told(), first=first, uncounted=self._told())
@@ -201,6 +211,11 @@ class ClaudeReader:
     def _control_cancel_request(self, value: dict[str, Any]) -> list[Event]:
         return [QuestionWithdrawn(str(value["request_id"]))]
 
+    def _rate_limit(self, value: dict[str, Any]) -> list[Event]:
+        info = value["rate_limit_info"]
+        self._resets_at = _number(info.get("resetsAt")) if info.get("status") == "rejected" else None
+        return []
+
     def _read_result(self, value: dict[str, Any]) -> list[Event]:
         self._results.append(value)
         self.finished = True
@@ -214,6 +229,7 @@ _READERS = {
     "user": ClaudeReader._user,
     "control_request": ClaudeReader._control_request,
     "control_cancel_request": ClaudeReader._control_cancel_request,
+    "rate_limit_event": ClaudeReader._rate_limit,
     "result": ClaudeReader._read_result,
 }
 

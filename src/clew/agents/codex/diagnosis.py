@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 
 from clew.core.outcome import Diagnosis, Outcome
+
+MINUTE_S = 60.0
 
 _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
     (outcome, re.compile("|".join(texts), re.IGNORECASE))
@@ -36,13 +39,15 @@ _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
         (
             Outcome.USAGE_LIMIT,
             (
-                r"usage limit",
-                r"Quota exceeded",
-                r"insufficient_quota",
+                r"hit your usage limit",
                 r"rate limit",
                 r"429 Too Many Requests",
-                r"upgrade to Plus",
             ),
+        ),
+        (Outcome.BILLING, (r"Quota exceeded", r"insufficient_quota", r"To use Codex with your ChatGPT plan")),
+        (
+            Outcome.WRONG_MODEL,
+            (r"The model `[^`]*` does not exist", r"model is not supported when using Codex", r"model_not_found"),
         ),
         (
             Outcome.AUTH,
@@ -75,15 +80,25 @@ _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
 _REFUSED = re.compile(
     r"thread/(?:resume|fork) failed|no rollout found for thread id|already has an active writer", re.IGNORECASE
 )
+# "try again at 4:45 AM.", which is today, or "try again at Nov 20th, 2026 6:22 PM.": the machine's own time.
+_AGAIN_AT = re.compile(r"try again at (?:(\w{3}) (\d{1,2})\w{2}, (\d{4}) )?(\d{1,2}:\d\d [AP]M)", re.IGNORECASE)
 _ERROR_LINE = re.compile(r"^(?:Error\b.*|.*\bERROR\b.*|No prompt provided.*|Failed to .*)$", re.MULTILINE)
 
 
 def diagnose(
-    *, wanted: str | None, thread: str | None, completed: bool, said: str, stderr: str, forked: bool = False
+    *,
+    wanted: str | None,
+    thread: str | None,
+    completed: bool,
+    said: str,
+    stderr: str,
+    forked: bool = False,
+    now: float = 0.0,
 ) -> Diagnosis:
     """`wanted` is the session to be resumed, `thread` the one it says it runs, `said` its own words on a failure.
 
-    `forked`: it goes on in a copy of the wanted one, under an id of its own.
+    `forked`: it goes on in a copy of the wanted one, under an id of its own. `now`: Codex tells
+    a time of today without its date.
     """
     if wanted is not None and thread is not None and (thread == wanted) is forked:
         return Diagnosis(answered=False, outcome=Outcome.REJECTED, message="codex began another session instead")
@@ -93,9 +108,26 @@ def diagnose(
     if wanted is not None and thread is None and any(_REFUSED.search(line) for line in errors):
         return Diagnosis(answered=False, outcome=Outcome.REJECTED, message=_last(errors))
     words = said or "\n".join(errors)
+    outcome = _by_prose(words)
     return Diagnosis(
-        answered=False, outcome=_by_prose(words), message=_plain(said) or _last(errors) or _last_of(stderr)
+        answered=False,
+        outcome=outcome,
+        message=_plain(said) or _last(errors) or _last_of(stderr),
+        resets_at=resets_at(words, now) if outcome is Outcome.USAGE_LIMIT else None,
     )
+
+
+def resets_at(words: str, now: float) -> float | None:
+    """When a limit resets, as an epoch time. Its seconds are not told: the end of that minute."""
+    found = _AGAIN_AT.search(words)
+    if found is None:
+        return None
+    month, day, year, time_of_day = found.groups()
+    date = f"{month} {day} {year}" if month else time.strftime("%b %d %Y", time.localtime(now))
+    try:
+        return time.mktime(time.strptime(f"{date} {time_of_day}", "%b %d %Y %I:%M %p")) + MINUTE_S
+    except (ValueError, OverflowError):
+        return None
 
 
 def _by_prose(words: str) -> Outcome | None:
@@ -108,7 +140,8 @@ def _by_prose(words: str) -> Outcome | None:
 def _plain(said: str) -> str:
     """A refused request is told as the API's own JSON: its message is enough."""
     try:
-        found = json.loads(said)["error"]["message"]
+        told = json.loads(said)
+        found = told["detail"] if "detail" in told else told["error"]["message"]
     except (ValueError, TypeError, KeyError, RecursionError):
         found = said
     return str(found).strip().partition("\n")[0][:500]

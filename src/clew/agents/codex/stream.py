@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,6 +79,7 @@ class CodexReader:
             completed=self._total is not None and not self._failed,
             said=self._said,
             stderr=stderr,
+            now=time.time(),
         )
         return Ending(diagnosis, NO_USAGE, usage_total=self._total)
 

@@ -2,12 +2,12 @@
 INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model, status, owner_host, owner_pid,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
-    estimate_new_tokens, cancel_requested, created_at, started_at, ended_at, asked)
+    estimate_new_tokens, resets_at, cancel_requested, created_at, started_at, ended_at, asked)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
     :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
     :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
     :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
-    :estimate_new_tokens, :cancel_requested, :created_at, :started_at, :ended_at, :asked);
+    :estimate_new_tokens, :resets_at, :cancel_requested, :created_at, :started_at, :ended_at, :asked);
 
 -- name: write_run
 -- All but what the run was asked, and by whom: that is fixed.
@@ -17,7 +17,7 @@ UPDATE runs SET agent = :agent, model = :model, status = :status,
     outcome = :outcome, error = :error, input_tokens = :input_tokens, output_tokens = :output_tokens,
     cache_read_input_tokens = :cache_read_input_tokens, cache_creation_input_tokens = :cache_creation_input_tokens,
     cost_usd = :cost_usd, prompt_chars = :prompt_chars, transcript_chars = :transcript_chars,
-    estimate_usd = :estimate_usd, estimate_new_tokens = :estimate_new_tokens, cancel_requested = :cancel_requested, created_at = :created_at,
+    estimate_usd = :estimate_usd, estimate_new_tokens = :estimate_new_tokens, resets_at = :resets_at, cancel_requested = :cancel_requested, created_at = :created_at,
     started_at = :started_at, ended_at = :ended_at, asked = :asked
 WHERE id = :id;
 

@@ -20,6 +20,7 @@ from clew.core.permissions import Answer
 from clew.core.thread import Permissions, Trust
 from clew.core.usage import NO_USAGE, Usage, usage_of_run
 from clew.engine.agent_process import AgentProcess
+from clew.testing.refusals import BROKEN_SESSIONS
 
 LIMIT_S = 60.0
 
@@ -55,7 +56,7 @@ CLAUDE_WORDS = Words(
             ]
         },
     ),
-    poison="messages.1: `tool_use` ids were found without `tool_result` blocks",
+    poison=BROKEN_SESSIONS[0].api.message,
 )
 CODEX_WORDS = Words(
     command=lambda line: _tool("exec_command", {"cmd": line}),
@@ -75,7 +76,7 @@ CODEX_WORDS = Words(
             ]
         },
     ),
-    poison="No tool output found for function call call_1.",
+    poison="No tool output found for function call call_9Bkp2mXQyA7VtWcYh3nLsDfE.",
 )
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .lines import Line
+
+
+LIMIT = "anthropic-ratelimit-unified"
+REACHED = "usage_limit_reached"
+PDF = "The PDF file was not valid. Try converting it to text first (e.g., pdftotext)."
+TOO_LARGE = (
+    "Request too large (max 32MB). Accumulated images and attachments in the conversation pushed the request over the "
+    "limit. Remove older images or compact the conversation."
+)
 
 
 class ApiError(Exception):
@@ -21,11 +32,79 @@ class ApiError(Exception):
         super().__init__(text)
         self.text, self.error, self.status, self.kind, self.failure = text, error, status, kind, failure
         self.reason = "prompt_too_long" if text == "Prompt is too long" else "api_error"
-        self.retry = failure is not None or status in (401, 408, 409, 429) or (status or 0) >= 500
+        self.limit: Line | None = None  # what a `rate_limit_event` says before it
+        self.retry = failure in BROKEN_CONNECTIONS or status in (401, 408, 409, 429) or (status or 0) >= 500
         self.request_id: str | None = None
 
 
-def refusal(status: int, body: bytes, model: str, gateway: str) -> ApiError:
+BROKEN_CONNECTIONS = ("connection_failed",)
+# By a part of what the API says with a 400: the CLI's own words, its codes, and why the turn ended.
+REWORDED = (
+    ("ids were found without `tool_result` blocks", "API Error: 400 due to tool use concurrency issues.", "history"),
+    ("unexpected `tool_use_id`", "API Error: 400 orphaned tool_result in conversation history.", "history"),
+    ("ids must be unique", "API Error: 400 duplicate tool_use ID in conversation history.", "history"),
+    (
+        "Could not process image",
+        "API Error: an image in the conversation could not be processed and was removed. Re-read the file with a "
+        "different approach if you still need it.",
+        "removed",
+    ),
+    ("image exceeds", "Image was too large. Try resizing the image or using a different approach.", "media"),
+    ("The PDF specified was not valid", PDF, "media"),
+    ("credit balance is too low", "Credit balance is too low", "billing"),
+    (
+        "This organization has been disabled",
+        "Your ANTHROPIC_API_KEY belongs to a disabled organization · Update or unset the environment variable",
+        "organization",
+    ),
+    ("exceed context limit", "Prompt is too long", ""),
+    ("prompt is too long", "Prompt is too long", ""),
+)
+CODES = {  # the line's `error`, `api_error`, and `terminal_reason` of the result
+    "history": ("invalid_request", "tool_history_mismatch", "api_error"),
+    "removed": ("invalid_request", "media_removed", "image_error"),
+    "media": ("invalid_request", None, "image_error"),
+    "billing": ("billing_error", None, "api_error"),
+    "organization": ("invalid_request", "org_disabled_credential", "api_error"),
+    "": ("invalid_request", None, "prompt_too_long"),
+}
+
+
+def reworded(status: int, kind: str, message: str) -> ApiError | None:
+    """A refusal that the CLI puts into words of its own."""
+    for part, text, name in REWORDED if status == 400 else ():
+        if part in message:
+            error, failure, reason = CODES[name]
+            found = ApiError(text, error, status, kind, failure)
+            found.reason = reason
+            return found
+    if status != 413:
+        return None
+    found = ApiError(TOO_LARGE, "invalid_request", status, kind)
+    found.reason = "image_error"
+    return found
+
+
+def limited(message: str, kind: str, headers: dict[str, str]) -> ApiError:
+    """A 429. With a subscription's login, the CLI tells its host which limit it is and when it resets."""
+    reset, subscribed = headers.get(f"{LIMIT}-reset"), os.environ.get("CLAUDE_CODE_OAUTH_TOKEN")
+    if not subscribed:
+        return ApiError(f"API Error: Request rejected (429) · {message}", "rate_limit", 429, kind)
+    if reset is None:
+        text = f"API Error: Server is temporarily limiting requests (not your usage limit) · {message}"
+        found = ApiError(text, "rate_limit", 429, kind)
+        found.limit = {"status": "rejected", "isUsingOverage": False}
+        return found
+    when = time.strftime("%I:%M%p", time.localtime(int(reset))).lstrip("0").lower()
+    found = ApiError(
+        f"You've hit your 5-hour limit · resets {when} ({time.strftime('%Z')})", "rate_limit", 429, kind, REACHED
+    )
+    claim = headers.get(f"{LIMIT}-representative-claim", "five_hour")
+    found.limit = {"status": "rejected", "resetsAt": int(reset), "rateLimitType": claim, "isUsingOverage": False}
+    return found
+
+
+def refusal(status: int, body: bytes, model: str, gateway: str, headers: dict[str, str]) -> ApiError:
     """The CLI's own words for an HTTP status."""
     try:
         said = json.loads(body)["error"]
@@ -43,16 +122,14 @@ def refusal(status: int, body: bytes, model: str, gateway: str) -> ApiError:
         )
         return ApiError(text, "model_not_found", status, kind)
     if status == 429:
-        return ApiError(f"API Error: Request rejected (429) · {message}", "rate_limit", status, kind)
+        return limited(message, kind, headers)
     if status >= 500:
         text = (
             f"API Error: {status} {message}. This is a server-side issue, usually temporary — try again in a moment. "
             f"If it persists, check your inference gateway ({gateway})."
         )
         return ApiError(text, "server_error", status, kind)
-    if status == 400 and "prompt is too long" in message:
-        return ApiError("Prompt is too long", "invalid_request", status, kind)
-    return ApiError(f"API Error: {status} {message}", "unknown", status, kind)
+    return reworded(status, kind, message) or ApiError(f"API Error: {status} {message}", "unknown", status, kind)
 
 
 class Wire:

@@ -111,7 +111,7 @@ class Conversation:
             connection.close()
             self.session.account.api_ms += (time.monotonic() - started) * 1000
         if wire.status != 200:
-            error = refusal(wire.status or 0, wire.body, self.host.model, gateway)
+            error = refusal(wire.status or 0, wire.body, self.host.model, gateway, wire.headers)
             error.request_id = wire.headers.get("request-id")
             error.retry = error.retry and wire.headers.get("x-should-retry") != "false"
             raise error

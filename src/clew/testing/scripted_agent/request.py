@@ -31,7 +31,11 @@ def connect(session: Session, model: str, tools: list[str]) -> tuple[socket.sock
     import socket  # here, because a turn that is refused never needs it
 
     environ = os.environ
-    key = environ.get("ANTHROPIC_API_KEY") or environ.get("ANTHROPIC_AUTH_TOKEN")
+    key = (
+        environ.get("ANTHROPIC_API_KEY")
+        or environ.get("ANTHROPIC_AUTH_TOKEN")
+        or environ.get("CLAUDE_CODE_OAUTH_TOKEN")
+    )
     if not key:
         raise ApiError("Not logged in · Please run /login", "authentication_failed")
     gateway = environ.get("ANTHROPIC_BASE_URL", "http://127.0.0.1:1").partition("://")[2].rstrip("/")

@@ -143,6 +143,8 @@ class Turn:
 
     def tell_api_error(self, error: ApiError) -> Line:
         message = synthetic_message(error.text)
+        if error.limit is not None:
+            self.host.say("rate_limit_event", rate_limit_info=error.limit)
         line: Line = {"is_api_error_message": True, "error": error.error}
         entry: Line = {"isApiErrorMessage": True, "error": error.error}
         result: Line = {"api_error_status": error.status}

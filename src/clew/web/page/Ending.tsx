@@ -25,6 +25,8 @@ const KEPT = "What was said so far is kept.";
 const HINTS: Record<string, string> = {
   usage_limit: "The session is kept: ask again when the limit is over, and it is resumed.",
   auth: "Log in with the agent's own command, then ask again. The session is kept.",
+  billing: "Add credit where the account is billed, then ask again. The session is kept.",
+  wrong_model: "Choose another model, above the composer, and ask again. The session is kept.",
   agent_missing: "See Agents, at the lower left, for what is missing.",
   failed: "Your prompt is kept. Ask again, or start afresh.",
 };

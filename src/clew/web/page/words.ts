@@ -20,7 +20,7 @@ const REASONS: Record<string, string> = {
   cannot_fork: "the agent cannot copy the session up to there",
   unconfirmed: "the last run was cut off, and its session does not tell how far it came",
   rejected: "the agent did not know the session",
-  overflow: "the context was full",
+  overflow: "it did not fit the model's context",
 };
 
 export const reasonWords = (reason: string | null): string =>

@@ -1,0 +1,49 @@
+"""An account's usage limit: when to continue after it.
+
+The agent often says when the limit resets. Everybody who waits for that wakes a little later, and not in the same
+second. Where it does not say, or says a time that cannot be, the pauses grow from 5 to 30 minutes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from clew.core.outcome import Outcome
+
+JITTER_S = 30.0  # at most so much later than the reset, and at most a tenth of the wait
+SHORTEST_PAUSE_S = 5.0
+FIRST_PAUSE_S = 300.0
+LONGEST_PAUSE_S = 1800.0
+LONGEST_LIMIT_S = 8 * 86_400.0  # no account's limit is longer
+
+
+def wake_time(resets_at: float | None, *, limits_before: int, now: float, dice: float) -> float:
+    """When to ask again. `limits_before`: runs that met a limit just before this one; `dice` is between 0 and 1."""
+    known = reset_time(resets_at, now)
+    if known is not None:
+        return _a_little_later(max(known, now + SHORTEST_PAUSE_S), now, dice)
+    pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(limits_before, 10))
+    return _a_little_later(now + pause_s, now, dice)
+
+
+def _a_little_later(at: float, now: float, dice: float) -> float:
+    return at + dice * min(JITTER_S, (at - now) / 10)
+
+
+def reset_time(told: float | None, now: float) -> float | None:
+    """What an agent tells may be in milliseconds, over already, or no time at all: None then."""
+    for at in () if told is None else (told, told / 1000.0):
+        if math.isfinite(at) and now < at <= now + LONGEST_LIMIT_S:
+            return at
+    return None
+
+
+def in_a_row(outcomes: Iterable[str | None]) -> int:
+    """How many of the last runs met a limit; the newest comes first."""
+    count = 0
+    for outcome in outcomes:
+        if outcome != Outcome.USAGE_LIMIT:
+            break
+        count += 1
+    return count

@@ -1,0 +1,121 @@
+"""Every sentence in which the API refuses a request, through the real CLI: its words, and what Clew takes them for.
+
+One process has all the turns of an agent: a refused prompt leaves the next one to be asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.agents.adapter import Binary, Ending, Launch
+from clew.agents.claude import Claude
+from clew.agents.claude.stream import ClaudeReader
+from clew.core.outcome import Outcome
+from clew.core.thread import Permissions, Trust
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.refusals import CLAUDE, Refusal
+from clew.testing.stage import MODEL, real_claude, scrubbed_environ
+
+DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
+
+
+class Warm:
+    """One running CLI that is asked turn after turn, as over one long-lived connection."""
+
+    def __init__(self, folder: Path, api: ModelApi, binary: Path, **environ: str) -> None:
+        adapter, found = Claude(), Binary(str(binary), "test")
+        given = scrubbed_environ(folder, api.url) | {"CLAUDE_CODE_MAX_RETRIES": "0"} | environ
+        texts = [
+            subprocess.run(command, env=given, capture_output=True, text=True, timeout=60, check=True).stdout
+            for command in adapter.probes(found)
+        ]
+        launch = Launch("6f1d0c52-3a2b-4c7e-9d3e-0a1b2c3d4e5f", False, MODEL, Permissions.ASK, Trust.USER, str(folder))
+        command = adapter.command(found, adapter.abilities(*texts), launch)
+        self._process = subprocess.Popen(
+            command, env=given, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+
+    def turn(self, text: str) -> tuple[Ending, list[dict[str, Any]]]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps({"type": "user", "message": {"role": "user", "content": text}}).encode() + b"\n")
+        stdin.flush()
+        reader, lines = ClaudeReader(), []
+        for line in stdout:
+            reader.feed(line)
+            lines.append(json.loads(line))
+            if reader.finished:
+                break
+        return reader.ending(resumed=True, exit_status=None, stderr=""), lines
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        finally:
+            self._process.kill()
+            self._process.wait(30)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+
+@pytest.fixture(scope="module", params=["scripted", pytest.param("real", marks=pytest.mark.real)])
+def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    folder = tmp_path_factory.mktemp("refusals")
+    binary = real_claude() if request.param == "real" else scripted_agent.install(folder / "agent")
+    with ModelApi() as api:
+        agent = Warm(folder, api, binary)
+        yield agent
+        agent.close()
+
+
+@pytest.mark.parametrize("refusal", CLAUDE, ids=lambda refusal: refusal.api.message[:40])
+def test_sentence_of_the_api_is_reworded_and_recognised(warm: Warm, refusal: Refusal) -> None:
+    ending, lines = warm.turn(refusal.directive)
+    [said] = [line for line in lines if line.get("is_api_error_message")]
+    assert said["message"]["content"][0]["text"].startswith(refusal.told)
+    assert refusal.code in (said.get("api_error"), said.get("error"), None)
+    assert (ending.diagnosis.answered, ending.diagnosis.outcome) == (False, refusal.outcome)
+    assert ending.diagnosis.message.startswith(refusal.told[:500])
+
+
+def test_limit_of_the_api_that_names_its_day_resets_then(warm: Warm) -> None:
+    [refusal] = [each for each in CLAUDE if "regain access" in each.api.message]
+    ending, _ = warm.turn(refusal.directive)
+    assert ending.diagnosis.resets_at == 1_796_083_200.0, "2026-12-01 at 00:00 UTC"
+
+
+@pytest.mark.parametrize("kind", ["scripted", pytest.param("real", marks=pytest.mark.real)])
+def test_limit_of_a_subscription_tells_when_it_resets(tmp_path: Path, api: ModelApi, kind: str) -> None:
+    binary = real_claude() if kind == "real" else scripted_agent.install(tmp_path / "agent")
+    agent = Warm(tmp_path, api, binary, ANTHROPIC_API_KEY="", CLAUDE_CODE_OAUTH_TOKEN="dummy")
+    try:
+        ending, lines = agent.turn("!limit 4102444800")
+        [event] = [line for line in lines if line["type"] == "rate_limit_event"]
+        assert event["rate_limit_info"]["status"] == "rejected"
+        assert (ending.diagnosis.outcome, ending.diagnosis.resets_at) == (Outcome.USAGE_LIMIT, 4_102_444_800.0)
+        assert ending.diagnosis.message.startswith("You've hit your 5-hour limit · resets")
+        ending, _ = agent.turn("!limit")
+        assert ending.diagnosis.outcome is Outcome.OVERLOADED, "it says itself that it is not the account's limit"
+        assert ending.diagnosis.resets_at is None
+    finally:
+        agent.close()
+
+
+def test_documentation_has_every_sentence() -> None:
+    """docs/agents.md has a row for each, with what the CLI says and what Clew takes it for."""
+    rows = [line for line in DOCS.read_text().splitlines() if line.startswith("| ")]
+    cells = {tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]) for row in rows}
+    for refusal in CLAUDE:
+        said = "the same" if refusal.said is None else refusal.said
+        assert (refusal.api.message, said, str(refusal.outcome)) in {row[:3] for row in cells}, refusal.api.message

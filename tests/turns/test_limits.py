@@ -1,0 +1,102 @@
+"""The account's usage limit: the session is kept, and a run that waits continues in it when the limit has reset."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from clew.client import Client, Reply, Thread
+from clew.core.continuation import CONTINUE
+from clew.core.events import RunQueued
+from clew.core.run import RunStatus
+from clew.errors import Conflict, UsageLimit
+from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
+
+SOON_S = 3.0  # a limit that resets so soon is waited for a little longer
+
+
+@pytest.fixture
+def subscribed(stage: Stage) -> Stage:
+    stage.account = SUBSCRIPTION
+    return stage
+
+
+async def limited(thread: Thread, resets_at: float | None) -> Reply:
+    told = "" if resets_at is None else f" {int(resets_at)}"
+    reply = await (await thread.ask(f"do it\n!limit{told}")).reply()
+    assert isinstance(reply.error, UsageLimit)
+    return reply
+
+
+async def test_a_run_that_waits_for_the_reset_continues_in_the_same_session(subscribed: Stage) -> None:
+    """Neither the wait nor the run that met the limit counts: the session may be used once, and is old in a second."""
+    async with subscribed.open(max_resumes=1, max_age="1s") as client:
+        thread = await client.thread("t", cwd=subscribed.work)
+        first = await (await thread.ask("first"))
+        resets_at = int(time.time() + SOON_S)
+        failed = await limited(thread, resets_at)
+        assert isinstance(failed.error, UsageLimit) and failed.error.resets_at == resets_at
+        assert (await client.run(failed.run)).resets_at == resets_at
+        run = await thread.continue_after_limit(failed.run)
+        with pytest.raises(Conflict, match="moved on"):
+            await thread.continue_after_limit(failed.run)
+        waited = [event async for event in run if isinstance(event, RunQueued)]
+        reply = await run
+        record = await client.run(reply.run)
+    assert [event.waiting_for for event in waited] == ["limit"]
+    assert record.asked.not_before == waited[0].until is not None
+    assert (record.started_at or 0) >= record.asked.not_before >= resets_at
+    assert (reply.session_resumed, reply.session_id, reply.reason) == (True, first.session_id, None)
+    assert subscribed.prompt.endswith(CONTINUE)
+    assert [role for role, _ in subscribed.shown].count("assistant") == 1
+    assert sum("do it" in text for _, text in subscribed.shown) == 1, "the prompt is in the session already"
+
+
+async def test_a_cancelled_wait_asks_nobody(scripted: Stage) -> None:
+    scripted.account = SUBSCRIPTION
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        failed = await limited(thread, time.time() + 3600)
+        asked = len(scripted.api.main_requests)
+        run = await thread.continue_after_limit(failed.run)
+        async for event in run:
+            if isinstance(event, RunQueued):
+                run.cancel()
+        assert (await run.reply()).status == RunStatus.CANCELLED
+        assert len(scripted.api.main_requests) == asked
+        with pytest.raises(Conflict, match="no usage limit"):
+            await thread.continue_after_limit(run.id)
+
+
+async def test_a_wait_outlives_the_daemon_that_began_it(scripted: Stage) -> None:
+    scripted.account = SUBSCRIPTION
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        failed = await limited(thread, time.time() + SOON_S)
+        run = await thread.continue_after_limit(failed.run, lasting=True)
+    async with scripted.open() as client:
+        assert (await client.run(run.id)).status is RunStatus.QUEUED
+        await client.take_up()
+        reply = await answered(client, run.id)
+    assert (reply.status, reply.session_resumed) == (RunStatus.ANSWERED, True)
+    assert reply.asked.not_before is not None and (reply.started_at or 0) >= reply.asked.not_before
+
+
+async def answered(client: Client, run_id: str):  # type: ignore[no-untyped-def]
+    async for _ in client.follow(run_id):
+        pass
+    return await client.run(run_id)
+
+
+@pytest.mark.real
+async def test_codex_tells_the_minute_in_which_its_limit_resets(codex: Stage) -> None:
+    resets_at = time.time() + 7200
+    async with codex.open(agent="codex") as client:
+        thread = await client.thread("t", cwd=codex.work, model=CODEX_MODEL)
+        await (await thread.ask("first"))
+        failed = await limited(thread, resets_at)
+        again = await (await thread.ask("and now"))
+    assert isinstance(failed.error, UsageLimit)
+    assert failed.error.resets_at is not None and 0 <= failed.error.resets_at - resets_at <= 60
+    assert again.session_resumed
