@@ -32,6 +32,7 @@ from clew.core.limits import (
     JITTER_S,
     LONGEST_LIMIT_S,
     LONGEST_PAUSE_S,
+    SHORTEST_PAUSE_S,
     reset_time,
     wake_time,
 )
@@ -70,7 +71,7 @@ def test_only_a_retry_leads_out_of_what_is_over() -> None:
     assert JOB_MOVES[JobStatus.SUCCEEDED] == frozenset()
 
 
-WILD = [None, 0.0, -1.0, -math.inf, math.inf, math.nan, NOW - 1, NOW, 1e18, 1e300, 253_402_300_800.0, NOW + 1e9]
+WILD = [None, 0.0, -1.0, -math.inf, math.inf, math.nan, NOW - 61, 1e18, 1e300, 253_402_300_800.0, NOW + 1e9]
 
 
 @pytest.mark.parametrize("told", WILD)
@@ -89,6 +90,12 @@ def test_a_limit_wakes_a_little_after_its_reset_and_not_everybody_at_once() -> N
     woken = [wake_time(NOW + 60, limits_before=3, now=NOW, dice=dice / 10) for dice in range(11)]
     assert all(NOW + 60 <= at <= NOW + 60 + JITTER_S for at in woken)
     assert len(set(woken)) == 11
+
+
+@pytest.mark.parametrize("told", [NOW - 59, NOW - 1, NOW])
+def test_a_limit_that_has_just_reset_is_asked_again_soon_and_only_once_so(told: float) -> None:
+    assert wake_time(told, limits_before=0, now=NOW, dice=0.0) == NOW + SHORTEST_PAUSE_S
+    assert wake_time(told, limits_before=1, now=NOW, dice=0.0) == NOW + 2 * FIRST_PAUSE_S
 
 
 def test_without_a_reset_time_the_pauses_grow_from_5_to_30_minutes() -> None:

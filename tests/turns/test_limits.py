@@ -6,10 +6,16 @@ import time
 
 import pytest
 
-from clew.client import Client, Reply, Thread
+from clew.client import Client, Reply
+from clew.client import Thread as Conversation
 from clew.core.continuation import CONTINUE
+from clew.core.decision import Policy
 from clew.core.events import RunQueued
+from clew.core.ids import ThreadId
 from clew.core.run import RunStatus
+from clew.core.thread import Thread
+from clew.engine.plan import policy_of
+from clew.engine.settings import Ask, EngineSettings
 from clew.errors import Conflict, UsageLimit
 from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
 
@@ -22,22 +28,25 @@ def subscribed(stage: Stage) -> Stage:
     return stage
 
 
-async def limited(thread: Thread, resets_at: float | None) -> Reply:
+async def limited(thread: Conversation, resets_at: float | None) -> Reply:
     told = "" if resets_at is None else f" {int(resets_at)}"
-    reply = await (await thread.ask(f"do it\n!limit{told}")).reply()
+    reply = await (await thread.ask(f"this one thing\n!limit{told}")).reply()
     assert isinstance(reply.error, UsageLimit)
     return reply
 
 
 async def test_a_run_that_waits_for_the_reset_continues_in_the_same_session(subscribed: Stage) -> None:
-    """Neither the wait nor the run that met the limit counts: the session may be used once, and is old in a second."""
-    async with subscribed.open(max_resumes=1, max_age="1s") as client:
+    """Neither the wait nor the run that met the limit counts as a use of the session, which may be resumed once."""
+    async with subscribed.open(max_resumes=1) as client:
         thread = await client.thread("t", cwd=subscribed.work)
         first = await (await thread.ask("first"))
         resets_at = int(time.time() + SOON_S)
         failed = await limited(thread, resets_at)
         assert isinstance(failed.error, UsageLimit) and failed.error.resets_at == resets_at
         assert (await client.run(failed.run)).resets_at == resets_at
+        [pin] = await client.engine.database.call(lambda store: store.pins(thread.record.id))
+        assert pin.resume_count == 0
+        assert pin.used_at >= resets_at, "the session does not age before the reset"
         run = await thread.continue_after_limit(failed.run)
         with pytest.raises(Conflict, match="moved on"):
             await thread.continue_after_limit(failed.run)
@@ -50,7 +59,7 @@ async def test_a_run_that_waits_for_the_reset_continues_in_the_same_session(subs
     assert (reply.session_resumed, reply.session_id, reply.reason) == (True, first.session_id, None)
     assert subscribed.prompt.endswith(CONTINUE)
     assert [role for role, _ in subscribed.shown].count("assistant") == 1
-    assert sum("do it" in text for _, text in subscribed.shown) == 1, "the prompt is in the session already"
+    assert sum("this one thing" in text for _, text in subscribed.shown) == 1, "the prompt is in the session already"
 
 
 async def test_a_cancelled_wait_asks_nobody(scripted: Stage) -> None:
@@ -87,6 +96,13 @@ async def answered(client: Client, run_id: str):  # type: ignore[no-untyped-def]
     async for _ in client.follow(run_id):
         pass
     return await client.run(run_id)
+
+
+def test_a_run_that_waited_is_not_held_against_the_sessions_age() -> None:
+    thread = Thread(ThreadId("t"), "t", "/", "claude", None)
+    settings = EngineSettings(policy=Policy(max_age_s=60))
+    assert policy_of(Ask(thread, "x", "claude"), settings).max_age_s == 60
+    assert policy_of(Ask(thread, "x", "claude", not_before=1.0), settings).max_age_s is None
 
 
 @pytest.mark.real

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from clew.core.outcome import Outcome
 
 JITTER_S = 30.0  # at most so much later than the reset, and at most a tenth of the wait
+JUST_OVER_S = 60.0  # the run took its time to end
 SHORTEST_PAUSE_S = 5.0
 FIRST_PAUSE_S = 300.0
 LONGEST_PAUSE_S = 1800.0
@@ -20,8 +21,8 @@ LONGEST_LIMIT_S = 8 * 86_400.0  # no account's limit is longer
 
 def wake_time(resets_at: float | None, *, limits_before: int, now: float, dice: float) -> float:
     """When to ask again. `limits_before`: runs that met a limit just before this one; `dice` is between 0 and 1."""
-    known = reset_time(resets_at, now)
-    if known is not None:
+    known = reset_time(resets_at, now - JUST_OVER_S)
+    if known is not None and (known > now or not limits_before):  # one that is always just over is no help
         return _a_little_later(max(known, now + SHORTEST_PAUSE_S), now, dice)
     pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(limits_before, 10))
     return _a_little_later(now + pause_s, now, dice)
@@ -31,10 +32,10 @@ def _a_little_later(at: float, now: float, dice: float) -> float:
     return at + dice * min(JITTER_S, (at - now) / 10)
 
 
-def reset_time(told: float | None, now: float) -> float | None:
-    """What an agent tells may be in milliseconds, over already, or no time at all: None then."""
+def reset_time(told: float | None, since: float) -> float | None:
+    """What an agent tells, when it is a time after `since`: it may be in milliseconds, long over, or no time at all."""
     for at in () if told is None else (told, told / 1000.0):
-        if math.isfinite(at) and now < at <= now + LONGEST_LIMIT_S:
+        if math.isfinite(at) and since < at <= since + LONGEST_LIMIT_S:
             return at
     return None
 
