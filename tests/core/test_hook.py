@@ -14,9 +14,12 @@ from clew.core.hook import (
     Forge,
     HookEvent,
     Match,
+    Meaning,
     Rule,
     is_repo,
     matches,
+    meaning,
+    needs_writer,
     route,
     session_key,
     split_key,
@@ -293,3 +296,39 @@ def test_a_long_text_is_read_in_a_moment(piece: str) -> None:
     began = time.process_time()
     assert said(rule, piece * (1_000_000 // len(piece))) is None
     assert time.process_time() - began < 5
+
+
+# What the new text means
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CLEAN_UP])
+def test_only_a_command_is_a_task_and_only_a_request_for_changes_is_feedback(kind: str) -> None:
+    told = an_event(kind, text="/boss fix it")
+    command, plain = Match(a_rule(command="/boss"), "fix it", by_writer=True), Match(a_rule(), by_writer=True)
+    mention = Match(a_rule(mention="boss"), by_writer=True)
+    assert meaning(command, told) is Meaning.TASK
+    assert meaning(plain, told) is (Meaning.FEEDBACK if kind == "pull.changes_requested" else Meaning.DATA)
+    assert meaning(mention, told) is meaning(plain, told)
+
+
+@pytest.mark.parametrize("kind", ["issue.commented", "pull.changes_requested"])
+def test_what_somebody_without_write_access_says_is_data_and_so_are_words_that_the_actor_did_not_write(
+    kind: str,
+) -> None:
+    told = an_event(kind, text="/boss fix it")
+    for rule in (a_rule(command="/boss"), a_rule()):
+        assert meaning(Match(rule, "fix it"), told) is Meaning.DATA
+        assert meaning(Match(rule, "fix it", by_writer=True), told.replace(own_words=False)) is Meaning.DATA
+
+
+def test_a_review_without_words_gives_no_feedback() -> None:
+    match = Match(a_rule(), by_writer=True)
+    assert meaning(match, an_event("pull.changes_requested", text=" \n")) is Meaning.DATA
+
+
+def test_for_a_rule_for_anyone_write_access_matters_only_where_it_changes_what_the_text_means() -> None:
+    told, review = an_event(text="/boss fix it"), an_event("pull.changes_requested", text="Add a test.")
+    assert needs_writer(Match(a_rule()), told)
+    assert not needs_writer(Match(a_rule(anyone=True)), told)
+    assert needs_writer(Match(a_rule(anyone=True, command="/boss"), "fix it"), told)
+    assert needs_writer(Match(a_rule(anyone=True)), review)

@@ -212,6 +212,17 @@ def test_a_comment_on_a_line_tells_where() -> None:
 
 
 @pytest.mark.parametrize("forge", list(KIND_OF))
+def test_words_that_the_forge_says_somebody_else_wrote_are_not_the_actors(forge: str) -> None:
+    name = f"{forge}.issue_comment.created"
+    assert must_read(name).own_words
+    payload = payload_of(name)
+    payload["comment"]["user"]["login"] = "mallory"
+    assert not must_read(name, payload).own_words
+    review = "pull_request_review.changes_requested" if forge == "github" else "pull_request_rejected.changes_requested"
+    assert must_read(f"{forge}.{review}").own_words, "Gitea and Forgejo name nobody: a review is the sender's"
+
+
+@pytest.mark.parametrize("forge", list(KIND_OF))
 def test_who_is_asked_for_a_review(forge: str) -> None:
     name = f"{forge}.pull_request.review_requested"
     assert must_read(name).reviewer == "carol"

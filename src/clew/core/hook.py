@@ -67,6 +67,7 @@ class HookEvent(Record):
     title: str = ""
     body: str = ""  # of the issue or pull request
     text: str = ""  # what is new: a comment, a review
+    own_words: bool = True  # the actor wrote it; False: the forge names somebody else
     author: str = ""  # who opened it
     labels: tuple[str, ...] = ()
     label: str | None = None  # the one that it just got
@@ -126,6 +127,29 @@ class Match(Record):
 
     rule: Rule
     command: str | None = None  # what follows the command on its line
+    by_writer: bool = False  # the actor has write access; not found out where it makes no difference
+
+
+class Meaning(StrEnum):
+    """What the new text of an event is to the agent that it wakes."""
+
+    TASK = "task"  # a command of a person with write access
+    FEEDBACK = "feedback"  # the review of a person with write access who asks for changes
+    DATA = "data"  # everything else
+
+
+def meaning(match: Match, event: HookEvent) -> Meaning:
+    """Of `event.text`, or of the description where that is what is new. All other texts of an event are data."""
+    if not match.by_writer or not event.own_words:
+        return Meaning.DATA
+    if match.rule.command is not None:
+        return Meaning.TASK
+    return Meaning.FEEDBACK if event.kind == "pull.changes_requested" and event.text.strip() else Meaning.DATA
+
+
+def needs_writer(match: Match, event: HookEvent) -> bool:
+    """Does it matter whether the actor has write access: for being answered, or for what the text means?"""
+    return not match.rule.anyone or meaning(match.replace(by_writer=True), event) is not Meaning.DATA
 
 
 def is_repo(name: str) -> bool:

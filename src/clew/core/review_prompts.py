@@ -95,12 +95,12 @@ def _short(line: str) -> str:
     return f"{line[:LINE_MOST]} [{len(line) - LINE_MOST:,} characters of this line left out]"
 
 
-def fenced(text: str, mark: str) -> str:
+def fenced(text: str, mark: str, kind: str = "data") -> str:
     """`mark` is random; should it occur in the text all the same, it is taken out."""
     while mark in text:  # what stood around one may make up another
         text = text.replace(mark, "")
     inside = escape(text).rstrip("\n")
-    return f"<<<data {mark}\n{inside}\n>>>data {mark}"
+    return f"<<<{kind} {mark}\n{inside}\n>>>{kind} {mark}"
 
 
 def marked(changes: Sequence[FileChange], left_out: dict[str, str]) -> tuple[FileChange, ...]:

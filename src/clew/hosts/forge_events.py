@@ -265,6 +265,7 @@ def _event(call: _Call, kind: str, item: Part, said: Part, pull: Part | None, **
         author=fields.login(item, "user"),
         labels=tuple(fields.labels(item)),
         url=fields.url(said, "html_url") or fields.url(item, "html_url"),
+        own_words=is_own or said is item or not fields.login(said, "user"),  # not every forge names who reviewed
         **(_branches(call, pull) if pull else {}),
         **more,
     )

@@ -89,8 +89,9 @@ def _own(content: dict[str, Any], source: Source, delivery: str) -> HookEvent:
     labels = given.get("labels", [])
     if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
         raise wrong("labels is no list of texts")
-    if type(given.get("from_fork", False)) is not bool:
-        raise wrong("from_fork is neither true nor false")
+    for name in ("from_fork", "own_words"):
+        if type(given.get(name, False)) is not bool:
+            raise wrong(f"{name} is neither true nor false")
     return HookEvent(**{"number": None} | given | {"labels": tuple(labels), "delivery": delivery})
 
 

@@ -18,7 +18,18 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from clew.core.hook import CLEAN_UP, Forge, HookAgent, HookEvent, Match, Update, route, session_key, split_key
+from clew.core.hook import (
+    CLEAN_UP,
+    Forge,
+    HookAgent,
+    HookEvent,
+    Match,
+    Update,
+    needs_writer,
+    route,
+    session_key,
+    split_key,
+)
 from clew.core.hook_settings import HookRepo, HookSettings
 from clew.core.job import Job
 from clew.core.record import Record
@@ -128,7 +139,8 @@ class Hooks(HookSweep):
             woken = [(match, key.issue) for key in keys for match in matches if match.rule.agent == key.agent]
         if not woken:
             return Verdict(ignored="no rule applies")
-        allowed = [each for each in woken if each[0].rule.anyone or await self._may(repo, event)]
+        may = any(needs_writer(match, event) for match, _ in woken) and await self._may(repo, event)
+        allowed = [(match.replace(by_writer=may), number) for match, number in woken if may or match.rule.anyone]
         if not allowed:
             return Verdict(ignored=f"{event.actor} is not known to have write access")
         return Verdict(tuple([await self._plan(repo, event, number, match) for match, number in allowed]))
