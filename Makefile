@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
 
-.PHONY: demo test check unit soak bench clean fmt docs web web-check chromium
+.PHONY: demo test check unit soak bench clean fmt docs prompts web web-check chromium
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -59,6 +59,9 @@ bench: $(STAMP)           ## measures, and rewrites the table in bench/README.md
 
 docs: $(STAMP)            ## rewrites the reference that is generated from the code
 	$(BIN)/python -m clew.cli.reference
+
+prompts: $(STAMP)         ## rewrites the prompts of hooks that tests/hooks compares with
+	PYTHONPATH=tests $(BIN)/python -m hooks.prompt_cases
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clew import hooks_config
-from clew.core.hook import KINDS, HookAgent, HookEvent, Rule
+from clew.core.hook import KINDS, HookAgent, HookEvent, Meaning, Rule
 from clew.core.hook_settings import HookRepo
 from clew.core.record import fields_of
 from clew.hosts.hook_skills import Skills
@@ -65,7 +65,7 @@ def test_every_command_line_of_the_page_works(set_up: Any) -> None:
         if words[1:] == ["fire", "event.json", "--dry-run"]:
             assert "wakes    boss: claude claude-sonnet-4-5, edits" in done.out
             assert "rule     number 2, by /boss" in done.out
-            assert "You were asked for: “mend it”" in done.out
+            assert "Your job now: do the task that “charles” gives you here." in done.out
         if words[1] == "sessions":
             assert "boss:charles/peon:4" in done.out
         if words[1:] == ["reset", "boss:charles/peon:4"]:
@@ -98,6 +98,15 @@ def test_every_variable_of_a_template_is_told(set_up: Any) -> None:
     variables = Skills(settings)._variables(boss, event, Match(settings.rules[0]), "mark")
     told = set(re.findall(r"`(\w+)`", "".join(row.split(" | ")[0] for row in _rows(section(page(PAGE), "Skills")))))
     assert set(variables) <= told
+
+
+def test_what_a_text_is_to_the_agent_is_told_as_the_fences_and_the_skills_say_it() -> None:
+    told = section(page(PAGE), "What the agent makes of a text")
+    assert {fence for fence in re.findall(r"^\| `<<<(\w+)", told, re.MULTILINE)} == {*Meaning}
+    [(_, example)] = blocks(told, "jinja")
+    for form in ("full", "delta"):
+        lines = (DOCS / "skills" / "boss" / f"default.{form}.md").read_text().splitlines()
+        assert {line for line in example.splitlines() if line.startswith(("What", "Your"))} <= {*lines}
 
 
 def _rows(text: str) -> list[str]:
