@@ -102,8 +102,8 @@ def test_every_variable_of_a_template_is_told(set_up: Any) -> None:
 
 def test_what_a_text_is_to_the_agent_is_told_as_the_fences_and_the_skills_say_it() -> None:
     told = section(page(PAGE), "What the agent makes of a text")
-    assert {fence for fence in re.findall(r"^\| `<<<(\w+)", told, re.MULTILINE)} == {*Meaning}
-    [(_, example)] = blocks(told, "jinja")
+    assert set(re.findall(r"^\| `<<<(\w+)", told, re.MULTILINE)) == {*Meaning}
+    [(_, example)] = blocks(page(PAGE), "jinja")
     for form in ("full", "delta"):
         lines = (DOCS / "skills" / "boss" / f"default.{form}.md").read_text().splitlines()
         assert {line for line in example.splitlines() if line.startswith(("What", "Your"))} <= {*lines}
