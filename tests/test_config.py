@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clew import config
+from clew import config, hooks_config
+from clew.engine import processes
 from clew.errors import ConfigError
 
 Load = Callable[..., config.Settings]
@@ -52,7 +54,7 @@ EACH_TYPE = [
     ("timeout", "CLEW_TIMEOUT", ["10", '"2m"'], "3h", "none", [10.0, 120.0, 10800.0, None]),
     ("max_resumes", "CLEW_MAX_RESUMES", ["1", "2"], "3", 4, [1, 2, 3, 4]),
     ("transcript_limit", "CLEW_TRANSCRIPT_LIMIT", ["1", "2"], "3", 4, [1, 2, 3, 4]),
-    ("agents.claude.model", "CLEW_CLAUDE_MODEL", ['"u"', '"p"'], "e", "f", ["u", "p", "e", "f"]),
+    ("agents.claude.model", "CLEW_AGENTS_CLAUDE_MODEL", ['"u"', '"p"'], "e", "f", ["u", "p", "e", "f"]),
 ]
 
 
@@ -77,10 +79,22 @@ class TestPrecedence:
         assert load(user='[agents.claude]\npath = "/x"').of("agents.claude.path") == "/x"
         assert load(user='agents.claude.path = "/y"').of("agents.claude.path") == "/y"
 
-    def test_every_setting_has_its_own_variable(self) -> None:
-        variables = [setting.variable for setting in config.TABLE]
-        assert len(set(variables)) == len(variables)
-        assert config.BY_NAME["agents.claude.path"].variable == "CLEW_CLAUDE_PATH"
+    def test_every_settings_variable_follows_one_rule(self) -> None:
+        for setting in config.TABLE:
+            assert setting.variable == "CLEW_" + setting.name.upper().replace(".", "_")
+        assert config.BY_NAME["agents.claude.path"].variable == "CLEW_AGENTS_CLAUDE_PATH"
+
+    @pytest.mark.parametrize("agent", ["claude", "codex"])
+    @pytest.mark.parametrize("key", ["path", "model"])
+    def test_the_old_name_of_a_variable_keeps_working_and_the_new_one_wins(
+        self, load: Load, agent: str, key: str
+    ) -> None:
+        name, old = f"agents.{agent}.{key}", f"CLEW_{agent}_{key}".upper()
+        new = config.BY_NAME[name].variable
+        assert load(environ={old: "o"})[name] == config.Value("o", f"environment {old}")
+        assert load(environ={old: "o", new: "n"})[name] == config.Value("n", f"environment {new}")
+        assert load(environ={old: "o", new: " "})[name] == config.Value("o", f"environment {old}")
+        assert load(environ={old: "o", new: "n"}).warnings == ()
 
     def test_every_default_is_a_value_that_its_own_parser_takes(self) -> None:
         for setting in config.TABLE:
@@ -155,16 +169,69 @@ class TestProjects:
         assert "work/clew.toml" in settings.ignored[0]
         assert settings.of("timeout") == 1800.0
 
+    def test_unknown_keys_are_named_with_the_nearest_in_one_line(self, load: Load) -> None:
+        settings = load(project="modle = 'm'\nmaxAge = '1h'\nzzz = 1")
+        [said] = settings.ignored
+        assert "work/clew.toml: there is no setting 'modle' (did you mean model?)," in said
+        assert said.endswith(" nor 'maxAge' (did you mean max_age?), nor 'zzz'.")
+        assert settings.of("model") is None
+
+    def test_a_hostile_file_cannot_flood_or_drive_the_terminal(self, load: Load, tmp_path: Path) -> None:
+        keys = "\n".join(f'"{number} \\u001b[31m\\n\\u202e{"x" * 5000}" = 1' for number in range(200))
+        [said] = load(project=keys).ignored
+        assert said.endswith(", nor 195 more.")
+        assert said.isprintable()
+        assert len(said) < 600 + len(str(tmp_path))
+
+    @pytest.mark.parametrize("text", ["x = " + "9" * 5000, "timeout = 0x" + "f" * 5000, "max_resumes = 0x" + "f" * 5000])
+    def test_a_number_without_end_stops_nobody(self, load: Load, text: str) -> None:
+        settings = load(project=f"{text}\n")
+        [said] = settings.ignored
+        assert len(said) < 1000
+        assert settings.of("timeout") == 1800.0
+
+    def test_hooks_are_refused_once_and_by_their_name(self, load: Load) -> None:
+        [said] = load(project="[hooks.agents.boss]\nmodel = 'm'\nagent = 'codex'\n").ignored
+        assert "clew.toml: hooks cannot be set by a work directory" in said
+
     @pytest.mark.parametrize("name", UNSAFE)
     def test_the_user_can(self, load: Load, name: str) -> None:
         assert load(user=f"{name} = {UNSAFE[name]}")[name].source.endswith("clew.toml")
 
 
 class TestMistakes:
-    def test_an_unknown_key_is_named_with_the_known_ones(self, load: Load) -> None:
-        error = refusal(load, user="modle = 1")
-        assert "'modle'" in error.message
-        assert "model" in (error.hint or "")
+    @pytest.mark.parametrize(
+        ("text", "key", "nearest"),
+        [
+            ("modle = 1", "modle", "model"),
+            ("permisions = 'read-only'", "permisions", "permissions"),
+            ("idleTimeout = 5", "idleTimeout", "idle_timeout"),
+            ("[serve]\nprot = 1", "serve.prot", "serve.port"),
+            ("[sevre]\nport = 1", "sevre.port", "serve.port"),
+            ("[reviews]\nenableResume = true", "reviews.enableResume", "enable_resume"),
+            ("[claude]\npath = '/x'", "claude.path", "agents.claude.path"),
+            ("[remote]\nulr = 's3://x'", "remote.ulr", "remote.url"),
+            ("[hoks.agents.boss]\nmodel = 'm'", "hoks.agents.boss.model", "hooks"),
+            ("[retentoin]", "retentoin", "retention"),
+            ("[model]\nname = 'm'", "model.name", "model"),
+        ],
+    )
+    def test_an_unknown_key_is_named_with_the_nearest_known_one(
+        self, load: Load, text: str, key: str, nearest: str | None
+    ) -> None:
+        message = refusal(load, user=text).message
+        meant = f" (did you mean {nearest}?)" if nearest else ""
+        assert message.endswith(f"clew.toml: there is no setting '{key}'{meant}."), message
+
+    def test_an_empty_table_of_settings_is_no_mistake(self, load: Load) -> None:
+        assert load(user="[agents]\n[agents.claude]\n[serve]\n[hooks]\n").of("serve.port") == 7421
+
+    def test_all_unknown_keys_are_named_before_a_value_is_looked_at(self, load: Load) -> None:
+        message = refusal(load, user="timeout = 'soon'\nmodle = 1\ncolour = 2").message
+        assert message.endswith("'modle' (did you mean model?), nor 'colour'.")
+
+    def test_an_unknown_flag_is_named_with_the_nearest_too(self, load: Load) -> None:
+        assert "'modle' (did you mean model?)" in refusal(load, modle="x").message
 
     @pytest.mark.parametrize("text", ["= =", "model", 'model = "a"\nmodel = "b"', '"'])
     def test_a_file_that_is_no_toml_is_named(self, load: Load, text: str) -> None:
@@ -215,6 +282,60 @@ class TestMistakes:
 
     def test_an_agent_without_a_name_is_refused(self, load: Load) -> None:
         refusal(load, user='agent = ""')
+
+
+class TestVariables:
+    def test_an_unknown_one_is_named_with_the_nearest_and_without_its_value(self, load: Load) -> None:
+        settings = load(environ={"CLEW_MODLE": "x", "CLEW_GITHUB_TOKN": "sesame", "CLEW_CLAUDE_PTH": "/c"})
+        [said] = settings.warnings
+        assert said == (
+            "environment: there is no variable 'CLEW_CLAUDE_PTH' (did you mean CLEW_AGENTS_CLAUDE_PATH?),"
+            " nor 'CLEW_GITHUB_TOKN' (did you mean CLEW_GITHUB_TOKEN?), nor 'CLEW_MODLE' (did you mean CLEW_MODEL?)."
+        )
+        assert settings.ignored == ()
+
+    def test_one_that_resembles_nothing_is_named_all_the_same(self, load: Load) -> None:
+        assert load(environ={"CLEW_ZZZ": "1"}).warnings == ("environment: there is no variable 'CLEW_ZZZ'.",)
+
+    def test_an_empty_one_and_those_of_others_are_none(self, load: Load) -> None:
+        assert load(environ={"CLEW_MODLE": " ", "_CLEW_COMPLETE": "bash_source", "CLEWS_X": "1"}).warnings == ()
+
+    def test_every_variable_that_the_code_names_is_known(self) -> None:
+        folder = Path(config.__file__).parent
+        code = "".join(path.read_text() for path in folder.rglob("*.py"))
+        named = {*re.findall(r"""["'](CLEW_[A-Z0-9_]+)["']""", code), *hooks_config.secret_names(), processes.MARK}
+        assert "CLEW_ATTEMPT" in named and "CLEW_SCRIPT_LOG" in named
+        assert named - {*config.VARIABLES, *config.OLD_VARIABLES} == set()
+
+
+class TestEnableResume:
+    """`enableResume`, as the design of reviews writes it."""
+
+    def test_it_is_another_name_in_both_files_and_for_a_keyword(self, load: Load) -> None:
+        assert load(user="enableResume = false").of("enable_resume") is False
+        settings = load(user="enable_resume = true", project="enableResume = false")
+        assert (settings.of("enable_resume"), settings.ignored) == (False, ())
+        assert settings["enable_resume"].source.endswith("work/clew.toml")
+        assert load(enableResume=True)["enable_resume"] == config.Value(True, "flag")
+        assert "enableResume" not in settings
+
+    def test_a_bad_value_is_refused_under_its_name(self, load: Load) -> None:
+        assert refusal(load, user="enableResume = 'perhaps'").message.startswith("enable_resume = 'perhaps' ")
+
+    def test_both_names_may_say_the_same(self, load: Load) -> None:
+        assert load(user="enable_resume = false\nenableResume = 'no'").of("enable_resume") is False
+
+    def test_both_names_with_different_values_are_an_error(self, load: Load) -> None:
+        error = refusal(load, user="enable_resume = false\nenableResume = true")
+        assert "clew.toml: enable_resume is given twice, with different values." in error.message
+        assert "enableResume" in (error.hint or "")
+        refusal(load, user="", enable_resume=True, enableResume=False)
+
+    def test_in_a_project_neither_counts(self, load: Load) -> None:
+        settings = load(project="enable_resume = false\nenableResume = true")
+        assert settings["enable_resume"] == config.Value(True, "default")
+        [said] = settings.ignored
+        assert "enable_resume is given twice" in said
 
 
 class TestDurations:

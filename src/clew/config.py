@@ -3,6 +3,9 @@
 One table drives all of it: the environment names, the file's keys, what `clew config show` prints and the reference in
 docs/cli.md. The user's own file may set everything; a `clew.toml` in the work directory belongs to whoever wrote
 the repository, so it may only set what can neither run code nor widen permissions.
+
+A name that nobody knows is said with the nearest known one: in the user's file it is an error (a misspelt `permissions`
+must not widen them), in a work directory's file and in the environment a warning, which the surfaces print.
 """
 
 from __future__ import annotations
@@ -24,11 +27,20 @@ class Setting(Record):
     help: str
     in_project: bool = False  # may a work directory's clew.toml set it?
     secret: bool = False  # may hold a password: shown without it
+    alias: str | None = None  # another name for it in clew.toml
+    old_variable: str | None = None  # which keeps working; the variable wins over it
 
     @property
     def variable(self) -> str:
-        """`agents.claude.path` is CLEW_CLAUDE_PATH."""
-        return "CLEW_" + self.name.removeprefix("agents.").replace(".", "_").upper()
+        """`agents.claude.path` is CLEW_AGENTS_CLAUDE_PATH."""
+        return "CLEW_" + self.name.replace(".", "_").upper()
+
+    def variable_in(self, environ: Mapping[str, str]) -> str | None:
+        """The variable that sets it there. An empty one is as good as none: it must not lift a limit."""
+        for name in (self.variable, self.old_variable):
+            if name is not None and environ.get(name, "").strip():
+                return name
+        return None
 
     def shown(self, value: Any) -> Any:
         """For eyes: an address without its password."""
@@ -46,6 +58,12 @@ class Settings(dict[str, Value]):
     """Every setting by name, each with where it came from."""
 
     ignored: tuple[str, ...] = ()  # what a work directory's file could not set, and why
+    unknown: tuple[str, ...] = ()  # the variables CLEW_… that Clew does not know
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What does not count. Surfaces print it, once; a library does not."""
+        return (*self.ignored, *self.unknown)
 
     def of(self, name: str) -> Any:
         return self[name].value
@@ -168,7 +186,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
     Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
     Setting("visibility", choice("shared", "own"), "shared", "what agents see of each other's turns", in_project=True),
-    Setting("enable_resume", boolean, True, "resume sessions at all", in_project=True),
+    Setting("enable_resume", boolean, True, "resume sessions at all", in_project=True, alias="enableResume"),
     Setting("max_age", duration, None, "a session older than this is not resumed", in_project=True),
     Setting("max_resumes", count, None, "a session resumed so often is not resumed again", in_project=True),
     Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
@@ -178,10 +196,24 @@ TABLE: tuple[Setting, ...] = (
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
-    Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for"),
-    Setting("agents.claude.model", word, None, "the Claude model when nothing else names one", in_project=True),
-    Setting("agents.codex.path", word, None, "the Codex CLI; none: looked for"),
-    Setting("agents.codex.model", word, None, "the Codex model when nothing else names one", in_project=True),
+    Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for", old_variable="CLEW_CLAUDE_PATH"),
+    Setting(
+        "agents.claude.model",
+        word,
+        None,
+        "the Claude model when nothing else names one",
+        in_project=True,
+        old_variable="CLEW_CLAUDE_MODEL",
+    ),
+    Setting("agents.codex.path", word, None, "the Codex CLI; none: looked for", old_variable="CLEW_CODEX_PATH"),
+    Setting(
+        "agents.codex.model",
+        word,
+        None,
+        "the Codex model when nothing else names one",
+        in_project=True,
+        old_variable="CLEW_CODEX_MODEL",
+    ),
     Setting("retention.threads", duration, None, "threads not used for so long are archived once a day; none: never"),
     Setting("retention.archives", duration, 2_592_000.0, "archives older than this are removed; none: never"),
     Setting("remote.url", word, None, "where `clew threads push` and `pull` go without a URL: s3://bucket/path"),
@@ -191,7 +223,18 @@ TABLE: tuple[Setting, ...] = (
     Setting("serve.work", up_to_a_thousand, None, "jobs it carries out at once; none: 2 with rules for hooks, else 0"),
 )
 TABLES_OF_OTHERS = ("hooks",)  # of the user's own file, read by whom they are for
+NO_SETTINGS = (  # variables that stand in no file; docs/settings.md says what each is for
+    *("CLEW_HOME", "CLEW_CONFIG", "CLEW_PASSPHRASE", "CLEW_DEBUG", "CLEW_ATTEMPT"),
+    *("CLEW_GITHUB_SECRET", "CLEW_GITEA_SECRET", "CLEW_FORGEJO_SECRET"),
+    *("CLEW_GITHUB_TOKEN", "CLEW_GITEA_TOKEN", "CLEW_FORGEJO_TOKEN"),
+    *("CLEW_FAULT", "CLEW_SCRIPT", "CLEW_SCRIPT_LOG", "CLEW_SOAK", "CLEW_SOAK_EXAMPLES"),
+)
 BY_NAME = {setting.name: setting for setting in TABLE}
+BY_ALIAS = {setting.alias: setting for setting in TABLE if setting.alias is not None}
+TABLES = {name[:place] for name in BY_NAME for place, letter in enumerate(name) if letter == "."}
+VARIABLES = (*(setting.variable for setting in TABLE), *NO_SETTINGS)
+OLD_VARIABLES = tuple(setting.old_variable for setting in TABLE if setting.old_variable is not None)
+VALUE_CHARS = 200  # of a value in an error
 
 
 def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -205,13 +248,23 @@ def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mappin
         values, settings.ignored = _from_project(project)
         settings.update(values)
     for setting in TABLE:
-        given = environ.get(setting.variable)
-        if given is not None and given.strip():  # an empty one is as good as none: it must not lift a limit
-            settings[setting.name] = _parsed(setting, given, f"environment {setting.variable}")
-    for name, value in (flags or {}).items():
-        if value is not None:
-            settings[name] = _parsed(_known(name, "flag"), value, "flag")
+        variable = setting.variable_in(environ)
+        if variable is not None:
+            settings[setting.name] = _parsed(setting, environ[variable], f"environment {variable}")
+    settings.unknown = unknown_variables(environ)
+    settings.update(_all_known([(name, value) for name, value in (flags or {}).items() if value is not None], "flag"))
     return settings
+
+
+def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """One line that names them, without their values; (): there are none."""
+    known = {*VARIABLES, *OLD_VARIABLES}
+    names = [name for name in environ if name.startswith("CLEW_") and name not in known and environ[name].strip()]
+    if not names:
+        return ()
+    from clew import spelling
+
+    return (f"environment: {spelling.unknown('variable', sorted(names), VARIABLES)}",)
 
 
 def home(environ: Mapping[str, str]) -> Path:
@@ -247,40 +300,75 @@ def _user_home(environ: Mapping[str, str]) -> Path:
 
 def _from_file(path: Path) -> dict[str, Value]:
     """The user's own file: a mistake in it is an error."""
-    source = str(path)
-    return {
-        name: _parsed(_known(name, source), value, source)
-        for name, value in _read(path)
-        if name.partition(".")[0] not in TABLES_OF_OTHERS
-    }
+    return _all_known([(name, value) for name, value in _read(path) if not _is_of_others(name)], str(path))
+
+
+def _all_known(given: list[tuple[str, Any]], source: str) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    if unknown := [name for name, _ in given if _setting(name) is None]:
+        hint = "Correct or remove it; clew config show lists every setting."
+        raise ConfigError(f"{source}: {_unknown_keys(unknown)}", hint=hint)
+    for name, value in given:
+        _put(values, name, value, source)
+    return values
 
 
 def _from_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
     """A work directory's file: what is wrong in it is left out and said. It must not stop anybody."""
-    values, ignored = {}, []
     try:
-        for name, value in _read(path):
-            try:
-                values[name] = _from_work_dir(name, value, str(path))
-            except ConfigError as error:
-                ignored.append(error.message)
+        given = _read(path)
     except ConfigError as error:
-        ignored.append(error.message)
+        return {}, (error.message,)
+    values: dict[str, Value] = {}
+    ignored: dict[str, None] = {}  # in order, each once
+    unknown = [name for name, _ in given if not _is_of_others(name) and _setting(name) is None]
+    if unknown:
+        ignored[f"{path}: {_unknown_keys(unknown)}"] = None
+    for name, value in given:
+        setting = _setting(name)
+        if setting is not None and setting.in_project:
+            try:
+                _put(values, name, value, str(path))
+            except ConfigError as error:
+                ignored[error.message] = None
+        elif setting is not None or _is_of_others(name):
+            what = name if setting is not None else name.partition(".")[0]
+            ignored[f"{path}: {what} cannot be set by a work directory; set it in your own clew.toml."] = None
     return values, tuple(ignored)
 
 
-def _from_work_dir(name: str, value: Any, source: str) -> Value:
-    setting = _known(name, source)
-    if not setting.in_project:
-        raise ConfigError(f"{source}: {name} cannot be set by a work directory; set it in your own clew.toml.")
-    return _parsed(setting, value, source)
+def _put(values: dict[str, Value], name: str, value: Any, source: str) -> None:
+    """Under the setting's own name. Given twice with different values, neither counts."""
+    setting = _setting(name)
+    assert setting is not None
+    parsed = _parsed(setting, value, source)
+    if values.setdefault(setting.name, parsed) != parsed:
+        del values[setting.name]
+        other = f": {setting.alias} is another name for it" if setting.alias else ""
+        raise ConfigError(
+            f"{source}: {setting.name} is given twice, with different values.", hint=f"Keep one of them{other}."
+        )
+
+
+def _setting(name: str) -> Setting | None:
+    return BY_NAME.get(name) or BY_ALIAS.get(name)
+
+
+def _is_of_others(name: str) -> bool:
+    return name.partition(".")[0] in TABLES_OF_OTHERS
+
+
+def _unknown_keys(names: list[str]) -> str:
+    from clew import spelling
+
+    return spelling.unknown("setting", names, (*BY_NAME, *TABLES), TABLES_OF_OTHERS)
 
 
 def _read(path: Path) -> list[tuple[str, Any]]:
     try:
         return _flat(_parsed_file(path))
     except RecursionError as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
+        raise ConfigError(f"{path} cannot be read: {error}", hint="Correct or remove it.") from error
 
 
 def _parsed_file(path: Path) -> dict[str, Any]:
@@ -288,15 +376,15 @@ def _parsed_file(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="Mend or remove it.") from error
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, a number without end
+        raise ConfigError(f"{path} cannot be read: {error}", hint="Correct or remove it.") from error
 
 
 def table_of(path: Path, name: str) -> dict[str, Any]:
     """One of the tables that are no settings, as it stands; {}: there is none."""
     found = _parsed_file(path).get(name, {})
     if not isinstance(found, dict):
-        raise ConfigError(f"{path}: {name} is no table.", hint="Mend or remove it.")
+        raise ConfigError(f"{path}: {name} is no table.", hint="Correct or remove it.")
     return found
 
 
@@ -307,24 +395,26 @@ def matches(value: str, pattern: str) -> bool:
     return fnmatchcase(value, pattern)
 
 
-def _known(name: str, source: str) -> Setting:
-    setting = BY_NAME.get(name)
-    if setting is None:
-        raise ConfigError(f"{source}: there is no setting {name!r}.", hint=f"Known: {', '.join(BY_NAME)}.")
-    return setting
-
-
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in table.items():
         name = f"{prefix}{key}"
-        found += _flat(value, f"{name}.") if isinstance(value, dict) else [(name, value)]
+        is_table = isinstance(value, dict) and (value or name in TABLES)  # one that is empty and unknown is a mistake
+        found += _flat(value, f"{name}.") if is_table else [(name, value)]
     return found
 
 
 def _parsed(setting: Setting, value: Any, source: str) -> Value:
     try:
         return Value(setting.parse(value), source)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         where = "Correct it" if source == "flag" else f"Correct or remove it: {source}"
-        raise ConfigError(f"{setting.name} = {value!r} ({source}) {error}.", hint=f"{where}.") from error
+        raise ConfigError(f"{setting.name} = {_shown(value)} ({source}) {error}.", hint=f"{where}.") from error
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python writes out
+        return "a number that is too long"
+    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"

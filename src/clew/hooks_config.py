@@ -155,7 +155,10 @@ class _Reader:
     def _only(self, table: Mapping[str, Any], known: set[str], where: str) -> None:
         for name in table:
             if name not in known:
-                raise self._wrong(where, f"has no {name!r}; known: {', '.join(sorted(known))}")
+                from clew import spelling
+
+                close = spelling.meant(name, known)
+                raise self._wrong(where, f"has no {name!r}{close}; known: {', '.join(sorted(known))}")
 
     def _tables(self, table: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
         found = table.get(name, {})

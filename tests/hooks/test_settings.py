@@ -82,7 +82,7 @@ def test_agents_repositories_and_rules(tmp_path: Path) -> None:
         ("hooks = 3", "hooks"),
         ("[hooks]\nnonsense = 1", "nonsense"),
         ("[hooks.agents.'a b']", "is no name"),
-        ("[hooks.agents.boss]\nmodle = 'x'", "modle"),
+        ("[hooks.agents.boss]\nmodle = 'x'", "hooks.agents.boss has no 'modle' (did you mean model?); known: "),
         ("[hooks.agents.boss]\ntimeout = 'soon'", "not a duration"),
         ("[hooks.agents.boss]\npermissions = 'root'", "is not one of"),
         ("[hooks.repos.peon]\npath = 'x'", "owner/name"),
