@@ -183,7 +183,9 @@ class TestProjects:
         assert said.isprintable()
         assert len(said) < 600 + len(str(tmp_path))
 
-    @pytest.mark.parametrize("text", ["x = " + "9" * 5000, "timeout = 0x" + "f" * 5000, "max_resumes = 0x" + "f" * 5000])
+    @pytest.mark.parametrize(
+        "text", ["x = " + "9" * 5000, "timeout = 0x" + "f" * 5000, "max_resumes = 0x" + "f" * 5000]
+    )
     def test_a_number_without_end_stops_nobody(self, load: Load, text: str) -> None:
         settings = load(project=f"{text}\n")
         [said] = settings.ignored

@@ -334,6 +334,17 @@ def test_settings_page_says_what_a_work_directory_may_set() -> None:
     assert may_not == {setting.name for setting in config.TABLE if not setting.in_project}
 
 
+def test_settings_page_names_every_variable_that_is_no_setting() -> None:
+    told = section(page("settings.md"), "Variables")
+    rows = [line.split(" | ")[0] for line in told.splitlines() if line.startswith("| `")]
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(config.NO_SETTINGS)
+
+
+def test_old_names_of_variables_are_named_once() -> None:
+    everything = "".join(path.read_text("utf-8") for path in [*DOCS.rglob("*.md"), ROOT / "README.md"])
+    assert [everything.count(f"`{name}`") for name in config.OLD_VARIABLES] == [1, 1, 1, 1]
+
+
 async def test_archive_of_a_deleted_thread_holds_what_the_page_says(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)

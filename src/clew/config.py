@@ -242,17 +242,21 @@ def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mappin
     settings = Settings((setting.name, Value(setting.default, "default")) for setting in TABLE)
     user = user_file(environ)
     if user is not None:
-        settings.update(_from_file(user))
+        from clew import config_file
+
+        settings.update(config_file.of_user(user))
     project = (work_dir / "clew.toml") if work_dir is not None else None
     if project is not None and project != user and project.is_file():
-        values, settings.ignored = _from_project(project)
+        from clew import config_file
+
+        values, settings.ignored = config_file.of_project(project)
         settings.update(values)
     for setting in TABLE:
         variable = setting.variable_in(environ)
         if variable is not None:
             settings[setting.name] = _parsed(setting, environ[variable], f"environment {variable}")
     settings.unknown = unknown_variables(environ)
-    settings.update(_all_known([(name, value) for name, value in (flags or {}).items() if value is not None], "flag"))
+    settings.update(known_values([(name, value) for name, value in (flags or {}).items() if value is not None], "flag"))
     return settings
 
 
@@ -298,94 +302,40 @@ def _user_home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or "~").expanduser()
 
 
-def _from_file(path: Path) -> dict[str, Value]:
-    """The user's own file: a mistake in it is an error."""
-    return _all_known([(name, value) for name, value in _read(path) if not _is_of_others(name)], str(path))
-
-
-def _all_known(given: list[tuple[str, Any]], source: str) -> dict[str, Value]:
-    values: dict[str, Value] = {}
-    if unknown := [name for name, _ in given if _setting(name) is None]:
+def known_values(given: list[tuple[str, Any]], source: str) -> dict[str, Value]:
+    """All of them, by the settings' own names. Raises ConfigError: what the user wrote must hold."""
+    if unknown := [name for name, _ in given if setting_of(name) is None]:
         hint = "Correct or remove it; clew config show lists every setting."
-        raise ConfigError(f"{source}: {_unknown_keys(unknown)}", hint=hint)
+        raise ConfigError(f"{source}: {unknown_keys(unknown)}", hint=hint)
+    values: dict[str, Value] = {}
     for name, value in given:
-        _put(values, name, value, source)
+        setting = setting_of(name)
+        assert setting is not None
+        put(values, setting, value, source)
     return values
 
 
-def _from_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """A work directory's file: what is wrong in it is left out and said. It must not stop anybody."""
-    try:
-        given = _read(path)
-    except ConfigError as error:
-        return {}, (error.message,)
-    values: dict[str, Value] = {}
-    ignored: dict[str, None] = {}  # in order, each once
-    unknown = [name for name, _ in given if not _is_of_others(name) and _setting(name) is None]
-    if unknown:
-        ignored[f"{path}: {_unknown_keys(unknown)}"] = None
-    for name, value in given:
-        setting = _setting(name)
-        if setting is not None and setting.in_project:
-            try:
-                _put(values, name, value, str(path))
-            except ConfigError as error:
-                ignored[error.message] = None
-        elif setting is not None or _is_of_others(name):
-            what = name if setting is not None else name.partition(".")[0]
-            ignored[f"{path}: {what} cannot be set by a work directory; set it in your own clew.toml."] = None
-    return values, tuple(ignored)
-
-
-def _put(values: dict[str, Value], name: str, value: Any, source: str) -> None:
-    """Under the setting's own name. Given twice with different values, neither counts."""
-    setting = _setting(name)
-    assert setting is not None
+def put(values: dict[str, Value], setting: Setting, value: Any, source: str) -> None:
+    """Given twice with different values, neither counts."""
     parsed = _parsed(setting, value, source)
-    if values.setdefault(setting.name, parsed) != parsed:
-        del values[setting.name]
-        other = f": {setting.alias} is another name for it" if setting.alias else ""
-        raise ConfigError(
-            f"{source}: {setting.name} is given twice, with different values.", hint=f"Keep one of them{other}."
-        )
+    if values.setdefault(setting.name, parsed) == parsed:
+        return
+    del values[setting.name]
+    other = f": {setting.alias} is another name for it" if setting.alias else ""
+    raise ConfigError(
+        f"{source}: {setting.name} is given twice, with different values.", hint=f"Keep one of them{other}."
+    )
 
 
-def _setting(name: str) -> Setting | None:
+def setting_of(name: str) -> Setting | None:
+    """By its name or its alias."""
     return BY_NAME.get(name) or BY_ALIAS.get(name)
 
 
-def _is_of_others(name: str) -> bool:
-    return name.partition(".")[0] in TABLES_OF_OTHERS
-
-
-def _unknown_keys(names: list[str]) -> str:
+def unknown_keys(names: list[str]) -> str:
     from clew import spelling
 
     return spelling.unknown("setting", names, (*BY_NAME, *TABLES), TABLES_OF_OTHERS)
-
-
-def _read(path: Path) -> list[tuple[str, Any]]:
-    try:
-        return _flat(_parsed_file(path))
-    except RecursionError as error:
-        raise ConfigError(f"{path} cannot be read: {error}", hint="Correct or remove it.") from error
-
-
-def _parsed_file(path: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, a number without end
-        raise ConfigError(f"{path} cannot be read: {error}", hint="Correct or remove it.") from error
-
-
-def table_of(path: Path, name: str) -> dict[str, Any]:
-    """One of the tables that are no settings, as it stands; {}: there is none."""
-    found = _parsed_file(path).get(name, {})
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: {name} is no table.", hint="Correct or remove it.")
-    return found
 
 
 def matches(value: str, pattern: str) -> bool:
@@ -393,15 +343,6 @@ def matches(value: str, pattern: str) -> bool:
     from fnmatch import fnmatchcase
 
     return fnmatchcase(value, pattern)
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        name = f"{prefix}{key}"
-        is_table = isinstance(value, dict) and (value or name in TABLES)  # one that is empty and unknown is a mistake
-        found += _flat(value, f"{name}.") if is_table else [(name, value)]
-    return found
 
 
 def _parsed(setting: Setting, value: Any, source: str) -> Value:

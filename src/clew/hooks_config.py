@@ -55,10 +55,13 @@ def secret_names() -> tuple[str, ...]:
 def load(environ: Mapping[str, str]) -> HookSettings:
     """What the user's own file says; nothing, when it says nothing. Raises ConfigError with the place."""
     path = config.user_file(environ)
-    table = config.table_of(path, "hooks") if path is not None else {}
+    if path is None:
+        return HookSettings()
+    from clew import config_file
+
+    table = config_file.table_of(path, "hooks")
     if not table:
         return HookSettings()
-    assert path is not None
     return _Reader(path).settings(table)
 
 

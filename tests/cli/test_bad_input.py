@@ -110,6 +110,8 @@ def test_garbage_on_stdin(cli: Any, stdin: bytes, words: str) -> None:
     [
         pytest.param("agent = ", "cannot be read", id="broken file"),
         pytest.param("colour = 'red'", "there is no setting 'colour'", id="unknown setting"),
+        pytest.param("modle = 'm'", "there is no setting 'modle' (did you mean model?).", id="misspelt setting"),
+        pytest.param(f"timeout = 0x{'f' * 5000}", "timeout = a number that is too long", id="number without end"),
         pytest.param("timeout = 'soon'", "timeout = 'soon'", id="bad value"),
         pytest.param("permissions = 'al'", "is not one of ask, edits, read-only, all", id="abbreviated"),
         pytest.param("\udc80", "cannot be read", id="not UTF-8"),

@@ -19,7 +19,7 @@ HEAVY = ("asyncio", "rich", "sqlite3", "msgspec", "clew.client", "clew.engine", 
 
 # A turn in a pipe: nobody is asked, nothing failed, no other surface, host or agent has a part in it.
 NOT_FOR_A_TURN = {
-    *("rich", "ssl", "tomllib", "tempfile", "shutil", "random", "psutil", "http", "email"),
+    *("rich", "ssl", "tomllib", "clew.spelling", "tempfile", "shutil", "random", "psutil", "http", "email"),
     *("clew.cli.failure", "clew.cli.person", "clew.cli.questions", "clew.cli.status", "clew.core.savings"),
     *("clew.agents.codex", "clew.engine.work", "clew.engine.checkpoints", "clew.server", "clew.store.dialect"),
     *(f"clew.hosts.{host}" for host in ("archives", "branches", "hooks", "jobs", "pair", "portable", "reviews")),

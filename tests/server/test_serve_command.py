@@ -138,12 +138,17 @@ def test_what_makes_no_address_is_refused(scripted: Stage, args: tuple[str, ...]
 
 
 async def test_settings_say_where_it_listens(scripted: Stage, serve: Callable[..., Served]) -> None:
-    house = serve(scripted, CLEW_SERVE_HOST="localhost", CLEW_SERVE_ROOTS=str(scripted.work))
+    house = serve(scripted, CLEW_SERVE_HOST="localhost", CLEW_SERVE_ROOTS=str(scripted.work), CLEW_SERVE_PROT="1")
     assert house.address.startswith(f"http://localhost:{house.port}/")
     settings = await house.get("/api/settings")
     assert settings["roots"] == [str(scripted.work.resolve())]
     assert settings["home"] == str(scripted.home)
     assert (settings["agent"], settings["permissions"], settings["visibility"]) == ("claude", "ask", "shared")
+    await house.thread("t")
+    assert (await house.ask("t", "hello"))["status"] == "answered"
+    assert house.stop() == 0
+    assert house.log.count("no variable 'CLEW_SERVE_PROT' (did you mean CLEW_SERVE_PORT?).") == 1, "once in its life"
+    assert house.log.count("CLEW_SERVE_PROT") == 1
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])

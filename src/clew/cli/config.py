@@ -9,6 +9,7 @@ import click
 
 from clew.cli.lazy import SuggestingGroup
 from clew.cli.output import columns, harmless, note, print_json, say
+from clew.cli.session import warn
 
 
 @click.group(cls=SuggestingGroup)
@@ -23,8 +24,8 @@ def show(as_json: bool) -> None:
     from clew import config as settings
 
     values = settings.load(os.environ, Path.cwd())
-    for words in values.ignored:
-        note(f"warning: {harmless(words)}")
+    for words in values.warnings:
+        warn(words)
     if as_json:
         print_json(
             {

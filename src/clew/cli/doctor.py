@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.config import Settings
 
 PRODUCT_CHARS = 60
-LINE_CHARS = 500
+LINE_CHARS = 1000
 
 
 @dataclass(slots=True)
@@ -57,6 +57,7 @@ def doctor(as_json: bool) -> int:
     """Check agents, store and settings. Exit 0: all is well; 3: no agent was found; 1: something else is wrong."""
     findings = Findings()
     settings = _look_at_config(findings)
+    _look_at_hooks(findings)
     _look_at_permissions(findings)
     try:
         _look_with_store(findings, settings)
@@ -83,10 +84,23 @@ def _look_at_config(findings: Findings) -> Settings:
         settings = config.load(os.environ, Path.cwd())
     except ClewError as error:
         findings.problem(error.message, error.hint)
-        return _defaults()
+        settings = _defaults()
     for words in settings.ignored:
         findings.problem(words, "Take it out of that file, or ask whoever wrote it to.")
+    for words in config.unknown_variables(os.environ):
+        findings.problem(words, "Correct the name, or unset it.")
     return settings
+
+
+def _look_at_hooks(findings: Findings) -> None:
+    """The table [hooks] of the user's own file. `clew hooks check` looks at what it names."""
+    from clew import hooks_config
+
+    try:
+        hooks_config.load(os.environ)
+    except ClewError as error:
+        if not any(one["problem"] == error.message for one in findings.problems):  # the file itself cannot be read
+            findings.problem(error.message, error.hint)
 
 
 def _defaults() -> Settings:
@@ -96,9 +110,11 @@ def _defaults() -> Settings:
     settings = config.Settings()
     for setting in config.TABLE:
         settings[setting.name] = config.Value(setting.default, "default")
+        variable = setting.variable_in(os.environ)
         try:
-            settings[setting.name] = config.Value(setting.parse(os.environ[setting.variable]), "environment")
-        except (KeyError, ValueError, TypeError):
+            if variable is not None:
+                settings[setting.name] = config.Value(setting.parse(os.environ[variable]), "environment")
+        except (ValueError, TypeError):
             continue
     return settings
 

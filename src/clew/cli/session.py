@@ -6,16 +6,18 @@ import gc
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from clew.cli.output import harmless, note, plural
+from clew.cli.output import note, one_line, plural
 
 if TYPE_CHECKING:
     from clew.client import Client
 
 T = TypeVar("T")
 PATIENCE_S = 1.0
+WARNING_CHARS = 1000  # names are cut before; a path may be long
 
 
 def with_client(
@@ -33,7 +35,8 @@ def with_client(
             gc.enable()
             if not quiet:
                 tell_recovered(client)
-                tell_ignored(client)
+                for words in client.settings.warnings:
+                    warn(words)
             return await work(client)
 
     try:
@@ -69,10 +72,10 @@ def tell_recovered(client: Client) -> None:
         note(f"clew: ended {runs} that a crash had left behind; what was said is kept (clew runs list)")
 
 
-def tell_ignored(client: Client) -> None:
-    """A work directory's own settings that do not count: they stop nobody, but nobody is left to wonder either."""
-    for words in client.settings.ignored:
-        note(f"warning: {harmless(words)}")
+@cache  # once, however often a command opens the store
+def warn(words: str) -> None:
+    """A setting that does not count: it stops nobody, but nobody is left to wonder either."""
+    note(f"warning: {one_line(words, WARNING_CHARS)}")
 
 
 def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
