@@ -69,7 +69,8 @@ def test_doctor_lists_all_of_them(cli: Any) -> None:
     text = cli.run("doctor", CLEW_MODLE="x").out
     assert f"{own}: there is no setting 'modle' (did you mean model?), nor 'colour'." in text
     assert MODLE in text
-    assert "2 problems" in text, "and what is wrong with the file is said once"
+    assert "'timeuot' (did you mean timeout?)" in text
+    assert "3 problems" in text, "and what is wrong with the file is said once"
 
 
 def test_doctor_knows_a_variable_by_its_old_name_also_where_the_settings_are_wrong(cli: Any) -> None:

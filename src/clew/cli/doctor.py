@@ -85,6 +85,10 @@ def _look_at_config(findings: Findings) -> Settings:
     except ClewError as error:
         findings.problem(error.message, error.hint)
         settings = _defaults()
+        if project.is_file() and str(project) != findings.config["user_file"]:
+            from clew import config_file
+
+            settings.ignored = config_file.of_project(project)[1]
     for words in settings.ignored:
         findings.problem(words, "Take it out of that file, or ask whoever wrote it to.")
     for words in config.unknown_variables(os.environ):

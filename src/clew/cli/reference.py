@@ -158,7 +158,8 @@ def _settings() -> str:
     rows = []
     for setting in config.TABLE:
         project = "yes" if setting.in_project else "no"
-        cells = (f"`{setting.name}`", f"`{setting.variable}`", _default(setting.default), project, setting.help)
+        meaning = f"{setting.help}; also `{setting.alias}`" if setting.alias else setting.help
+        cells = (f"`{setting.name}`", f"`{setting.variable}`", _default(setting.default), project, meaning)
         rows.append(f"| {' | '.join(cells)} |")
     head = [
         "## Settings\n",
