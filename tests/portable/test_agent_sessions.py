@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -12,11 +13,16 @@ from typing import Any
 
 import pytest
 
+from clew.client import Client, Thread
+from clew.core.events import TextStreamed
 from clew.core.ids import ThreadId
+from clew.core.pins import PinState
+from clew.errors import Busy
+from clew.hosts.agent_sessions import AgentSessions
 from clew.testing.model_api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from clew.testing.store_contract.pairs import a_pair
-from clew.testing.truth import Voice, expected
+from clew.testing.truth import Voice, expected, tokens
 from conftest import make_stage
 from portable.machines import ask, clew, go_on_without_clew, two_machines
 
@@ -76,13 +82,32 @@ async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_pa
             assert len(voice.shown) == 5, "the plain CLI goes on with what Clew asked in it"
             begin_codex(stage, voice.foreign(), "resume", listed["codex"]["id"])
             assert len(voice.shown) == 5
-            for name in names.values():
+            for agent, name in names.items():
                 thread = await client.find(name)
                 history, prompt = await thread.turns(), voice.prompt()
                 reply = await ask(thread, prompt)
                 assert (reply.session_resumed, reply.reason) == (False, "session_diverged")
                 assert voice.shown == expected(history, prompt)
+                assert any(f"`clew sessions adopt {listed[agent]['id']}`" in line for line in reply.warnings)
+                await continues_in_two_threads(stage, client, voice, thread, listed[agent]["id"])
     assert not api.strays
+
+
+async def continues_in_two_threads(stage: Stage, client: Client, voice: Voice, old: Thread, session_id: str) -> None:
+    """Adopted once more, the session is a thread's that has all of it; the thread that had it works on its own."""
+    kept = await old.turns()
+    [done] = clew(stage, "sessions", "adopt", session_id, "--json").json
+    assert (done["adopted"], done["turns"]) == (True, 6)
+    new = await client.find(done["thread"])
+    assert new.name != old.name and await old.turns() == kept
+    for thread, is_of_session in ((new, True), (old, False)):
+        history, prompt = await thread.turns(), voice.prompt()
+        has_outside = any(token.startswith("f") for turn in history for token in tokens(turn.text))
+        reply = await ask(thread, prompt)
+        assert (reply.session_resumed, reply.session_id == session_id, has_outside) == (True, *[is_of_session] * 2)
+        assert voice.shown == expected(history, prompt)
+    left = clew(stage, "sessions", "adopt", session_id)
+    assert f"{new.name} has it already" in left.err
 
 
 async def test_session_that_a_thread_has_is_named_with_it(scripted: Stage) -> None:
@@ -94,7 +119,76 @@ async def test_session_that_a_thread_has_is_named_with_it(scripted: Stage) -> No
     assert (skipped.code, skipped.out) == (0, "")
     assert "mine has it already" in skipped.err
     go_on_without_clew(scripted, listed["id"], "in between")
-    assert clew(scripted, "ask", "-t", "mine", "--json", "second question").json["reason"] == "session_diverged"
+    told = clew(scripted, "threads", "show", "mine").err + clew(scripted, "threads", "show", "mine").out
+    asked = clew(scripted, "ask", "-t", "mine", "second question")
+    for said in (told, asked.err):
+        assert "went on outside Clew; what was said there is not in this thread" in said
+        assert f"`clew sessions adopt {listed['id']}`" in said
+    assert "session_diverged" in {run["reason"] for run in clew(scripted, "runs", "list", "--json").json}
+
+
+class TestWentOnOutside:
+    """A session that a thread of ours has, and in which somebody went on without Clew."""
+
+    async def test_two_threads_can_never_both_resume_it(self, scripted: Stage) -> None:
+        """However many have it: its thread, a fork that borrows it, and whoever adopts it at the same time."""
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            mine = await client.thread("mine", cwd=scripted.work)
+            reply = await ask(mine, voice.prompt())
+            await client.fork("mine", "fork")
+            go_on_without_clew(scripted, str(reply.session_id), voice.foreign())
+            sessions = AgentSessions(client.engine)
+            session = await sessions.find(str(reply.session_id))
+            done = await asyncio.gather(*(sessions.adopt(session) for _ in range(3)))
+            [new] = [each.thread for each in done if each.thread is not None]
+            assert [each.turns for each in done if each.thread] == [4]
+            assert all("already" in each.why for each in done if each.thread is None)
+            threads = [mine, await client.find("fork"), await client.find(new)]
+            states = await client.engine.database.call(
+                lambda store: [pin.state for thread in threads for pin in store.pins(thread.record.id)]
+            )
+            assert states == [PinState.RETIRED, PinState.GOOD, PinState.GOOD]
+            resumed = []
+            for thread in threads:
+                history, prompt = await thread.turns(), voice.prompt()
+                answer = await ask(thread, prompt)
+                assert voice.shown == expected(history, prompt)
+                resumed.append((answer.session_resumed, answer.session_id == reply.session_id))
+            assert resumed == [(False, False), (True, False), (True, True)], "a fork goes on in a copy"
+
+    async def test_it_is_refused_while_a_run_is_going_on_there(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            mine = await client.thread("mine", cwd=scripted.work)
+            session_id = str((await ask(mine, voice.prompt())).session_id)
+            go_on_without_clew(scripted, session_id, voice.foreign())
+            run = await mine.ask(voice.prompt("slowly"))
+            async for event in run:
+                if isinstance(event, TextStreamed):
+                    refused = clew(scripted, "sessions", "adopt", session_id)
+                    assert (refused.code, refused.out) == (Busy.exit_code, "")
+                    assert refused.err.startswith("clew: A run is going on in mine.\n")
+                    run.cancel()
+            await run.reply()
+            assert clew(scripted, "sessions", "adopt", session_id).code == 0
+
+    async def test_what_a_run_of_ours_left_half_done_is_not_outside(self, scripted: Stage) -> None:
+        voice = Voice(scripted.api)
+        async with scripted.open() as client:
+            mine = await client.thread("mine", cwd=scripted.work)
+            await ask(mine, voice.prompt())
+            run = await mine.ask(voice.prompt("slowly"))
+            async for event in run:
+                if isinstance(event, TextStreamed):
+                    run.kill()
+            session_id = str((await run.reply()).session_id)
+            sessions = AgentSessions(client.engine)
+            left = await sessions.adopt(await sessions.find(session_id))
+            assert (left.thread, left.why) == (None, "mine has it already")
+            go_on_without_clew(scripted, session_id, voice.foreign())
+            taken = await sessions.adopt(await sessions.find(session_id), dry_run=True)
+            assert taken.thread is not None and taken.turns >= 5
 
 
 async def test_session_that_came_from_elsewhere_is_where_its_thread_is_and_begins_with_what_was_asked(

@@ -177,6 +177,11 @@ class Adapter(Protocol):
         """Reads the beginning of the file, however long it is. None: it is no session. Raises OSError."""
         return None
 
+    def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
+        """Files and folders that the plain CLI would show the model in that directory, and Clew only with trust
+        `project`. Looks at names alone: reads no file, follows no link. May raise OSError."""
+        return iter(())
+
     def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         """Which files that use of a tool writes to, and what, as far as its input tells. It may have any shape."""
         return ()

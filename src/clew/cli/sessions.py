@@ -11,7 +11,7 @@ from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON
 from clew.cli.output import ago, columns, harmless, note, one_line, plural, print_json, say, short_ids, stamp
 from clew.cli.session import with_client
-from clew.errors import NotFound, UsageError
+from clew.errors import Busy, ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client
@@ -66,7 +66,7 @@ def _check(project: str | None) -> None:
 
 @sessions.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that no thread has.")
+@click.option("--all", "everything", is_flag=True, help="All that no thread has, or that went on outside Clew since.")
 @AGENT
 @PROJECT
 @click.option("--dry-run", is_flag=True, help="Only say what would be adopted.")
@@ -76,8 +76,10 @@ def adopt(
 ) -> int:
     """Make sessions threads: their history becomes turns, and the next turn resumes them.
 
-    Their files are only read, and stay usable in the agent's own CLI. What is said there afterwards is noticed: the
-    next turn then starts fresh. ID may be any unambiguous beginning of one.
+    Their files are only read, and stay usable in the agent's own CLI. What is said there afterwards is noticed, and is
+    not in the thread: the next turn then starts fresh, and adopting the session once more makes another thread, with
+    all that it holds. A session that a thread has and that did not go on outside is left to it. ID may be any
+    unambiguous beginning of one.
 
     \b
       clew sessions adopt 3f2a
@@ -87,7 +89,7 @@ def adopt(
         raise UsageError("Which sessions are meant?", hint="Name them by their ids, or give --all.")
     if ids and project is not None:
         raise UsageError("--project goes with --all.", hint="An id is enough.")
-    failed: list[NotFound] = []
+    failed: list[ClewError] = []
 
     async def work(client: Client) -> list[TakenOver]:
         from clew.core.thread import Permissions, Trust
@@ -103,7 +105,13 @@ def adopt(
                 failed.append(error)
         permissions = Permissions(client.settings.of("permissions"))
         trust = Trust(client.settings.of("trust"))
-        return [await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run) for each in wanted]
+        done: list[TakenOver] = []
+        for each in wanted:
+            try:
+                done.append(await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run))
+            except Busy as error:
+                failed.append(error)
+        return done
 
     done = with_client(work)
     if failed and not done:

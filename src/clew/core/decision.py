@@ -16,7 +16,7 @@ from enum import StrEnum
 from clew.core import prompts
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import SessionId, TurnId
-from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, stands
+from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, has_diverged, stands
 from clew.core.record import Record, replace
 
 
@@ -55,12 +55,16 @@ MEANING: dict[Reason, str] = {
     Reason.EXPIRED: "the session is too old",
     Reason.WORN_OUT: "the session was resumed too often",
     Reason.SESSION_MISSING: "the session's file is gone",
-    Reason.SESSION_DIVERGED: "the session went on outside Clew",
+    Reason.SESSION_DIVERGED: "the session went on outside Clew; what was said there is not in this thread",
     Reason.CANNOT_FORK: "the session is another thread's, and this agent cannot copy it up to there",
     Reason.UNCONFIRMED: "the last run was cut off and the session does not tell what it holds",
     Reason.REJECTED: "the agent did not know the session",
     Reason.OVERFLOW: "the conversation did not fit the model's context",
 }
+
+
+# Of a session that went on outside.
+ADOPT = "`clew sessions adopt {session_id}` makes a thread of its own of all that it holds."
 
 
 class Request(Record):
@@ -131,6 +135,7 @@ class Fresh(Record):
     standing: str | None
     transcript_chars: int
     omitted: int = 0  # turns that were left out, and the prompt says so
+    passed_over: SessionId | None = None  # the session that would have been resumed, but for the reason
 
 
 Decision = Resume | Fresh
@@ -155,9 +160,9 @@ def decide(
 ) -> Decision:
     """Resume or Fresh. `pins` are the thread's, oldest first, settled; `observed` is about the candidate's file."""
     reason = objection(request, history, pins, abilities, observed, policy, now)
-    if reason is not None:
-        return fresh(request, history, policy, reason)
     pin = candidate(pins, request.agent, request.model)
+    if reason is not None:
+        return replace(fresh(request, history, policy, reason), passed_over=pin.session_id if pin is not None else None)
     assert pin is not None  # the no_pin guard has spoken otherwise
     return _resume(pin, request, visible(history, request.agent, policy.visibility), policy)
 
@@ -281,16 +286,6 @@ def _is_worn_out(case: _Case) -> bool:
     return case.policy.max_resumes is not None and case.pin.resume_count >= case.policy.max_resumes
 
 
-def _has_diverged(case: _Case) -> bool:
-    """It went on without us: both the size and the last entry differ from where we left it."""
-    if case.observed.went_on:
-        return True
-    ours, now = case.pin.mark, case.observed.mark
-    if case.pin.pending is not None or ours is None or now is None:
-        return False
-    return ours.size_bytes != now.size_bytes and ours.last_entry != now.last_entry
-
-
 def _cannot_fork(case: _Case) -> bool:
     """A borrowed session is never written into: it is copied, up to where it is ours too."""
     if case.pin.borrowed_at is None:
@@ -317,7 +312,7 @@ GUARDS: tuple[tuple[Reason, Callable[[_Case], bool]], ...] = (
     (Reason.EXPIRED, _is_expired),
     (Reason.WORN_OUT, _is_worn_out),
     (Reason.SESSION_MISSING, lambda case: case.observed.exists is False),
-    (Reason.SESSION_DIVERGED, _has_diverged),
+    (Reason.SESSION_DIVERGED, lambda case: has_diverged(case.pin, case.observed)),
     (Reason.CANNOT_FORK, _cannot_fork),
     (Reason.UNCONFIRMED, _is_unconfirmed),
 )

@@ -159,6 +159,21 @@ class Observed(Record):
 NOTHING_OBSERVED = Observed()
 
 
+def has_diverged(pin: Pin, observed: Observed) -> bool:
+    """Somebody went on in the session without us: both its size and its last entry differ from where we left it.
+
+    While the outcome of our own last attempt is open, what the file has more may be ours.
+    """
+    if observed.went_on:
+        return True
+    if pin.pending is not None and observed.holds_pending is not False:
+        return False
+    ours, now = pin.mark, observed.mark
+    if ours is None or now is None:
+        return False
+    return ours.size_bytes != now.size_bytes and ours.last_entry != now.last_entry
+
+
 def is_unproven(pin: Pin) -> bool:
     """A copy that nothing has borne out yet: what it was to hold may not all have got there."""
     return pin.state is PinState.PROVISIONAL and pin.mark is None and bool(pin.absorbed)

@@ -3,6 +3,9 @@
 What it holds is read from its file and becomes turns of the thread, so that nothing of the conversation is known to the
 session alone. Without the file nothing is adopted: an id is not a memory. Turns that the thread had before are not in
 the session, and it is not shown them later: whoever began it gave it what it was to know.
+
+A session has one owner. One that a thread has is adopted only when it went on outside Clew, so that its thread cannot
+resume it any more; that thread's pin is retired in the same transaction, and never while a run is going on there.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from clew.agents.adapter import Adapter, Entry, SessionView
 from clew.core.answer import joined
 from clew.core.history import Role, Turn
 from clew.core.ids import PinId, SessionId, TurnId
-from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime
+from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
 from clew.core.thread import Thread, is_word
 from clew.engine.leases import is_dead, thread_key
+from clew.engine.sessions import observed_in
 from clew.engine.settings import Surroundings
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
@@ -52,16 +56,31 @@ def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) 
     return Found(runtime, view, max(0.0, changed_at)) if view.entries else None
 
 
+def went_on_outside(owner: Pin, found: Found) -> bool:
+    """It holds what was not said in the thread that has it, which therefore cannot resume it any more."""
+    return has_diverged(owner, observed_in(found.view, owner))
+
+
 def adopt(
-    store: Store, thread: Thread, found: Found, session_id: str, model: str | None, around: Surroundings
+    store: Store,
+    thread: Thread,
+    found: Found,
+    session_id: str,
+    model: str | None,
+    around: Surroundings,
+    owner: Pin | None = None,
 ) -> Adopted:
-    """Within a transaction. Raises Conflict when the session is another thread's, Busy while a run is going on."""
-    held = store.lease(thread_key(thread.id))
-    if held is not None and not is_dead(held, around):
-        raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it.", run_id=held.run_id)
+    """Within a transaction. Raises Conflict when the session is another thread's, Busy while a run is going on.
+
+    `owner` is the pin that gives it up, as it was when the file was found to have gone on outside.
+    """
+    _check_idle(store, thread, around)
     known = store.pin_by_session(session_id)
-    if known is not None:
+    if known != owner:
         raise Conflict(f"Session {session_id} belongs to a thread already.", hint="clew threads list shows them.")
+    if owner is not None:
+        _check_idle(store, store.require_thread(owner.thread_id), around)
+        store.give_up_session(session_id)
     runtime = found.runtime
     before = store.history(thread.id)
     of_model = model or found.view.model or ""
@@ -80,11 +99,19 @@ def adopt(
         runtime=runtime,
         absorbed=(*(Absorbed(turn.id, None) for turn in before), *(Absorbed.of(turn) for turn in turns)),
         mark=Mark(found.view.size_bytes, found.view.last_entry),
+        cost_total_usd=owner.cost_total_usd if owner is not None else 0.0,
         created_at=around.clock(),
         used_at=min(found.changed_at, around.clock()),
     )
     store.save_pin(pin)
     return Adopted(pin, turns)
+
+
+def _check_idle(store: Store, thread: Thread, around: Surroundings) -> None:
+    held = store.lease(thread_key(thread.id))
+    if held is not None and not is_dead(held, around):
+        hint = "Wait for it, or stop it with clew runs cancel."
+        raise Busy(f"A run is going on in {thread.name}.", hint=hint, run_id=held.run_id)
 
 
 def turns_of(found: Found, around: Surroundings) -> tuple[Turn, ...]:

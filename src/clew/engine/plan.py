@@ -23,6 +23,7 @@ from clew.core.decision import (
     objection,
     shorter,
 )
+from clew.core.events import Warned
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, RunId, SessionId, TurnId
 from clew.core.pins import NOTHING_OBSERVED, Observed, Pending, Pin, PinState, Runtime, is_unproven, settle
@@ -30,6 +31,7 @@ from clew.core.record import Record, replace
 from clew.core.run import Asked, Attempt, Run, RunStatus
 from clew.core.thread import Thread
 from clew.core.usage import NO_USAGE, Usage
+from clew.engine import notices
 from clew.engine.sessions import observe, used
 from clew.engine.settings import Ask, EngineSettings, Surroundings
 from clew.errors import NotFound, UsageError
@@ -47,6 +49,7 @@ class Plan(Record):
     launch: Launch
     abilities: Abilities
     used_before: Usage = NO_USAGE  # the session's running total, for an agent that tells no other
+    warnings: tuple[Warned, ...] = ()  # what the user should know before the agent starts
 
 
 class Planner(Record):
@@ -68,6 +71,7 @@ class Planner(Record):
             run = store.update_run(self.run.id, status=RunStatus.RUNNING, started_at=self.around.clock())
             store.withdraw_questions(thread.id, run.id, self.around.clock())
         request, history, decision = self.outlook(store, run)
+        rules = notices.rules_left_out(self.adapter, thread, self.runtime.config_dir)
         with store.transaction():
             self.fence(store)
             if self.ask.retry_of is not None:
@@ -76,7 +80,8 @@ class Planner(Record):
                 )
             else:
                 store.add_turn(thread.id, request.prompt)
-            return self._commit(store, request, history, decision, number=1)
+            warnings = notices.warnings(store, thread, rules, decision)
+            return self._commit(store, request, history, decision, number=1, warnings=warnings)
 
     def outlook(self, store: Store, run: Run) -> tuple[Request, History, Decision]:
         """What would be sent now. Reads, and changes nothing."""
@@ -155,7 +160,15 @@ class Planner(Record):
                 return history[:place], turn
         raise NotFound(f"No turn {self.ask.retry_of} in {self.ask.thread.name}.", hint="See clew threads show.")
 
-    def _commit(self, store: Store, request: Request, history: History, decision: Decision, number: int) -> Plan:
+    def _commit(
+        self,
+        store: Store,
+        request: Request,
+        history: History,
+        decision: Decision,
+        number: int,
+        warnings: tuple[Warned, ...] = (),
+    ) -> Plan:
         now = self.around.clock()
         user_uuid = self.around.new_uuid()
         pending = Pending(self.adapter.prompt_id(decision.prompt, user_uuid), decision.shown, decision.standing)
@@ -195,7 +208,7 @@ class Planner(Record):
         readable = attempt.resumed and self.abilities.session_files
         goes_on_from = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
         before = (used(self.adapter, goes_on_from) if readable else None) or NO_USAGE
-        plan = Plan(request, history, decision, pin, attempt, launch, self.abilities, before)
+        plan = Plan(request, history, decision, pin, attempt, launch, self.abilities, before, warnings)
         self.drafted(plan)
         return plan
 

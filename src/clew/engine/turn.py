@@ -221,6 +221,8 @@ class LiveTurn:
         omitted = decision.omitted if isinstance(decision, Fresh) else 0
         self._closing.begin(plan)
         await self._note(AttemptStarted(plan.attempt.number, plan.attempt.resumed, decision.reason, omitted))
+        for warning in plan.warnings:
+            await self._note(warning)
         if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
             await self._note(Warned("cannot_ask", cannot_ask(self._adapter.name)))
         process = await AgentProcess.spawn(

@@ -113,13 +113,20 @@ class AgentSessions:
         trust: Trust = Trust.USER,
         dry_run: bool = False,
     ) -> TakenOver:
-        """Into a thread of its own, named after its first words. One that a thread has is left alone."""
-        if session.thread is not None:
-            return TakenOver(session, None, why=f"{session.thread} has it already")
+        """Into a thread of its own, named after its first words. One that a thread has is left to it.
+
+        Unless it went on outside Clew: its thread cannot resume it then, and keeps only what was said in it. Raises
+        Busy while a run is going on there.
+        """
+        owner = await self._engine.database.call(lambda store: store.pin_by_session(session.id))
+        if owner is not None and owner.pending is None and owner.mark and owner.mark.size_bytes == session.size_bytes:
+            return _left(session)  # without reading it
         if not session.work_dir or not Path(session.work_dir).is_dir():
             return TakenOver(session, None, why=f"its directory is gone: {session.work_dir or 'it names none'}")
         work_dir = os.path.realpath(session.work_dir)
         found = await self._engine.look_at(session.agent, work_dir, session.id)
+        if owner is not None and (found is None or not adoption.went_on_outside(owner, found)):
+            return _left(session)
         if found is None:
             return TakenOver(session, None, why="there is nothing in it")
         engine = self._engine
@@ -140,13 +147,19 @@ class AgentSessions:
             if dry_run:
                 return TakenOver(session, thread.name, len(adoption.turns_of(found, engine.around)))
             thread = store.create_thread(thread)
-            adopted = adoption.adopt(store, thread, found, session.id, None, engine.around)
+            adopted = adoption.adopt(store, thread, found, session.id, None, engine.around, owner)
             return TakenOver(session, thread.name, len(adopted.turns))
 
+        if owner is not None:
+            await engine.recover()  # a run that died there is brought to its end before
         try:
             return await engine.database.atomically(work)
         except Conflict as error:  # somebody was faster
             return TakenOver(session, None, why=error.message)
+
+
+def _left(session: AgentSession) -> TakenOver:
+    return TakenOver(session, None, why=f"{session.thread or 'another thread'} has it already")
 
 
 def _of(adapter: Adapter, environ: Mapping[str, str]) -> Iterator[_Found]:

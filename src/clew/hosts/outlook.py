@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clew.core.decision import MEANING, Fresh, Resume, candidate
+from clew.core.decision import ADOPT, MEANING, Fresh, Reason, Resume, candidate
 from clew.core.history import History, Role, Turn, visible
 from clew.core.pins import PinState, stands
 from clew.core.record import Record, replace
@@ -27,7 +27,10 @@ class Outlook(Record):
 
 def worded(decision: object) -> Outlook:
     if isinstance(decision, Fresh):
-        return Outlook(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.")
+        adopt = ""
+        if decision.reason is Reason.SESSION_DIVERGED and decision.passed_over is not None:
+            adopt = f" {ADOPT.format(session_id=decision.passed_over)}"
+        return Outlook(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.{adopt}")
     if isinstance(decision, Resume) and decision.pin.borrowed_at is not None:
         return Outlook(True, None, "Goes on in a copy of the session that it was forked from.")
     return Outlook(True, None, "Resumes the session and sends the new prompt alone.")

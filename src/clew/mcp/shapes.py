@@ -83,6 +83,7 @@ class AnswerShape(BaseModel):
     reason: str | None
     usage: UsageShape
     cost_usd: float
+    warnings: list[str] = Field(description="what to know that did not stop the run")
 
 
 class ThreadCard(BaseModel):
@@ -159,6 +160,7 @@ def answer_shape(reply: Reply) -> AnswerShape:
         reason=reply.reason,
         usage=UsageShape(**reply.usage.as_dict()),
         cost_usd=round(reply.cost_usd, 6),
+        warnings=list(reply.warnings),
     )
 
 

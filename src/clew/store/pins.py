@@ -34,6 +34,10 @@ class Pins(Database):
         own = [row for row in rows if row["state"] != PinState.RETIRED.value] or (rows if retired else [])
         return each(self._pin, own[-1:])[0] if own else None
 
+    def give_up_session(self, session_id: str) -> None:
+        """Retires every pin that could go on in it. Those that only borrow it stay: they copy it."""
+        self._do("give_up_session", session_id=session_id)
+
     def _pin(self, row: Row) -> Pin:
         absorbed = self._all("absorbed", pin_id=row["id"]) if row["absorbed_count"] else []
         return pin_from(row, tuple(each(absorbed_from, absorbed)))

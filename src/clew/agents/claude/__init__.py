@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clew.agents.adapter import Adapter, Binary, Launch, SessionHead, SessionView, StreamReader
-from clew.agents.claude import binary, command, location
+from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
@@ -72,6 +72,9 @@ class Claude(Adapter):
         from clew.agents.claude import session
 
         return session.session_head(path)
+
+    def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
+        return rules.project_rules(config_dir, work_dir)
 
     def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.claude import edits

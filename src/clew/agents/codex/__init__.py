@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clew.agents.adapter import Adapter, Binary, Launch, SessionHead, SessionView, StreamReader
-from clew.agents.codex import binary, command, location
+from clew.agents.codex import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
@@ -81,6 +81,9 @@ class Codex(Adapter):
         from clew.agents.codex import head
 
         return head.session_head(path)
+
+    def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
+        return rules.project_rules(work_dir)
 
     def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.codex import edits

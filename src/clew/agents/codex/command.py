@@ -70,12 +70,12 @@ def _trust(launch: Launch) -> list[str]:
     """
     work_dir = Path(os.path.realpath(launch.work_dir))
     if launch.trust is Trust.PROJECT:
-        return _setting("projects", _table((folder, "trusted") for folder in _repository(work_dir)))
+        return _setting("projects", _table((folder, "trusted") for folder in repository(work_dir)))
     # The work directory alone is the project then, so a trusted folder above it is not looked into either.
     return [*_setting("project_root_markers", "[]"), *_setting("projects", _table([(work_dir, "untrusted")]))]
 
 
-def _repository(work_dir: Path) -> Iterator[Path]:
+def repository(work_dir: Path) -> Iterator[Path]:
     """The work directory, and what is above it up to the repository's root (reads the disk)."""
     above = (work_dir, *work_dir.parents)
     root = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)

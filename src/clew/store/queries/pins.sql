@@ -27,6 +27,11 @@ SELECT * FROM pins WHERE thread_id = :thread_id ORDER BY position;
 -- Not those that only borrow it.
 SELECT * FROM pins WHERE session_id = :session_id AND borrowed_at IS NULL ORDER BY created_at, position;
 
+-- name: give_up_session
+-- A poisoned one stays so for ever, and is resumed no more than a retired one.
+UPDATE pins SET state = 'retired'
+WHERE session_id = :session_id AND borrowed_at IS NULL AND state IN ('provisional', 'good');
+
 -- name: absorbed
 SELECT turn_id, digest FROM pin_absorbed WHERE pin_id = :pin_id ORDER BY n;
 

@@ -58,6 +58,19 @@ class PinContract:
         assert store.pin_by_session(own.session_id) is None
         assert store.pin_by_session(own.session_id, retired=True) == given_up
 
+    def test_a_session_that_is_given_up_is_nobodys_but_may_still_be_copied(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        given_up = [a_pin(f"pin-{n}", session_id="s", state=state) for n, state in enumerate(PinState)]
+        kept = [a_pin("borrows", session_id="s", borrowed_at="message"), a_pin("another", session_id="t")]
+        for pin in (*given_up, *kept):
+            store.save_pin(pin)
+        store.give_up_session("s")
+        states = {pin.id: pin.state for pin in store.pins("thread-1")}
+        poisoned = given_up[list(PinState).index(PinState.POISONED)]
+        assert [states[pin.id] for pin in kept] == [pin.state for pin in kept]
+        assert {id for id in states if states[id] is PinState.RETIRED} == {pin.id for pin in given_up} - {poisoned.id}
+        assert store.pin_by_session("s") == poisoned
+
     def test_pins_are_oldest_first_in_the_order_they_were_saved(self, store: Store) -> None:
         store.create_thread(a_thread())
         for id in ("pin-b", "pin-a", "pin-c"):

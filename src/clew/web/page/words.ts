@@ -16,7 +16,7 @@ const REASONS: Record<string, string> = {
   expired: "the session was too old",
   worn_out: "the session was resumed often enough",
   session_missing: "the session's file is gone",
-  session_diverged: "the session went on without Clew",
+  session_diverged: "the session went on outside Clew; what was said there is not in this thread",
   cannot_fork: "the agent cannot copy the session up to there",
   unconfirmed: "the last run was cut off, and its session does not tell how far it came",
   rejected: "the agent did not know the session",
