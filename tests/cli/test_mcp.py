@@ -73,9 +73,11 @@ async def test_a_review_and_its_follow_up_with_progress_and_structured_results(s
 async def test_a_conversation_goes_on_in_a_named_thread(stage: Stage) -> None:
     async with server(stage, stage.work) as client:
         first = content(await client.call_tool("ask", {"prompt": "one", "thread": "talk"}))
-        assert (first["text"], first["reason"]) == ("ack: one", "first_turn")
+        assert (first["text"], first["reason"], first["warnings"]) == ("ack: one", "first_turn", [])
+        (stage.work / "CLAUDE.md").write_text("Be brief.")
         second = content(await client.call_tool("ask", {"prompt": "two", "thread": "talk"}))
         assert (second["text"], second["session_resumed"]) == ("ack: two", True)
+        assert "(CLAUDE.md) are not loaded" in second["warnings"][0]
         threads = content(await client.call_tool("list_threads", {}))["threads"]
         assert [(each["name"], each["kind"]) for each in threads] == [("talk", "chat")]
 

@@ -185,6 +185,7 @@ def test_each_guard_alone_starts_fresh_with_its_own_reason_and_the_whole_transcr
     assert decision.reason is reason
     assert all(turn.text in decision.prompt for turn in case["history"])
     assert decision.prompt.endswith("and now?")
+    assert decision.passed_over == (None if reason is Reason.NO_PIN else "s1"), "the session that is not resumed"
 
 
 @pytest.mark.parametrize(("earlier", "later"), list(pairwise(TRIPS)))

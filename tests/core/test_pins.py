@@ -19,6 +19,7 @@ from clew.core.pins import (
     Pin,
     PinState,
     Runtime,
+    has_diverged,
     is_unproven,
     move,
     settle,
@@ -189,3 +190,23 @@ class TestSettle:
         history = (*BEFORE, A2)
         once = settle(make_pin(), saw(said=A2.text), history)
         assert settle(once, saw(said=A2.text), history) == once
+
+
+@pytest.mark.parametrize(
+    ("pending", "observed", "diverged"),
+    [
+        (False, Observed(exists=True, mark=Mark(200, "e2")), True),
+        (False, Observed(exists=True, mark=Mark(200, "e1")), False),  # book-keeping of the CLI
+        (False, Observed(exists=False), False),
+        (True, Observed(exists=True, mark=Mark(200, "e2"), holds_pending=True), False),  # it grew by our own prompt
+        (True, Observed(exists=True, mark=Mark(200, "e2")), False),  # nobody can tell
+        (True, Observed(exists=True, mark=Mark(200, "e2"), holds_pending=False), True),  # by somebody else's
+        (True, Observed(exists=True, mark=Mark(100, "e1"), holds_pending=False), False),
+        (True, Observed(exists=True, mark=Mark(300, "e3"), holds_pending=True, went_on=True), True),
+    ],
+)
+def test_a_session_has_diverged_when_it_grew_by_what_is_not_ours(
+    pending: bool, observed: Observed, diverged: bool
+) -> None:
+    pin = make_pin(mark=Mark(100, "e1"), pending=Pending("uuid", (), None) if pending else None)
+    assert has_diverged(pin, observed) is diverged

@@ -64,7 +64,7 @@ class Wish(Record):
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose agent settings, hooks and MCP servers load. A project's run code.  "
+    help="Whose rules, agent settings, hooks and MCP servers load. A project's run code.  "
     "[default: the thread's; user for a new one]",
 )
 @click.option(

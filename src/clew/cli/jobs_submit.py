@@ -33,7 +33,7 @@ DAY_S = 86_400.0
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose agent settings, hooks and MCP servers load. A project's run code.  [default: the setting trust]",
+    help="Whose rules, agent settings, hooks and MCP servers load. A project's run code.  [default: the setting trust]",
 )
 @click.option(
     "--timeout",

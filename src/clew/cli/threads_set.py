@@ -32,7 +32,9 @@ SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "stan
     help="What the agent may do without asking. `all` is everything.",
 )
 @click.option(
-    "--trust", type=click.Choice(["user", "project"]), help="Whose agent settings, hooks and MCP servers load."
+    "--trust",
+    type=click.Choice(["user", "project"]),
+    help="Whose rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers load.",
 )
 @click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other.")
 @click.option(

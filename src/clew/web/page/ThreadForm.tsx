@@ -240,7 +240,7 @@ const Further = ({ fields, change }: Choosing) => (
       />
       <span>
         Trust the directory
-        <small>Its own agent settings, hooks and MCP servers load. They can run code.</small>
+        <small>Its rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers load. They can run code.</small>
       </span>
     </label>
     <label class="field">

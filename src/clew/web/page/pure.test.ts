@@ -63,6 +63,7 @@ test("numbers are short", () => {
 
 test("a reason that this page does not know is still said", () => {
   assert.equal(reasonWords("history_changed"), "history changed");
+  assert.equal(reasonWords("session_diverged"), "the session went on outside Clew; what was said there is not in this thread");
   assert.equal(reasonWords("some_later_reason"), "some later reason");
 });
 
