@@ -61,6 +61,11 @@ class Cli:
         """In the background; `communicate` ends it."""
         return self._start([*COMMAND, *args], cwd, stdin, **environ)
 
+    def in_script(self, *args: str) -> Any:
+        """A shell script that starts `clew …` in the background, prints its pid, and then how it ended."""
+        script = '"$@" & echo $!; wait $!; echo "ended $?"'
+        return self._start(["bash", "-c", script, "script", *COMMAND, *args], None, subprocess.DEVNULL)
+
     def daemon(self, *prompts: str, thread: str = "t") -> tuple[Any, list[str]]:
         """Another process that carries out runs as a daemon does, and their ids."""
         process = self._start([sys.executable, str(LASTING), thread, *prompts], None, subprocess.DEVNULL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -182,6 +183,20 @@ def _is_stopped(cli: Any, number: signal.Signals) -> None:
     assert (reply["status"], reply["error"]["code"]) == ("cancelled", "cancelled")
     assert not cli.stage.processes()
     assert cli.run("ask", "-t", "t", "go on").code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [["ask", "!hang text so far"], ["jobs", "submit", "--wait", "!hang text so far"]], ids=["ask", "jobs"]
+)
+def test_sigint_is_heeded_in_the_background_of_a_script(cli: Any, command: list[str]) -> None:
+    """A shell without job control starts background commands with SIGINT ignored."""
+    shell = cli.in_script(*command)
+    pid = int(shell.stdout.readline())
+    cli.api.wait_for_hanging(1)
+    os.kill(pid, signal.SIGINT)
+    out, err = shell.communicate(timeout=60)
+    assert out.decode().splitlines()[-1] == "ended 7", err.decode()
+    assert not cli.stage.processes()
 
 
 def test_a_second_ctrl_c_does_not_wait_for_an_agent_that_will_not_stop(cli: Any) -> None:

@@ -138,8 +138,14 @@ def run(stage: Stage, *args: str, given: bytes = b"", **environ: str) -> subproc
 @contextlib.contextmanager
 def begun(stage: Stage, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """`clew pair …` in the background; it is over when this is."""
+    with started(stage, [sys.executable, str(DRIVER), "pair", *args], **environ) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def started(stage: Stage, command: list[str], **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [sys.executable, str(DRIVER), "pair", *args],
+        command,
         env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
         cwd=stage.work,
         stdin=subprocess.DEVNULL,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from clew.errors import Busy
 from clew.hosts.pair_rows import Wishes
 from clew.testing.scripts import Hang, ToolUse
 from clew.testing.stage import Stage
-from pair.house import CONTINUE, TASK, Couple, begun, resumed, run, start, turns
+from pair.house import CONTINUE, TASK, Couple, begun, resumed, run, start, started, turns
 
 WAIT_S = 60
 LASTING = ToolUse("Bash", {"command": "while true; do sleep 1; done"})
@@ -72,6 +74,23 @@ async def test_a_stop_ends_what_the_worker_runs_and_saves_the_file(stage: Stage,
     done = run(stage, "--resume")
     assert done.returncode == 0, done.stderr.decode()
     assert b"round 2, instructor, done:" in done.stdout
+
+
+@pytest.mark.real
+def test_sigint_stops_it_in_the_background_of_a_script_too(real: Stage) -> None:
+    """A shell without job control starts background commands with SIGINT ignored."""
+    couple = Couple(real, rounds=1)
+    couple.busy[1] = Hang("text", "I am at it.")
+    script = 'python=$1; shift; "$python" -m clew pair "$@" & echo $!; wait $!; echo "ended $?"'
+    with started(real, ["bash", "-c", script, "script", sys.executable, TASK]) as shell:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
+        real.api.wait_for_hanging(1, WAIT_S)
+        os.kill(pid, signal.SIGINT)
+        out, err = shell.communicate(timeout=WAIT_S)
+    assert out.decode().splitlines()[-1] == "ended 7", err.decode()
+    assert "stopping…" in err.decode()
+    assert not real.processes()
 
 
 def test_whoever_stops_it_while_it_is_being_stored_is_told_its_name(scripted: Stage) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
@@ -21,12 +22,19 @@ def entry() -> NoReturn:
     """The `clew` script. Leaves at once: all is stored and flushed by then, and the interpreter's own way out takes
     longer than everything else that Clew does after an answer."""
     gc.disable()  # nothing is garbage while modules load; switched on again when the store is open
+    _heed_interrupts()
     status = main()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(status)
+
+
+def _heed_interrupts() -> None:
+    """A script's shell starts `clew … &` with SIGINT ignored, and Python leaves it so: `kill -INT` would be lost."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
