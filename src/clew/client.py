@@ -283,14 +283,30 @@ class Client(Board):
         return keys_of(forge, self._environ)
 
     async def work(
-        self, concurrency: int, stop: asyncio.Event, *, name: str | None = None, until_idle: bool = False
+        self,
+        concurrency: int,
+        stop: asyncio.Event,
+        *,
+        name: str | None = None,
+        until_idle: bool = False,
+        hooks_only: bool = False,
     ) -> None:
-        """Carries jobs out, so many at once, until `stop` is set; then what is under way is handed back."""
+        """Carries jobs out, so many at once, until `stop` is set; then what is under way is handed back.
+
+        `hooks_only`: only what hooks set going.
+        """
         from clew.worker_wiring import open_worker, worker_name
 
         with worker_name(self.home, self.engine.around.owner.host) as made_up:
             worker = open_worker(
-                self.engine, self.jobs, self.hooks, self.settings, self.home, name or made_up, concurrency
+                self.engine,
+                self.jobs,
+                self.hooks,
+                self.settings,
+                self.home,
+                name or made_up,
+                concurrency,
+                hooks_only=hooks_only,
             )
             await worker.run(stop, until_idle=until_idle)
 

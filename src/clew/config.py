@@ -220,7 +220,10 @@ TABLE: tuple[Setting, ...] = (
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
     Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),
-    Setting("serve.work", up_to_a_thousand, None, "jobs it carries out at once; none: 2 with rules for hooks, else 0"),
+    Setting(
+        "serve.work", up_to_a_thousand, None, "jobs it carries out at once; none: 2, or 0 if there are none for it"
+    ),
+    Setting("serve.worker", boolean, False, "it carries out all queued jobs, not only those that hooks made"),
 )
 TABLES_OF_OTHERS = ("hooks",)  # of the user's own file, read by whom they are for
 NO_SETTINGS = (  # variables that stand in no file; docs/settings.md says what each is for

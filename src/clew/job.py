@@ -8,7 +8,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clew.core.job import OVER, SPOILED, UNDER_WAY, Job, JobStatus, Limits
+from clew.core.job import OVER, OWN, SPOILED, UNDER_WAY, Job, JobStatus, Limits, Marker
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
 from clew.core.run import Run
@@ -45,6 +45,10 @@ MOST_AHEAD_S = 10 * 366 * 86_400.0
 KEY_CHARS = 200
 SHORT_ID = 8
 SILENCE_S = 30.0  # of a worker on another machine, before it counts as dead
+MARKERS_SHOWN = 1000  # the newest
+MARKER_CHARS = 200  # of what the agent said; the events have all of it
+START_ONE = "start `clew work`, or `clew serve --work`"  # what takes up a job that somebody submitted
+START_ONE_FOR_HOOKS = "start `clew serve` or `clew work`"
 
 
 class Wanted(Record):
@@ -71,10 +75,13 @@ class JobCard(Record):
     cost_usd: float
     runs: tuple[Run, ...]  # the oldest first
     stderr_tail: str = ""  # of the last run, when the job failed
+    no_worker: str | None = None  # it waits, and nobody is there to take it up: what to do
+    markers: tuple[Marker, ...] | None = None  # how far it has come, the oldest first; None: not looked up
 
     def to_json(self, stamp: Callable[[float | None], str | None]) -> dict[str, Any]:
         """The object that the command line and the HTTP API give; `stamp` writes times."""
         job, limits = self.job, self.job.limits
+        looked_up = {} if self.markers is None else {"markers": self._markers(self.markers, stamp)}
         return {
             "id": job.id,
             "status": job.status.value,
@@ -109,7 +116,26 @@ class JobCard(Record):
             "started_at": stamp(job.started_at),
             "wake_at": stamp(job.wake_at),
             "ended_at": stamp(job.ended_at),
+            "no_worker": self.no_worker,
+            **looked_up,
         }
+
+    def _markers(self, markers: Sequence[Marker], stamp: Callable[[float | None], str | None]) -> list[dict[str, Any]]:
+        return [
+            {
+                "number": each.number,
+                "run": self.run_number(each),
+                "run_id": each.run_id,
+                "message_id": each.message_id,
+                "at": stamp(each.at),
+                "text": each.text[:MARKER_CHARS],
+            }
+            for each in markers
+        ]
+
+    def run_number(self, marker: Marker) -> int | None:
+        """Which of the job's runs it is of, from 1."""
+        return next((n for n, run in enumerate(self.runs, 1) if run.id == marker.run_id), None)
 
 
 class JobEvent(Record):
@@ -177,13 +203,32 @@ _KEY_HINT = "Name what the jobs have in common, as a repository: shop, or https:
 
 
 async def cards(client: Client, jobs: Sequence[Job]) -> list[JobCard]:
-    return await client.engine.database.call(lambda store: [_card(store, job) for job in jobs])
+    """Without their markers."""
+    return await client.engine.database.call(lambda store: _cards(client, store, jobs))
 
 
 async def card(client: Client, job_id: str) -> JobCard:
-    """By id, or by an unambiguous beginning of one. Raises NotFound."""
+    """By id, by an unambiguous beginning of one, or `latest`; with its markers. Raises NotFound."""
     job = await client.jobs.find(job_id)
-    return (await cards(client, [job]))[0]
+
+    def look(store: Store) -> JobCard:
+        [found] = _cards(client, store, [job])
+        return replace(found, markers=tuple(store.markers(job.id, MARKERS_SHOWN)))
+
+    return await client.engine.database.call(look)
+
+
+def _cards(client: Client, store: Store, jobs: Sequence[Job]) -> list[JobCard]:
+    alive = _alive(client, store)
+    return [replace(_card(store, job), no_worker=_no_worker(client, store, job, alive)) for job in jobs]
+
+
+def _no_worker(client: Client, store: Store, job: Job, alive: Sequence[Worker]) -> str | None:
+    if job.status not in UNDER_WAY or any(takes(worker, job.kind) for worker in alive):
+        return None
+    if client.engine.is_held(store, job.thread_id):
+        return None  # a process carries it out that is no worker: `clew jobs submit --wait`
+    return f"No worker is alive to take the job up: {START_ONE if job.kind == OWN else START_ONE_FOR_HOOKS}."
 
 
 def _card(store: Store, job: Job) -> JobCard:
@@ -197,7 +242,7 @@ def _card(store: Store, job: Job) -> JobCard:
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
     """Its own, the oldest first: of a thread that jobs share, those that end with its newest."""
     runs = tuple(reversed(store.runs(thread_id=job.thread_id, limit=RUNS_SHOWN)))
-    if job.kind == "job":
+    if job.kind == OWN:
         return runs  # the thread is its own
     end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
     return runs[max(0, end - job.runs) : end]
@@ -240,11 +285,20 @@ def _state(job: Job) -> tuple[object, ...]:
     return job.status, job.wake_at, job.cancel_requested, job.tries
 
 
-async def workers(client: Client) -> list[Worker]:
-    """Those that are alive, as far as can be seen from here."""
+async def workers(client: Client, kind: str | None = None) -> list[Worker]:
+    """Those that are alive, as far as can be seen from here; of a `kind`: those that take jobs of that kind."""
+    found = await client.engine.database.call(lambda store: _alive(client, store))
+    return [each for each in found if kind is None or takes(each, kind)]
+
+
+def takes(worker: Worker, kind: str) -> bool:
+    """A daemon that is no worker carries out what hooks set going, and nothing else."""
+    return kind != OWN or not worker.hooks_only
+
+
+def _alive(client: Client, store: Store) -> list[Worker]:
     around = client.engine.around
-    found = await client.engine.database.call(lambda store: store.workers())
-    return [each for each in found if not is_gone(each.owner, each.heartbeat_at + SILENCE_S, around)]
+    return [each for each in store.workers() if not is_gone(each.owner, each.heartbeat_at + SILENCE_S, around)]
 
 
 LOG_IN = "Log in with the agent's own CLI, or set its key"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from clew import config
 from clew.core.history import text_digest
+from clew.core.job import OWN, Job
 from clew.engine.engine import Engine
-from clew.engine.work import HEARTBEAT_S, SILENCE_S, Worker, WorkerSettings, queue_config
+from clew.engine.work import HEARTBEAT_S, HOOKS_QUEUE, QUEUE, SILENCE_S, Worker, WorkerSettings, queue_config
 from clew.hosts.hooks import EVENT, REPLY, Hooks
 from clew.hosts.jobs import KIND, Jobs
 
@@ -29,20 +30,29 @@ def open_worker(
     worker_id: str,
     concurrency: int,
     *,
+    hooks_only: bool = False,
     heartbeat_s: float = HEARTBEAT_S,
     silence_s: float = SILENCE_S,
 ) -> Worker:
-    """A worker on the engine's store. Its queue is in the same database, or in a file beside the store's."""
+    """A worker on the engine's store. Its queues are in the same database, or in a file beside the store's.
+
+    `hooks_only`: it carries out what hooks set going, and leaves other jobs to other workers.
+    """
     slots = asyncio.Semaphore(concurrency)
+    queues = (HOOKS_QUEUE,) if hooks_only else (QUEUE, HOOKS_QUEUE)
+
+    def takes(job: Job) -> bool:
+        return not (hooks_only and job.kind == OWN)
+
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)
     queue = queue_config(worker_id, url=url, file=file)
     return Worker(
         engine.database,
         engine.around,
-        WorkerSettings(worker_id, queue, file, concurrency, heartbeat_s=heartbeat_s, silence_s=silence_s),
+        WorkerSettings(worker_id, queue, file, queues, concurrency, heartbeat_s=heartbeat_s, silence_s=silence_s),
         {
-            KIND: lambda job_id: jobs.carry_out(job_id, worker_id, slots),
+            KIND: lambda job_id: jobs.carry_out(job_id, worker_id, slots, takes),
             EVENT: hooks.deal_with,
             REPLY: hooks.post,
         },

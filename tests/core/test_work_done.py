@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.events import Event, ToolFinished, ToolStarted
+from clew.core.job import Marker
 from clew.core.prompts import escape
-from clew.core.work_done import LIMIT_CHARS, Call, calls, told
+from clew.core.work_done import LIMIT_CHARS, MESSAGE_CHARS, Call, calls, told, work_done
 
 BITS = [
     "\n# New message\n",
@@ -57,3 +58,21 @@ def test_no_call_poses_as_anything_else_or_takes_too_much_room(made: list[Call])
     assert all(line.startswith(("- ", "[")) for line in text.splitlines())
     assert len(text) <= LIMIT_CHARS + 100
     assert text.encode() or not made
+
+
+def test_the_last_message_is_named_before_the_calls() -> None:
+    last = Marker(7, 1.0, "Now\n the tests.")
+    text = work_done([Call("Bash", {}, "ok")], last) or ""
+    assert text.startswith(
+        "The last whole message before the work was cut off was number 7: “Now the tests.”\n\nThese calls"
+    )
+    assert text.endswith('- Bash {}: done, "ok"')
+    assert work_done([], None) is None
+    assert work_done([], last.replace(text="")) == "The last whole message before the work was cut off was number 7."
+
+
+@given(TEXTS)
+def test_no_message_poses_as_anything_else_or_takes_too_much_room(words: str) -> None:
+    text = work_done([], Marker(1, 1.0, words)) or ""
+    assert escape(text) == text
+    assert len(text.splitlines()) == 1 and len(text) < MESSAGE_CHARS + 100

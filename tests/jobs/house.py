@@ -90,7 +90,7 @@ def _is_free(database: Path) -> bool:
 
 
 async def start(stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str) -> asyncio.subprocess.Process:
-    """`machine`: the name of another one, on which it counts as running."""
+    """`machine`: the name of another one, on which it counts as running; or --hooks-only."""
     with (stage.folder / "worker.log").open("ab") as log:
         return await asyncio.create_subprocess_exec(
             sys.executable, str(WORKER), "3", *machine, env={**stage.environ, **environ}, stderr=log

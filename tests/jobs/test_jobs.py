@@ -29,8 +29,9 @@ async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
             done = await ended(client, await jobs.submit(a_job(stage, "!say all done")))
         assert (done.status, done.result, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, "all done", 1, 0)
         assert done.session_id and done.session_saved_at
-        markers = await client.engine.database.call(lambda store: store.markers(done.id))
-        assert markers, "how far it had come, by the agent's own message ids"
+        [marker] = await client.engine.database.call(lambda store: store.markers(done.id))
+        assert (marker.number, marker.text, marker.run_id) == (1, "all done", done.run_id)
+        assert marker.message_id, "the agent's own"
 
 
 async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(stage: Stage) -> None:

@@ -64,7 +64,7 @@ async def test_a_job_of_codex_goes_on_in_its_session_after_a_time_out(codex: Sta
 @pytest.mark.parametrize(("lost", "reason"), [("machine", "runtime_changed"), ("file", "session_missing")])
 async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: Stage, lost: str, reason: str) -> None:
     """Another machine has the same store and files, and none of the agent's own; its home may have another name."""
-    first = ToolUse("Bash", {"command": "echo once >> made; echo fine"})
+    first = ToolUse("Bash", {"command": "echo once >> made; echo fine"}, text="It is made once.")
     second = ToolUse("Bash", {"command": "touch begun; sleep 120"})
     real.api.script.extend([first, second])
     real.api.reply = answers_once_told_to_go_on
@@ -90,6 +90,7 @@ async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: St
     assert (real.work / "made").read_text() == "once\n"
     told = real.prompt.split("# Work done so far")[1].splitlines()
     assert '- Bash {"command": "echo once >> made; echo fine"}: done, "fine"' in told
+    assert "The last whole message before the work was cut off was number 1: “It is made once.”" in told
     assert any("touch begun" in line and line.endswith(": cut off while it ran") for line in told)
     assert real.prompt.count("do the work") == 1 and real.prompt.endswith(CONTINUE)
 

@@ -10,7 +10,9 @@ import pytest
 from clew.client import Client
 from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish, is_too_old
 from clew.core.run import RunStatus
-from clew.testing.scripts import Fail, Hang, Reply, Request
+from clew.errors import NotFound
+from clew.job import card
+from clew.testing.scripts import Fail, Hang, Reply, Request, ToolUse
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, carried_out, start, until
 
@@ -154,6 +156,64 @@ async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage) -> 
         scripted.api.release()
         assert (over.status, over.runs, over.reason) == (JobStatus.FAILED, 3, "worn_out")
         assert asked == ["!hang text so far", CONTINUE, "!hang text so far"]
+        assert (over.resume_count, over.session_resumes) == (1, 0), "all of them, and those of the newest session"
+
+
+async def test_resumes_are_counted_over_all_sessions_and_limited_by_session(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await refused_once(scripted, client, max_resumes=1)
+        for how, counts in [
+            (None, (1, 1)),  # resumed
+            (None, (1, 0)),  # as often as its session may be: a fresh one
+            (None, (2, 1)),
+            (Wish.FRESH, (2, 0)),
+            (None, (3, 1)),
+        ]:
+            scripted.api.reply = lambda request: (
+                Fail(401, "authentication_error", "invalid x-api-key") if request.is_main else None
+            )
+            await client.jobs.retry(job.id, how)
+            job = await carried_out(client, job)
+            assert (job.resume_count, job.session_resumes) == counts
+        assert [bool(launch.resumes) for launch in scripted.launches] == [False, True, False, True, False, True]
+
+
+async def test_a_fresh_session_is_told_the_last_marker_and_one_that_goes_on_is_not(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "do it", limits=Limits(timeout_s=None)))
+        look = ToolUse("Bash", {"command": "true"}, text="First I look.\n# New message")
+        refused = Fail(401, "authentication_error", "invalid x-api-key")
+        scripted.api.script.extend([look, ToolUse("Bash", {"command": "true"}, text="Now the tests."), refused])
+        blocked = await carried_out(client, job)
+        assert blocked.status is JobStatus.BLOCKED
+        marked = (await card(client, job.id)).markers or ()
+        assert [(each.number, each.text) for each in marked] == [
+            (1, "First I look.\n# New message"),
+            (2, "Now the tests."),
+        ]
+        assert {each.run_id for each in marked} == {blocked.run_id}
+
+        scripted.api.script.append(refused)
+        await client.jobs.retry(job.id)
+        assert (await carried_out(client, job)).resume_count == 1
+        assert user_texts(scripted)[-1] == CONTINUE, "the session knows where it stopped"
+
+        for file in scripted.session_files():
+            file.unlink()
+        await client.jobs.retry(job.id)
+        done = await carried_out(client, job)
+        assert (done.status, done.reason) == (JobStatus.SUCCEEDED, "session_missing")
+        assert "was cut off was number 2: “Now the tests.”" in scripted.prompt.split("# Work done so far")[1]
+        assert scripted.prompt.endswith(CONTINUE)
+
+
+async def test_latest_is_the_newest_job(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        with pytest.raises(NotFound, match="There is no job yet"):
+            await client.jobs.find("latest")
+        for prompt in ("one", "two"):
+            await client.jobs.submit(a_job(scripted, prompt))
+        assert (await client.jobs.find("latest")).prompt == "two"
 
 
 DIES = """

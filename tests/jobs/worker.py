@@ -1,4 +1,4 @@
-"""A worker as a process of its own, for tests that kill it: `worker.py CONCURRENCY [MACHINE]`.
+"""A worker as a process of its own, for tests that kill it: `worker.py CONCURRENCY [MACHINE | --hooks-only]`.
 
 One that is told a machine's name counts as running there: others judge it by its heartbeat alone, as it does them.
 """
@@ -24,15 +24,18 @@ from clew.worker_wiring import open_worker
 SILENCE_S = 8.0  # instead of half a minute; long enough for a machine that is busy
 
 
+HOOKS_ONLY = "--hooks-only"
+
+
 async def main(concurrency: int, machine: str | None) -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    if machine is not None:
+    if machine not in (None, HOOKS_ONLY):
         await work_elsewhere(concurrency, machine, stop)
         return
     async with clew.open() as client:
-        await client.work(concurrency, stop)
+        await client.work(concurrency, stop, hooks_only=machine == HOOKS_ONLY)
 
 
 async def work_elsewhere(concurrency: int, machine: str, stop: asyncio.Event) -> None:

@@ -43,7 +43,7 @@ def fill(store: Store, kind: str = "hook") -> None:
     store.save_pin(a_pin("pin-2", state=PinState.POISONED))
     store.create_job(a_job(status=JobStatus.QUEUED, kind="hook"))
     store.create_job(a_job("job-2", status=JobStatus.FAILED, key="shared"))
-    store.add_marker("job-1", "m", 1.0)
+    store.add_marker("job-1", "run-1", 1, "m", 1.0)
     made = store.create_review(a_review(), "2026-01-02")
     store.add_round(a_round(review_id=made.id), diff=ODD[2], files={"a": b"\0\xff"})
     store.save_hook_key(HookKey("key", "claude", "me/shop", 1, "github", "thread-1", None, 1.0, 2.0))

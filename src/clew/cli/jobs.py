@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from clew.client import Client
+    from clew.core.job import Marker
     from clew.core.run import Run
     from clew.job import JobCard
 
@@ -41,18 +42,20 @@ HEADINGS = ["JOB", "STATUS", "RUNS", "CREATED", "COST", "KEY", "PROMPT"]
 SHOWN_CHARS = 200  # of a prompt, an error or a result
 KEY_CHARS = 24
 STDERR_LINES = 20
+MARKERS_SHOWN = 10
 
 
 @click.group(cls=SuggestingGroup)
 def jobs() -> None:
     """Submit, list, show, watch, retry and cancel jobs: work that goes on where it was cut off.
 
-    ID is a job's id as `jobs list` shows it, or any unambiguous beginning of it. `clew work` carries jobs out.
+    ID is a job's id as `jobs list` shows it, any unambiguous beginning of it, or `latest`: the newest. `clew work`
+    carries jobs out, and so does `clew serve --work`.
 
     \b
       clew work &
       clew jobs submit --cwd ~/shop --checkpoint "Bring the tests to pass."
-      clew jobs watch 1f3a9c02
+      clew jobs watch latest
     """
 
 
@@ -89,7 +92,7 @@ def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -
             short = short_ids(card.job.id for card in found)
             rows = [[short[card.job.id], *_row(card)] for card in found]
             say(columns(HEADINGS, rows, spare=["COST", "KEY", "CREATED"]))
-            await _tell_nobody(client, found)
+            _tell_nobody(found)
 
     with_client(work)
 
@@ -98,9 +101,12 @@ def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -
 @click.argument("job_id", metavar="ID")
 @AS_JSON
 def show(job_id: str, as_json: bool) -> None:
-    """Show a job: its state, its runs, its result, or what is wrong and what to do.
+    """Show a job: its state, its runs, how far it has come, its result, or what is wrong and what to do.
+
+    A marker is one whole message of the agent's; the last ten are shown, and --json has more of them.
 
     \b
+      clew jobs show latest
       clew jobs show 1f3a9c02 --json | jq -r .error.hint
     """
 
@@ -112,24 +118,22 @@ def show(job_id: str, as_json: bool) -> None:
             runs = [_run_object(number, run) for number, run in enumerate(found.runs, 1)]
             print_json({**found.to_json(stamp), "run_list": runs})
             return
-        for label, words in (*_facts(found), *(_run_words(n, run) for n, run in enumerate(found.runs, 1))):
+        told = [_run_words(n, run) for n, run in enumerate(found.runs, 1)]
+        for label, words in (*_facts(found), *told, *_markers(found)):
             say(f"{label:<11}{words}")
         for place, line in enumerate(found.stderr_tail.splitlines()[-STDERR_LINES:]):
             say(f"{'' if place else 'stderr':<11}{one_line(line, SHOWN_CHARS)}")
         if found.job.result is not None:
             say(f"{'result':<11}{one_line(found.job.result, SHOWN_CHARS)}")
-        await _tell_nobody(client, [found])
+        _tell_nobody([found])
 
     with_client(work)
 
 
-async def _tell_nobody(client: Client, found: list[JobCard]) -> None:
+def _tell_nobody(found: list[JobCard]) -> None:
     """What waits for a worker, when there is none."""
-    from clew.core.job import UNDER_WAY
-    from clew.job import workers
-
-    if any(card.job.status in UNDER_WAY for card in found) and not await workers(client):
-        note("no worker is alive: start one with clew work")
+    for words in dict.fromkeys(card.no_worker for card in found if card.no_worker is not None):
+        note(words)
 
 
 def _row(card: JobCard) -> list[str]:
@@ -206,6 +210,22 @@ def _run_words(number: int, run: Run) -> tuple[str, str]:
         one_line(run.error or "", 80),
     )
     return f"run {number}", " · ".join(part for part in parts if part)
+
+
+def _markers(card: JobCard) -> list[tuple[str, str]]:
+    """The last ones, and how many there are before them."""
+    markers = card.markers or ()
+    earlier = len(markers) - MARKERS_SHOWN
+    left_out = [("markers", plural(earlier, "earlier one"))] if earlier > 0 else []
+    return left_out + [(f"marker {each.number}", _marker_words(card, each)) for each in markers[-MARKERS_SHOWN:]]
+
+
+def _marker_words(card: JobCard, marker: Marker) -> str:
+    from clew.cli.jobs_display import at_clock
+
+    number = card.run_number(marker)
+    parts = (f"run {number}" if number else "", at_clock(marker.at), one_line(marker.text, SHOWN_CHARS))
+    return " · ".join(part for part in parts if part)
 
 
 def _run_object(number: int, run: Run) -> dict[str, Any]:

@@ -49,11 +49,12 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
         raise UsageError("Files are put back or kept, not both.")
 
     async def work(client: Client) -> int:
-        from clew.core.job import Wish
-        from clew.job import card, workers
+        from clew.core.job import OWN, Wish
+        from clew.job import START_ONE, START_ONE_FOR_HOOKS, card, workers
 
         wish = None if resume is None else Wish.RESUME if resume else Wish.FRESH
-        found, alive = await client.jobs.find(job_id), await workers(client)
+        found = await client.jobs.find(job_id)
+        alive = await workers(client, found.kind)
         if wait and not alive:
             client.engine.find(found.agent)  # raises what is missing, while the job is as it was
         job = await client.jobs.retry(found.id, wish, restore=restore, keep=keep)
@@ -66,7 +67,8 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
         short = job.id[:SHORT_ID]
         note(f"job {short} is queued again; clew jobs watch {short} shows how it goes")
         if not alive:
-            note("no worker is alive to take it up: start one with clew work, or retry with --wait to run it here")
+            start = START_ONE if found.kind == OWN else START_ONE_FOR_HOOKS
+            note(f"no worker is alive to take it up: {start}; or retry with --wait to run it here")
         return 0
 
     return with_client(work)

@@ -86,7 +86,7 @@ DAY_S = 86_400.0
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result. Without a worker, run it here.")
 @click.option("--json", "as_json", is_flag=True, help="Print the job as an object.")
 def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int:
-    """Submit a job, and print its id. A worker (`clew work`) takes it up.
+    """Submit a job, and print its id. A worker (`clew work`, `clew serve --work`) takes it up.
 
     PROMPT is the argument, or stdin when it is - or left out. The job is on disk when this returns, and outlives
     time-outs, crashes and lost workers. With --wait stdout gets the result instead, and the exit code is 0 when the
@@ -107,9 +107,10 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
 
     async def work(client: Client) -> int:
         from clew import job as jobs
+        from clew.core.job import OWN
 
         wanted = jobs.Wanted(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
-        alive = await jobs.workers(client)
+        alive = await jobs.workers(client, OWN)
         if wait and not alive:
             client.engine.find(wanted.agent or client.settings.of("agent"))  # raises what is missing; no job is left
         job = await jobs.submit(client, wanted)
@@ -126,7 +127,7 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
             say(job.id)
             note(f"queued; clew jobs watch {job.id[:SHORT_ID]} shows how it goes")
         if not alive:
-            note("no worker is alive to take it up: start one with clew work, or submit with --wait to run it here")
+            note(f"no worker is alive to take it up: {jobs.START_ONE}; or submit with --wait to run it here")
         return 0
 
     return with_client(work, work_dir=options["cwd"])

@@ -38,14 +38,19 @@ def watch(job_id: str, as_json: bool) -> int:
     watching, not the job. The exit code is 0 when it succeeded; else that of what ended it (see `clew jobs submit`).
 
     \b
-      clew jobs watch 1f3a9c02
+      clew jobs watch latest
       clew jobs watch 1f3a9c02 --json | jq -r 'select(.kind == "message_said").body.text'
     """
 
     async def work(client: Client) -> int:
-        job = await client.jobs.find(job_id)
+        from clew.job import card
+
+        found = await card(client, job_id)
+        job = found.job
         if not as_json:
             note(f"job {job.id[:SHORT_ID]}: {one_line(job.prompt, PROMPT_CHARS)}")
+        if found.no_worker is not None:
+            note(found.no_worker)
         return await wait_for(client, job, events_as_json=as_json, as_json=as_json)
 
     return with_client(work)

@@ -12,6 +12,7 @@ from clew.cli.session import with_client
 
 if TYPE_CHECKING:
     from clew.client import Client
+    from clew.server.worker import Work
 
 
 @click.command()
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
     multiple=True,
     help="Work only in directories below this one; may be given again.  [default: the setting serve.roots]",
 )
+@click.option(
+    "--work",
+    "is_worker",
+    is_flag=True,
+    default=None,
+    help="Carry out all queued jobs, as `clew work` does, not only those that hooks made.  "
+    "[default: the setting serve.worker]",
+)
 @click.option("--verbose", is_flag=True, help="Log every request, by its route, on stderr.")
 def serve(
     host: str | None,
@@ -37,16 +46,26 @@ def serve(
     allow_remote: bool,
     allow_hosts: tuple[str, ...],
     roots: tuple[str, ...],
+    is_worker: bool | None,
     verbose: bool,
 ) -> None:
-    """Serve the page and the HTTP API (docs/http.md) until Ctrl-C. Prints one address, with its token."""
+    """Serve the page and the HTTP API (docs/http.md) until Ctrl-C. Prints one address, with its token.
+
+    Jobs that hooks made are carried out too, where there are rules for hooks (docs/hooks.md). Other jobs are left to
+    `clew work`, unless --work is given.
+    """
     import asyncio  # noqa: F401 - whole, with TLS: with_client would load it without, and the server library wants it
 
-    flags: dict[str, Any] = {"serve.host": host, "serve.port": port, "serve.roots": list(roots) or None}
+    flags: dict[str, Any] = {
+        "serve.host": host,
+        "serve.port": port,
+        "serve.roots": list(roots) or None,
+        "serve.worker": is_worker,
+    }
 
     async def work(client: Client) -> None:
         from clew.hooks_wiring import check
-        from clew.server import daemon, token
+        from clew.server import daemon, token, worker
         from clew.server.page import is_built
         from clew.server.roots import Roots
         from clew.web import STATIC
@@ -56,6 +75,7 @@ def serve(
             rest = ", and no browser is opened" if open_page else ""
             note(f"clew: the page is not built: run make web in the source tree; until then only the API answers{rest}")
         check(client.hooks)  # what is missing is found now, not when an event arrives
+        _tell_idle(client, worker.work_of(client))
         held = client.settings
         roots = Roots(held.of("serve.roots") or ()).paths
         address = daemon.Address(held.of("serve.host"), held.of("serve.port"), allow_remote, allow_hosts)
@@ -73,6 +93,12 @@ def serve(
         await daemon.serve(client, address, listening, secret, roots=roots, tell=tell)
 
     with_client(work, **flags)
+
+
+def _tell_idle(client: Client, what: Work) -> None:
+    """A number of jobs is said, and there will be none."""
+    if what.most and what.hooks_only and not client.hooks.settings.rules:
+        note("clew: serve.work counts jobs that hooks made, and there are no rules for hooks; --work takes other jobs")
 
 
 def _tell_others(client: Client, new_token: bool) -> None:

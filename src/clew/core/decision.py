@@ -79,7 +79,7 @@ class Request(Record):
     force_fresh: bool = False
     full: str | None = None  # what a fresh session is told instead of a turn's own text, which is its short form …
     full_of: TurnId | None = None  # … of this turn; None: of the prompt
-    done: str | None = None  # what was done with tools in the last turns, for a fresh session: see core/work_done
+    done: str | None = None  # how far the last turns came, for a fresh session: see core/work_done
 
 
 class Abilities(Record):

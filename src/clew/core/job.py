@@ -28,6 +28,9 @@ from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.thread import Permissions
 
+OWN = "job"  # the kind of a job that somebody submitted; others are made by hooks
+LATEST = "latest"  # instead of an id: the newest
+
 
 class JobStatus(StrEnum):
     QUEUED = "queued"
@@ -102,7 +105,7 @@ class Job(Record):
     permissions: Permissions
     status: JobStatus
     key: str  # jobs of one key run one at a time and in order; its own id when none was given
-    kind: str = "job"  # who made it
+    kind: str = OWN  # who made it
     full_prompt: str | None = None  # what a fresh session is told instead of the prompt
     allowed_tools: tuple[str, ...] = ()  # beyond what its permissions allow
     prompt_turn_id: TurnId | None = None  # its prompt in the thread, which other jobs may share
@@ -113,7 +116,8 @@ class Job(Record):
     keep_files: bool = False  # go on with the files as they are, whatever the last checkpoint says
     tries: int = 1  # how often it was queued by a person; each is a piece of work of its own
     runs: int = 0  # without those that met a usage limit
-    resume_count: int = 0  # of the session that it has now
+    resume_count: int = 0  # resumed runs, over all its sessions
+    session_resumes: int = 0  # those that count of the session that it has now: what `max_resumes` is about
     troubles: int = 0  # in a row
     session_id: str | None = None
     session_saved_at: float | None = None
@@ -131,6 +135,16 @@ class Job(Record):
     started_at: float | None = None  # since a person last queued it
     wake_at: float | None = None  # while it waits
     ended_at: float | None = None
+
+
+class Marker(Record):
+    """How far a job has come: one whole message of the agent's."""
+
+    number: int  # from 1, over all runs of the job
+    at: float
+    text: str  # what it said; empty: that is not known any more
+    run_id: RunId | None = None
+    message_id: str | None = None  # the agent's own, where it has them
 
 
 class Next(Record):

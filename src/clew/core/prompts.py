@@ -23,10 +23,6 @@ MESSAGE = "# New message"
 
 TRANSCRIPT_NOTE = "This is the record of the conversation up to now. Continue it: answer the new message at the end."
 CATCH_UP_NOTE = "These turns of the conversation have not reached you yet. Read them, then answer the new message."
-WORK_DONE_NOTE = (
-    "These calls of tools were made in the last turns of the conversation. What they did is done: do not make them "
-    "again. Of one that was cut off, look what has come of it."
-)
 STANDING_CHANGED = "These replace the standing instructions that you were given earlier."
 STANDING_GONE = "The standing instructions that you were given earlier no longer apply."
 FORM_ANSWERED = "(The question form in your last answer has been answered by this message. Do not show it again.)"
@@ -123,7 +119,7 @@ def fresh(standing: str | None, transcript: Section | None, text: str, done: str
     if transcript is not None:
         sections.append(f"{TRANSCRIPT}\n\n{TRANSCRIPT_NOTE}\n\n{transcript.text}")
     if done:
-        sections.append(f"{WORK_DONE}\n\n{WORK_DONE_NOTE}\n\n{done}")
+        sections.append(f"{WORK_DONE}\n\n{done}")
     return _with_message(sections, text)
 
 

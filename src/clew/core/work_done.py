@@ -1,8 +1,9 @@
-"""What an agent did with its tools, told to a session that does not know it.
+"""How far an agent came and what it did with its tools, told to a session that does not know it.
 
 A run that is cut off leaves words in the thread's history, and its tool calls only in its events. A session that goes
-on by itself remembers them; a fresh one on another machine must be told, or it does them again. Calls are told in
-short, the newest first to be kept, each on a line of its own; what they say is quoted and escaped like a turn's text.
+on by itself remembers them; a fresh one on another machine must be told, or it does them again. The last message is
+named, so that it is clear where the work stopped. Calls are told in short, the newest first to be kept, each on a line
+of its own; what they say is quoted and escaped like a turn's text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from clew.core.events import Event, ToolFinished, ToolStarted
+from clew.core.job import Marker
 from clew.core.prompts import escape
 from clew.core.record import Record
 
@@ -19,6 +21,12 @@ LIMIT_CHARS = 6_000  # of all calls together
 NAME_CHARS = 100
 INPUT_CHARS = 400
 OUTPUT_CHARS = 400
+MESSAGE_CHARS = 400
+
+NOTE = (
+    "These calls of tools were made in the last turns of the conversation. What they did is done: do not make them "
+    "again. Of one that was cut off, look what has come of it."
+)
 
 
 class Call(Record):
@@ -40,6 +48,19 @@ def calls(events: Iterable[Event | None]) -> tuple[Call, ...]:
             ended = Call(begun.name, begun.input, event.output, event.is_error)
             found[event.tool_id] = ended if event.ran else None
     return tuple(call for call in found.values() if call is not None)
+
+
+def work_done(made: Sequence[Call], last: Marker | None) -> str | None:
+    """The last message and the calls; None when there is nothing to tell."""
+    listed = told(made)
+    parts = [_last_message(last) if last is not None else None, f"{NOTE}\n\n{listed}" if listed else None]
+    return "\n\n".join(part for part in parts if part) or None
+
+
+def _last_message(last: Marker) -> str:
+    """By its number, as `clew jobs show` lists them, and the beginning and end of what it said."""
+    said = f": “{escape(_short(last.text, MESSAGE_CHARS))}”" if last.text.strip() else "."
+    return f"The last whole message before the work was cut off was number {last.number}{said}"
 
 
 def told(made: Sequence[Call], limit_chars: int = LIMIT_CHARS) -> str | None:

@@ -8,6 +8,10 @@ Theory of operation
 3. A worker has an id of its own and a heartbeat in our store. Whatever DBOS has down for a worker that is not alive is
    put back in its queue by any of the others. A worker that was only asleep finds its leases gone, and writes nothing.
 4. What is waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
+5. There are two queues: what hooks set going has one of its own, so that a daemon can carry that out and leave other
+   jobs alone. A worker listens to the queues that it serves, and to no other; what a dead one had goes back into the
+   queue that it was in. An older Clew put all into the first queue. There it stays for whoever serves that one; what
+   hooks set going is put into theirs as well, under another name, and by rule 1 that does no harm.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ T = TypeVar("T")
 log = logging.getLogger("clew.engine.work")
 
 QUEUE = "clew"
+HOOKS_QUEUE = "clew_hooks"  # what hooks set going
 WORKFLOW = "clew_work"
 APPLICATION = "clew"
 APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
@@ -54,10 +59,12 @@ class Work(Record):
     subject: str  # what of: a job's id
     number: int  # which try of it
     key: str  # those of one key are done one at a time and in order
+    queue: str = QUEUE
 
     @property
     def name(self) -> str:
-        return f"{self.kind}/{self.subject}/{self.number}"
+        name = f"{self.kind}/{self.subject}/{self.number}"
+        return name if self.queue == QUEUE else f"{self.queue}/{name}"
 
 
 Handler = Callable[[str], Awaitable[None]]
@@ -67,6 +74,7 @@ class WorkerSettings(Record):
     id: str  # unique among those that are alive, and the same after a restart
     queue: DBOSConfig  # where the queue is: `queue_config`
     queue_file: str | None = None  # when it is in a file of its own
+    queues: tuple[str, ...] = (QUEUE, HOOKS_QUEUE)  # those that it serves
     concurrency: int = 4
     poll_s: float = 0.5
     heartbeat_s: float = HEARTBEAT_S
@@ -128,8 +136,12 @@ class Worker:
                 await self._database.call(lambda store: store.forget_worker(self._settings.id))
 
     async def _look_whether_idle(self, stop: asyncio.Event) -> None:
-        if not await self._database.call(self._waiting):
+        if not await self._database.call(self._to_do):
             stop.set()
+
+    def _to_do(self, store: Store) -> list[Work]:
+        """What waits in our rows for the likes of this worker."""
+        return [work for work in self._waiting(store) if work.queue in self._settings.queues]
 
     async def handle(self, kind: str, subject: str) -> None:
         """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
@@ -181,12 +193,12 @@ class Worker:
     async def _hand_in(self) -> None:
         from dbos import DBOS
 
-        waiting = await self._database.call(self._waiting)
+        waiting = await self._database.call(self._to_do)
         for work in waiting:
             if work.name not in self._queued:
                 options: EnqueueOptions = {
                     "workflow_name": WORKFLOW,
-                    "queue_name": QUEUE,
+                    "queue_name": work.queue,
                     "workflow_id": work.name,
                     "queue_partition_key": work.key,
                 }
@@ -201,17 +213,21 @@ class Worker:
 
     def _sign_on(self, store: Store) -> None:
         now = self._around.clock()
-        store.save_worker(WorkerRow(self._settings.id, self._around.owner, self._settings.concurrency, now, now, None))
+        settings, hooks_only = self._settings, QUEUE not in self._settings.queues
+        store.save_worker(
+            WorkerRow(settings.id, self._around.owner, settings.concurrency, now, now, None, hooks_only=hooks_only)
+        )
 
     async def _take_over(self) -> None:
-        """What the queue has down for a worker that is not alive goes back into it."""
+        """What a queue has down for a worker that is not alive goes back into that queue."""
         from dbos import DBOS
 
         alive = await self._database.call(self._bury)
         pending = partial(DBOS.list_workflows, status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
         for workflow in await self._in_thread(pending):
             if workflow.executor_id not in alive:
-                await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=QUEUE))
+                queue = workflow.queue_name or QUEUE
+                await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=queue))
 
     def _bury(self, store: Store) -> set[str]:
         """The workers that are alive; the others are forgotten."""
@@ -280,6 +296,7 @@ def _launch(worker: Worker, settings: WorkerSettings, beside_others: bool) -> No
         _reached(),
     ):
         DBOS(config=settings.queue)
+        DBOS.listen_queues(settings.queues)
         DBOS.launch()
 
 
@@ -287,13 +304,14 @@ def _listen(settings: WorkerSettings) -> None:
     from dbos import DBOS
 
     with _reached():
-        DBOS.register_queue(
-            QUEUE,
-            partition_concurrency=1,
-            worker_concurrency=MOST_AT_ONCE,
-            polling_interval_sec=settings.poll_s,
-            on_conflict="always_update",
-        )
+        for queue in settings.queues:
+            DBOS.register_queue(
+                queue,
+                partition_concurrency=1,
+                worker_concurrency=MOST_AT_ONCE,
+                polling_interval_sec=settings.poll_s,
+                on_conflict="always_update",
+            )
 
 
 @contextlib.contextmanager

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from clew.core.decision import Reason
-from clew.core.job import CONTINUE, Job, Wish, is_too_old
+from clew.core.job import CONTINUE, OWN, Job, Wish, is_too_old
 from clew.core.outcome import Outcome
 from clew.core.record import replace
 from clew.engine.settings import Ask, Slots
 from clew.hosts.job_rows import State
-
-OWN = "job"  # the kind of those that were submitted by themselves
 
 
 def ask(job: Job, state: State, slots: Slots | None, now: float) -> Ask:
@@ -58,6 +56,6 @@ def why_afresh(job: Job, now: float) -> Reason | None:
         return None
     if is_too_old(job, now):
         return Reason.EXPIRED
-    if job.resume_count >= job.limits.max_resumes:
+    if job.session_resumes >= job.limits.max_resumes:
         return Reason.WORN_OUT
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clew.core.events import MessageSaid
 from clew.core.history import Turn
 from clew.core.ids import RunId
 from clew.core.job import OVER, UNDER_WAY, Job, JobStatus, Next, Wish
@@ -11,9 +12,10 @@ from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.run import LIVE, Run
 from clew.core.thread import Thread
-from clew.core.work_done import Call, calls, told
+from clew.core.work_done import Call, calls, work_done
 from clew.engine.closing import Finished
 from clew.engine.failures import error_of_run
+from clew.engine.journal import Noted
 from clew.store.store import Store
 
 LAST_EVENTS = 3
@@ -38,7 +40,7 @@ class State(Record):
     asked: bool  # its prompt may have reached the agent
     heard_at: float | None  # when it was last heard of
     went_on: bool  # another job has asked something in the thread since this one did: its prompt is asked anew
-    done: str | None = None  # what its runs did with their tools, in short
+    done: str | None = None  # how far its runs came, and what they did with their tools, in short
 
 
 def state(store: Store, job: Job) -> State:
@@ -54,13 +56,14 @@ def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
     """Of the runs that its prompt and what followed it led to; the newest are read first, until there is enough."""
     place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
     asked = {turn.id for turn in turns[place:]}
+    runs = [run for run in store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT) if run.prompt_turn_id in asked]
     made: tuple[Call, ...] = ()
-    for run in store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT):
-        if run.prompt_turn_id in asked:
-            made = (*calls(step.event for step in store.steps(run.id)), *made)
+    for run in runs:
+        made = (*calls(step.event for step in store.steps(run.id)), *made)
         if len(made) > CALLS_TOLD:
             break
-    return told(made)
+    marked = [each for each in store.markers(job.id, limit=1) if each.run_id in {run.id for run in runs}]
+    return work_done(made, marked[0] if marked else None)
 
 
 def _went_on(store: Store, job: Job, turns: tuple[Turn, ...]) -> bool:
@@ -117,10 +120,10 @@ def is_open(store: Store, job_id: str, run_id: RunId) -> bool:
     return job.run_id == run_id and job.saved_run_id != run_id and job.status in UNDER_WAY
 
 
-def add_marker(job_id: str, run_id: RunId, message_id: str, at: float, store: Store) -> None:
+def add_marker(job_id: str, run_id: RunId, said: Noted, store: Store) -> None:
     """How far the agent has come, unless it is one that nobody waits for any more."""
-    if is_open(store, job_id, run_id):
-        store.add_marker(job_id, message_id, at)
+    if isinstance(said.event, MessageSaid) and is_open(store, job_id, run_id):
+        store.add_marker(job_id, run_id, said.seq, said.event.message_id, said.at)
 
 
 def unconcluded(store: Store, job_id: str) -> Finished | None:
@@ -161,7 +164,8 @@ def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: 
         changed |= {
             "session_id": run.session_id,
             "session_saved_at": (heard_at(store, job) or now) + what.excused_s,
-            "resume_count": job.resume_count + what.counts if run.session_resumed else 0,
+            "resume_count": job.resume_count + run.session_resumed,
+            "session_resumes": job.session_resumes + what.counts if run.session_resumed else 0,
             "reason": job.reason if run.session_resumed else run.reason,
         }
     return changed

@@ -62,14 +62,23 @@ class JobRuns:
         self._checkpoint_s = checkpoint_s
         self._files = JobFiles(engine.around.environ, engine.around.clock)
 
-    async def carry_out(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
+    async def carry_out(
+        self, job_id: str, worker: str, slots: asyncio.Semaphore, takes: Callable[[Job], bool] = lambda job: True
+    ) -> None:
         """To the job's end, or until somebody must act. Cancelled: what was under way is handed back.
 
         Those of its key that stand before it come first, whoever was to carry them out: a queue that hands a key's turn
         to a later one (the earlier one's worker died, or it was retried) must not lead to two that wait for each other.
+        One that this worker does not take is waited for.
         """
         while True:
             first = await self._call(lambda store: store.job_before(job_id))
+            if first is not None and not takes(first):
+                job = await self._call(lambda store: store.job(job_id))
+                if job is None or job.status in OVER:
+                    return
+                await asyncio.sleep(LOOK_S)
+                continue
             try:
                 await self._carry_to_end(first.id if first is not None else job_id, worker, slots)
             except NotItsTurn:
@@ -180,8 +189,8 @@ class JobRuns:
         saving = asyncio.create_task(self._save_now_and_then(job, turn.run)) if job.checkpoint else None
         try:
             async for noted in turn.events(stored=True):
-                if isinstance(noted.event, MessageSaid) and noted.event.message_id:
-                    marker = partial(job_rows.add_marker, job.id, turn.run.id, noted.event.message_id, noted.at)
+                if isinstance(noted.event, MessageSaid):
+                    marker = partial(job_rows.add_marker, job.id, turn.run.id, noted)
                     await self._engine.database.atomically(marker)
             return await turn.finish()
         except asyncio.CancelledError:

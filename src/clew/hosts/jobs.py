@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.core.ids import ThreadId
-from clew.core.job import UNDER_WAY, Job, JobStatus, Limits, Wish
+from clew.core.job import LATEST, OWN, UNDER_WAY, Job, JobStatus, Limits, Wish
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
-from clew.engine.work import Work
+from clew.engine.work import HOOKS_QUEUE, QUEUE, Work
 from clew.errors import Conflict, NotFound, UsageError
 from clew.hosts.job_rows import heard_at
 from clew.hosts.job_runs import JobRuns
@@ -94,9 +94,14 @@ class Jobs(JobRuns):
         )
 
     async def find(self, job_id: str) -> Job:
-        """By id, or by an unambiguous beginning of one. Raises NotFound."""
+        """By id, by an unambiguous beginning of one, or `latest`. Raises NotFound."""
 
         def look(store: Store) -> Job:
+            if job_id == LATEST:
+                newest = store.jobs(limit=1)
+                if not newest:
+                    raise NotFound("There is no job yet.", hint="Submit one with clew jobs submit PROMPT.")
+                return _as_it_is(store, newest[0])
             exact = store.job(job_id)
             if exact is not None:
                 return _as_it_is(store, exact)
@@ -170,9 +175,11 @@ class Jobs(JobRuns):
 
     @staticmethod
     def waiting(store: Store) -> Sequence[Work]:
-        """What is to be in the queue, the oldest first."""
+        """What is to be in the queues, the oldest first."""
         found = store.jobs(statuses=UNDER_WAY, limit=JOBS_LOOKED_AT)
-        return [Work(KIND, job.id, job.tries, job.key) for job in reversed(found)]
+        return [
+            Work(KIND, job.id, job.tries, job.key, QUEUE if job.kind == OWN else HOOKS_QUEUE) for job in reversed(found)
+        ]
 
 
 def _as_it_is(store: Store, job: Job) -> Job:

@@ -31,7 +31,7 @@ from clew.server.patience import Patience
 from clew.server.presence import announced
 from clew.server.token import Invitation, Secret
 from clew.server.wire import MOST_CONNECTIONS, Connection, Socket
-from clew.server.worker import jobs_at_once, working
+from clew.server.worker import work_of, working
 from clew.web import STATIC
 
 INVITATION_S = 60.0  # as long as a browser may take to start
@@ -189,7 +189,7 @@ async def serve(
     def started() -> None:
         tell(address.url(port, secret.token), address.url(port, invitation.code))
 
-    async with app.running(), working(client, jobs_at_once(client)):
+    async with app.running(), working(client, work_of(client)):
         with announced(client.home, port):
             await Daemon(config, app, started).serve(sockets=[listening])
 

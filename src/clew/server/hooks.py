@@ -17,7 +17,7 @@ from clew.server.access import TheClient
 from clew.server.documents import fails
 from clew.server.json_body import answer, stamp
 from clew.server.problems import Refusal
-from clew.server.worker import jobs_at_once
+from clew.server.worker import work_of
 
 router = APIRouter(tags=["hooks"])
 
@@ -88,4 +88,4 @@ async def events(
 @router.get("/api/hooks/settings", response_model=shapes.HookSettings, responses=fails(body=False))
 async def settings(client: TheClient) -> Response:
     """What the user's clew.toml says. Of secrets and tokens only whether there are any."""
-    return answer({**await hook.settings_json(client), "work": jobs_at_once(client)})
+    return answer({**await hook.settings_json(client), "work": work_of(client).most})

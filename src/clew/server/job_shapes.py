@@ -77,7 +77,7 @@ class Job(Made):
     id: str
     status: Status
     runs: int = Field(description="How many it had so far")
-    resume_count: int = Field(description="Of the session that it has now")
+    resume_count: int = Field(description="Resumed runs, over all its sessions")
     session_id: str | None
     session_saved_at: Time | None
     reason: str | None = Field(description="Why its last fresh run was fresh")
@@ -107,8 +107,26 @@ class Job(Made):
     started_at: Time | None
     wake_at: Time | None = Field(description="While it waits: until then")
     ended_at: Time | None
+    no_worker: str | None = Field(description="It waits, and nobody is there to take it up: what to do")
+
+
+class Marker(Made):
+    """How far a job has come: one whole message of the agent's."""
+
+    number: int = Field(description="From 1, over all runs")
+    run: int | None = Field(description="Which of the job's runs, from 1")
+    run_id: str | None
+    message_id: str | None = Field(description="The agent's own, where it has them")
+    at: Time
+    text: str = Field(description="Its first 200 characters; empty: not known any more")
+
+
+class ShownJob(Job):
+    """A job, and how far it has come."""
+
+    markers: list[Marker] = Field(description="The newest 1000, the oldest first")
 
 
 class JobList(Made):
     items: list[Job]
-    workers: int = Field(description="How many are alive")
+    workers: int = Field(description="How many are alive that take submitted jobs")

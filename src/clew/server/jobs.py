@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from clew import job as jobs
 from clew.client import Client
-from clew.core.job import JobStatus, Wish
+from clew.core.job import OWN, JobStatus, Wish
 from clew.errors import UsageError
 from clew.server import job_shapes
 from clew.server.access import Shared, TheClient, TheShared
@@ -23,14 +23,14 @@ from clew.server.json_body import answer, json_text, stamp
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
-JobId = Annotated[str, Path(alias="job", max_length=200, description="A job's id")]
+JobId = Annotated[str, Path(alias="job", max_length=200, description="A job's id, or latest")]
 PLACE = r"^\d{1,9}-\d{1,15}$"
 
 
 @router.post(
     "",
     status_code=201,
-    response_model=job_shapes.Job,
+    response_model=job_shapes.ShownJob,
     responses={
         **fails(409),
         201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The job's address"}}},
@@ -38,7 +38,10 @@ PLACE = r"^\d{1,9}-\d{1,15}$"
     summary="A new job",
 )
 async def create(new: job_shapes.NewJob, shared: TheShared) -> Response:
-    """It is on disk when this answers; a worker (`clew work`) takes it up."""
+    """It is on disk when this answers; a worker (`clew work`, `clew serve --work`) takes it up.
+
+    `no_worker` says what to do when none is alive.
+    """
     wanted = jobs.Wanted(
         prompt=new.prompt,
         cwd=shared.roots.resolved(new.cwd),
@@ -81,15 +84,15 @@ async def list_(
     statuses = None if status is None else (JobStatus(status),)
     found = await client.jobs.list(statuses=statuses, key=key or None, limit=limit)
     items = [card.to_json(stamp) for card in await jobs.cards(client, found)]
-    return answer({"items": items, "workers": len(await jobs.workers(client))})
+    return answer({"items": items, "workers": len(await jobs.workers(client, OWN))})
 
 
-@router.get("/{job}", response_model=job_shapes.Job, responses=fails(404, body=False))
+@router.get("/{job}", response_model=job_shapes.ShownJob, responses=fails(404, body=False))
 async def show(job_id: JobId, client: TheClient) -> Response:
     return await _answered(client, job_id)
 
 
-@router.post("/{job}/retry", status_code=202, response_model=job_shapes.Job, responses=fails(404, 409))
+@router.post("/{job}/retry", status_code=202, response_model=job_shapes.ShownJob, responses=fails(404, 409))
 async def retry(
     job_id: JobId,
     shared: TheShared,
@@ -109,7 +112,7 @@ async def retry(
     return await _answered(client, job.id, 202)
 
 
-@router.post("/{job}/cancel", status_code=202, response_model=job_shapes.Job, responses=fails(404, 409))
+@router.post("/{job}/cancel", status_code=202, response_model=job_shapes.ShownJob, responses=fails(404, 409))
 async def cancel(job_id: JobId, client: TheClient) -> Response:
     """One that runs is told to stop, with all that it started; any other is over at once. 409 when it is over."""
     job = await client.jobs.find(job_id)

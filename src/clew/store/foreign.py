@@ -64,6 +64,7 @@ _MAY_NAME = {
     "turns": {"run_id": "runs"},
     "runs": {"prompt_turn_id": "turns", "answer_turn_id": "turns"},
     "jobs": {"run_id": "runs", "saved_run_id": "runs", "prompt_turn_id": "turns"},
+    "job_markers": {"run_id": "runs"},
     "review_rounds": {"run_id": "runs", "first_run_id": "runs"},
     "pairs": {"run_id": "runs"},
     "pair_rounds": {"instructor_run_id": "runs", "worker_run_id": "runs"},

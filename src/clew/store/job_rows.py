@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from clew.core.job import Job, JobStatus, Limits, Wish
+from clew.core.job import Job, JobStatus, Limits, Marker, Wish
 from clew.core.record import fields_of
 from clew.core.run import Owner
 from clew.core.thread import Permissions
@@ -21,6 +21,7 @@ class Worker(NamedTuple):
     started_at: float
     heartbeat_at: float
     stopped_at: float | None
+    hooks_only: bool = False  # other jobs are not for it
 
 
 def job_row(job: Job) -> Row:
@@ -51,4 +52,10 @@ def job_from(row: Row) -> Job:
 
 def worker_from(row: Row) -> Worker:
     owner = Owner(row["host"], row["pid"], row["pid_started"])
-    return Worker(row["id"], owner, row["concurrency"], row["started_at"], row["heartbeat_at"], row["stopped_at"])
+    times = (row["started_at"], row["heartbeat_at"], row["stopped_at"])
+    return Worker(row["id"], owner, row["concurrency"], *times, hooks_only=bool(row["hooks_only"]))
+
+
+def marker_from(row: Row) -> Marker:
+    body = {} if row["body"] is None else json.loads(row["body"])
+    return Marker(row["n"], row["at"], str(body.get("text", "")), row["run_id"], row["message_id"] or None)

@@ -11,7 +11,7 @@ from clew.store.records import each, first
 from clew.store.versions import Versions
 
 if TYPE_CHECKING:
-    from clew.core.job import Job, JobStatus
+    from clew.core.job import Job, JobStatus, Marker
     from clew.store.job_rows import Worker
 
 FIXED = frozenset({"id", "thread_id", "prompt", "full_prompt", "kind", "allowed_tools", "cwd", "key", "created_at"})
@@ -75,12 +75,15 @@ class Jobs(Versions):
 
         return first(job_from, self._one("job_before", id=job_id))
 
-    def add_marker(self, job_id: str, message_id: str, at: float) -> None:
-        """How far the agent has come, by its own message ids."""
-        self._do("add_marker", job_id=job_id, message_id=message_id, at=at)
+    def add_marker(self, job_id: str, run_id: str, seq: int, message_id: str | None, at: float) -> None:
+        """How far the agent has come: `seq` is the run's event with what it said."""
+        self._do("add_marker", job_id=job_id, run_id=run_id, seq=seq, message_id=message_id or "", at=at)
 
-    def markers(self, job_id: str) -> list[str]:
-        return [str(row["message_id"]) for row in self._all("markers", job_id=job_id)]
+    def markers(self, job_id: str, limit: int = 1000) -> list[Marker]:
+        """The newest ones, in order."""
+        from clew.store.job_rows import marker_from
+
+        return each(marker_from, reversed(self._all("newest_markers", job_id=job_id, limit=limit)))
 
     def save_worker(self, worker: Worker) -> None:
         owner = worker.owner
@@ -94,6 +97,7 @@ class Jobs(Versions):
             started_at=worker.started_at,
             heartbeat_at=worker.heartbeat_at,
             stopped_at=worker.stopped_at,
+            hooks_only=int(worker.hooks_only),
         )
 
     def beat_worker(self, worker_id: str, at: float) -> bool:

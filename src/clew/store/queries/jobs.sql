@@ -1,18 +1,18 @@
 -- name: insert_job
 INSERT INTO jobs (id, thread_id, number, prompt, cwd, agent, model, permissions, status, key, limits, checkpoint,
-    not_before, wish, keep_files, tries, runs, resume_count, troubles, session_id, session_saved_at, run_id, saved_run_id, reason, outcome,
-    result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at, kind, full_prompt,
-    allowed_tools, prompt_turn_id)
+    not_before, wish, keep_files, tries, runs, resume_count, session_resumes, troubles, session_id, session_saved_at, run_id, saved_run_id,
+    reason, outcome, result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at, kind,
+    full_prompt, allowed_tools, prompt_turn_id)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(number), 0) + 1 FROM jobs), :prompt, :cwd, :agent, :model, :permissions,
-    :status, :key, :limits, :checkpoint, :not_before, :wish, :keep_files, :tries, :runs, :resume_count, :troubles,
-    :session_id, :session_saved_at, :run_id, :saved_run_id, :reason, :outcome, :result, :error, :hint, :conflicts, :worker,
+    :status, :key, :limits, :checkpoint, :not_before, :wish, :keep_files, :tries, :runs, :resume_count,
+    :session_resumes, :troubles, :session_id, :session_saved_at, :run_id, :saved_run_id, :reason, :outcome, :result, :error, :hint, :conflicts, :worker,
     :cancel_requested, :created_at, :started_at, :wake_at, :ended_at, :kind, :full_prompt, :allowed_tools, :prompt_turn_id);
 
 -- name: write_job
 -- All but what it was asked, and where it stands in its queue: that is fixed.
 UPDATE jobs SET status = :status, limits = :limits, checkpoint = :checkpoint, not_before = :not_before, wish = :wish,
-    keep_files = :keep_files, tries = :tries, runs = :runs, resume_count = :resume_count, troubles = :troubles,
-    session_id = :session_id, session_saved_at = :session_saved_at, run_id = :run_id, saved_run_id = :saved_run_id, reason = :reason,
+    keep_files = :keep_files, tries = :tries, runs = :runs, resume_count = :resume_count, session_resumes = :session_resumes,
+    troubles = :troubles, session_id = :session_id, session_saved_at = :session_saved_at, run_id = :run_id, saved_run_id = :saved_run_id, reason = :reason,
     outcome = :outcome, result = :result, error = :error, hint = :hint, conflicts = :conflicts, worker = :worker,
     cancel_requested = :cancel_requested, started_at = :started_at, wake_at = :wake_at, ended_at = :ended_at,
     prompt_turn_id = :prompt_turn_id
@@ -37,11 +37,15 @@ WHERE mine.id = :id AND jobs.key = mine.key AND jobs.id <> mine.id AND jobs.stat
 ORDER BY (jobs.started_at IS NULL), jobs.number LIMIT 1;
 
 -- name: add_marker
-INSERT INTO job_markers (job_id, n, message_id, at)
-VALUES (:job_id, (SELECT COALESCE(MAX(n), 0) + 1 FROM job_markers WHERE job_id = :job_id), :message_id, :at);
+INSERT INTO job_markers (job_id, n, message_id, at, run_id, seq)
+VALUES (:job_id, (SELECT COALESCE(MAX(n), 0) + 1 FROM job_markers WHERE job_id = :job_id), :message_id, :at, :run_id,
+    :seq);
 
--- name: markers
-SELECT message_id FROM job_markers WHERE job_id = :job_id ORDER BY n;
+-- name: newest_markers
+-- With what the agent said, where it is known.
+SELECT job_markers.*, events.body FROM job_markers
+LEFT JOIN events ON events.run_id = job_markers.run_id AND events.seq = job_markers.seq
+WHERE job_markers.job_id = :job_id ORDER BY job_markers.n DESC LIMIT :limit;
 
 -- name: dump_jobs
 SELECT * FROM jobs WHERE thread_id = :id ORDER BY number;
@@ -51,11 +55,11 @@ SELECT job_markers.* FROM job_markers JOIN jobs ON jobs.id = job_markers.job_id
 WHERE jobs.thread_id = :id ORDER BY jobs.number, job_markers.n;
 
 -- name: save_worker
-INSERT INTO workers (id, host, pid, pid_started, concurrency, started_at, heartbeat_at, stopped_at)
-VALUES (:id, :host, :pid, :pid_started, :concurrency, :started_at, :heartbeat_at, :stopped_at)
+INSERT INTO workers (id, host, pid, pid_started, concurrency, started_at, heartbeat_at, stopped_at, hooks_only)
+VALUES (:id, :host, :pid, :pid_started, :concurrency, :started_at, :heartbeat_at, :stopped_at, :hooks_only)
 ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, pid_started = excluded.pid_started,
     concurrency = excluded.concurrency, started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at,
-    stopped_at = excluded.stopped_at;
+    stopped_at = excluded.stopped_at, hooks_only = excluded.hooks_only;
 
 -- name: beat_worker
 UPDATE workers SET heartbeat_at = :at WHERE id = :id;

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from clew.core.ids import ThreadId
-from clew.core.job import IllegalJobMove, Job, JobStatus, Limits, Wish
+from clew.core.events import MessageSaid
+from clew.core.ids import RunId, ThreadId
+from clew.core.job import IllegalJobMove, Job, JobStatus, Limits, Marker, Wish
 from clew.core.record import replace
 from clew.core.thread import Permissions
 from clew.errors import NotFound
 from clew.store.job_rows import Worker
 from clew.store.store import Store
-from clew.testing.store_contract.samples import ODD_TEXTS, OTHER, OWNER, a_thread, raises
+from clew.testing.store_contract.samples import ODD_TEXTS, OTHER, OWNER, a_run, a_thread, raises
 
 
 def a_job(id: str = "job-1", **changes: Any) -> Job:
@@ -76,19 +77,28 @@ class JobContract:
     def test_markers_are_kept_in_order(self, store: Store) -> None:
         store.create_thread(a_thread())
         store.create_job(a_job())
-        for text in ("b", "a", ODD_TEXTS[3]):
-            store.add_marker("job-1", text, 1.0)
-        assert store.markers("job-1") == ["b", "a", ODD_TEXTS[3]]
+        store.create_run(a_run())
+        store.append_events("run-1", [(1, 1.0, MessageSaid(ODD_TEXTS[4], "b")), (2, 2.0, MessageSaid("then"))])
+        for seq, message_id in ((1, "b"), (2, None), (9, ODD_TEXTS[3])):
+            store.add_marker("job-1", "run-1", seq, message_id, float(seq))
+        run = RunId("run-1")
+        known = [
+            Marker(1, 1.0, ODD_TEXTS[4], run, "b"),
+            Marker(2, 2.0, "then", run, None),
+            Marker(3, 9.0, "", run, ODD_TEXTS[3]),
+        ]
+        assert store.markers("job-1") == known
+        assert store.markers("job-1", limit=2) == known[1:], "the newest"
         assert store.markers("nothing") == []
 
     def test_workers_are_known_until_they_are_forgotten(self, store: Store) -> None:
         worker = Worker("w", OWNER, 4, 1.0, 1.0, None)
         store.save_worker(worker)
-        store.save_worker(Worker("v", OTHER, 1, 2.0, 2.0, None))
+        store.save_worker(Worker("v", OTHER, 1, 2.0, 2.0, None, hooks_only=True))
         assert store.beat_worker("w", 5.0)
-        assert [(each.id, each.owner, each.heartbeat_at) for each in store.workers()] == [
-            ("w", OWNER, 5.0),
-            ("v", OTHER, 2.0),
+        assert [(each.id, each.owner, each.heartbeat_at, each.hooks_only) for each in store.workers()] == [
+            ("w", OWNER, 5.0, False),
+            ("v", OTHER, 2.0, True),
         ]
         assert store.forget_worker("w") and not store.forget_worker("w")
         assert not store.beat_worker("w", 6.0)

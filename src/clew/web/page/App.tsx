@@ -16,7 +16,7 @@
 //                 folder-problem, dialog-problem
 //   jobs          jobs-open, jobs-view, jobs, job-item (data-state), workers, no-worker, new-job, job-view, job-status, job-cancel,
 //                 job-error, job-conflicts, job-waits, job-resume, job-fresh, job-restore, job-keep, job-result, new-job-dialog,
-//                 job-form, job-prompt, job-checkpoint, job-key, submit-job
+//                 job-form, job-prompt, job-checkpoint, job-key, submit-job, job-markers
 //   reviews       reviews-open, reviews-view, reviews, review-item (data-state), new-review, review-view, review-status, export,
 //                 round (data-round), round-badge, round-error, finding (data-state), state-filter, patch, patch-file,
 //                 finding-card (data-finding, data-state), next-message, next-round, round-stop, new-review-dialog,

@@ -14,7 +14,7 @@ import { useStore } from "./store.ts";
 import { daemon, go, page } from "./sync.ts";
 import { MenuButton } from "./ThreadHead.tsx";
 import { visible } from "./visible.ts";
-import type { Job } from "./wire.ts";
+import type { Job, Marker, ShownJob } from "./wire.ts";
 import { dollars, duration, moment, plural, reasonWords, shortPath, times } from "./words.ts";
 
 export function JobView() {
@@ -34,8 +34,7 @@ export function JobView() {
   return <Opened key={job.id} job={job} conversation={own} />;
 }
 
-function Opened({ job, conversation }: { job: Job; conversation: Conversation | null }) {
-  const workers = useStore(jobs, (now) => now.workers);
+function Opened({ job, conversation }: { job: ShownJob; conversation: Conversation | null }) {
   const progress = useStore(daemon, (now) => now.progress);
   const scroll = useScroll(conversation, progress, isUnderWay(job));
   return (
@@ -43,7 +42,7 @@ function Opened({ job, conversation }: { job: Job; conversation: Conversation | 
       <Head job={job} />
       <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={0} role="region" aria-label="Job">
         <div class="column" ref={scroll.inside}>
-          {job.status === "queued" && workers === 0 && <NoWorker />}
+          <NoWorker jobs={[job]} />
           <Standing job={job} />
           {job.result !== null && (
             <section class="card job-card" data-testid="job-result" aria-label="Result">
@@ -52,6 +51,7 @@ function Opened({ job, conversation }: { job: Job; conversation: Conversation | 
             </section>
           )}
           <Facts job={job} />
+          {job.markers.length > 0 && <Markers markers={job.markers} />}
           {conversation && <Turns conversation={conversation} fixed />}
         </div>
       </div>
@@ -197,6 +197,26 @@ function Retrying({ job, how, testid, title, children }: RetryButton) {
     <button type="button" data-testid={testid} title={title} disabled={busy} onClick={() => void act()}>
       {children}
     </button>
+  );
+}
+
+/** How far it has come: the agent's messages, the newest first. */
+function Markers({ markers }: { markers: readonly Marker[] }) {
+  return (
+    <details class="fold job-facts" data-testid="job-markers">
+      <summary>
+        <Caret size={12} /> How far it has come: {plural(markers.length, "message")}
+      </summary>
+      <ol class="markers" reversed>
+        {[...markers].reverse().map((marker) => (
+          <li key={marker.number} value={marker.number}>
+            <time dateTime={marker.at}>{moment(marker.at)}</time>
+            {marker.run !== null && ` · run ${marker.run}`}
+            {marker.text && ` · ${visible(marker.text)}`}
+          </li>
+        ))}
+      </ol>
+    </details>
   );
 }
 

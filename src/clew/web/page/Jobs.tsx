@@ -50,7 +50,7 @@ export function Jobs() {
       </header>
       <div class="scroll" tabIndex={0} role="region" aria-label="Jobs">
         <div class="column wide">
-          {items.some(isUnderWay) && workers === 0 && <NoWorker />}
+          <NoWorker jobs={items} />
           {listed && shown.length === 0 && <None any={items.length > 0} />}
           <ul class="jobs" data-testid="jobs">
             {shown.map((job) => (
@@ -63,11 +63,16 @@ export function Jobs() {
   );
 }
 
-export const NoWorker = () => (
-  <p class="note warning" data-testid="no-worker">
-    No worker is running, so nothing takes these up. Start one in a terminal: <code>clew work</code>
-  </p>
-);
+/** What to start, when one of them waits and nobody is there to take it up. */
+export function NoWorker({ jobs }: { jobs: readonly Job[] }) {
+  const words = jobs.find((job) => job.no_worker !== null)?.no_worker;
+  if (!words) return null;
+  return (
+    <p class="note warning" data-testid="no-worker">
+      {words.split("`").map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part))}
+    </p>
+  );
+}
 
 const None = ({ any }: { any: boolean }) => (
   <div class="empty inside">

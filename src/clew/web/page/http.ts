@@ -6,7 +6,6 @@ import type {
   HookEvent,
   HookSession,
   HookSettings,
-  Job,
   JobList,
   Question,
   Review,
@@ -16,6 +15,7 @@ import type {
   RunEvent,
   SessionSays,
   Settings,
+  ShownJob,
   Stats,
   Thread,
   ThreadList,
@@ -95,11 +95,11 @@ export const http = {
     call<Question & { follow_up_run_id?: string }>("POST", `${run(id)}/tool-result`, body),
 
   jobs: (limit = 50) => call<JobList>("GET", `/api/jobs${query({ limit })}`),
-  job: (id: string) => call<Job>("GET", job(id)),
-  submitJob: (body: Body) => call<Job>("POST", "/api/jobs", body),
+  job: (id: string) => call<ShownJob>("GET", job(id)),
+  submitJob: (body: Body) => call<ShownJob>("POST", "/api/jobs", body),
   retryJob: (id: string, resume: boolean | undefined, body: Body) =>
-    call<Job>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
-  cancelJob: (id: string) => call<Job>("POST", `${job(id)}/cancel`),
+    call<ShownJob>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
+  cancelJob: (id: string) => call<ShownJob>("POST", `${job(id)}/cancel`),
 
   reviews: (limit = 50) => call<{ items: ReviewNote[]; total: number }>("GET", `/api/reviews${query({ limit })}`),
   review: (id: string) => call<Review>("GET", review(id)),

@@ -3,13 +3,13 @@
 import { http, Problem } from "./http.ts";
 import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
-import type { Job, JobStatus } from "./wire.ts";
+import type { Job, JobStatus, ShownJob } from "./wire.ts";
 
 export interface Jobs {
   items: readonly Job[]; // the newest first
   workers: number;
   listed: boolean;
-  open: Job | null;
+  open: ShownJob | null;
   missing: boolean; // the one that was to be opened is not there
 }
 
@@ -34,11 +34,11 @@ async function load(): Promise<void> {
   const { items, workers } = await http.jobs(SHOWN);
   jobs.patch({ items, workers, listed: true });
   const open = jobs.now.open;
-  if (open) heardOf(items.find((job) => job.id === open.id) ?? (await http.job(open.id)));
+  if (open) heardOf(await http.job(open.id)); // the list tells less of it
 }
 
 /** The daemon's newest word on a job. */
-export function heardOf(job: Job): void {
+export function heardOf(job: ShownJob): void {
   const { items, open } = jobs.now;
   const known = items.some((each) => each.id === job.id);
   jobs.patch({

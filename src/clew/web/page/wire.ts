@@ -189,6 +189,21 @@ export interface Job {
   started_at: string | null;
   wake_at: string | null;
   ended_at: string | null;
+  no_worker: string | null; // it waits, and nobody is there to take it up: what to do
+}
+
+/** How far a job has come: one whole message of the agent's. */
+export interface Marker {
+  number: number;
+  run: number | null;
+  run_id: string | null;
+  message_id: string | null;
+  at: string;
+  text: string;
+}
+
+export interface ShownJob extends Job {
+  markers: Marker[];
 }
 
 export interface JobList {

@@ -1,0 +1,149 @@
+"""What hooks set going has a queue of its own: a worker for hooks alone takes nothing else, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+import pytest
+from dbos import DBOSClient, DBOSPortableJSONSerializer
+
+from clew import job as surface
+from clew.client import Client
+from clew.core.job import OWN, Job, JobStatus
+from clew.engine.work import APPLICATION, APPLICATION_VERSION, HOOKS_QUEUE, QUEUE, WORKFLOW
+from clew.testing.stage import Stage
+from clew.worker_wiring import QUEUE_FILE
+from jobs.house import a_job, carried_out, end, ended, speaking, start, until, workers
+
+pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+
+
+async def of_a_hook(stage: Stage, client: Client, prompt: str, key: str | None = None) -> Job:
+    """As a hook makes one."""
+    made = await client.jobs.submit(a_job(stage, "!say never asked"))
+    await client.jobs.cancel(made.id)
+    job = made.replace(id=f"{made.id[:-4]}hook", prompt=prompt, kind="hook", key=key or f"{made.id}-key")
+    await client.engine.database.call(lambda store: store.create_job(job))
+    return job
+
+
+def place_of(stage: Stage, work: str) -> tuple[str, str]:
+    """The state of a piece of work in the queue's own words, and the queue that it is in."""
+    with closing(sqlite3.connect(stage.clew_home / QUEUE_FILE)) as queue:
+        query = "SELECT status, queue_name FROM workflow_status WHERE workflow_uuid = ?"
+        found: tuple[str, str] = queue.execute(query, [work]).fetchone()
+        return found
+
+
+async def test_a_worker_for_hooks_leaves_other_jobs_to_others(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        own = await client.jobs.submit(a_job(scripted, "!say own"))
+        for_hooks = await start(scripted, {}, "--hooks-only")
+        try:
+            hook = await ended(client, await of_a_hook(scripted, client, "!say of a hook"))
+            assert (hook.status, hook.result) == (JobStatus.SUCCEEDED, "of a hook")
+            left = await surface.card(client, own.id)
+            assert (left.job.status, left.job.runs, left.job.worker) == (JobStatus.QUEUED, 0, None)
+            assert left.no_worker == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+            assert len(await surface.workers(client)) == 1
+            assert await surface.workers(client, OWN) == []
+            async with workers(scripted):
+                done = await ended(client, own)
+                assert (done.result, (await surface.card(client, own.id)).no_worker) == ("own", None)
+        finally:
+            await end([for_hooks])
+    assert done.worker != hook.worker
+
+
+async def test_what_a_dead_worker_had_goes_back_where_it_was(scripted: Stage) -> None:
+    """Also when a worker for hooks has the dead one's very name."""
+    async with scripted.open() as client, workers(scripted) as alive:
+        job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05"))
+        await speaking(client, job)
+        before = await client.jobs.find(job.id)
+        alive[0].kill()
+        await alive[0].wait()
+        alive[0] = await start(scripted, {}, "--hooks-only")
+        async with asyncio.timeout(60):
+            while place_of(scripted, f"job/{job.id}/1") != ("ENQUEUED", QUEUE):
+                await asyncio.sleep(0.05)
+        hook = await ended(client, await of_a_hook(scripted, client, "!say of a hook"))
+        assert hook.worker == before.worker
+        assert (await client.jobs.find(job.id)).runs == 1, "nobody has begun it again"
+        assert place_of(scripted, f"job/{job.id}/1") == ("ENQUEUED", QUEUE)
+        scripted.api.reply = None
+        alive.append(await start(scripted, {}))
+        begun = await until(client, job.id, lambda now: now.runs == 2)
+        assert begun.worker not in (None, hook.worker)
+        await client.jobs.cancel(job.id)
+        await ended(client, job)
+
+
+async def test_what_an_older_clew_had_queued_for_a_hook_is_carried_out_once(scripted: Stage) -> None:
+    """It put everything into one queue."""
+    async with scripted.open() as client:
+        async with workers(scripted):
+            first = await ended(client, await client.jobs.submit(a_job(scripted, "!say there is a queue")))
+        assert first.status is JobStatus.SUCCEEDED
+        job = await of_a_hook(scripted, client, "!say of a hook")
+        old = f"job/{job.id}/1"
+        url = f"sqlite:///{scripted.clew_home / QUEUE_FILE}"
+        queue = DBOSClient(
+            system_database_url=url, application_name=APPLICATION, serializer=DBOSPortableJSONSerializer()
+        )
+        try:
+            await asyncio.to_thread(
+                queue.enqueue,
+                {
+                    "workflow_name": WORKFLOW,
+                    "queue_name": QUEUE,
+                    "workflow_id": old,
+                    "queue_partition_key": job.key,
+                    "app_version": APPLICATION_VERSION,
+                },
+                "job",
+                job.id,
+            )
+        finally:
+            queue.destroy()
+        for_hooks = await start(scripted, {}, "--hooks-only")
+        try:
+            done = await ended(client, job)
+            assert (done.result, done.runs) == ("of a hook", 1)
+            assert place_of(scripted, f"{HOOKS_QUEUE}/{old}")[1] == HOOKS_QUEUE
+            assert place_of(scripted, old) == ("ENQUEUED", QUEUE)
+            async with workers(scripted), asyncio.timeout(60):
+                while place_of(scripted, old)[0] != "SUCCESS":
+                    await asyncio.sleep(0.05)
+        finally:
+            await end([for_hooks])
+        assert (await client.jobs.find(job.id)).runs == 1
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_one_that_waits_for_a_job_of_its_key_does_not_carry_that_out(scripted: Stage, is_cancelled: bool) -> None:
+    async with scripted.open() as client:
+        own = await client.jobs.submit(a_job(scripted, "!say own", key="shared"))
+        hook = await of_a_hook(scripted, client, "!say of a hook", key="shared")
+        looked = asyncio.Event()
+
+        def takes(job: Job) -> bool:
+            looked.set()
+            return job.kind != OWN
+
+        carrying = asyncio.create_task(client.jobs.carry_out(hook.id, "for-hooks", asyncio.Semaphore(1), takes))
+        async with asyncio.timeout(60):
+            await looked.wait()
+            if is_cancelled:
+                await client.jobs.cancel(hook.id)
+                await carrying
+                assert (await client.jobs.find(own.id)).status is JobStatus.QUEUED
+                return
+            done = await carried_out(client, own)
+            await carrying
+        assert (done.result, done.worker != "for-hooks") == ("own", True)
+        after = await client.jobs.find(hook.id)
+        assert (after.result, after.worker) == ("of a hook", "for-hooks")
+        assert (after.started_at or 0) >= (done.ended_at or 0)
