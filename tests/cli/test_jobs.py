@@ -51,8 +51,11 @@ def test_a_submitted_job_is_queued_and_says_that_nobody_is_there(cli: Any) -> No
     done = cli.run("jobs", "submit", "!say done")
 
     assert done.code == 0
-    assert "no worker is alive to take it up: start one with clew work" in done.err
-    job = job_of(cli, done.out.strip())
+    assert "no worker is alive to take it up: start `clew work`, or `clew serve --work`" in done.err
+    job = job_of(cli, "latest")
+    assert job["id"] == done.out.strip()
+    assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+    assert job["no_worker"] in cli.run("jobs", "list").err
     assert job.keys() >= KEYS
     assert (job["status"], job["runs"], job["permissions"], job["key"]) == ("queued", 0, "edits", None)
     assert not cli.stage.launches
@@ -88,6 +91,22 @@ def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) ->
     assert logs.out.count("── run ") == 2
     assert "w0 w1 w2" in logs.out
     assert "w0 w1 w2" not in both.run("jobs", "logs", job["id"], "--run", "2").out
+
+
+def test_show_lists_the_last_markers_and_json_all_of_them(both: Any) -> None:
+    looks = [ToolUse("Bash", {"command": "true"}, text=f"Step {number}.") for number in range(1, 12)]
+    both.api.script.extend(looks)
+    assert both.run("jobs", "submit", "--wait", "--permissions", "all", "do it").code == 0
+    shown = both.run("jobs", "show", "latest", "--json").json
+    assert [each["text"] for each in shown["markers"]][:11] == [f"Step {number}." for number in range(1, 12)]
+    assert {each["run_id"] for each in shown["markers"]} == {shown["run_id"]}
+    assert len(shown["markers"]) == 12, "the answer is the last"
+    told = both.run("jobs", "show", "latest").out
+    assert "markers    2 earlier ones" in told
+    assert re.search(r"^marker 3 +run 1 · .* · Step 3\.$", told, re.MULTILINE), told
+    assert "marker 2 " not in told
+    watched = both.run("jobs", "watch", "latest")
+    assert (watched.code, watched.out) == (0, f"{shown['result']}\n")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +181,8 @@ def test_tokens_without_a_price_are_not_called_free(codex: Any) -> None:
     done = codex.run("jobs", "submit", "--wait", "--agent", "codex", "--model", CODEX_MODEL, "!say done")
 
     assert (done.code, done.out) == (0, "done\n"), done.err
-    shown = codex.run("jobs", "show", codex.run("jobs", "list", "--json").json[0]["id"]).out
+    shown = codex.run("jobs", "show", "latest").out
+    assert re.search(r"^marker 1 +run 1 · .* · done$", shown, re.MULTILINE), "also of an agent without message ids"
     for words in (done.err, shown, codex.run("jobs", "list").out):
         assert "no price" in words
         assert "$" not in words

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clew.server.worker import working
+from clew.server.worker import Work, working
 from clew.store.hook_rows import HookKey
 from clew.testing.stage import MODEL, Stage
 from hooks.test_forge_events import payload_of
@@ -141,23 +141,45 @@ async def test_what_nobody_is_woken_by_says_why(scripted: Stage, serve: Serve) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "given", "most"),
-    [(SETTINGS, None, 2), (SETTINGS, "0", 0), (NO_RULES, None, 0), (NO_RULES, "1", 1)],
+    ("settings", "args", "given", "most"),
+    [
+        (SETTINGS, [], {}, 2),
+        (SETTINGS, [], {"CLEW_SERVE_WORK": "0"}, 0),
+        (NO_RULES, [], {}, 0),
+        (NO_RULES, [], {"CLEW_SERVE_WORK": "1"}, 1),
+        (NO_RULES, [], {"CLEW_SERVE_WORKER": "true"}, 2),
+        (SETTINGS, ["--work"], {"CLEW_SERVE_WORK": "3"}, 3),
+    ],
 )
-async def test_how_many_jobs_a_daemon_works_on(
-    scripted: Stage, serve: Serve, settings: str, given: str | None, most: int
+async def test_how_many_jobs_a_daemon_works_on_and_which(
+    scripted: Stage, serve: Serve, settings: str, args: list[str], given: dict[str, str], most: int
 ) -> None:
     repository(scripted).write(settings)
-    house = serve(scripted, **({} if given is None else {"CLEW_SERVE_WORK": given}))
+    house = serve(scripted, *args, **SECRETS, **given)
     assert (await house.get("/api/hooks/settings"))["work"] == most
-    job = await house.post("/api/jobs", {"prompt": "!say done", "cwd": str(scripted.work), "model": MODEL}, 201)
-    if most:
+    body = {"prompt": "!say done", "cwd": str(scripted.work), "model": MODEL}
+    job = await house.post("/api/jobs", body, 201)
+    if args or "CLEW_SERVE_WORKER" in given:
         async with house.http.stream("GET", f"/api/jobs/{job['id']}/events") as response:
             assert [line async for line in response.aiter_lines()]
-        assert (await house.get(f"/api/jobs/{job['id']}"))["result"] == "done"
-    else:
-        listed = await house.get("/api/jobs")
-        assert (listed["workers"], listed["items"][0]["status"]) == (0, "queued")
+        done = await house.get(f"/api/jobs/{job['id']}")
+        assert (done["result"], done["no_worker"]) == ("done", None)
+        return
+    assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+    if settings == SETTINGS and most:  # what hooks make is carried out, and the job that is older is not
+        async with house.client(known=False) as forge:
+            hooked = await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
+        assert (hooked["status"], hooked["no_worker"]) == ("succeeded", None)
+    listed = await house.get("/api/jobs")
+    assert (listed["workers"], listed["items"][-1]["status"]) == (0, "queued")
+    assert listed["items"][-1]["no_worker"] == job["no_worker"]
+    assert ("no rules for hooks; --work takes other jobs" in house.log) == (settings == NO_RULES and most > 0)
+
+
+def test_a_worker_for_no_job_at_all_is_refused(scripted: Stage) -> None:
+    refused = run(scripted, "--port", "0", "--work", CLEW_SERVE_WORK="0")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "serve.worker is true, and serve.work is 0" in refused.stderr
 
 
 def test_a_skill_that_is_missing_is_found_at_the_start(scripted: Stage) -> None:
@@ -239,7 +261,7 @@ async def test_missed_clean_ups_are_made_up_for(scripted: Stage) -> None:
         assert house.shared is not None
         client = house.shared.client
         await a_session(house, used_at=1.0)
-        async with asyncio.timeout(30), working(client, 0, sweep_soon_s=0):
+        async with asyncio.timeout(30), working(client, Work(0), sweep_soon_s=0):
             while await client.hooks.sessions():
                 await client.written()
         assert (await house.get("/api/hooks/sessions"))["items"] == []

@@ -70,6 +70,11 @@ async def test_a_job_is_submitted_carried_out_and_looked_at(house: House) -> Non
     assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
     assert done["cost_usd"] > 0
     assert (await house.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
+    assert (await house.get("/api/jobs/latest"))["id"] == made["id"]
+    [marker] = done["markers"]
+    assert (marker["number"], marker["run"], marker["run_id"], marker["text"]) == (1, 1, done["run_id"], "done")
+    assert (made["markers"], done["no_worker"]) == ([], None)
+    assert made["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
 
 
 async def test_the_address_of_a_new_job_is_told(house: House) -> None:
