@@ -145,6 +145,7 @@ UNSAFE = {
     "serve.port": "80",
     "serve.roots": '["/"]',
     "serve.work": "1000",
+    "serve.worker": "true",
     "retention.threads": '"1s"',
     "retention.archives": '"1s"',
     "remote.url": '"s3://evil/x"',

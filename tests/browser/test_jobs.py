@@ -66,11 +66,14 @@ def test_a_job_is_submitted_on_the_page_and_its_result_comes(own_house: House, v
 
     expect(page.get_by_test_id("new-job-dialog")).to_have_count(0)
     status(page, "queued")
-    expect(page.get_by_test_id("no-worker")).to_contain_text("clew work")
+    expect(page.get_by_test_id("no-worker").locator("code")).to_have_text(["clew work", "clew serve --work"])
+    expect(page.get_by_test_id("job-markers")).to_have_count(0)
     with working(own_house):
         status(page, "succeeded")
         expect(page.get_by_test_id("job-result").locator("strong")).to_have_text("done")
         expect(page.get_by_test_id("no-worker")).to_have_count(0)
+        page.get_by_test_id("job-markers").locator("summary").click()
+        expect(page.get_by_test_id("job-markers").locator("li")).to_contain_text(["run 1 · It is **done**."])
         expect(answers(page)).to_have_count(1)
         expect(page.get_by_test_id("composer")).to_have_count(0)
         expect(page.get_by_test_id("edit-turn")).to_have_count(0)

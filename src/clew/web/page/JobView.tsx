@@ -203,11 +203,11 @@ function Retrying({ job, how, testid, title, children }: RetryButton) {
 /** How far it has come: the agent's messages, the newest first. */
 function Markers({ markers }: { markers: readonly Marker[] }) {
   return (
-    <details class="fold job-facts" data-testid="job-markers">
+    <details class="fold job-markers" data-testid="job-markers">
       <summary>
         <Caret size={12} /> How far it has come: {plural(markers.length, "message")}
       </summary>
-      <ol class="markers" reversed>
+      <ol reversed>
         {[...markers].reverse().map((marker) => (
           <li key={marker.number} value={marker.number}>
             <time dateTime={marker.at}>{moment(marker.at)}</time>
