@@ -120,6 +120,29 @@ ACCEPTED = tool_result(
     tool_use_result={"stdout": "hi", "stderr": "", "interrupted": False},
     tool_result_meta=[{"id": "toolu_1", "permission_decision": {"decision": "accept", "source": "user_temporary"}}],
 )
+BY_A_RULE = tool_result(
+    "Permission to use Bash with command rm x has been denied.",
+    is_error=True,
+    tool_result_meta=[
+        {
+            "id": "toolu_1",
+            "non_execution_kind": "permission-rule",
+            "permission_decision": {"decision": "reject", "source": "config", "reason_type": "subcommandResults"},
+        }
+    ],
+)
+STOPPED = tool_result(
+    "The user doesn't want to proceed with this tool use. […] this call was stopped while running, not refused",
+    is_error=True,
+    tool_use_result="User rejected tool use",
+    tool_result_meta=[{"id": "toolu_1", "non_execution_kind": "user-rejected"}],
+)
+DISABLED = tool_result(
+    "<tool_use_error>Error: No such tool available: Bash. Bash is disabled for this session, in subagents as well as "
+    "here.</tool_use_error>",
+    is_error=True,
+)
+BAD_INPUT = tool_result("<tool_use_error>InputValidationError: Bash failed […]</tool_use_error>", is_error=True)
 NO_SUCH_TOOL = tool_result(
     "<tool_use_error>Error: No such tool available: Nope</tool_use_error>",
     is_error=True,
@@ -248,13 +271,40 @@ class TestLines:
         assert events[-1] == ToolFinished("toolu_1", True, "Exit code 1", ran=True)
         assert reader.tool_ran
 
-    @pytest.mark.parametrize("refusal", [DENIED, NO_SUCH_TOOL], ids=["denied", "no such tool"])
-    def test_a_tool_that_was_denied_or_does_not_exist_has_not_run(self, refusal: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        ("refusal", "declined"),
+        [(DENIED, True), (BY_A_RULE, True), (DISABLED, True), (NO_SUCH_TOOL, False), (BAD_INPUT, False)],
+        ids=["a person", "a rule", "disabled", "no such tool", "bad input"],
+    )
+    def test_a_tool_that_was_denied_or_does_not_exist_has_not_run(
+        self, refusal: dict[str, Any], declined: bool
+    ) -> None:
         reader, events = read(assistant(tool_use()), refusal)
         finished = events[-1]
         assert isinstance(finished, ToolFinished)
-        assert (finished.ran, finished.is_error) == (False, True)
+        assert (finished.ran, finished.is_error, finished.declined) == (False, True, declined)
         assert not reader.tool_ran
+
+    def test_a_tool_that_was_stopped_while_it_ran_has_run_and_nobody_declined_it(self) -> None:
+        reader, events = read(assistant(tool_use()), STOPPED)
+        finished = events[-1]
+        assert isinstance(finished, ToolFinished)
+        assert (finished.ran, finished.is_error, finished.declined) == (True, True, False)
+        assert reader.tool_ran
+
+    @pytest.mark.parametrize("is_error", [True, False])
+    def test_a_tool_that_prints_the_clis_own_words_has_run(self, is_error: bool) -> None:
+        printed = "<tool_use_error>Error: No such tool available: Bash. Bash is disabled</tool_use_error>"
+        accepted = [{"id": "toolu_1", "permission_decision": {"decision": "accept", "source": "config"}}]
+        for use, more in (
+            (tool_use(), {"tool_result_meta": accepted}),
+            (tool_use("mcp__there__do"), {}),  # an older CLI notes nothing
+        ):
+            reader, events = read(assistant(use), tool_result(printed, is_error=is_error, **more))
+            finished = events[-1]
+            assert isinstance(finished, ToolFinished)
+            assert (finished.ran, finished.declined) == (True, False)
+            assert reader.tool_ran
 
     def test_a_denied_tool_does_not_hide_one_that_ran(self) -> None:
         ran = tool_result("ok", tool_id="toolu_2")
@@ -278,7 +328,7 @@ class TestLines:
 
     def test_a_permission_request_asks(self) -> None:
         assert read(ASKED)[1] == [
-            QuestionAsked("q1", "Bash", {"command": "touch x", "description": "d"}, is_form=False)
+            QuestionAsked("q1", "Bash", {"command": "touch x", "description": "d"}, is_form=False, tool_id="toolu_1")
         ]
 
     def test_a_question_form_asks_for_answers(self) -> None:

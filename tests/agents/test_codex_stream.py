@@ -65,6 +65,7 @@ class TestLines:
         assert isinstance(started, ToolStarted)
         assert isinstance(finished, ToolFinished)
         assert not finished.ran
+        assert finished.declined
         assert not it.tool_ran
 
     @pytest.mark.parametrize(

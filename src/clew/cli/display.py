@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.cli.answer import StreamedAnswer
 from clew.cli.output import SHORT_ID, at_clock, dim, note, one_line, price
-from clew.cli.tools import NAME_CHARS, ToolLog, told
+from clew.cli.tools import NAME_CHARS, line, told
 from clew.core import events
 from clew.core.decision import MEANING, Reason
+from clew.core.tool_calls import ToolLog
 from clew.core.usage import NO_USAGE
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Display:
     def show(self, event: events.Event) -> None:
         finished = self._tools.feed(event)
         if finished is not None and self._status is not None:
-            self.note(dim(str(finished)))
+            self.note(dim(line(finished)))
         shown = _SHOWN.get(type(event))
         if shown is not None:
             shown(self, event)

@@ -70,14 +70,15 @@ async def _objects(client: Client, number: int, run: Run) -> list[dict[str, obje
 def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
     """Messages as they were said, a line for each use of a tool, what went wrong; a message that was cut off, too."""
     from clew.cli.display import meaning
-    from clew.cli.tools import ToolLog
+    from clew.cli.tools import line
     from clew.core import events
+    from clew.core.tool_calls import ToolLog
 
     tools, pieces = ToolLog(), list[str]()
     for each in stored:
         used = tools.feed(each.event)
         if used is not None:
-            yield str(used)
+            yield line(used)
         match each.event:
             case events.TextStreamed(text=text):
                 pieces.append(text)

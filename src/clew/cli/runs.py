@@ -17,10 +17,10 @@ from clew.cli.session import complete_thread, with_client
 from clew.core.usage import NO_USAGE
 
 if TYPE_CHECKING:
-    from clew.cli.tools import ToolCall
     from clew.client import Client
     from clew.core.question import Question
     from clew.core.run import Attempt, Run
+    from clew.core.tool_calls import ToolCall
 
 SHOWN_CHARS = 200  # of a prompt, an error or the agent's last words
 
@@ -71,6 +71,8 @@ def show(run_id: str, as_json: bool) -> None:
     """Show a run, its attempts, what the agent did with its tools, and what it asks."""
 
     async def work(client: Client) -> None:
+        from clew.cli import tools
+
         run = await client.run(run_id)
         name = (await _thread_names(client, [run]))[run.thread_id]
         attempts = await client.attempts(run.id)
@@ -79,14 +81,14 @@ def show(run_id: str, as_json: bool) -> None:
         if as_json:
             parts = {
                 "attempts": [_attempt_object(attempt) for attempt in attempts],
-                "tools": [call.as_object() for call in used],
+                "tools": [tools.as_object(call) for call in used],
             }
             print_json(_run_object(run, name, asked) | parts)
             return
         for label, words in (*_facts(run, name, bool(asked)), *map(_attempt_words, attempts)):
             say(f"{label:<11}{words}")
         for call in used:
-            say(f"{'tools' if call is used[0] else '':<11}{call}")
+            say(f"{'tools' if call is used[0] else '':<11}{tools.line(call)}")
         for question in asked:
             how = questions.how_to_answer(question, several=len(asked) > 1)
             for place, line in enumerate([*questions.lines(question), how]):
@@ -165,7 +167,7 @@ def _attempt_object(attempt: Attempt) -> dict[str, Any]:
 
 
 async def _tools(client: Client, run: Run) -> list[ToolCall]:
-    from clew.cli.tools import calls
+    from clew.core.tool_calls import calls
 
     stored = await client.engine.database.call(lambda store: store.events(run.id))
     return calls(each.event for each in stored)

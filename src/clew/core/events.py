@@ -81,7 +81,8 @@ class ToolFinished(Event):
     tool_id: str
     is_error: bool
     output: str  # its beginning: the whole stands in the agent's own session
-    ran: bool = True  # False: it was declined or does not exist, so nothing happened
+    ran: bool = True  # False: it was declined or does not exist, so nothing happened; in doubt it ran
+    declined: bool = False  # a person or a rule refused it; `core/tool_calls` gives the state of a call
 
 
 class TokensCounted(Event):
@@ -100,6 +101,7 @@ class QuestionAsked(Event):
     tool: str
     input: Mapping[str, Any]
     is_form: bool  # AskUserQuestion: wants answers, not a permission
+    tool_id: str | None = None  # the call that it is about, where the agent says
 
 
 class QuestionAnswered(Event):

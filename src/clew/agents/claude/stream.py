@@ -8,6 +8,7 @@ library's more tolerant parser. Unknown types are no event: the CLI adds new one
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,6 +35,12 @@ from clew.core.usage import NO_USAGE, Usage
 
 OUTPUT_CHARS = 2_000  # of a tool's output; the whole stands in the session's file
 QUESTION_TOOL = "AskUserQuestion"
+
+# What the CLI answers in a tool's place. Only without a note on the result: a tool that ran may print the same.
+NOT_CALLED = "<tool_use_error>"
+FOREIGN_TOOL = "mcp__"  # its server words its errors as it likes
+# A tool that the thread's permissions or a rule of the user's took away, told from one that never was.
+DISABLED = re.compile(r"<tool_use_error>Error: No such tool available: (\S+)\. \1 is disabled\b")
 
 
 class _Head(msgspec.Struct):
@@ -78,7 +85,7 @@ class ClaudeReader:
 
     def __init__(self) -> None:
         self.finished = False
-        self._open_tools: set[str] = set()
+        self._open_tools: dict[str, str] = {}  # by id: its name
         self._ran = False
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
         self._error: dict[str, Any] | None = None
@@ -177,28 +184,33 @@ class ClaudeReader:
                 self._unsaid = False
                 events.append(MessageSaid(str(block["text"]), value.get("uuid")))
             elif block.get("type") == "tool_use":
-                self._open_tools.add(str(block["id"]))
-                events.append(ToolStarted(str(block["id"]), str(block["name"]), block.get("input") or {}))
+                tool_id, name = str(block["id"]), str(block["name"])
+                self._open_tools[tool_id] = name
+                events.append(ToolStarted(tool_id, name, block.get("input") or {}))
         return events
 
     def _user(self, value: dict[str, Any]) -> list[Event]:
         content = value["message"].get("content")
         if not isinstance(content, list):
             return []
-        unrun = {
-            meta.get("id")
-            for meta in value.get("tool_result_meta") or ()
-            if isinstance(meta, dict) and meta.get("non_execution_kind")
-        }
-        return [self._tool_result(block, unrun) for block in content if block.get("type") == "tool_result"]
+        told = {meta.get("id"): meta for meta in value.get("tool_result_meta") or () if isinstance(meta, Mapping)}
+        return [
+            self._tool_result(block, told.get(block.get("tool_use_id")) or {})
+            for block in content
+            if block.get("type") == "tool_result"
+        ]
 
-    def _tool_result(self, block: Mapping[str, Any], unrun: set[Any]) -> Event:
+    def _tool_result(self, block: Mapping[str, Any], meta: Mapping[str, Any]) -> Event:
         tool_id = str(block["tool_use_id"])
         output = _output(block.get("content"))
-        ran = tool_id not in unrun and not output.startswith("<tool_use_error>")
-        self._open_tools.discard(tool_id)
+        is_error = bool(block.get("is_error"))
+        refused = _is_refused(meta)
+        name = self._open_tools.pop(tool_id, "")
+        unknown = is_error and not meta and output.startswith(NOT_CALLED) and not name.startswith(FOREIGN_TOOL)
+        ran = not (refused or unknown)
         self._ran = self._ran or ran
-        return ToolFinished(tool_id, bool(block.get("is_error")), output[:OUTPUT_CHARS], ran)
+        declined = refused or (unknown and DISABLED.match(output) is not None)
+        return ToolFinished(tool_id, is_error, output[:OUTPUT_CHARS], ran, declined)
 
     def _control_request(self, value: dict[str, Any]) -> list[Event]:
         request = value["request"]
@@ -206,7 +218,16 @@ class ClaudeReader:
             return []
         tool = str(request["tool_name"])
         asked = dict(request.get("input") or {})
-        return [QuestionAsked(str(value["request_id"]), tool, asked, is_form=tool == QUESTION_TOOL)]
+        tool_id = request.get("tool_use_id")
+        return [
+            QuestionAsked(
+                str(value["request_id"]),
+                tool,
+                asked,
+                is_form=tool == QUESTION_TOOL,
+                tool_id=str(tool_id) if tool_id else None,
+            )
+        ]
 
     def _control_cancel_request(self, value: dict[str, Any]) -> list[Event]:
         return [QuestionWithdrawn(str(value["request_id"]))]
@@ -232,6 +253,16 @@ _READERS = {
     "rate_limit_event": ClaudeReader._rate_limit,
     "result": ClaudeReader._read_result,
 }
+
+
+def _is_refused(meta: Mapping[str, Any]) -> bool:
+    """By a person or a rule, before it ran. A tool that is stopped while it runs is noted as `user-rejected` too, and
+    without a decision: it may have run in part or in full.
+    """
+    decision = meta.get("permission_decision")
+    if isinstance(decision, Mapping):
+        return decision.get("decision") == "reject"
+    return meta.get("non_execution_kind") == "permission-rule"
 
 
 def _usage(value: Any) -> Usage:

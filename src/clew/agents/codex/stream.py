@@ -113,10 +113,10 @@ class CodexReader:
         started = [] if tool_id in self._open_tools else self._item_started({"item": item})
         self._open_tools.discard(tool_id)
         status = str(item.get("status") or "completed")
-        ran = status != _DECLINED
-        self._ran = self._ran or ran
+        declined = status == _DECLINED
+        self._ran = self._ran or not declined
         failed = status not in _DONE or bool(item.get("exit_code"))
-        return [*started, ToolFinished(tool_id, failed, _output(item)[:OUTPUT_CHARS], ran)]
+        return [*started, ToolFinished(tool_id, failed, _output(item)[:OUTPUT_CHARS], not declined, declined)]
 
     def _turn_completed(self, value: dict[str, Any]) -> list[Event]:
         self._total = usage_from(value.get("usage"))
