@@ -11,7 +11,7 @@ import { Ending } from "./Ending.tsx";
 import { Check, Copy, Fork, Pencil } from "./icons.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { useNear } from "./near.ts";
-import { said, type Part, type Progress } from "./progress.ts";
+import { isOpen, said, type Part, type Progress } from "./progress.ts";
 import { Parts, useParts } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { TodoCard } from "./TodoCard.tsx";
@@ -105,7 +105,7 @@ function Words({ turn, parts, live }: { turn: Turn | null; parts: readonly Part[
 }
 
 export function Doing({ run, progress }: { run: Run; progress: Progress | null }) {
-  const open = progress?.parts.findLast((part) => part.kind === "tool" && part.output === null);
+  const open = progress?.parts.findLast(isOpen);
   const words =
     run.cancel_requested
       ? "stopping…"
@@ -115,7 +115,7 @@ export function Doing({ run, progress }: { run: Run; progress: Progress | null }
           ? progress?.waitingFor === "slot"
             ? "waiting: as many agents are running as may"
             : "starting…"
-          : open?.kind === "tool"
+          : open
             ? `running ${visibleLine(open.name)}…`
             : progress?.parts.length
               ? "writing…"

@@ -81,7 +81,7 @@ function byFile(runs: readonly Progress[]): [string, Edit[]][] {
   const files = new Map<string, Edit[]>();
   for (const progress of runs) {
     for (const part of progress.parts) {
-      if (part.kind !== "tool" || part.failed || part.declined) continue;
+      if (part.kind !== "tool" || part.state === "failed" || part.state === "declined") continue;
       for (const edit of editsOf(part)) files.set(edit.path, [...(files.get(edit.path) ?? []), edit]);
     }
   }

@@ -8,7 +8,7 @@ import { sizeOf } from "./fields.ts";
 import { http } from "./http.ts";
 import { Caret } from "./icons.tsx";
 import { GrowingMarkdown, Markdown } from "./Markdown.tsx";
-import { fromSteps, isTodoTool, type Part, type Progress, type ToolPart } from "./progress.ts";
+import { fromSteps, isOpen, isTodoTool, type Part, type Progress, type ToolPart, type ToolState } from "./progress.ts";
 import { visible, visibleLine } from "./visible.ts";
 import { lastName, plural } from "./words.ts";
 
@@ -31,15 +31,6 @@ function grouped(parts: readonly Part[]): Group[] {
 const refusal = (part: Part): string =>
   part.kind === "asked" && part.answer?.by === "user" && !part.answer.allowed ? part.answer.message : "";
 
-/** The calls that wait for a person. A question does not say which call it is about, but with what. */
-function waitingIn(parts: readonly Part[]): ReadonlySet<string> {
-  const asked = parts.filter((part) => part.kind === "asked" && !part.answer);
-  const open = parts.filter((part): part is ToolPart => part.kind === "tool" && part.output === null);
-  const same = (tool: ToolPart, part: Part): boolean =>
-    part.kind === "asked" && part.tool === tool.name && JSON.stringify(part.input) === JSON.stringify(tool.input);
-  return new Set(open.filter((tool) => asked.some((part) => same(tool, part))).map((tool) => tool.id));
-}
-
 /** What a run did: by its events where the page has heard them, else as it is stored. `run`: the one to ask for, if any. */
 export function useParts(run: string | null, progress: Progress | null = null): readonly Part[] | null {
   const [stored, store] = useState<Progress | null>(null);
@@ -56,7 +47,6 @@ export function useParts(run: string | null, progress: Progress | null = null): 
 }
 
 export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }) {
-  const waiting = waitingIn(parts);
   return (
     <>
       {grouped(parts).map((group, index) => {
@@ -68,7 +58,7 @@ export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }
               <Markdown key={index} text={group.text} />
             );
           case "tools":
-            return <Tools key={index} tools={group.tools} waiting={waiting} live={live} />;
+            return <Tools key={index} tools={group.tools} live={live} />;
           case "note":
             return (
               <p key={index} class={`note ${group.tone}`}>
@@ -87,16 +77,18 @@ export function Parts({ parts, live }: { parts: readonly Part[]; live: boolean }
   );
 }
 
-function Tools({ tools, waiting, live }: Listed) {
+function Tools({ tools, live }: Listed) {
   const folded = tools.length > SHOWN_ALONE;
-  if (!folded) return <ToolList tools={tools} waiting={waiting} live={live} />;
-  const hidden = live ? tools.slice(0, -2) : tools; // the newest stay in sight while the run goes on
+  if (!folded) return <ToolList tools={tools} live={live} />;
+  // While the run goes on, the newest stay in sight, and whatever waits for a person.
+  const seen = live ? tools.filter((tool, index) => index >= tools.length - 2 || tool.state === "waiting") : [];
+  const hidden = tools.filter((tool) => !seen.includes(tool));
   return (
     <>
       <Fold summary={<StepCount tools={hidden} />} class="steps">
-        {() => <ToolList tools={hidden} waiting={waiting} live={live} />}
+        {() => <ToolList tools={hidden} live={live} />}
       </Fold>
-      {live && <ToolList tools={tools.slice(-2)} waiting={waiting} live />}
+      {live && <ToolList tools={seen} live />}
     </>
   );
 }
@@ -114,29 +106,20 @@ function StepCount({ tools }: { tools: ToolPart[] }) {
 
 interface Listed {
   tools: ToolPart[];
-  waiting: ReadonlySet<string>;
   live: boolean; // the run goes on
 }
 
-const ToolList = ({ tools, waiting, live }: Listed) => (
+const ToolList = ({ tools, live }: Listed) => (
   <div class="tools">
     {tools.map((tool) => (
-      <Tool key={tool.id} tool={tool} open={waiting.has(tool.id) ? "waiting" : live ? "running" : "unfinished"} />
+      <Tool key={tool.id} tool={tool} state={!live && isOpen(tool) ? "unfinished" : tool.state} />
     ))}
   </div>
 );
 
-type Open = "waiting" | "running" | "unfinished"; // a call without a result: the last when the run is over
-
-function stateOf(tool: ToolPart, open: Open): Open | "declined" | "failed" | "done" {
-  if (tool.output === null) return open;
-  return tool.declined ? "declined" : tool.failed ? "failed" : "done";
-}
-
-function Tool({ tool, open }: { tool: ToolPart; open: Open }) {
+function Tool({ tool, state }: { tool: ToolPart; state: ToolState }) {
   const edits = editsOf(tool);
   const { added, removed } = size(edits);
-  const state = stateOf(tool, open);
   const argument = edits.length === 1 && edits[0] ? shortName(edits[0].path) : mainArgument(tool.input);
   return (
     <Fold
@@ -164,10 +147,11 @@ function Tool({ tool, open }: { tool: ToolPart; open: Open }) {
 const shortName = (path: string): string => path.split("/").slice(-2).join("/");
 
 function ToolBody({ tool, edits }: { tool: ToolPart; edits: Edit[] }) {
+  const wrong = tool.state === "failed" || tool.state === "declined";
   return (
     <div class="tool-body">
       <Given input={tool.input} />
-      {tool.output && (edits.length === 0 || tool.failed) && <Output label="Output" text={tool.output} failed={tool.failed} />}
+      {tool.output && (edits.length === 0 || wrong) && <Output label="Output" text={tool.output} failed={wrong} />}
       {tool.output === "" && edits.length === 0 && <p class="note plain">No output.</p>}
     </div>
   );

@@ -3,20 +3,22 @@
 
 import type { RunEvent } from "./wire.ts";
 
+/** As `core/tool_calls.py` says; `tests/core/tool_states.json` holds both to it. */
+export type ToolState = "running" | "waiting" | "done" | "failed" | "declined" | "unfinished";
+
 export interface ToolPart {
   kind: "tool";
   id: string;
   name: string;
   input: Record<string, unknown>;
-  output: string | null; // null: it is still running
-  failed: boolean;
-  declined: boolean;
+  output: string | null; // null: its result is still out
+  state: ToolState;
 }
 
 export type Part =
   | { kind: "text"; text: string; whole: boolean }
   | ToolPart
-  | { kind: "asked"; id: string; tool: string; input: Record<string, unknown>; isForm: boolean; answer: Answered | null }
+  | { kind: "asked"; id: string; tool: string; input: Record<string, unknown>; isForm: boolean; toolId: string | null; answer: Answered | null }
   | { kind: "note"; tone: "plain" | "warning"; text: string };
 
 export interface Answered {
@@ -96,7 +98,7 @@ function apply(progress: Progress, { kind, body, at }: RunEvent): Progress {
     case "tool_finished":
       return { ...progress, parts: finished(progress.parts, body) };
     case "question_asked":
-      return { ...progress, parts: [...progress.parts, asked(body)] };
+      return { ...progress, parts: asked(progress.parts, body) };
     case "question_answered":
       return { ...progress, parts: answered(progress.parts, body) };
     case "question_withdrawn":
@@ -110,7 +112,11 @@ function apply(progress: Progress, { kind, body, at }: RunEvent): Progress {
     case "warned":
       return noted(progress, "warning", text(body.message));
     case "run_ended":
-      return { ...progress, ended: { status: text(body.status), message: text(body.message) } };
+      return {
+        ...progress,
+        parts: progress.parts.map((part) => (isOpen(part) ? { ...part, state: "unfinished" } : part)),
+        ended: { status: text(body.status), message: text(body.message) },
+      };
     default:
       return progress; // a kind of a later version
   }
@@ -144,41 +150,56 @@ function unsaid(parts: readonly Part[]): readonly Part[] {
 
 function started(progress: Progress, body: Record<string, unknown>): Progress {
   const input = record(body.input);
-  const tool: ToolPart = {
-    kind: "tool",
-    id: text(body.tool_id),
-    name: text(body.name),
-    input,
-    output: null,
-    failed: false,
-    declined: false,
-  };
+  const id = text(body.tool_id);
+  const waits = progress.parts.some((part) => part.kind === "asked" && !part.answer && part.toolId === id);
+  const tool: ToolPart = { kind: "tool", id, name: text(body.name), input, output: null, state: waits ? "waiting" : "running" };
   return { ...progress, parts: [...progress.parts, tool], todos: todosOf(input) ?? progress.todos };
 }
 
 function finished(parts: readonly Part[], body: Record<string, unknown>): readonly Part[] {
+  const output = text(body.output);
   return parts.map((part) =>
-    part.kind === "tool" && part.id === body.tool_id
-      ? { ...part, output: text(body.output), failed: body.is_error === true, declined: body.ran === false }
-      : part,
+    part.kind === "tool" && part.id === body.tool_id ? { ...part, output, state: ending(parts, part.id, body) } : part,
   );
 }
 
-function asked(body: Record<string, unknown>): Part {
-  return {
-    kind: "asked",
-    id: text(body.question_id),
-    tool: text(body.tool),
-    input: record(body.input),
-    isForm: body.is_form === true,
-    answer: null,
-  };
+function ending(parts: readonly Part[], id: string, body: Record<string, unknown>): ToolState {
+  const refused = parts.some(
+    (part) => part.kind === "asked" && part.toolId === id && part.answer?.allowed === false && part.answer.by !== "withdrawn",
+  );
+  if (body.declined === true || (body.ran === false && refused)) return "declined";
+  return body.is_error === true || body.ran === false ? "failed" : "done";
+}
+
+export const isOpen = (part: Part): part is ToolPart =>
+  part.kind === "tool" && (part.state === "running" || part.state === "waiting");
+
+const moved = (parts: readonly Part[], id: string | null, state: ToolState): readonly Part[] =>
+  id === null ? parts : parts.map((part) => (isOpen(part) && part.id === id ? { ...part, state } : part));
+
+function asked(parts: readonly Part[], body: Record<string, unknown>): readonly Part[] {
+  const tool = text(body.tool);
+  const input = record(body.input);
+  const toolId = text(body.tool_id) || alike(parts, tool, input);
+  const part: Part = { kind: "asked", id: text(body.question_id), tool, input, isForm: body.is_form === true, toolId, answer: null };
+  return [...moved(parts, toolId, "waiting"), part];
+}
+
+/** An agent need not say which call it asks about: then it is the one with the same input. */
+function alike(parts: readonly Part[], tool: string, input: Record<string, unknown>): string | null {
+  const given = JSON.stringify(input);
+  const found = parts.find(
+    (part) => part.kind === "tool" && part.state === "running" && part.name === tool && JSON.stringify(part.input) === given,
+  );
+  return found?.kind === "tool" ? found.id : null;
 }
 
 function answered(parts: readonly Part[], body: Record<string, unknown>): readonly Part[] {
   const by = body.by === "policy" || body.by === "withdrawn" ? body.by : "user";
   const answer: Answered = { allowed: body.allowed === true, message: text(body.message), by };
-  return parts.map((part) => (part.kind === "asked" && part.id === body.question_id ? { ...part, answer } : part));
+  const about = parts.find((part) => part.kind === "asked" && part.id === body.question_id);
+  const told = parts.map((part) => (part === about ? ({ ...part, answer } as Part) : part));
+  return about?.kind === "asked" ? moved(told, about.toolId, "running") : told;
 }
 
 const record = (value: unknown): Record<string, unknown> =>

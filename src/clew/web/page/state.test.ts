@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import toolStates from "../../../../tests/core/tool_states.json";
 import { arranged } from "./arrangement.ts";
 import { said } from "./progress.ts";
 import { cursors, EMPTY, reduce, type Heard, type State } from "./state.ts";
@@ -151,13 +152,21 @@ test("a tool's end finds its beginning", () => {
   );
   const tools = (state.progress.r?.parts ?? []).flatMap((part) => (part.kind === "tool" ? [part] : []));
   assert.deepEqual(
-    tools.map((tool) => [tool.id, tool.output, tool.failed]),
+    tools.map((tool) => [tool.id, tool.output, tool.state]),
     [
-      ["x", "no", true],
-      ["y", null, false],
+      ["x", "no", "failed"],
+      ["y", null, "running"],
     ],
   );
 });
+
+for (const { name, events, states } of toolStates) {
+  test(`the state of a tool: ${name}`, () => {
+    const state = after(came(...events.map(([kind, body], index) => event(index + 1, kind as string, body as Record<string, unknown>))));
+    const tools = (state.progress.r?.parts ?? []).flatMap((part) => (part.kind === "tool" ? [[part.id, part.state]] : []));
+    assert.deepEqual(Object.fromEntries(tools), states);
+  });
+}
 
 test("a to-do list is known by its shape", () => {
   const todos = [{ content: "one", status: "completed" }, { content: "two", status: "in_progress" }];
