@@ -25,7 +25,7 @@ from clew.core.events import (
     ToolStarted,
 )
 from clew.core.outcome import Outcome
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.usage import NO_USAGE, Requests, Usage
 
 SID = "90fa6908-7f75-4fb0-b510-fd3912fe8d11"
 
@@ -434,7 +434,8 @@ class TestEnding:
         )
         ending = end(reader, exit_status=1)
         assert (ending.usage, ending.uncounted) == (Usage(0, 8, 25, 7), Usage(0, 1, 15, 2))
-        assert ending.first == Usage(0, 7, 10, 5)
+        assert ending.requests == Requests(Usage(0, 7, 10, 5), Usage(0, 1, 15, 2), 2)
+        assert ending.requests.context_tokens == 18
 
     def test_a_good_results_own_count_stands(self) -> None:
         """A message that was cut off and asked for again is the agent's own affair."""

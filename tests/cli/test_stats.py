@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clew.cli.stats import estimate
-from clew.core.savings import summed
+from clew.core.savings import daily, summed
 from clew.core.usage import Usage
 from clew.store.records import StatRow
 
@@ -26,6 +26,9 @@ def row(**changes: Any) -> StatRow:
         "estimated_runs": 1,
         "estimated_cost_usd": 1.0,
         "estimate_usd": 4.0,
+        "plain_resume_runs": 1,
+        "plain_resume_cost_usd": 1.0,
+        "plain_resume_usd": 1.5,
     }
     return StatRow(**{**plain, **changes})
 
@@ -45,12 +48,20 @@ def test_the_rate_counts_only_runs_that_came_to_a_decision() -> None:
     assert sums.outcomes == {"success": 8, "cancelled": 5}
 
 
-def test_the_estimate_compares_only_runs_that_have_one() -> None:
-    sums = summed([row(), row(estimated_runs=0, estimated_cost_usd=0.0, estimate_usd=0.0, cost_usd=9.0)])
+def test_a_run_without_an_estimate_counts_with_what_it_cost_in_the_total_and_by_day() -> None:
+    without = dict.fromkeys(("estimated_runs", "estimated_cost_usd", "estimate_usd"), 0)
+    without |= dict.fromkeys(("plain_resume_runs", "plain_resume_cost_usd", "plain_resume_usd"), 0)
+    rows = [row(day=3), row(day=4, cost_usd=9.0, **without)]
+    sums = summed(rows)
 
     assert sums.cost_usd == 10.0
-    assert (sums.transcript_usd, sums.estimated_cost_usd, sums.saved_usd) == (4.0, 1.0, 3.0)
-    assert sums.saved_share == 0.75
+    assert (sums.transcript_usd, sums.plain_resume_usd, sums.saved_usd) == (13.0, 10.5, 3.0)
+    assert (sums.estimated_runs, sums.plain_resume_runs) == (1, 1)
+    assert sums.saved_share == 3 / 13
+    assert [(day.day, day.cost_usd, day.transcript_usd, day.plain_resume_usd) for day in daily(rows)] == [
+        (3, 1.0, 4.0, 1.5),
+        (4, 9.0, 9.0, 9.0),
+    ]
 
 
 def test_nothing_sums_to_nothing() -> None:
@@ -59,14 +70,24 @@ def test_nothing_sums_to_nothing() -> None:
     assert (sums.runs, sums.resume_rate, sums.saved_share) == (0, None, None)
 
 
-def test_what_resuming_saved_or_lost_is_said_in_two_lines_at_most() -> None:
-    [_, (saved, words)] = estimate(summed([row()]))
+def test_what_it_would_have_cost_otherwise_is_said_in_three_lines_at_most() -> None:
+    [_, (saved, words), plain] = estimate(summed([row()]))
     assert (saved, words) == (3.0, "saved by resuming, 75% (estimate)")
+    assert plain == (1.5, "with a plain --resume every turn (estimate)")
 
-    [_, (lost, words)] = estimate(summed([row(estimated_cost_usd=4.5)]))
+    dear = row(cost_usd=4.5, estimated_cost_usd=4.5, plain_resume_cost_usd=4.5)
+    [_, (lost, words), plain] = estimate(summed([dear]))
     assert (lost, words) == (0.5, "more than the transcript would have cost (estimate)")
+    assert plain[0] == 1.5, "cheaper than Clew, and told as it is"
 
-    assert estimate(summed([row(estimated_cost_usd=4.0)])) == []
+    same = row(estimate_usd=1.0, plain_resume_usd=1.0)
+    assert estimate(summed([same])) == []
+
+    some = row(cost_usd=2.0, plain_resume_runs=0, plain_resume_cost_usd=0.0, plain_resume_usd=0.0)
+    assert estimate(summed([row(), some]))[2] == (
+        3.5,
+        "with a plain --resume every turn (estimate of 1 of 2 runs, the rest as paid)",
+    )
 
 
 def test_stats_name_reasons_costs_and_an_estimate(cli: Any) -> None:
@@ -83,5 +104,5 @@ def test_stats_name_reasons_costs_and_an_estimate(cli: Any) -> None:
     assert cli.run("stats", "--since", "1h", "--json").json["runs"] == 3
     text = cli.run("stats").out
     assert "3 runs (33% resumed)" in text
-    assert text.count("(estimate)") == 2
+    assert text.count("(estimate)") == 3
     assert "fresh: first turn of the thread (first_turn)" in text

@@ -14,7 +14,7 @@ from clew.core.record import replace
 from clew.store import open_store, sql
 from clew.store.database import told_when_long
 from clew.store.pair_rows import KeptFiles, pair_row
-from clew.store.records import flat, run_row
+from clew.store.records import LATER_COLUMNS, flat, run_row
 from clew.store.review_rows import packed_files
 from clew.store.text import pack, unpack
 from clew.testing.store_contract import a_run, a_thread, a_turn
@@ -103,7 +103,7 @@ def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) ->
     _insert(raw, "turns", {**flat(a_turn("turn-1")), "thread_id": "thread-1", "position": 1})
     for number, run in enumerate((a_run(reason="first_turn", estimate_usd=0.5), resumed), 1):
         row = run_row(run)
-        _insert(raw, "runs", {**_without(row, "asked", "estimate_new_tokens", "resets_at"), "position": number})
+        _insert(raw, "runs", {**_without(row, "asked", *LATER_COLUMNS), "position": number})
     raw.commit()
     raw.close()
     for _ in range(2):
@@ -130,7 +130,7 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
     for number, text in enumerate(("the first needle", "NUL \0needle \ud83d", "gone needle"), start=1):
         row = {**flat(a_turn(f"turn-{number}", pack(text))), "thread_id": "thread-1", "position": number}
         _insert(raw, "turns", {**row, "archived_at": 20.0 if number == 3 else None})
-    _insert(raw, "runs", {**_without(run_row(a_run(cost_usd=0.5)), "estimate_new_tokens", "resets_at"), "position": 1})
+    _insert(raw, "runs", {**_without(run_row(a_run(cost_usd=0.5)), *LATER_COLUMNS), "position": 1})
     raw.commit()
     raw.close()
     with open_store(path) as store:

@@ -18,7 +18,7 @@ from clew.core.outcome import Diagnosis
 from clew.core.permissions import Answer
 from clew.core.record import Record
 from clew.core.thread import Permissions, Trust
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.usage import NO_USAGE, Requests, Usage
 
 if TYPE_CHECKING:
     from clew.core.edits import FileEdit
@@ -82,7 +82,7 @@ class Ending(Record):
     usage_total: Usage | None = None  # the session's running total, when it says that instead
     cost_usd: float | None = None  # this run's own, when the agent says
     cost_total_usd: float | None = None  # the session's running total
-    first: Usage | None = None  # of the run's own, what its first request used, when the agent says
+    requests: Requests | None = None  # of the run's own, when the agent says
     uncounted: Usage = NO_USAGE  # of the run's own, what no cost includes: a message that was cut off
 
 

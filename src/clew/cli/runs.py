@@ -144,6 +144,7 @@ def _run_object(run: Run, thread: str, asked: list[Question]) -> dict[str, Any]:
         "usage": run.usage.as_dict(),
         "cost_usd": run.cost_usd,
         "estimate_usd": run.estimate_usd,
+        "plain_resume_usd": run.plain_resume_usd,
         "cancel_requested": run.cancel_requested,
         "questions": [questions.as_object(question, live=run.status in LIVE) for question in asked],
         "created_at": stamp(run.created_at),

@@ -27,7 +27,11 @@ SMALLEST_SHOWN = 0.00005  # of a dollar: less is shown as nothing
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bool) -> None:
-    """How often sessions were resumed and why not, tokens and cost, and an estimate of what resuming saved."""
+    """How often sessions were resumed and why not, tokens and cost, and what it would have cost otherwise.
+
+    Otherwise: with the whole transcript in a fresh session each time, and with a plain --resume of the agent's own
+    session every turn. Both are estimates; a run that has none counts with what it cost.
+    """
     if ctx.invoked_subcommand is not None:
         if thread is not None or since is not None or as_json:
             name = ctx.invoked_subcommand
@@ -87,19 +91,24 @@ def _show(savings: Savings) -> None:
 
 
 def estimate(savings: Savings) -> list[tuple[float, str]]:
-    """What the transcript would have cost, and the difference. Nothing when there is none to speak of."""
+    """With transcripts, the difference, and with a plain resume every turn. Nothing when all are the same."""
     difference = abs(savings.saved_usd)
-    if difference < SMALLEST_SHOWN:
+    apart = abs(savings.plain_resume_usd - savings.cost_usd)
+    if max(difference, apart) < SMALLEST_SHOWN:
         return []
-    some = savings.estimated_runs < savings.runs
-    label = f"estimate, {savings.estimated_runs:,} of {savings.runs:,} runs" if some else "estimate"
+    label = _label(savings, savings.estimated_runs)
     share = f", {abs(savings.saved_share):.0%}" if savings.saved_share is not None else ""
     more = savings.saved_usd < 0
     change = "more than the transcript would have cost" if more else f"saved by resuming{share}"
     return [
         (savings.transcript_usd, f"with the whole transcript each time ({label})"),
         (difference, f"{change} ({label})"),
+        (savings.plain_resume_usd, f"with a plain --resume every turn ({_label(savings, savings.plain_resume_runs)})"),
     ]
+
+
+def _label(savings: Savings, runs: int) -> str:
+    return "estimate" if runs == savings.runs else f"estimate of {runs:,} of {savings.runs:,} runs, the rest as paid"
 
 
 def _object(savings: Savings) -> dict[str, Any]:
@@ -116,9 +125,11 @@ def _object(savings: Savings) -> dict[str, Any]:
         "unpriced_runs": savings.unpriced_runs,
         "estimate": {
             "runs": savings.estimated_runs,
-            "cost_usd": savings.estimated_cost_usd,
+            "cost_usd": savings.cost_usd,
             "transcript_cost_usd": savings.transcript_usd,
             "saved_usd": savings.saved_usd,
             "saved_share": savings.saved_share,
+            "plain_resume_runs": savings.plain_resume_runs,
+            "plain_resume_cost_usd": savings.plain_resume_usd,
         },
     }

@@ -111,6 +111,9 @@ class Run(Record):
     estimate_usd: float | None = None  # what the transcript would have cost: an estimate
     estimate_new_tokens: int | None = None  # and how many tokens would not have come from the cache
     resets_at: float | None = None  # when the usage limit resets that it met, if the agent said so
+    plain_resume_usd: float | None = None  # what a plain `--resume` every turn would have cost: an estimate
+    context_tokens: int | None = None  # what its session held at its end, where the agent says …
+    plain_context_tokens: int | None = None  # … and what one that is resumed plainly would have held: an estimate
     cancel_requested: bool = False
     asked: Asked = AS_EVER
     created_at: float = 0.0

@@ -1,14 +1,14 @@
-"""What resuming came to: how often, why not, what it cost, and an estimate of what the transcript would have cost.
+"""What resuming came to: how often, why not, what it cost, and two estimates of what it would have cost otherwise.
 
-A run counts for the rate when it got as far as a decision; one that was cancelled while it waited does not. The
-estimate compares only runs that have one, so that what was paid and what would have been paid belong together.
+A run counts for the rate when it got as far as a decision; one that was cancelled while it waited does not. For the
+estimates every run counts, whatever became of it: `otherwise` is their one definition, in all sums and on all days.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from clew.core.record import Record
 from clew.core.run import Run
@@ -41,7 +41,15 @@ class Tally(Protocol):
     @property
     def estimate_usd(self) -> float: ...
     @property
+    def plain_resume_runs(self) -> int: ...
+    @property
+    def plain_resume_cost_usd(self) -> float: ...
+    @property
+    def plain_resume_usd(self) -> float: ...
+    @property
     def unpriced_runs(self) -> int: ...
+    @property
+    def day(self) -> int: ...
 
 
 class Savings(Record):
@@ -54,9 +62,10 @@ class Savings(Record):
     fallbacks: int = 0
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
-    estimated_runs: int = 0  # those that have an estimate …
-    estimated_cost_usd: float = 0.0  # … what they cost …
-    transcript_usd: float = 0.0  # … and what they would have cost with the transcript: an estimate
+    transcript_usd: float = 0.0  # what all runs would have cost with transcripts: an estimate
+    estimated_runs: int = 0  # those that have that estimate
+    plain_resume_usd: float = 0.0  # what they would have cost with a plain `--resume` every turn: an estimate
+    plain_resume_runs: int = 0  # those that have that one
     unpriced_runs: int = 0  # used tokens, and the agent reported no price: what they cost is not known
 
     @property
@@ -69,16 +78,43 @@ class Savings(Record):
 
     @property
     def saved_usd(self) -> float:
-        """An estimate. Below zero: resuming was dearer."""
-        return self.transcript_usd - self.estimated_cost_usd
+        """An estimate. Below zero: resuming was dearer than transcripts."""
+        return self.transcript_usd - self.cost_usd
 
     @property
     def saved_share(self) -> float | None:
         return self.saved_usd / self.transcript_usd if self.transcript_usd else None
 
 
+class Day(Savings):
+    """What the runs that were asked for on one day (UTC) came to."""
+
+    day: int = 0  # since 1970-01-01
+
+
+def otherwise(cost_usd: float, estimated_cost_usd: float, estimate_usd: float) -> float:
+    """What runs would have cost another way: with transcripts, or with a plain `--resume` every turn.
+
+    A run counts with its estimate; one that has none counts with what it cost, so that the sum compares with the cost
+    of the same runs. Fresh runs, failed and cancelled ones and those without a price (which count as nothing on both
+    sides) are no exceptions. `estimated_cost_usd` is what the runs with an estimate cost, of `cost_usd` in all.
+    """
+    return cost_usd - estimated_cost_usd + estimate_usd
+
+
 def summed(tallies: Iterable[Tally]) -> Savings:
-    rows = list(tallies)
+    return Savings(**_sums(list(tallies)))
+
+
+def daily(tallies: Iterable[Tally]) -> list[Day]:
+    """The same by day, oldest first; days without a run are left out."""
+    days: dict[int, list[Tally]] = {}
+    for row in tallies:
+        days.setdefault(row.day, []).append(row)
+    return [Day(**_sums(days[day]), day=day) for day in sorted(days)]
+
+
+def _sums(rows: Sequence[Tally]) -> dict[str, Any]:
     fresh: dict[str, int] = {}
     outcomes: dict[str, int] = {}
     for row in rows:
@@ -86,55 +122,27 @@ def summed(tallies: Iterable[Tally]) -> Savings:
         outcomes[outcome] = outcomes.get(outcome, 0) + row.runs
         if not row.session_resumed and row.reason is not None:
             fresh[row.reason] = fresh.get(row.reason, 0) + row.runs
-    return Savings(
-        runs=sum(row.runs for row in rows),
-        resumed=sum(row.runs for row in rows if row.session_resumed),
-        fresh=dict(sorted(fresh.items(), key=lambda item: (-item[1], item[0]))),
-        outcomes=dict(sorted(outcomes.items(), key=lambda item: (-item[1], item[0]))),
-        fallbacks=sum(row.fallbacks for row in rows),
-        usage=sum((row.usage for row in rows), NO_USAGE),
-        cost_usd=sum(row.cost_usd for row in rows),
-        estimated_runs=sum(row.estimated_runs for row in rows),
-        estimated_cost_usd=sum(row.estimated_cost_usd for row in rows),
-        transcript_usd=sum(row.estimate_usd for row in rows),
-        unpriced_runs=sum(row.unpriced_runs for row in rows),
-    )
+    return {
+        "runs": sum(row.runs for row in rows),
+        "resumed": sum(row.runs for row in rows if row.session_resumed),
+        "fresh": dict(sorted(fresh.items(), key=lambda item: (-item[1], item[0]))),
+        "outcomes": dict(sorted(outcomes.items(), key=lambda item: (-item[1], item[0]))),
+        "fallbacks": sum(row.fallbacks for row in rows),
+        "usage": sum((row.usage for row in rows), NO_USAGE),
+        "cost_usd": sum(row.cost_usd for row in rows),
+        "transcript_usd": sum(otherwise(row.cost_usd, row.estimated_cost_usd, row.estimate_usd) for row in rows),
+        "estimated_runs": sum(row.estimated_runs for row in rows),
+        "plain_resume_usd": sum(
+            otherwise(row.cost_usd, row.plain_resume_cost_usd, row.plain_resume_usd) for row in rows
+        ),
+        "plain_resume_runs": sum(row.plain_resume_runs for row in rows),
+        "unpriced_runs": sum(row.unpriced_runs for row in rows),
+    }
 
 
-class Day(Record):
-    """What the runs of one day (UTC) came to."""
-
-    day: int  # since 1970-01-01
-    runs: int = 0
-    resumed: int = 0
-    cost_usd: float = 0.0
-    transcript_usd: float = 0.0  # an estimate; a run without one counts with its cost
-    shown_tokens: int = 0
-    output_tokens: int = 0
-
-
-def daily(runs: Iterable[Run]) -> list[Day]:
-    """By the day on which they were asked for, oldest first; days without a run are left out."""
-    days: dict[int, Day] = {}
-    for run in runs:
-        number = int(run.created_at // 86_400)
-        before = days.get(number, Day(number))
-        estimate = run.cost_usd if run.estimate_usd is None else run.estimate_usd
-        days[number] = Day(
-            number,
-            before.runs + 1,
-            before.resumed + run.session_resumed,
-            before.cost_usd + run.cost_usd,
-            before.transcript_usd + estimate,
-            before.shown_tokens + run.usage.shown_tokens,
-            before.output_tokens + run.usage.output_tokens,
-        )
-    return [days[number] for number in sorted(days)]
-
-
-def transcript_new_tokens(run: Run) -> int | None:
-    """What would not have come from the cache: an estimate, the truth for a fresh turn. None: not known."""
-    return run.estimate_new_tokens if run.session_resumed else run.usage.new_tokens
+def transcript_new_tokens(run: Run) -> int:
+    """What would not have come from the cache with the transcript, counted as `otherwise` counts money."""
+    return run.usage.new_tokens if run.estimate_new_tokens is None else run.estimate_new_tokens
 
 
 def transcript_tokens(run: Run) -> int:

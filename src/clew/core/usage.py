@@ -43,6 +43,11 @@ class Usage(Record):
         return self.input_tokens + self.cache_creation_input_tokens
 
     @property
+    def is_written(self) -> bool:
+        """What is new goes to the cache at its price; or the agent's model charges nothing for writing."""
+        return self.cache_creation_input_tokens >= self.input_tokens
+
+    @property
     def units(self) -> float:
         """Tokens weighted by price, in units of one uncached input token."""
         return (
@@ -54,6 +59,19 @@ class Usage(Record):
 
 
 NO_USAGE = Usage()
+
+
+class Requests(Record):
+    """What the agent says about a run's requests to its model."""
+
+    first: Usage
+    last: Usage
+    count: int
+
+    @property
+    def context_tokens(self) -> int:
+        """What the session holds after them."""
+        return self.last.shown_tokens + self.last.output_tokens
 
 
 def cost_of_run(total_usd: float, before_usd: float) -> float:
@@ -84,7 +102,7 @@ def estimate_transcript_usage(used: Usage, first: Usage, transcript_chars: int, 
     own = min(anew, size - transcript)
     read = min(first.cache_read_input_tokens, size - transcript - own)
     more = size - read - first.new_tokens
-    written = used.cache_creation_input_tokens >= used.input_tokens  # or the agent's model charges nothing for writing
+    written = used.is_written
     return Usage(
         input_tokens=used.input_tokens + (0 if written else more),
         output_tokens=used.output_tokens,

@@ -5,6 +5,8 @@ Runs in the store's thread, inside one transaction: either all of it is true aft
 
 from __future__ import annotations
 
+from typing import Any
+
 from clew.agents.adapter import Adapter
 from clew.core.answer import GrowingAnswer
 from clew.core.decision import Resume
@@ -14,6 +16,7 @@ from clew.core.ids import SessionId, TurnId
 from clew.core.limits import reset_time
 from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Observed, Pin, PinState, move
+from clew.core.plain_resume import plain_resume
 from clew.core.record import Record, replace
 from clew.core.run import Run, RunStatus
 from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
@@ -93,19 +96,23 @@ class Closing:
         error = error_of(end, self.adapter.name)
         if status is RunStatus.INTERRUPTED:
             error = AgentFailed(CLEW_ENDED, hint="What was said so far is kept; ask to go on.")
+        spent = {
+            "session_id": pin.session_id,
+            "model": self.model,
+            "usage": self.usage,
+            "cost_usd": self.cost_usd,
+        }
         run = store.update_run(
             self.run.id,
             status=status,
             outcome=end.outcome,
             error=error.message if error else None,
             answer_turn_id=answer.id if answer else None,
-            session_id=pin.session_id,
-            model=self.model,
-            usage=self.usage,
-            cost_usd=self.cost_usd,
             resets_at=error.resets_at if isinstance(error, UsageLimit) else None,
             ended_at=now,
+            **spent,
             **self._estimate(plan, end),
+            **self._plain_resume(store, spent, end),
         )
         if end.outcome is not Outcome.WRONG_MODEL:
             self._keep_model(store, now)
@@ -214,10 +221,24 @@ class Closing:
         """What the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
         other = self.usage
         if plan.attempt.resumed:
-            first = end.ending.first or other
+            requests = end.ending.requests
+            first = requests.first if requests is not None else other
             other = estimate_transcript_usage(other, first, plan.decision.transcript_chars, self.adapter.anew_tokens)
         cost_usd = price_like(other, self.usage, self.cost_usd)
         return {"estimate_usd": cost_usd, "estimate_new_tokens": other.new_tokens}
+
+    def _plain_resume(self, store: Store, spent: dict[str, Any], end: AttemptEnd) -> dict[str, float | int]:
+        """What a plain `--resume` every turn would have cost, where the agent says enough to tell."""
+        requests = end.ending.requests
+        if requests is None:
+            return {}
+        run = replace(store.require_run(self.run.id), **spent)
+        other = plain_resume(run, requests, store.last_measured_run(run.thread_id, run.agent))
+        return {
+            "plain_resume_usd": price_like(other.usage, run.usage, run.cost_usd),
+            "context_tokens": requests.context_tokens,
+            "plain_context_tokens": other.context_tokens,
+        }
 
     def _keep_model(self, store: Store, now: float) -> None:
         """The first run's model is the thread's from then on; an agent's default is kept once it is known."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 MODELS_LISTED = 20
 RUNS_DRAWN = 500
-RUNS_COUNTED = 100_000
 
 
 class AgentHealth(Record):
@@ -182,9 +181,11 @@ class Board:
         return newest[::-1]
 
     async def daily(self, *, thread: Named | None = None, since: float | None = None) -> list[Day]:
+        """What `stats` sums up, by day."""
         from clew.core.savings import daily
 
-        return daily(await self.recent(thread=thread, since=since, limit=RUNS_COUNTED))
+        of_thread = _id(thread)
+        return daily(await self.engine.database.call(lambda store: store.stats(thread_id=of_thread, since=since)))
 
     async def counts(self) -> Counts:
         return await self.engine.database.call(

@@ -155,6 +155,8 @@ def savings(found: Savings) -> Body:
         "saved_usd": money(found.saved_usd),
         "saved_share": found.saved_share,
         "estimated_runs": found.estimated_runs,
+        "plain_resume_usd": money(found.plain_resume_usd),
+        "plain_resume_runs": found.plain_resume_runs,
     }
 
 
@@ -174,6 +176,7 @@ def figures(record: Run) -> Body:
         "transcript_new_tokens": transcript_new_tokens(record),
         "cost_usd": money(record.cost_usd),
         "estimate_usd": money(record.estimate_usd),
+        "plain_resume_usd": money(record.plain_resume_usd),
     }
 
 
@@ -184,8 +187,9 @@ def day(found: Day) -> Body:
         "resumed": found.resumed,
         "cost_usd": money(found.cost_usd),
         "transcript_usd": money(found.transcript_usd),
-        "shown_tokens": found.shown_tokens,
-        "output_tokens": found.output_tokens,
+        "plain_resume_usd": money(found.plain_resume_usd),
+        "shown_tokens": found.usage.shown_tokens,
+        "output_tokens": found.usage.output_tokens,
     }
 
 

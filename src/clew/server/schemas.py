@@ -230,7 +230,8 @@ class Day(Made):
     runs: int
     resumed: int
     cost_usd: float
-    transcript_usd: float
+    transcript_usd: float = Field(description="As in the total, which is the sum of the days")
+    plain_resume_usd: float = Field(description="As in the total, which is the sum of the days")
     shown_tokens: int
     output_tokens: int
 
@@ -246,9 +247,12 @@ class RunFigures(Made):
     cache_read_tokens: int
     new_tokens: int = Field(description="Shown, and not read from the cache")
     transcript_tokens: int = Field(description="What the whole transcript would have shown: an estimate")
-    transcript_new_tokens: int | None = Field(description="And how much of it not from the cache: an estimate")
+    transcript_new_tokens: int = Field(
+        description="And how much of it not from the cache: an estimate, or without one what was new"
+    )
     cost_usd: float
     estimate_usd: float | None
+    plain_resume_usd: float | None
 
 
 class Savings(Made):
@@ -263,10 +267,16 @@ class Savings(Made):
     usage: Usage
     cost_usd: float
     unpriced_runs: int = Field(description="Used tokens, and the agent reported no price: not in cost_usd")
-    transcript_usd: float = Field(description="What the runs that have an estimate would have cost: an estimate")
+    transcript_usd: float = Field(
+        description="What the runs would have cost with transcripts, an estimate: one without it counts as paid"
+    )
     saved_usd: float
     saved_share: float | None
-    estimated_runs: int
+    estimated_runs: int = Field(description="Runs that have that estimate")
+    plain_resume_usd: float = Field(
+        description="What a plain --resume every turn would have cost, an estimate: a run without it counts as paid"
+    )
+    plain_resume_runs: int = Field(description="Runs that have that estimate")
     by_day: list[Day]
     by_turn: list[RunFigures]
 

@@ -27,6 +27,9 @@ Row = dict[str, Any]
 Made = TypeVar("Made")
 
 
+LATER_COLUMNS = ("estimate_new_tokens", "plain_resume_usd", "context_tokens", "plain_context_tokens", "resets_at")  # of runs
+
+
 class StoredTurn(Record):
     """A turn, and whether it still stands in the thread."""
 
@@ -144,6 +147,10 @@ class StatRow(Record):
     estimated_cost_usd: float  # … what they cost …
     estimate_usd: float  # … and what they would have cost with the transcript
     unpriced_runs: int = 0  # used tokens, and the agent reported no price
+    day: int = 0  # on which they were asked for, UTC, since 1970-01-01
+    plain_resume_runs: int = 0  # the same for a plain `--resume` every turn
+    plain_resume_cost_usd: float = 0.0
+    plain_resume_usd: float = 0.0
 
 
 class Tally(Record):
@@ -279,8 +286,7 @@ def run_from(row: Row) -> Run:
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
-        estimate_new_tokens=row.get("estimate_new_tokens"),  # rows of an older file have none
-        resets_at=row.get("resets_at"),  # nor this
+        **{name: row.get(name) for name in LATER_COLUMNS},  # rows of an older file have none
         usage=from_columns(Usage, row),
         asked=_asked_from(row["asked"]),
     )

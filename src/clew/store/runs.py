@@ -104,8 +104,12 @@ class Runs(Versions):
         """In order."""
         return each(attempt_from, self._all("attempts", run_id=run_id))
 
+    def last_measured_run(self, thread_id: str, agent: str) -> Run | None:
+        """The last of this agent in the thread that has `context_tokens`."""
+        return first(run_from, self._one("last_measured_run", thread_id=thread_id, agent=agent))
+
     def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
-        """What the runs came to, by agent, model, resumed or why not, and outcome."""
+        """What the runs came to, by day, agent, model, resumed or why not, and outcome."""
         return each(stat_from, self._all("stats", thread_id=thread_id, since=since))
 
     def ended_runs(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:

@@ -31,7 +31,7 @@ from clew.core.events import (
     ToolStarted,
 )
 from clew.core.record import fields_of
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.usage import NO_USAGE, Requests, Usage
 
 OUTPUT_CHARS = 2_000  # of a tool's output; the whole stands in the session's file
 QUESTION_TOOL = "AskUserQuestion"
@@ -110,9 +110,9 @@ class ClaudeReader:
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         result = self._results[0] if self._results else None  # the answer's; what follows are notes about tasks
         diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr, resets_at=self._resets_at)
-        first = next(iter(self._usage.values()), None)
+        requests = self._requests()
         if result is None:
-            return Ending(diagnosis, self._told(), first=first, uncounted=self._told())
+            return Ending(diagnosis, self._told(), requests=requests, uncounted=self._told())
         counted = sum((_usage(each.get("usage")) for each in self._results), NO_USAGE)
         cut_off = self._cut_off(counted)
         return Ending(
@@ -120,7 +120,7 @@ class ClaudeReader:
             counted + cut_off,
             cost_usd=_own_cost(self._results),
             cost_total_usd=_number(self._results[-1].get("total_cost_usd")),
-            first=first,
+            requests=requests,
             uncounted=cut_off,
         )
 
@@ -168,6 +168,10 @@ class ClaudeReader:
 
     def _counted(self) -> Event:
         return TokensCounted(self._told())
+
+    def _requests(self) -> Requests | None:
+        used = list(self._usage.values())
+        return Requests(used[0], used[-1], len(used)) if used else None
 
     def _told(self) -> Usage:
         return sum(self._usage.values(), NO_USAGE)

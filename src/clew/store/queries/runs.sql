@@ -2,12 +2,14 @@
 INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model, status, owner_host, owner_pid,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
-    estimate_new_tokens, resets_at, cancel_requested, created_at, started_at, ended_at, asked)
+    estimate_new_tokens, plain_resume_usd, context_tokens, plain_context_tokens, resets_at, cancel_requested,
+    created_at, started_at, ended_at, asked)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
     :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
     :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
     :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
-    :estimate_new_tokens, :resets_at, :cancel_requested, :created_at, :started_at, :ended_at, :asked);
+    :estimate_new_tokens, :plain_resume_usd, :context_tokens, :plain_context_tokens, :resets_at, :cancel_requested,
+    :created_at, :started_at, :ended_at, :asked);
 
 -- name: write_run
 -- All but what the run was asked, and by whom: that is fixed.
@@ -17,7 +19,9 @@ UPDATE runs SET agent = :agent, model = :model, status = :status,
     outcome = :outcome, error = :error, input_tokens = :input_tokens, output_tokens = :output_tokens,
     cache_read_input_tokens = :cache_read_input_tokens, cache_creation_input_tokens = :cache_creation_input_tokens,
     cost_usd = :cost_usd, prompt_chars = :prompt_chars, transcript_chars = :transcript_chars,
-    estimate_usd = :estimate_usd, estimate_new_tokens = :estimate_new_tokens, resets_at = :resets_at, cancel_requested = :cancel_requested, created_at = :created_at,
+    estimate_usd = :estimate_usd, estimate_new_tokens = :estimate_new_tokens, plain_resume_usd = :plain_resume_usd,
+    context_tokens = :context_tokens, plain_context_tokens = :plain_context_tokens,
+    resets_at = :resets_at, cancel_requested = :cancel_requested, created_at = :created_at,
     started_at = :started_at, ended_at = :ended_at, asked = :asked
 WHERE id = :id;
 
@@ -61,6 +65,12 @@ WHERE ended_at IS NOT NULL AND started_at IS NOT NULL
     AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)
 ORDER BY created_at DESC, position DESC LIMIT :limit;
 
+-- name: last_measured_run
+-- The last of an agent in a thread whose session's size is known.
+SELECT * FROM runs
+WHERE thread_id = :thread_id AND agent = :agent AND context_tokens IS NOT NULL AND ended_at IS NOT NULL
+ORDER BY ended_at DESC, position DESC LIMIT 1;
+
 -- name: request_cancel
 UPDATE runs SET cancel_requested = 1, cancel_requested_at = COALESCE(cancel_requested_at, :at)
 WHERE id = :id AND status IN ('queued', 'running', 'waiting');
@@ -88,8 +98,9 @@ SELECT * FROM attempts WHERE run_id = :run_id ORDER BY number;
 
 -- name: stats
 -- Every fresh start has its reason, every ended run its outcome: grouped by both, nothing is double counted.
--- estimated_* covers only the runs that have an estimate, so that what was paid and what would have been paid compare.
-SELECT agent, model, session_resumed, reason, outcome,
+-- estimated_* covers only the runs that have an estimate, and plain_resume_* those that have the other one: core/savings
+-- says how the others count. The day is rounded down alike by every database, which a cast alone is not.
+SELECT CAST(ROUND(created_at - 0.5) AS BIGINT) / 86400 AS day, agent, model, session_resumed, reason, outcome,
     COUNT(*) AS runs,
     CAST(SUM(fallback) AS BIGINT) AS fallbacks,
     CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
@@ -102,6 +113,9 @@ SELECT agent, model, session_resumed, reason, outcome,
     COUNT(estimate_usd) AS estimated_runs,
     COALESCE(SUM(CASE WHEN estimate_usd IS NOT NULL THEN cost_usd END), 0.0) AS estimated_cost_usd,
     COALESCE(SUM(estimate_usd), 0.0) AS estimate_usd,
+    COUNT(plain_resume_usd) AS plain_resume_runs,
+    COALESCE(SUM(CASE WHEN plain_resume_usd IS NOT NULL THEN cost_usd END), 0.0) AS plain_resume_cost_usd,
+    COALESCE(SUM(plain_resume_usd), 0.0) AS plain_resume_usd,
     COUNT(CASE
         WHEN cost_usd = 0
             AND input_tokens + output_tokens + cache_read_input_tokens + cache_creation_input_tokens > 0
@@ -110,5 +124,5 @@ SELECT agent, model, session_resumed, reason, outcome,
 FROM runs
 WHERE (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
     AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)
-GROUP BY agent, model, session_resumed, reason, outcome
-ORDER BY agent, model, session_resumed, reason, outcome;
+GROUP BY 1, agent, model, session_resumed, reason, outcome
+ORDER BY 1, agent, model, session_resumed, reason, outcome;

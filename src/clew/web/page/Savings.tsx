@@ -106,8 +106,9 @@ function Figures({ stats }: { stats: Stats }) {
       </div>
       <p class="hint">
         What the transcript would have cost is an estimate: the same turn in a fresh session, with everything said before pasted
-        into it. New tokens are those that the model reads for the first time, at the full price.
-        {stats.estimated_runs < stats.runs && " Over time, a run without an estimate counts with what it cost."}
+        into it. What a plain --resume would have cost is one, too: the agent's own session carried on every turn, whatever
+        was edited or had expired. New tokens are those that the model reads for the first time, at the full price.
+        {unestimated(stats) > 0 && ` A run without an estimate counts with what it cost; there are ${unestimated(stats)}.`}
       </p>
     </>
   );
@@ -116,9 +117,7 @@ function Figures({ stats }: { stats: Stats }) {
 /** An agent that reports no price costs money all the same: unknown is not nothing. */
 const isPriced = (stats: Stats): boolean => stats.cost_usd > 0;
 
-/** Of how many runs an estimate speaks, unless it is all of them. */
-const ofRuns = (stats: Stats): string =>
-  stats.estimated_runs < stats.runs ? `, of ${stats.estimated_runs} of ${plural(stats.runs, "run")}` : "";
+const unestimated = (stats: Stats): number => stats.runs - Math.min(stats.estimated_runs, stats.plain_resume_runs);
 
 function Saved({ stats }: { stats: Stats }) {
   if (stats.saved_share === null || stats.transcript_usd === 0) {
@@ -126,9 +125,9 @@ function Saved({ stats }: { stats: Stats }) {
   }
   const percent = Math.round(Math.abs(stats.saved_share) * 100);
   if (stats.saved_usd < 0) {
-    return <Tile name="spent more" value={dollars(-stats.saved_usd)} note={`≈ ${percent} % more than with transcripts${ofRuns(stats)}`} />;
+    return <Tile name="spent more" value={dollars(-stats.saved_usd)} note={`≈ ${percent} % more than with transcripts`} />;
   }
-  return <Tile name="saved" value={dollars(stats.saved_usd)} note={`≈ ${percent} % of what transcripts would cost${ofRuns(stats)}`} accent={percent > 0} />;
+  return <Tile name="saved" value={dollars(stats.saved_usd)} note={`≈ ${percent} % of what transcripts would cost`} accent={percent > 0} />;
 }
 
 function Cost({ stats }: { stats: Stats }) {
@@ -136,7 +135,7 @@ function Cost({ stats }: { stats: Stats }) {
   if (!isPriced(stats)) {
     return <Tile name="cost" value={without ? "unknown" : "$0"} note={without ? "no price reported" : "nothing was asked of a model"} />;
   }
-  const note = `≈ ${dollars(stats.transcript_usd)} with transcripts${ofRuns(stats)}`;
+  const note = `≈ ${dollars(stats.transcript_usd)} with transcripts, ≈ ${dollars(stats.plain_resume_usd)} with a plain --resume every turn`;
   return <Tile name="cost" value={dollars(stats.cost_usd)} note={without ? `${note}; ${plural(without, "run")} without a price` : note} />;
 }
 
@@ -170,13 +169,16 @@ function byTurn(stats: Stats): Curves {
 function byDay(stats: Stats): Curves {
   let paid = 0;
   let transcript = 0;
+  let plain = 0;
   const paidBy = stats.by_day.map((day) => (paid += day.cost_usd));
   const transcriptBy = stats.by_day.map((day) => (transcript += day.transcript_usd));
+  const plainBy = stats.by_day.map((day) => (plain += day.plain_resume_usd));
   return {
     x: stats.by_day.map((day) => Date.parse(`${day.day}T00:00:00Z`) / 1000),
     series: [
       { label: "paid", colour: "--green", fill: true, values: paidBy },
       { label: "with transcripts (estimate)", colour: "--amber", dashed: true, values: transcriptBy },
+      { label: "with a plain --resume (estimate)", colour: "--muted", dashed: true, values: plainBy },
     ],
   };
 }

@@ -346,6 +346,8 @@ export interface Stats {
   saved_usd: number;
   saved_share: number | null;
   estimated_runs: number;
+  plain_resume_usd: number;
+  plain_resume_runs: number;
   by_day: DayStats[];
   by_turn: TurnStats[];
 }
@@ -356,6 +358,7 @@ export interface DayStats {
   resumed: number;
   cost_usd: number;
   transcript_usd: number;
+  plain_resume_usd: number;
   shown_tokens: number;
   output_tokens: number;
 }
@@ -371,9 +374,10 @@ export interface TurnStats {
   cache_read_tokens: number;
   new_tokens: number; // shown, and not read from the cache
   transcript_tokens: number | null;
-  transcript_new_tokens: number | null;
+  transcript_new_tokens: number;
   cost_usd: number | null;
   estimate_usd: number | null;
+  plain_resume_usd: number | null;
 }
 
 export type LiveMessage =
