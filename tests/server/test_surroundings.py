@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from clew import __version__
+from clew.cli.output import dollars
+from clew.core.run import Owner, Run, RunStatus
+from clew.core.savings import summed
+from clew.core.usage import NO_USAGE, Usage
 from clew.testing.stage import MODEL, Stage
+from clew.testing.store_contract.samples import a_run
 from server.house import House
 
 
@@ -20,6 +29,83 @@ async def test_agents_tell_how_they_are(house: House, scripted: Stage) -> None:
     assert (claude["resumes"], claude["asks"]) == (True, True)
     assert claude["version"]
     assert MODEL in claude["models"]
+
+
+DAY_S = 86_400.0
+USED = Usage(10, 20, 3_000, 400)
+
+
+def mixed(thread: str, owner: Owner) -> list[Run]:
+    """Runs of every kind, over three days. What each cost, and would have cost: with transcripts, resumed plainly."""
+
+    def run(n: int, day: int, cost: float, other: float | None, plain: float | None, **more: Any) -> Run:
+        figures: dict[str, Any] = {"cost_usd": cost, "estimate_usd": other, "plain_resume_usd": plain, "usage": USED}
+        times = {"created_at": day * DAY_S + n, "started_at": day * DAY_S + n, "ended_at": day * DAY_S + n + 5}
+        return a_run(f"run-{n}", thread, **{"status": RunStatus.ANSWERED, **times, **figures, **more})
+
+    resumed: dict[str, Any] = {"session_resumed": True, "outcome": "success"}
+    return [
+        run(1, 20_000, 0.5, 0.5, 0.5, reason="first_turn", outcome="success"),
+        run(2, 20_000, 0.125, 0.75, 0.125, **resumed),
+        run(3, 20_000, 0.125, None, None, **resumed),  # of an older version: it has no estimate
+        run(4, 20_001, 0.375, 0.375, 0.0625, reason="worn_out", outcome="success"),  # resumed plainly, it cost less
+        run(5, 20_001, 0.25, 0.25, 0.25, reason="rejected", fallback=True, outcome="success"),
+        run(6, 20_001, 0.0625, 0.5, 0.125, session_resumed=True, outcome="failed"),
+        run(7, 20_002, 0.03125, 0.25, 0.0625, session_resumed=True, outcome="cancelled"),
+        run(8, 20_002, 0.0, None, None, usage=NO_USAGE, outcome="cancelled", started_at=None),  # while it waited
+        run(9, 20_002, 0.0, 0.0, None, agent="codex", **resumed),  # which reports no price
+        run(10, 20_002, 0.0, None, None, usage=NO_USAGE, status=RunStatus.RUNNING, owner=owner, ended_at=None),
+    ]
+
+
+async def test_every_surface_tells_the_same_figures(house: House) -> None:
+    thread = await house.thread()
+    client = house.shared.client  # type: ignore[union-attr]
+    runs = mixed(thread["id"], client.engine.around.owner)
+    await client.engine.database.call(lambda store: [store.create_run(run) for run in runs])
+    paid = sum(run.cost_usd for run in runs)
+    transcripts = sum(run.cost_usd if run.estimate_usd is None else run.estimate_usd for run in runs)
+    plain = sum(run.cost_usd if run.plain_resume_usd is None else run.plain_resume_usd for run in runs)
+    assert (paid, transcripts, plain) == (1.46875, 2.75, 1.25)
+
+    sums = summed(await client.stats())
+    days = await client.daily()
+    told = await house.get("/api/stats")
+    of_thread = await house.get(f"/api/stats?thread={thread['id']}")
+    printed = json.loads(await clew(house, "stats", "--json"))
+    for found in (
+        (sums.cost_usd, sums.transcript_usd, sums.plain_resume_usd),
+        *(tuple(each[name] for name in FIGURES) for each in (told, of_thread)),
+        tuple(sum(getattr(day, name) for day in days) for name in FIGURES),
+        *(tuple(sum(day[name] for day in each["by_day"]) for name in FIGURES) for each in (told, of_thread)),
+        (printed["cost_usd"], *(printed["estimate"][f"{way}_cost_usd"] for way in ("transcript", "plain_resume"))),
+    ):
+        assert found == pytest.approx((paid, transcripts, plain))
+    for runs_of in (sums.runs, told["runs"], sum(day["runs"] for day in told["by_day"]), printed["runs"]):
+        assert runs_of == len(runs)
+    assert [day["day"] for day in told["by_day"]] == ["2024-10-04", "2024-10-05", "2024-10-06"]
+    assert (told["estimated_runs"], told["plain_resume_runs"]) == (7, 6)
+    assert told["saved_usd"] == printed["estimate"]["saved_usd"] == pytest.approx(transcripts - paid)
+    text = await clew(house, "stats")
+    for amount, words in (
+        (paid, "as the agents report it"),
+        (transcripts, "with the whole transcript each time (estimate of 7 of 10 runs, the rest as paid)"),
+        (plain, "with a plain --resume every turn (estimate of 6 of 10 runs, the rest as paid)"),
+    ):
+        assert f"{dollars(amount)}  {words}" in text
+
+
+FIGURES = ("cost_usd", "transcript_usd", "plain_resume_usd")
+
+
+async def clew(house: House, *words: str) -> str:
+    """What the command says about the same store."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "clew", *words), env=house.stage.environ, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
 
 
 async def test_stats_sum_up_what_resuming_came_to(house: House) -> None:

@@ -29,6 +29,9 @@ class RunContract:
             transcript_chars=6,
             estimate_usd=0.5,
             estimate_new_tokens=7,
+            plain_resume_usd=0.25,
+            context_tokens=8,
+            plain_context_tokens=9,
             created_at=1.0,
             started_at=2.0,
         )
@@ -110,7 +113,7 @@ class RunContract:
             "usage": Usage(1, 2, 30, 4),
             "cost_usd": 0.25,
         }
-        store.create_run(a_run("run-1", **resumed, estimate_usd=1.0, created_at=1.0))
+        store.create_run(a_run("run-1", **resumed, estimate_usd=1.0, plain_resume_usd=0.125, created_at=1.0))
         store.create_run(a_run("run-2", **resumed, created_at=2.0))
         store.create_run(a_run("run-3", reason="no_pin", outcome="success", fallback=True, created_at=3.0))
         store.create_run(a_run("run-4", "thread-2", reason="no_pin", outcome="failed", created_at=4.0))
@@ -123,9 +126,30 @@ class RunContract:
         both = rows[(True, None, "success")]
         assert (both.usage, both.cost_usd) == (Usage(2, 4, 60, 8), 0.5)
         assert (both.estimated_runs, both.estimated_cost_usd, both.estimate_usd) == (1, 0.25, 1.0)
+        assert (both.plain_resume_runs, both.plain_resume_cost_usd, both.plain_resume_usd) == (1, 0.25, 0.125)
         assert rows[(False, "no_pin", "success")].fallbacks == 1
         assert [row.outcome for row in store.stats(thread_id="thread-2")] == ["failed"]
         assert sum(row.runs for row in store.stats(since=2.0)) == 3
         store.create_run(a_run("run-5", reason="no_pin", outcome="success", usage=Usage(1, 2), created_at=5.0))
         assert sum(row.unpriced_runs for row in store.stats()) == 1, "tokens, and no price"
         assert store.stats(thread_id="nobody") == []
+
+    def test_stats_are_told_by_day(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        day_s = 86_400.0
+        moments = [2 * day_s, 2 * day_s + 1, 3 * day_s - 0.001, 3 * day_s, 3 * day_s + 0.5, 20_000 * day_s - 0.25]
+        for number, at in enumerate(moments):
+            store.create_run(a_run(f"run-{number}", created_at=at))
+        assert [(row.day, row.runs) for row in store.stats()] == [(2, 3), (3, 2), (19_999, 1)]
+
+    def test_the_last_run_whose_sessions_size_is_known(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_thread(a_thread("thread-2", "other"))
+        assert store.last_measured_run("thread-1", "claude") is None
+        store.create_run(a_run("late", context_tokens=2, ended_at=5.0))
+        store.create_run(a_run("early", context_tokens=1, ended_at=4.0))
+        store.create_run(a_run("unknown", ended_at=6.0))
+        store.create_run(a_run("other-agent", agent="codex", context_tokens=3, ended_at=7.0))
+        store.create_run(a_run("elsewhere", "thread-2", context_tokens=4, ended_at=8.0))
+        found = store.last_measured_run("thread-1", "claude")
+        assert found is not None and found.id == "late"
