@@ -111,21 +111,34 @@ def short(count: int) -> str:
     return str(count) if count < 1000 else f"{count / 1000:.1f}".removesuffix(".0") + "k"
 
 
+def dollars(usd: float) -> str:
+    """As the page writes it."""
+    return f"${usd:.{4 if usd < 0.01 else 3 if usd < 1 else 2}f}"
+
+
 def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, visit: Visit) -> None:
     thread = house.thread("saved", "one", "two", "three")
     page = visit(house).open(view="savings")
     view = page.get_by_test_id("savings-view")
     expect(view.locator("canvas")).to_have_count(1)  # the tokens; all runs are of one day, and that is a bar
-    expect(view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")).to_have_count(2)
+    expect(view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")).to_have_count(3)
     expect(view).to_contain_text("fresh: first turn")
     expect(view).to_contain_text("Resumed, or fresh and why")
     view.get_by_label("Thread", exact=True).select_option(label="saved")
     expect(view).to_contain_text("2 of 3 runs")
+    stats = house.get(f"/api/stats?thread={thread}")
+    words = {name: dollars(stats[name]) for name in ("cost_usd", "transcript_usd", "plain_resume_usd")}
+    costs = view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")
+    expect(costs.nth(0)).to_have_text(f"paid{words['cost_usd']}")
+    expect(costs.nth(1)).to_have_text(f"with transcripts (estimate){words['transcript_usd']}")
+    expect(costs.nth(2)).to_have_text(f"with a plain --resume (estimate){words['plain_resume_usd']}")
+    otherwise = f"≈ {words['transcript_usd']} with transcripts, ≈ {words['plain_resume_usd']} with a plain --resume"
+    expect(view.get_by_role("definition").filter(has_text="with transcripts, ")).to_contain_text(otherwise)
     view.get_by_text("As a table").first.click()
     rows = view.get_by_role("table").first.get_by_role("row")
     expect(rows).to_have_count(4)
     expect(rows.first).to_have_text("Turnas it waswith transcripts (estimate)")
-    for row, turn in zip(rows.all()[1:], house.get(f"/api/stats?thread={thread}")["by_turn"], strict=True):
+    for row, turn in zip(rows.all()[1:], stats["by_turn"], strict=True):
         was, would_be = turn["new_tokens"], turn["transcript_new_tokens"]
         assert row.get_by_role("cell").all_inner_texts() == [short(was), short(would_be)]
         assert would_be > was if turn["session_resumed"] else would_be == was, "two lines that part where it resumed"
