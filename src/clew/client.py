@@ -187,7 +187,10 @@ class Client(Board):
         return await self.engine.database.call(lambda store: store.attempts(run_id))
 
     async def cancel(self, run_id: str) -> bool:
-        """Asks a run of any process to stop. False: it is over already."""
+        """Asks a run of any process to stop. False: it is over already.
+
+        When it had begun, `lasting` prompts that are queued behind it are held: see `send_queued`.
+        """
         run = await self.run(run_id)
         return await self.engine.cancel(run.id)
 
@@ -222,6 +225,13 @@ class Client(Board):
     async def remove_queued(self, run_id: str) -> None:
         """Takes a run back that has not started. Raises Conflict once it has."""
         await self._chat.remove_queued(run_id)
+
+    async def send_queued(self, run_id: str) -> RunRecord:
+        """Starts a queued run before the others that wait, held or not, and stops the one that is going on.
+
+        Raises Conflict once it has started.
+        """
+        return await self._chat.send_queued(run_id)
 
     async def take_up(self, may_run: Callable[[ThreadRecord], bool] | None = None) -> list[RunRecord]:
         """For daemons: carries on what a dead one left queued, and passes on the answers that its runs never heard.

@@ -109,6 +109,25 @@ def test_a_queued_run_is_taken_back(cli: Any) -> None:
     assert "second" not in str(cli.api.main_requests[-1].body)
 
 
+def test_a_stop_holds_a_daemons_prompts_until_they_are_sent(cli: Any) -> None:
+    daemon, [first, second] = cli.daemon("!hang start", "second")
+    cli.api.wait_for_hanging(1)
+    waiting = cli.start("ask", "-t", "t", "a terminal's")
+    waiting.stderr.readline()
+
+    assert cli.run("runs", "cancel", first).code == 0
+    assert waiting.communicate(timeout=30)[0] == b"ack: a terminal's\n"
+    assert cli.run("runs", "show", second, "--json").json["held"] is True
+    assert [line.split()[2] for line in cli.run("runs", "list").out.splitlines() if "second" in line] == ["held"]
+    sent = cli.run("runs", "send", second)
+
+    assert (sent.code, sent.err) == (0, f"run {second[:8]} starts: second\n")
+    assert daemon.wait(30) == 0
+    assert [turn["text"] for turn in cli.turns("t")][-2:] == ["second", "ack: second"]
+    late = cli.run("runs", "send", second)
+    assert (late.code, late.err.splitlines()[0]) == (2, "clew: The run has started: it is answered.")
+
+
 def test_a_prompt_that_a_killed_process_left_queued_can_be_edited_and_taken_back(cli: Any) -> None:
     daemon, [_, second, third] = cli.daemon("!hang start", "second", "third")
     cli.api.wait_for_hanging(1)

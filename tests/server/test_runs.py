@@ -79,6 +79,7 @@ async def test_unknown_things_are_not_found(house: House) -> None:
         ("GET", "/api/runs/none/steps"),
         ("DELETE", "/api/runs/none"),
         ("POST", "/api/runs/none/cancel"),
+        ("POST", "/api/runs/none/send"),
         ("GET", "/api/runs?thread=none"),
     ):
         answer = await house.http.request(method, path)
@@ -109,7 +110,14 @@ async def test_one_runs_at_a_time_and_later_prompts_wait_to_be_changed_or_taken_
     stopped = await house.post(f"/api/runs/{going}/cancel")
     assert stopped["cancel_requested"] or stopped["status"] == "cancelled"
     assert (await house.ended(going))["status"] == "cancelled"
+    view = await house.get("/api/threads/t/view")
+    assert [(run["id"], run["status"], run["held"]) for run in view["runs"]] == [(second["id"], "queued", True)]
+    assert view["thread"]["live"] is None, "nothing starts unasked"
+    sent = await house.post(f"/api/runs/{second['id']}/send")
+    assert (sent["id"], sent["held"]) == (second["id"], False)
     assert (await house.ended(second["id"]))["status"] == "answered"
+    again = await house.http.post(f"/api/runs/{second['id']}/send")
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
     turns = await house.turns("t")
     assert [turn["text"] for turn in turns] == [HANG, "so far", "second, put better", "ack: second, put better"]
     assert turns[1]["partial"], "what was said before the stop is kept"

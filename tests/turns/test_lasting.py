@@ -324,6 +324,7 @@ async def test_a_queued_prompt_is_edited_or_taken_back_until_it_starts(scripted:
         assert (await client.run(third.id)).status is RunStatus.CANCELLED, "whoever looks next sees it"
         first.cancel()
         await first.reply()
+        await client.send_queued(second.id)
         assert (await second).text == "ack: second, put better"
         assert (await third.reply()).status == RunStatus.CANCELLED
         assert "third" not in [turn.text for turn in await thread.turns()]
@@ -464,6 +465,7 @@ async def test_a_queued_run_does_not_follow_a_link_that_was_put_in_the_place_of_
         scripted.work.symlink_to(outside)
         first.cancel()
         await first.reply()
+        await client.send_queued(second.id)
         assert (await second.reply()).status == RunStatus.FAILED
         with pytest.raises(UsageError):
             await thread.retry((await thread.turns())[0].id)

@@ -94,6 +94,8 @@ class Display:
             words = "waiting for a free place: as many agents are running as may (max_agents)"
         elif event.waiting_for == "limit":
             words = f"waiting until {at_clock(event.until)}, when the account's usage limit resets"
+        elif event.waiting_for == "person":
+            words = "held: the run before it was stopped (clew runs send ID starts it)"
         else:
             words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} is going on in it"
         if self._status is None:

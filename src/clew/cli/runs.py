@@ -11,7 +11,7 @@ from clew.cli.lazy import SuggestingGroup
 from clew.cli.options import AS_JSON
 from clew.cli.output import ago, columns, dollars, lasted, note, one_line, price, print_json, say, short_ids, stamp
 from clew.cli.runs_answer import answer
-from clew.cli.runs_queue import cancel, edit, remove
+from clew.cli.runs_queue import cancel, edit, remove, send
 from clew.cli.runs_watch import watch
 from clew.cli.session import complete_thread, with_client
 from clew.core.usage import NO_USAGE
@@ -33,7 +33,7 @@ def runs() -> None:
     """
 
 
-for command in (answer, cancel, edit, remove, watch):
+for command in (answer, cancel, edit, remove, send, watch):
     runs.add_command(command)
 
 
@@ -145,6 +145,7 @@ def _run_object(run: Run, thread: str, asked: list[Question]) -> dict[str, Any]:
         "cost_usd": run.cost_usd,
         "estimate_usd": run.estimate_usd,
         "plain_resume_usd": run.plain_resume_usd,
+        "held": run.asked.held,
         "cancel_requested": run.cancel_requested,
         "questions": [questions.as_object(question, live=run.status in LIVE) for question in asked],
         "created_at": stamp(run.created_at),

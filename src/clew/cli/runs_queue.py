@@ -1,4 +1,4 @@
-"""`clew runs cancel`, `edit` and `remove`: what is done to runs that have not ended."""
+"""`clew runs cancel`, `edit`, `remove` and `send`: what is done to runs that have not ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ PROMPT_CHARS = 80
 def cancel(run_id: str | None, thread: str | None) -> None:
     """Stop a run of any process, and wait until it has ended. What the agent said so far is kept.
 
-    A queued one is taken back, as `clew runs remove` does.
+    A queued one is taken back, as `clew runs remove` does. Prompts that the page or a program queued in the daemon
+    behind a run that is stopped are held until `clew runs send`; a `clew ask` that waits in a terminal is not.
     """
     if run_id is not None and thread is not None:
         raise UsageError("Give an ID or --thread, not both.")
@@ -73,6 +74,22 @@ def remove(run_id: str) -> None:
         await client.remove_queued(run.id)
         ended = await _ended(client, run)
         note(f"run {run.id[:SHORT_ID]} is taken back: {ended.status}")
+
+    with_client(work)
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+def send(run_id: str) -> None:
+    """Start a queued run now, before the others that wait. What is going on in its thread is stopped, and kept.
+
+    This is how a prompt starts that is held because the run before it was stopped. The daemon that has it starts it.
+    """
+
+    async def work(client: Client) -> None:
+        run = await client.send_queued((await client.run(run_id)).id)
+        when = "starts" if run.owner is not None else "starts with the next clew serve"
+        note(f"run {run.id[:SHORT_ID]} {when}: {one_line(run.prompt, PROMPT_CHARS)}")
 
     with_client(work)
 

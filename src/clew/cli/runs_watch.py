@@ -111,6 +111,8 @@ async def _still_holds(client: Client, run: Run, event: Event) -> bool:
     now = await client.run(run.id)
     if now.status is not RunStatus.QUEUED or now.owner is None:
         return False
+    if event.waiting_for == "person":
+        return now.asked.held
     if event.held_by is None:
         return True
     try:

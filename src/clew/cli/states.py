@@ -16,6 +16,8 @@ def of_run(run: Run, *, asks: bool) -> str:
     """`asks`: a question of it is open."""
     if run.status == "waiting":
         return WAITING
+    if run.status == "queued" and run.asked.held:
+        return "held"
     if run.status == "queued" and run.owner is None:
         return "queued, for the next clew serve"
     words = run.status.replace("_", " ")

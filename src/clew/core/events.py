@@ -21,11 +21,12 @@ class Event(Record):
 
 
 class RunQueued(Event):
-    """The run waits: for the thread (another run has it), for a free agent slot, or for a usage limit to reset."""
+    """The run waits: for the thread (another run has it), for a free agent slot, for a usage limit to reset, or until a
+    person sends it."""
 
     kind: ClassVar[str] = "run_queued"
     urgent: ClassVar[bool] = True
-    waiting_for: str  # "thread", "slot" or "limit"
+    waiting_for: str  # "thread", "slot", "limit" or "person" (it is held)
     held_by: str | None = None  # the run that holds the thread
     until: float | None = None  # when the limit resets, in epoch seconds
 

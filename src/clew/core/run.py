@@ -81,6 +81,8 @@ class Asked(Record):
     lasting: bool = False  # a daemon's: queued, it waits for the next daemon; its questions wait for an answer
     not_before: float | None = None  # it continues a run that met a usage limit: not before it has reset
     answers: bool = False  # it brings an answer to a session whose run died: before the prompts that wait
+    held: bool = False  # queued, and a person stopped the run before it: it waits until somebody sends it
+    sent_now: bool = False  # somebody said so: before the other prompts that wait
 
 
 AS_EVER = Asked()

@@ -252,7 +252,10 @@ class Engine:
             await asyncio.sleep(self.settings.poll_s)
 
     async def cancel(self, run_id: RunId) -> bool:
-        """Asks a run of any process to stop. False: it is over already."""
+        """Asks a run of any process to stop. False: it is over already.
+
+        When it had begun, a daemon's prompts that were queued behind it are held until they are sent.
+        """
 
         def ask_to_stop(store: Store) -> bool:
             run = store.require_run(run_id)
@@ -260,13 +263,26 @@ class Engine:
                 self._end_unstarted(run, RunStatus.CANCELLED, "The run was cancelled while it waited.", store)
                 return True
             if run.status in LIVE:
-                return store.request_cancel(run_id, self.around.clock())
+                return queue.stop(store, run, self.around.clock())
             still_open = [question for question in store.questions_of_run(run_id) if question.is_open]
             for question in still_open:  # of a run that died with Clew: nobody need answer it
                 store.close_question(question, QuestionState.WITHDRAWN, self.around.clock())
             return bool(still_open)
 
         return await self.database.atomically(ask_to_stop)
+
+    async def send(self, run_id: RunId) -> Run:
+        """Starts a queued run before the others that wait, held or not, and stops the one that is going on.
+
+        It starts in the process that has it; one that nobody has, with the next daemon. Raises Conflict once it has
+        started.
+        """
+        run = await self.database.atomically(
+            lambda store: queue.send(store, store.require_run(run_id), self.around.clock())
+        )
+        if run_id in self._live:
+            self._live[run_id].look()
+        return run
 
     def _end_unstarted(self, run: Run, status: RunStatus, message: str, store: Store) -> None:
         """A queued run that nobody carries out, so nobody else would end it."""

@@ -3,6 +3,9 @@
 A question outlives the run that asked it, and so does its place: prompts that were queued behind it go on waiting until
 it is answered (the run that brings the answer is before them) or withdrawn. Who asks later has seen that the run is
 over, and moves on: a terminal's prompt at once, a daemon's behind those that wait already.
+
+Whoever stops a run may not want what was queued behind it any more: a daemon's prompts are held then. A held one is in
+nobody's way, and starts when it is sent. Prompts that a process waits for are not held, nor is an answer.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from clew.core.ids import ThreadId
 from clew.core.question import QuestionState
+from clew.core.record import replace
 from clew.core.run import Run, RunStatus
 from clew.engine import leases
 from clew.engine.settings import Ask, EngineSettings, Surroundings
@@ -73,17 +77,42 @@ def take_up(store: Store, run: Run, token: str, around: Surroundings, settings: 
         return False
 
 
+def stop(store: Store, run: Run, at: float) -> bool:
+    """Asks a live run to stop, and holds the prompts behind it if it had its turn already. False: it is over."""
+    held = store.lease(leases.thread_key(run.thread_id))
+    if run.status is not RunStatus.QUEUED or (held is not None and held.run_id == run.id):
+        hold(store, run)
+    return store.request_cancel(run.id, at)
+
+
+def hold(store: Store, stopped: Run) -> None:
+    """A daemon's prompts that wait behind that run go on waiting until they are sent."""
+    for run in store.runs(thread_id=stopped.thread_id, statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT):
+        if run.id != stopped.id and run.asked.lasting and not run.asked.answers and not run.asked.held:
+            store.update_run(run.id, asked=replace(run.asked, held=True, sent_now=False))
+
+
+def send(store: Store, run: Run, at: float) -> Run:
+    """Lets a queued run start before the others that wait, and stops the one that is going on. Raises Conflict."""
+    if run.status is not RunStatus.QUEUED or run.cancel_requested:
+        what = "was taken back" if run.status is RunStatus.QUEUED else f"has started: it is {run.status}"
+        raise Conflict(f"The run {what}.", hint="Only a queued one can be sent.")
+    for going in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
+        store.request_cancel(going.id, at)
+    return store.update_run(run.id, asked=replace(run.asked, held=False, sent_now=True))
+
+
 def _wait(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> None:
     key = leases.waiting_key(run.id)
     store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s)
 
 
-def _place(run: Run) -> tuple[bool, float, str]:
-    return not run.asked.answers, run.created_at, run.id
+def _place(run: Run) -> tuple[bool, bool, float, str]:
+    return not run.asked.answers, not run.asked.sent_now, run.created_at, run.id
 
 
 def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> str | None:
-    """Takes the thread's lease if it is this run's turn. Else: the run that is in the way.
+    """Takes the thread's lease if it is this run's turn. Else: the run that is in the way; itself, when it is held.
 
     A dead holder, or a run that was left without its lease, is in the way too, until recovery has cleaned up after it.
     A queued run that nobody carries out (its daemon died) is not: it takes its place when the next daemon takes it up.
@@ -93,6 +122,8 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         held = store.lease(key)
         if held is not None and held.token == token:
             return None  # it was taken, and the store's answer was lost
+        if store.require_run(run.id).asked.held:
+            return run.id
         if held is not None and not (held.expires_at < around.clock() and leases.is_dead(held, around)):
             return held.run_id or "?"
         for other in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
@@ -111,8 +142,8 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
 
 
 def is_next(store: Store, run: Run) -> bool:
-    """No other waits before it."""
-    return _first(store, run).id == run.id
+    """No other waits before it, and nothing holds it."""
+    return _first(store, run).id == run.id and not store.require_run(run.id).asked.held
 
 
 def _first(store: Store, run: Run) -> Run:
@@ -121,7 +152,7 @@ def _first(store: Store, run: Run) -> Run:
     One that waits behind a question is in the way of a daemon's prompts only.
     """
     queued = store.runs(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT)
-    waiting = [other for other in queued if other.owner is not None]
+    waiting = [other for other in queued if other.owner is not None and not other.asked.held]
     if run.asked.answers or not run.asked.lasting:
         asking = _asking(store, run.thread_id)
         waiting = [other for other in waiting if other.id == run.id or _behind(other, asking) is None]

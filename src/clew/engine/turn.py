@@ -8,6 +8,7 @@ between any two steps leaves a state that recovery and the next decision can rea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
@@ -79,6 +80,7 @@ class LiveTurn:
         self._asked_to_stop = False
         self._abandoned = False  # this process ends; nobody asked the run to
         self._hurry = asyncio.Event()
+        self._look = asyncio.Event()  # it may be its turn: it need not wait for the next look
         self._task: asyncio.Task[Finished] | None = None
 
     def start(self, token: str, on_end: Callable[[LiveTurn], None], *, leased: bool) -> None:
@@ -94,6 +96,10 @@ class LiveTurn:
         """A cancel that gives the agent no time."""
         self.cancel()
         self._hurry.set()
+
+    def look(self) -> None:
+        """Whether it is its turn now."""
+        self._look.set()
 
     @property
     def is_left(self) -> bool:
@@ -151,7 +157,7 @@ class LiveTurn:
         return await self._run_attempts()
 
     async def _wait_for_thread(self) -> None:
-        """Until the runs before this one are over, or it is cancelled."""
+        """Until the runs before this one are over and nothing holds it, or it is cancelled."""
         token = self._around.new_id()
         told: str | None = None
         while not await self._is_cancelled():
@@ -167,9 +173,13 @@ class LiveTurn:
                 return
             if holder != told:
                 told = holder
-                await self._journal.note(RunQueued("thread", held_by=holder))
+                is_held = holder == self.run.id
+                await self._journal.note(RunQueued("person") if is_held else RunQueued("thread", held_by=holder))
             await recovery.recover_dead(self._database, self._adapter_of, self._around, self._settings)
-            await asyncio.sleep(self._settings.poll_s * (1 if is_next else FURTHER_BACK))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.poll_s * (1 if is_next else FURTHER_BACK)):
+                    await self._look.wait()
+            self._look.clear()
 
     async def _wait_for_limit(self) -> None:
         """Until the account's usage limit has reset, or the run is cancelled. The thread is this run's meanwhile."""
@@ -199,7 +209,7 @@ class LiveTurn:
             end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran, can_shorten=planner.can_shorten(plan)
         )
         if reason is None or self._leases.lost.is_set():
-            return await self._ending.concluded(plan, end, self._status(end))
+            return await self._conclude(plan, end)
         await self._journal.note(FellBack(reason))
         await self._ending.leave(plan, end)
         if end.outcome is Outcome.OVERFLOW:
@@ -208,7 +218,12 @@ class LiveTurn:
             lambda store: planner.fallback(store, plan, reason, policy), partial(self._committed, 2)
         )
         end = await self._attempt(second, can, watched)
-        return await self._ending.concluded(second, end, self._status(end))
+        return await self._conclude(second, end)
+
+    async def _conclude(self, plan: Plan, end: AttemptEnd) -> Finished:
+        if self._asked_to_stop and not self._abandoned:
+            await self._database.atomically(lambda store: queue.hold(store, self.run), never)
+        return await self._ending.concluded(plan, end, self._status(end))
 
     def _committed(self, number: int, store: Store) -> tuple[Plan] | None:
         """The plan of that attempt, if it is in the store."""

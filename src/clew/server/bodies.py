@@ -99,6 +99,7 @@ def run(card: RunCard) -> Body:
         "session_id": record.session_id,
         "outcome": record.outcome,
         "question": None if asked is None else question(asked, live=record.status in LIVE),
+        "held": record.asked.held,
         "cancel_requested": record.cancel_requested,
         "not_before": stamp(record.asked.not_before),
         "last_seq": card.last_seq,

@@ -59,7 +59,7 @@ async def remove(run_id: RunId, client: TheClient) -> Response:
 
 @router.post("/{run}/cancel", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
 async def cancel(run_id: RunId, client: TheClient) -> Response:
-    """Asks it to stop; what was said so far is kept."""
+    """Asks it to stop; what was said so far is kept. Prompts that are queued behind it are held until they are sent."""
     run = await client.run(run_id)
     if not await client.cancel(run.id):
         raise Conflict("The run is over already.")
@@ -77,6 +77,15 @@ async def continue_(run_id: RunId, shared: TheShared) -> Response:
     shared.roots.check(thread.record.cwd)
     follow_up = await thread.continue_after_limit(run.id, lasting=True)
     return await accepted(shared.client, follow_up.id)
+
+
+@router.post("/{run}/send", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
+async def send(run_id: RunId, shared: TheShared) -> Response:
+    """Starts a queued run before the others, held or not, and stops the one that is going on; 409 once it has started."""
+    client = shared.client
+    run = await client.run(run_id)
+    shared.roots.check((await client.find(run.thread_id)).record.cwd)
+    return await accepted(client, (await client.send_queued(run.id)).id)
 
 
 @router.get("/{run}/steps", response_model=schemas.EventList, responses=fails(404, body=False))

@@ -156,6 +156,7 @@ class Run(RunNote):
     session_id: str | None
     outcome: str | None
     question: Question | None = Field(description="The first that is open")
+    held: bool = Field(description="Queued, and the run before it was stopped: it waits until it is sent")
     cancel_requested: bool
     not_before: Time | None = Field(description="Queued until a usage limit resets: when it starts; else null")
     last_seq: int = Field(description="Of its newest event")

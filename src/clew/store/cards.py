@@ -105,10 +105,11 @@ class Cards(Threads, Runs, Events):
         )
 
     def _live_runs(self, thread_id: str | None = None) -> dict[str, Run]:
-        """By thread: the one that is going on, else the one whose turn it is next."""
+        """By thread: the one that is going on, else the one whose turn it is next. A held one has no turn."""
         found: dict[str, Run] = {}
         for run in sorted(self.runs(thread_id=thread_id, statuses=LIVE, limit=LIVE_RUNS), key=_order):
-            found.setdefault(run.thread_id, run)
+            if not run.asked.held:
+                found.setdefault(run.thread_id, run)
         return found
 
     def _shown_runs(self, thread_id: str) -> list[Run]:

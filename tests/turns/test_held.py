@@ -1,0 +1,142 @@
+"""A person stops a run: what they had queued behind it waits until they send it. What others queued does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from clew.client import Client
+from clew.core.events import RunQueued, TextStreamed
+from clew.core.run import RunStatus
+from clew.errors import Conflict
+from clew.testing.stage import Stage
+from clew.thread import Run, Thread
+from turns.test_lasting import ended, kill, start_daemon
+
+SLOW = "!slow 1000 0.05"
+
+
+async def going(thread: Thread) -> Run:
+    """A run that has said something and goes on."""
+    run = await thread.ask(SLOW, lasting=True)
+    async for event in run:
+        if isinstance(event, TextStreamed):
+            return run
+    raise AssertionError("it ended")
+
+
+async def held(client: Client, *runs: Run) -> list[bool]:
+    """Whether they are; all of them are queued still."""
+    stored = [await client.run(run.id) for run in runs]
+    assert [run.status for run in stored] == [RunStatus.QUEUED] * len(runs)
+    return [run.asked.held for run in stored]
+
+
+async def asked(thread: Thread) -> list[str]:
+    return [turn.text for turn in await thread.turns() if turn.role == "user"]
+
+
+@pytest.mark.parametrize("how", ["asked to from anywhere", "in its own process"])
+async def test_a_stop_holds_what_a_person_queued_and_nothing_else(scripted: Stage, how: str) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await going(thread)
+        second, third = [await thread.ask(text, lasting=True) for text in ("second", "third")]
+        waits_in_a_terminal = await thread.ask("a terminal's")
+        if how == "in its own process":
+            first.cancel()
+        else:
+            assert await client.cancel(first.id)
+            assert await held(client, second, third) == [True, True], "from the same moment on"
+        assert (await first.reply()).status == RunStatus.CANCELLED
+        assert (await waits_in_a_terminal).text == "ack: a terminal's"
+        assert await held(client, second, third) == [True, True]
+        assert (await client.card("t")).live is None, "nothing goes on, and nothing is about to"
+
+        assert (await (await thread.ask("what was meant", lasting=True))).text == "ack: what was meant"
+        assert await held(client, second, third) == [True, True], "another prompt does not set them off"
+        await client.send_queued(third.id)
+        assert (await third).text == "ack: third"
+        assert await held(client, second) == [True]
+        await client.edit_queued(second.id, "second, put better")
+        await client.send_queued(second.id)
+        assert (await second).text == "ack: second, put better"
+        assert await asked(thread) == [SLOW, "a terminal's", "what was meant", "third", "second, put better"]
+        with pytest.raises(Conflict):
+            await client.send_queued(second.id)
+
+
+async def test_what_is_asked_after_the_stop_is_not_held(scripted: Stage) -> None:
+    """The run may take a while to end, and what was meant is typed meanwhile."""
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await going(thread)
+        await client.cancel(first.id)
+        assert (await (await thread.ask("what was meant", lasting=True))).text == "ack: what was meant"
+
+
+async def test_one_that_is_sent_now_stops_the_run_and_is_before_the_others(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await going(thread)
+        second, third = [await thread.ask(text, lasting=True) for text in ("second", "third")]
+        await client.send_queued(third.id)
+        assert (await first.reply()).status == RunStatus.CANCELLED
+        assert (await third).text == "ack: third"
+        assert (await second).text == "ack: second", "nobody stopped it: it was only overtaken"
+        assert await asked(thread) == [SLOW, "third", "second"]
+
+
+async def test_a_prompt_that_is_taken_back_holds_nothing(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await going(thread)
+        second, third = [await thread.ask(text, lasting=True) for text in ("second", "third")]
+        await client.remove_queued(second.id)
+        assert await held(client, third) == [False]
+        await client.cancel(first.id)
+        await client.remove_queued(third.id)
+        assert (await third.reply()).status == RunStatus.CANCELLED
+
+
+async def test_a_held_prompt_says_what_it_waits_for(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await going(thread)
+        second = await thread.ask("second", lasting=True)
+        await client.cancel(first.id)
+        async for event in second:
+            if isinstance(event, RunQueued) and event.waiting_for == "person":
+                break
+        await client.send_queued(second.id)
+        assert (await second).text == "ack: second"
+
+
+async def test_held_prompts_outlive_their_daemon(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, SLOW, "second", "third")
+    async with scripted.open() as client:
+        runs = {run.prompt: run for run in await client.runs()}
+        assert await client.cancel(runs[SLOW].id)
+        assert await ended(client, runs[SLOW].id) is RunStatus.CANCELLED
+        await kill(daemon)
+        await client.engine.recover()
+        taken = await client.take_up()
+        assert [run.prompt for run in taken] == ["second", "third"]
+        thread = await client.find("t")
+        assert (await (await thread.ask("in between", lasting=True))).text == "ack: in between"
+        assert [(await client.run(run.id)).asked.held for run in taken] == [True, True]
+        await client.send_queued(runs["third"].id)
+        assert await ended(client, runs["third"].id) is RunStatus.ANSWERED
+        assert (await client.run(runs["second"].id)).status is RunStatus.QUEUED
+
+
+async def test_one_that_was_sent_from_another_process_starts_too(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, SLOW, "second")
+    async with scripted.open() as client:
+        runs = {run.prompt: run for run in await client.runs()}
+        await client.cancel(runs[SLOW].id)
+        await client.send_queued(runs["second"].id)
+        async with asyncio.timeout(60):
+            assert await ended(client, runs["second"].id) is RunStatus.ANSWERED
+    await kill(daemon)
