@@ -176,6 +176,42 @@ def test_prompts_queue_and_are_edited_removed_and_sent_now(house: House, visit: 
     assert house.turns(thread)[1]["partial"]
 
 
+def test_a_stop_starts_nothing_that_was_queued(own_house: House, visit: Visit) -> None:
+    thread = own_house.thread("held")
+    visitor = visit(own_house, gone=True)
+    page, other = visitor.open(thread), visitor.open(thread)
+    send(page, "!slow 2000 0.02")
+    expect(answers(page)).to_contain_text("w3")
+    queued = page.get_by_test_id("queued-item")
+    for n, prompt in enumerate(("second", "third"), start=1):
+        send(page, prompt)
+        expect(queued).to_have_count(n)
+    page.get_by_test_id("stop").click()
+    expect(page.get_by_test_id("ending")).to_contain_text("Stopped.")
+    expect_idle(page)
+    for tab in (page, other):
+        expect(tab.get_by_test_id("queued-item").and_(tab.locator("[data-state=held]"))).to_have_count(2)
+        expect(tab.locator(".queue")).to_contain_text("waits until you send it")
+    send(page, "what was meant")
+    expect(answers(page).nth(1)).to_contain_text("ack: what was meant")
+    expect_idle(page)
+    expect(queued).to_have_count(2)
+
+    own_house.daemon.kill()
+    own_house.daemon.restart()
+    page.reload()
+    expect(queued.and_(page.locator("[data-state=held]"))).to_have_count(2)
+    queued.nth(1).get_by_test_id("queued-now").click()
+    expect(answers(page).nth(2)).to_contain_text("ack: third")
+    expect_idle(page)
+    expect(queued).to_have_count(1)
+    expect(other.get_by_test_id("queued-item")).to_have_count(1)
+    queued.get_by_test_id("queued-remove").click()
+    expect(queued).to_have_count(0)
+    said = [turn["text"] for turn in own_house.turns(thread) if turn["role"] == "user"]
+    assert said == ["!slow 2000 0.02", "what was meant", "third"]
+
+
 def test_tool_calls_are_folded_and_a_file_edit_opens_as_a_diff(house: House, visit: Visit) -> None:
     path = house.stage.work / "made.txt"
     written = f'!tool Write {{"file_path": "{path}", "content": "first line\\nsecond line\\n"}}'

@@ -145,8 +145,9 @@ def _is_shown(run: Run) -> bool:
     return run.status not in LIVE and not (run.status is RunStatus.CANCELLED and run.started_at is None)
 
 
-def _order(run: Run) -> tuple[bool, float, str]:
-    return run.status is RunStatus.QUEUED, run.created_at, run.id
+def _order(run: Run) -> tuple[bool, bool, bool, float, str]:
+    """As they have their turns; those that are held come last."""
+    return run.status is RunStatus.QUEUED, run.asked.held, not run.asked.sent_now, run.created_at, run.id
 
 
 def pattern_of(text: str) -> str:

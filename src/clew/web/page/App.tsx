@@ -8,7 +8,7 @@
 //                 turn-editor, save-turn, save-and-retry, consequence, confirm-change, badge, tool, todo-card, doing, ending, run-error,
 //                 go-on, ask-again, retry-run, ask-again-here, prompt-back
 //   questions     question-form, question-answer, permission-form, allow, deny, deny-with-words, deny-words, given
-//   queue         queued-item, queued-edit, queued-editor, queued-save, queued-remove, queued-now
+//   queue         queued-item (data-state), queued-edit, queued-editor, queued-save, queued-remove, queued-now
 //   composer      composer, send, stop, fresh-toggle, agent-picker, model-picker, session-line, context-pill, permission-pill,
 //                 cannot-ask
 //   dialogs       new-thread-dialog, settings-dialog, rename-dialog, delete-dialog, help-dialog, thread-form, folder,

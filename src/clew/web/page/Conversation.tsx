@@ -60,7 +60,7 @@ function Opened({ conversation }: { conversation: Shown }) {
         <Timeline turns={turns} box={scroll.box} />
       </Guard>
       <Guard of={queued}>
-        <Queue runs={queued} current={going} />
+        <Queue runs={queued} going={going !== null} />
       </Guard>
       <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} atBottom={scroll.toEnd} />
     </>
@@ -86,7 +86,7 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
   const { going, pending, unanswered } = arranged(conversation);
   const shown = going ?? pending ?? unanswered;
   const questions = open(conversation, progress, going);
-  const busy = runs.some((run) => isActive(run.status));
+  const busy = runs.some((run) => isActive(run.status) && !run.held);
   return (
     <>
       <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">

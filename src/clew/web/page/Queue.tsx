@@ -1,25 +1,31 @@
-// Prompts that wait while a run goes on: edited, removed, or sent now. They stand above the composer, where the growing
-// answer does not push them away under the pointer.
+// Prompts that wait, while a run goes on or because it was stopped: edited, removed, or sent now. They stand above the
+// composer, where the growing answer does not push them away under the pointer.
 
 import { useState } from "preact/hooks";
-import { changePrompt, stop, takeBack } from "./actions.ts";
+import { changePrompt, sendNow, takeBack } from "./actions.ts";
 import { Close, Pencil, Send } from "./icons.tsx";
 import { focused } from "./near.ts";
 import { visible } from "./visible.ts";
 import type { Run } from "./wire.ts";
 
-export function Queue({ runs, current }: { runs: readonly Run[]; current: Run | null }) {
+export function Queue({ runs, going }: { runs: readonly Run[]; going: boolean }) {
   if (runs.length === 0) return null;
+  const next = runs.find((run) => !run.held) ?? null;
   return (
     <section class="queue" aria-label="Queued prompts">
-      {runs.map((run, index) => (
-        <Queued key={run.id} run={run} current={index === 0 ? current : null} />
+      {runs.some((run) => run.held) && (
+        <p class="hint" role="status">
+          You stopped the run. What was queued behind it waits until you send it.
+        </p>
+      )}
+      {runs.map((run) => (
+        <Queued key={run.id} run={run} going={going} sendable={run.held || (going && run === next)} />
       ))}
     </section>
   );
 }
 
-function Queued({ run, current }: { run: Run; current: Run | null }) {
+function Queued({ run, going, sendable }: { run: Run; going: boolean; sendable: boolean }) {
   const [text, setText] = useState<string | null>(null);
   const save = async (): Promise<void> => {
     if (text?.trim() && (await changePrompt(run, text))) setText(null);
@@ -34,8 +40,8 @@ function Queued({ run, current }: { run: Run; current: Run | null }) {
     }
   };
   return (
-    <div class="queued" data-testid="queued-item">
-      <span class="tag">queued</span>
+    <div class="queued" data-testid="queued-item" data-state={run.held ? "held" : "queued"}>
+      <span class="tag">{run.held ? "held" : "queued"}</span>
       {text === null ? (
         <span class="queued-text">{visible(run.prompt)}</span>
       ) : (
@@ -61,13 +67,13 @@ function Queued({ run, current }: { run: Run; current: Run | null }) {
           </>
         ) : (
           <>
-            {current && (
+            {sendable && (
               <button
                 class="quiet"
                 type="button"
                 data-testid="queued-now"
-                title="Stops the current run; what it said is kept"
-                onClick={() => void stop(current)}
+                title={going ? "Stops the current run; what it said is kept" : "Starts this prompt"}
+                onClick={() => void sendNow(run)}
               >
                 <Send size={13} /> Send now
               </button>

@@ -26,13 +26,20 @@ export async function ask(thread: string, prompt: string, how: Asking = {}): Pro
 }
 
 export const goingRun = (): Run | null =>
-  daemon.now.conversation?.runs.find((run) => isGoing(run.status) || run.status === "queued") ?? null;
+  daemon.now.conversation?.runs.find((run) => isGoing(run.status) || (run.status === "queued" && !run.held)) ?? null;
 
 /** Stops what is going on; what was said so far stays. */
 export async function stop(run: Run): Promise<void> {
   hearDone({ type: "run_changed", run: { ...run, cancel_requested: true } });
   const stopped = await attempt(http.cancel(run.id));
   if (stopped) hearDone({ type: "run_changed", run: stopped });
+  else void refreshView();
+}
+
+/** Starts a prompt that waits; what is going on is stopped, and what it said stays. */
+export async function sendNow(run: Run): Promise<void> {
+  const sent = await attempt(http.send(run.id));
+  if (sent) hearDone({ type: "run_changed", run: sent });
   else void refreshView();
 }
 

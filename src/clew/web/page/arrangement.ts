@@ -16,9 +16,9 @@ export function arranged({ runs, turns }: Pick<Conversation, "runs" | "turns">):
   const left = runs.filter((run) => !answered.has(run.id) && !takenBack(run));
   const going = left.find((run) => isGoing(run.status)) ?? null;
   const waiting = left.filter((run) => run.status === "queued");
-  const pending = going ? null : (waiting[0] ?? null);
+  const pending = going ? null : (waiting.find((run) => !run.held) ?? null);
   const unanswered = going || pending ? null : (left.find((run) => !isActive(run.status)) ?? null);
-  return { going, pending, queued: going ? waiting : waiting.slice(1), unanswered };
+  return { going, pending, queued: waiting.filter((run) => run !== pending), unanswered };
 }
 
 /** A queued prompt that was removed: until its run has heard of it, and when it is over without ever having begun. */

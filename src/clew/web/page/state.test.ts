@@ -69,6 +69,7 @@ const run = (id: string, fields: Partial<Run> = {}): Run => ({
   prompt_chars: null,
   transcript_chars: null,
   question: null,
+  held: false,
   cancel_requested: false,
   last_seq: 0,
   created_at: "",
@@ -295,6 +296,14 @@ test("with none going on, the first that waits is about to", () => {
   const runs = [run("b", { status: "queued" }), run("c", { status: "queued" })];
   const { going, pending, queued } = arranged({ runs, turns: [] });
   assert.deepEqual([going, pending?.id, queued.map((each) => each.id)], [null, "b", ["c"]]);
+});
+
+test("a prompt that is held waits, and is not about to start", () => {
+  const runs = [run("b", { status: "queued", held: true }), run("a", { status: "cancelled", started_at: "2026" })];
+  const { going, pending, queued, unanswered } = arranged({ runs, turns: [] });
+  assert.deepEqual([going, pending, queued.map((each) => each.id), unanswered?.id], [null, null, ["b"], "a"]);
+  const more = arranged({ runs: [run("c", { status: "queued" }), run("d", { status: "queued" }), ...runs], turns: [] });
+  assert.deepEqual([more.pending?.id, more.queued.map((each) => each.id)], ["c", ["d", "b"]]);
 });
 
 test("a prompt that was taken back is not shown, neither waiting nor as stopped", () => {

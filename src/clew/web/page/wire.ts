@@ -85,6 +85,7 @@ export interface Run extends RunNote {
   session_id: string | null;
   outcome: string | null;
   question: Question | null;
+  held: boolean; // queued, and waits until it is sent
   cancel_requested: boolean;
   last_seq: number;
   created_at: string;
