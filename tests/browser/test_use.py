@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser.house import House, Visitor, answers, expect_idle, prompts, send
+from browser.house import House, Visitor, answers, expect_idle, prompts, send, sticking_out
 from clew import web
 from clew.testing.scripts import Hang, Text, ToolUse
 
@@ -279,6 +279,17 @@ def test_a_phone_has_the_list_in_a_drawer_and_nothing_is_cut_off(house: House, v
     expect(answers(page).nth(2)).to_contain_text("ack: from a phone")
 
 
+@pytest.mark.parametrize("width", [390, 320])
+def test_savings_are_no_wider_than_a_phone(own_house: House, visit: Visit, width: int) -> None:
+    own_house.thread("a-thread-whose-name-is-as-long-as-a-name-may-be-which-is-eighty-characters-long", "one", "two")
+    page = visit(own_house, **{**PHONE, "viewport": {"width": width, "height": 780}}).open(view="savings")
+    view = page.get_by_test_id("savings-view")
+    expect(view.locator("canvas")).to_have_count(1)
+    view.get_by_text("As a table").first.click()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert not sticking_out(page.locator("body"), "header *, .tile *, .chart > *")
+
+
 def test_five_thousand_messages_are_ready_soon_and_found_by_scrolling_up(own_house: House, visit: Visit) -> None:
     thread = own_house.thread("long")
     texts = (
@@ -293,9 +304,9 @@ def test_five_thousand_messages_are_ready_soon_and_found_by_scrolling_up(own_hou
     shown = page.locator("[data-turn]")
     expect(shown).to_have_count(PAGE)
 
-    box = page.locator(".scroll")
+    page.mouse.move(700, 400)
     for pages in (2, 3):
-        box.evaluate("box => { box.scrollTop = 0 }")
+        page.mouse.wheel(0, -1_000_000)
         expect(shown).to_have_count(pages * PAGE)
         once_first = page.locator(f"[data-turn='{thread}-{(TURNS - (pages - 1) * PAGE) // 2:05}']")
         expect(once_first).to_be_in_viewport()

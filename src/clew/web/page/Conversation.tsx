@@ -43,7 +43,7 @@ function Opened({ conversation }: { conversation: Shown }) {
   return (
     <>
       <ThreadHead thread={thread} />
-      <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={-1}>
+      <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={-1} data-thread={thread.id}>
         <div class="column" ref={scroll.inside}>
           {more ? <Earlier box={scroll.box} /> : <Beginning conversation={conversation} />}
           <Guard of={conversation}>
@@ -218,34 +218,56 @@ function Earlier({ box }: { box: { current: HTMLDivElement | null } }) {
 }
 
 const NEAR_END_PX = 60;
+const ROUNDING_PX = 2;
 
-/** Stays at the end while the reader is there; stays where it is when the reader has scrolled up. */
+const BY_READER = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
+
+/** Stays at the end while the reader is there; stays where it is when the reader has scrolled up.
+ *
+ * How high a turn is, is known only when it is drawn: while a thread opens, its end moves to and fro, and the browser pulls
+ * the view up whenever there is less to show. So nothing but the reader lets go of the end: before anything was touched
+ * the view cannot leave it, and later only by going up further than there is less to show. */
 export function useScroll(conversation: Shown | null, progress: State["progress"], atEnd = true) {
   const box = useRef<HTMLDivElement>(null);
   const inside = useRef<HTMLDivElement>(null);
   const stuck = useRef(atEnd);
+  const touched = useRef(false);
+  const last = useRef({ top: 0, height: 0, shown: 0 }); // when it was last looked at
   const [away, setAway] = useState(false);
-  const toEnd = (): void => {
-    stuck.current = true;
-    setAway(false);
-    const view = box.current;
-    if (view) view.scrollTop = view.scrollHeight;
-  };
   const moved = (): void => {
     const view = box.current;
     if (!view) return;
-    stuck.current = view.scrollHeight - view.scrollTop - view.clientHeight < NEAR_END_PX;
-    setAway(!stuck.current);
+    const { scrollTop: top, scrollHeight: height, clientHeight: shown } = view;
+    const left = height - top - shown;
+    const pulledTo = Math.min(last.current.height, height) - Math.max(last.current.shown, shown);
+    const up = touched.current && top < Math.min(last.current.top, pulledTo) - ROUNDING_PX;
+    if (up) stuck.current = left <= ROUNDING_PX;
+    else if (top > last.current.top && left < NEAR_END_PX) stuck.current = true;
+    last.current = { top, height, shown };
+    // The browser keeps what is read in its place when something above it changes; at the end it is the end that stays.
+    view.style.overflowAnchor = stuck.current ? "none" : "";
+    setAway(!stuck.current && left >= NEAR_END_PX);
+  };
+  const toEnd = (): void => {
+    if (box.current) box.current.scrollTop = box.current.scrollHeight;
+    stuck.current = true;
+    moved();
   };
   const follow = (): void => {
-    if (stuck.current && box.current) box.current.scrollTop = box.current.scrollHeight;
+    moved(); // the reader may have gone up since
+    if (stuck.current) toEnd();
   };
   useLayoutEffect(follow, [conversation, progress]);
   useEffect(() => {
     const observer = new ResizeObserver(follow);
     if (inside.current) observer.observe(inside.current);
     if (box.current) observer.observe(box.current);
-    return () => observer.disconnect();
+    const touch = (): void => void (touched.current = true);
+    for (const kind of BY_READER) document.addEventListener(kind, touch, { passive: true, capture: true });
+    return () => {
+      observer.disconnect();
+      for (const kind of BY_READER) document.removeEventListener(kind, touch, { capture: true });
+    };
   }, []);
   return useMemo(() => ({ box, inside, moved, toEnd, away }), [away]);
 }

@@ -9,8 +9,11 @@ export function useGrowing(area: RefObject<HTMLTextAreaElement | null>, text: st
   useLayoutEffect(() => {
     const field = area.current;
     if (!field) return;
+    const frame = field.parentElement;
+    if (frame) frame.style.height = `${frame.offsetHeight}px`; // what is above it must not move while it is measured
     field.style.height = "auto";
     field.style.height = `${Math.min(field.scrollHeight, window.innerHeight * 0.4)}px`;
+    if (frame) frame.style.height = "";
   }, [text]);
 }
 
