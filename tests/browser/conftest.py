@@ -43,6 +43,14 @@ def own_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield made
 
 
+@pytest.fixture
+def bare_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A daemon that finds no agent; `late` below its folder is where it looks for one."""
+    late = tmp_path_factory.mktemp("late")
+    with a_house(tmp_path_factory, CLEW_CLAUDE_PATH=str(late / "claude"), CLEW_CODEX_PATH=str(late / "codex")) as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
 def codex_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A daemon with a second agent, the real Codex: one that cannot ask."""
@@ -62,13 +70,13 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
 
 
 @contextmanager
-def a_house(tmp_path_factory: pytest.TempPathFactory, *, codex: Path | None = None) -> Iterator[House]:
+def a_house(tmp_path_factory: pytest.TempPathFactory, *, codex: Path | None = None, **environ: str) -> Iterator[House]:
     if not (STATIC / "index.html").is_file():
         pytest.fail("the page is not built: run `make web`")
     folder = tmp_path_factory.mktemp("house")
     with ModelApi() as api:
         stage = Stage(folder, api, scripted_agent.install(folder / "agent"), codex=codex)
-        with served(stage) as daemon:
+        with served(stage, **environ) as daemon:
             house = House(stage, daemon)
             yield house
             house.close()

@@ -111,6 +111,26 @@ def test_a_browser_without_the_token_is_told_what_to_open(house: House, visit: V
     visitor.complaints.clear()
 
 
+def test_that_it_does_not_answer_is_said_only_until_it_does(own_house: House, visit: Visit) -> None:
+    page = visit(own_house, gone=True).open(own_house.thread("silent", "one"))
+    own_house.daemon.kill()
+    expect(page.get_by_test_id("connection")).to_contain_text("nothing is lost")
+    answers(page).first.hover()
+    for _ in range(2):
+        answers(page).first.get_by_test_id("fork-turn").click()
+        page.get_by_test_id("confirm-change").click()
+        expect(page.get_by_test_id("notice")).to_contain_text("Clew does not answer.")
+    expect(page.get_by_test_id("notice")).to_have_count(1)
+    page.get_by_test_id("new-thread").click()
+    page.get_by_test_id("make-thread").click()
+    problem = page.get_by_test_id("dialog-problem")
+    expect(problem).to_contain_text("Clew does not answer.")
+    own_house.daemon.restart()
+    expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "open")
+    expect(page.get_by_test_id("notice")).to_have_count(0, timeout=3_000)
+    expect(problem).to_have_count(0, timeout=3_000)
+
+
 def test_a_daemon_that_is_gone_is_said_and_the_prompt_stays(own_house: House, visit: Visit) -> None:
     page = visit(own_house, gone=True).open(own_house.thread("gone", "one"))
     page.get_by_test_id("composer").fill("not yet")

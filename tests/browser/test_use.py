@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from browser.house import House, Visitor, answers, expect_idle, prompts, send, sticking_out
 from clew import web
+from clew.agents.claude.binary import INSTALL_HINT as CLAUDE_HINT
+from clew.agents.codex.binary import INSTALL_HINT as CODEX_HINT
 from clew.testing.scripts import Hang, Text, ToolUse
 
 Visit = Callable[..., Visitor]
@@ -262,21 +265,99 @@ def test_the_theme_is_switched_and_kept(house: House, visit: Visit) -> None:
     expect(body).not_to_have_css("background-color", light)
 
 
-def test_a_phone_has_the_list_in_a_drawer_and_nothing_is_cut_off(house: House, visit: Visit) -> None:
-    thread = house.thread("phone", "!say " + "word " * 60, "!say `" + "unbroken" * 30 + "`")
-    page = visit(house, **PHONE).open(thread)
+def test_a_phone_shows_the_list_first_and_nothing_is_cut_off(house: House, visit: Visit) -> None:
+    house.thread("phone", "!say " + "word " * 60, "!say `" + "unbroken" * 30 + "`")
+    page = visit(house, **PHONE).open()
+    item = page.get_by_test_id("thread-item").filter(has_text="phone")
+    expect(item).to_be_in_viewport()
+    box = item.bounding_box()
+    assert box is not None and box["width"] > 350, "it has the whole width"
+    expect(page.get_by_test_id("composer")).to_have_count(0)
+    for _ in range(2):
+        item.click()
+        expect(answers(page)).to_have_count(2)
+        expect(item).not_to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.get_by_test_id("to-list").click()
+        expect(item).to_be_in_viewport()
+    item.click()
+    expect(page.get_by_test_id("composer")).to_be_visible()
+    page.go_back()
+    expect(item).to_be_in_viewport()
+    page.get_by_test_id("savings-open").click()
+    expect(page.get_by_test_id("savings-view")).to_be_visible()
+    page.get_by_test_id("to-list").click()
+    item.click()
     expect(answers(page)).to_have_count(2)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    expect(page.get_by_test_id("thread-item").first).not_to_be_visible()
-    page.get_by_test_id("drawer-open").click()
-    expect(page.get_by_test_id("thread-item").filter(has_text="phone")).to_be_visible()
-    page.get_by_test_id("thread-item").filter(has_text="phone").click()
-    expect(page.get_by_test_id("thread-item").first).not_to_be_visible()
     for name in ("composer", "send", "fresh-toggle", "agent-picker"):
         box = page.get_by_test_id(name).bounding_box()
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390, name
     send(page, "from a phone")
     expect(answers(page).nth(2)).to_contain_text("ack: from a phone")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_without_an_agent_the_first_screen_says_what_to_install(bare_house: House, visit: Visit, width: int) -> None:
+    page = visit(bare_house, viewport={"width": width, "height": 844}).open()
+    home = page.get_by_test_id("home")
+    expect(home.get_by_role("heading", name="No agent is ready")).to_be_visible()
+    for name, hint in (("claude", CLAUDE_HINT), ("codex", CODEX_HINT)):  # as clew doctor words it
+        expect(home.get_by_test_id("agent").filter(has_text=name)).to_contain_text(hint)
+    parts = [home.locator(".mark"), home.get_by_role("heading", name="No agent"), home.locator(".agents")]
+    boxes = [part.bounding_box() for part in [*parts, home.get_by_test_id("look-again")]]
+    for above, below in pairwise(boxes):
+        assert above is not None and below is not None
+        assert 0 <= below["y"] - above["y"] - above["height"] < 120, "what belongs together stands together"
+    assert not sticking_out(page.locator("body"), "[data-testid=home] .empty *")
+
+    home.get_by_test_id("look-again").click()
+    expect(home.get_by_role("status")).to_have_text("Clew has looked again, and found none.")
+    found = re.search(r"agents\.claude\.path is (\S+),", home.inner_text())
+    assert found is not None
+    bare_house.stage.launcher(bare_house.stage.agent, Path(found[1]))
+    home.get_by_test_id("look-again").click()
+    expect(home).to_contain_text("Start your first thread")
+    expect(page.get_by_test_id("agents-open")).not_to_contain_text("!")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_facts_under_an_answer_fill_a_row_before_they_take_another(house: House, visit: Visit, width: int) -> None:
+    thread = house.thread(f"facts-{width}", "one", "two")
+    page = visit(house, viewport={"width": width, "height": 800}).open(thread)
+    expect(page.get_by_test_id("badge")).to_have_count(2)
+    broken = (
+        answers(page)
+        .last.locator("footer")
+        .evaluate(
+            """footer => {
+            const room = footer.getBoundingClientRect().right;
+            const gap = parseFloat(getComputedStyle(footer).columnGap);
+            const boxes = [...footer.querySelectorAll(".badge > *")].map(each => each.getBoundingClientRect());
+            return boxes.slice(1).filter((box, before) =>
+                box.top > boxes[before].bottom && boxes[before].right + gap + box.width <= room).length;
+        }"""
+        )
+    )
+    assert broken == 0, "there was room before it"
+
+
+def test_forms_begin_where_the_daemon_was_started(own_house: House, visit: Visit) -> None:
+    page = visit(own_house).open()
+    page.get_by_test_id("new-thread").click()
+    expect(page.get_by_test_id("folder")).to_have_value(str(own_house.stage.work))
+    inner = own_house.stage.work / "inner"
+    inner.mkdir()
+    page.get_by_test_id("folder").fill(str(inner))
+    page.get_by_test_id("make-thread").click()
+    expect(page.get_by_test_id("thread-name")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_test_id("new-thread").click()
+    expect(page.get_by_test_id("folder")).to_have_value(str(inner))
+    page.keyboard.press("Escape")
+    page.reload()
+    page.get_by_test_id("reviews-open").click()
+    page.get_by_test_id("new-review").click()
+    expect(page.get_by_test_id("folder")).to_have_value(str(own_house.stage.work))
 
 
 @pytest.mark.parametrize("width", [390, 320])

@@ -96,3 +96,20 @@ def test_a_directory_that_became_a_link_is_where_it_leads(folder: Path) -> None:
     with pytest.raises(Refusal):
         roots.check(str(place))
     assert Roots().may_run(thread), "without roots anywhere will do"
+
+
+def test_a_new_thread_begins_where_work_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, project, other = (tmp_path / name for name in ("home", "home/project", "other"))
+    for folder in (project, other):
+        folder.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    gone = str(tmp_path / "gone")
+
+    anywhere = Roots()
+    assert anywhere.begin_in([str(other), str(project)]) == str(other), "where the daemon was started comes first"
+    for nobodys in ("/", str(home), gone):
+        assert anywhere.begin_in([nobodys, str(project)]) == str(project)
+    assert anywhere.begin_in(["/"]) == str(home), "a service, before the first thread"
+    within = Roots([project])
+    assert within.begin_in([str(other), gone, str(project)]) == str(project)
+    assert within.begin_in([str(other)]) == str(project), "a daemon that was started outside of its roots"

@@ -143,6 +143,7 @@ async def test_settings_say_where_it_listens(scripted: Stage, serve: Callable[..
     settings = await house.get("/api/settings")
     assert settings["roots"] == [str(scripted.work.resolve())]
     assert settings["home"] == str(scripted.home)
+    assert settings["cwd"] == str(scripted.work), "where it was started"
     assert (settings["agent"], settings["permissions"], settings["visibility"]) == ("claude", "ask", "shared")
     await house.thread("t")
     assert (await house.ask("t", "hello"))["status"] == "answered"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,12 +21,20 @@ from clew.server.roots import Roots
 MOST_LISTENERS = 256
 
 
+def _here() -> str | None:
+    try:
+        return os.getcwd()  # noqa: PTH109 - as text, to be compared
+    except OSError:
+        return None  # it was removed
+
+
 class Shared:
     """One a daemon: its client, its roots, how many listen, and whether it is closing."""
 
     def __init__(self, client: Client, roots: Roots) -> None:
         self.client = client
         self.roots = roots
+        self.started_in = _here()
         self.hub = Hub(client)
         self.encoder = Encoder()
         self.daemon_id = secrets.token_hex(8)  # another one after a restart

@@ -51,6 +51,18 @@ class Roots:
                 hint=f"Allowed: {', '.join(self.paths)}.",
             )
 
+    def begin_in(self, candidates: Iterable[str]) -> str:
+        """The first directory of these that may be worked in; else the first root, else the home directory.
+
+        The home directory and / count last: a service or a new terminal starts there, and nobody's work is there.
+        """
+        home = str(Path.home())
+        nobodys = {os.path.realpath(home), os.sep}
+        for path in candidates:
+            if os.path.realpath(path) not in nobodys and self.allow(path) and Path(path).is_dir():
+                return path
+        return self.paths[0] if self.paths else home
+
     def listed(self, path: str | None) -> tuple[str, str | None, list[str]]:
         """A directory, the one above it if that is allowed, and the names of those in it; hidden ones are left out."""
         if not path:

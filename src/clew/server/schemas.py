@@ -291,6 +291,7 @@ class Settings(Made):
     visibility: Visibility
     roots: list[str] = Field(description="The only places for work directories; empty: anywhere")
     home: str = Field(description="The user's home directory")
+    cwd: str = Field(description="Where a new thread begins: where the daemon was started, or a recent thread was")
     version: str
 
 

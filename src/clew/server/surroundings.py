@@ -22,6 +22,7 @@ from clew.server.json_body import answer
 router = APIRouter()
 
 DAY_S = 86_400.0
+RECENT = 20  # threads whose directories may be where the next one begins
 
 
 @router.get("/healthz", response_model=schemas.Health, responses=fails(body=False), tags=["daemon"])
@@ -63,11 +64,14 @@ async def stats(
 async def settings(shared: TheShared) -> Response:
     """What a new thread gets."""
     held = shared.client.settings
+    used = [each.thread.cwd for each in (await shared.client.cards(kind="chat", limit=RECENT)).items]
+    candidates = [*([shared.started_in] if shared.started_in else []), *used]
     return answer(
         {
             **{name: held.of(name) for name in ("agent", "model", "permissions", "visibility")},
             "roots": list(shared.roots.paths),
             "home": str(Path.home()),
+            "cwd": await asyncio.to_thread(shared.roots.begin_in, candidates),
             "version": __version__,
         }
     )

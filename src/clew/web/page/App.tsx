@@ -1,7 +1,7 @@
 // The page as a whole: the list, what is open, the dialogs, the quiet banner, and the keys.
 //
 // Hooks for tests (data-testid), kept stable:
-//   the list      sidebar, drawer-open, search, threads, thread-item (data-state), more-threads, new-thread, savings-open,
+//   the list      sidebar, to-list, search, threads, thread-item (data-state), more-threads, new-thread, savings-open,
 //                 agents-open, theme
 //   a thread      thread-name, origin, rename, thread-settings, delete, changes-open, timeline, earlier
 //   turns         turn-user, turn-assistant (data-turn), edit-turn, retry-turn, truncate-turn, fork-turn, copy-turn,
@@ -23,7 +23,7 @@
 //                 review-form, review-base, review-paths, review-focus, start-review, word-by-word
 //   hooks         hooks-open, hooks-view, hook-counts, hook-hint, hook-sessions, hook-session (data-state), hook-reset, reset-dialog,
 //                 confirm-reset, hook-events, hook-event (data-state)
-//   views         savings-view, agents-view, agent, changes-view, home, nowhere
+//   views         savings-view, agents-view, agent, look-again, changes-view, home, nowhere
 //   the page      connection (data-state), notice, broken
 
 import { useEffect } from "preact/hooks";
@@ -39,47 +39,51 @@ import { Close, Mark, Plus } from "./icons.tsx";
 import { headline, jobs } from "./jobs.ts";
 import { Jobs } from "./Jobs.tsx";
 import { JobView } from "./JobView.tsx";
+import { isNarrow, useNarrow } from "./narrow.ts";
 import { Reviews } from "./Reviews.tsx";
 import { ReviewView } from "./ReviewView.tsx";
 import { Savings } from "./Savings.tsx";
 import { Sidebar } from "./Sidebar.tsx";
 import { useStore } from "./store.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import { visible, visibleLine } from "./visible.ts";
 
 export function App() {
   const at = useStore(page, (now) => now.route.at);
   const refused = useStore(page, (now) => now.connection === "refused");
-  const drawer = useStore(page, (now) => now.drawer);
   const route = useStore(page, (now) => now.route);
   useTitle(route);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
+  const isList = useNarrow() && at === "home"; // a phone shows the list, or what was opened from it
   if (refused) return <Refused />;
   return (
-    <div class="layout">
-      <Guard>
-        <Sidebar />
-      </Guard>
-      {drawer && <div class="shade" onClick={() => page.patch({ drawer: false })} />}
-      <main inert={drawer}>
-        <Connection />
-        <Guard key={at} of={route}>
-          {at === "home" && <Home />}
-          {at === "nowhere" && <Nowhere />}
-          {at === "thread" && <Conversation />}
-          {at === "changes" && <Changes />}
-          {at === "jobs" && <Jobs />}
-          {at === "job" && <JobView />}
-          {at === "reviews" && <Reviews />}
-          {at === "review" && <ReviewView />}
-          {at === "hooks" && <Hooks />}
-          {at === "savings" && <Savings />}
-          {at === "agents" && <Agents />}
+    <div class={isList ? "layout list" : "layout"}>
+      <div class="side" role={isList ? "main" : undefined}>
+        <Guard>
+          <Sidebar>{isList && <Home isList />}</Sidebar>
         </Guard>
-      </main>
+      </div>
+      <Connection />
+      {!isList && (
+        <main>
+          <Guard key={at} of={route}>
+            {at === "home" && <Home />}
+            {at === "nowhere" && <Nowhere />}
+            {at === "thread" && <Conversation />}
+            {at === "changes" && <Changes />}
+            {at === "jobs" && <Jobs />}
+            {at === "job" && <JobView />}
+            {at === "reviews" && <Reviews />}
+            {at === "review" && <ReviewView />}
+            {at === "hooks" && <Hooks />}
+            {at === "savings" && <Savings />}
+            {at === "agents" && <Agents />}
+          </Guard>
+        </main>
+      )}
       <Notices />
       <Guard>
         <Dialogs />
@@ -151,48 +155,45 @@ function Connection() {
   );
 }
 
-function Home() {
+/** `isList`: the threads stand below, so that they need no words. */
+function Home({ isList = false }: { isList?: boolean }) {
+  const known = useStore(page, (now) => now.agents !== null);
+  const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
   const listed = useStore(daemon, (now) => now.listed);
   const any = useStore(daemon, (now) => now.threads.length > 0);
-  const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
+  const said = ill ? <NoAgent /> : any ? !isList && <Start words="Pick up a thread" /> : known && <Start words="Start your first thread" />;
   return (
-    <div class="view" data-testid="home">
-      <header class="head only-narrow">
-        <MenuButton />
-      </header>
-      <div class="empty">
-        <Mark size={44} />
-        {listed && !any && ill ? (
-          <>
-            <h1 class="hidden">Clew</h1>
-            <NoAgent />
-            <button type="button" onClick={() => go({ at: "agents" })}>
-              See the agents
-            </button>
-          </>
-        ) : listed ? (
-          <>
-            <h1>{any ? "Pick up a thread" : "Start your first thread"}</h1>
-            <p>
-              A thread is a conversation with a coding agent in one of your directories. Clew keeps it, and resumes the agent's
-              session when that is cheaper and still true.
-            </p>
-            <button class="primary" type="button" onClick={() => page.patch({ dialog: { is: "new" } })}>
-              <Plus /> New thread
-            </button>
-          </>
-        ) : null}
-      </div>
+    <div class="home" data-testid="home">
+      <h1 class="hidden">{isList ? "Threads" : "Clew"}</h1>
+      {listed && said && (
+        <div class="empty">
+          <Mark size={44} />
+          {said}
+        </div>
+      )}
     </div>
   );
 }
+
+const Start = ({ words }: { words: string }) => (
+  <>
+    <h2>{words}</h2>
+    <p>
+      A thread is a conversation with a coding agent in one of your directories. Clew keeps it, and resumes the agent's
+      session when that is cheaper and still true.
+    </p>
+    <button class="primary" type="button" onClick={() => page.patch({ dialog: { is: "new" } })}>
+      <Plus /> New thread
+    </button>
+  </>
+);
 
 function Nowhere() {
   useStore(page, (now) => now.route); // another address that means nothing is told as well
   return (
     <div class="view" data-testid="nowhere">
       <header class="head only-narrow">
-        <MenuButton />
+        <ToList />
       </header>
       <div class="empty">
         <h1>Nothing is at this address</h1>
@@ -246,8 +247,7 @@ function onKey(event: KeyboardEvent): void {
 
 /** Closes what is open; with nothing open, stops the run; with none, leaves the field. */
 function escape(): void {
-  if (page.now.drawer) page.patch({ drawer: false });
-  else if (page.now.editing) page.patch({ editing: null });
+  if (page.now.editing) page.patch({ editing: null });
   else {
     const run = page.now.route.at === "thread" ? goingRun() : null;
     if (run && run.status !== "queued") {
@@ -260,8 +260,12 @@ const focus = (selector: string): void => document.querySelector<HTMLElement>(se
 
 const KEYS: Record<string, () => void> = {
   "/": () => {
-    if (window.matchMedia("(max-width: 759px)").matches) page.patch({ drawer: true });
-    requestAnimationFrame(() => focus("#search"));
+    const look = (): unknown => requestAnimationFrame(() => focus("#search"));
+    if (!isNarrow() || page.now.route.at === "home") look();
+    else {
+      window.addEventListener("hashchange", look, { once: true });
+      go({ at: "home" });
+    }
   },
   n: () => page.patch({ dialog: { is: "new" } }),
   j: () => step(1),

@@ -13,7 +13,7 @@ import { QuestionCard } from "./Questions.tsx";
 import type { Conversation as Shown, State } from "./state.ts";
 import { useStore } from "./store.ts";
 import { daemon, loadEarlier, page } from "./sync.ts";
-import { ThreadHead } from "./ThreadHead.tsx";
+import { ThreadHead, ToList } from "./ThreadHead.tsx";
 import { Timeline } from "./Timeline.tsx";
 import { UserTurn } from "./UserTurn.tsx";
 import { visible } from "./visible.ts";
@@ -24,10 +24,15 @@ export function Conversation() {
   const missing = useStore(daemon, (now) => now.missing);
   if (missing) {
     return (
-      <div class="empty">
-        <h1>This thread is not here</h1>
-        <p>It was deleted, or the address is of another Clew. An archive was written before a thread was deleted.</p>
-      </div>
+      <>
+        <header class="head only-narrow">
+          <ToList />
+        </header>
+        <div class="empty">
+          <h1>This thread is not here</h1>
+          <p>It was deleted, or the address is of another Clew. An archive was written before a thread was deleted.</p>
+        </div>
+      </>
     );
   }
   if (!conversation) return <div class="empty" aria-busy="true" />;

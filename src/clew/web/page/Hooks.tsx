@@ -7,7 +7,7 @@ import { Again } from "./icons.tsx";
 import { Trouble } from "./Reviews.tsx";
 import { useStore } from "./store.ts";
 import { page } from "./sync.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import { visible, visibleLine } from "./visible.ts";
 import type { HookEvent, HookSession, HookSettings } from "./wire.ts";
 import { age, moment, plural } from "./words.ts";
@@ -29,7 +29,7 @@ export function Hooks() {
   return (
     <div class="view" data-testid="hooks-view">
       <header class="head">
-        <MenuButton />
+        <ToList />
         <div class="head-names">
           <h1>Hooks</h1>
           <p data-testid="hook-counts">

@@ -27,7 +27,7 @@ interface Fields {
 
 const defaults = (settings: Settings): Fields => ({
   prompt: "",
-  cwd: lastFolder.get() ?? settings.roots[0] ?? settings.home,
+  cwd: lastFolder.or(settings.cwd),
   agent: settings.agent,
   model: settings.model ?? "",
   permissions: "edits",

@@ -12,7 +12,7 @@ import type { Conversation } from "./state.ts";
 import { Output } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { daemon, go, page } from "./sync.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import { visible } from "./visible.ts";
 import type { Job, Marker, ShownJob } from "./wire.ts";
 import { dollars, duration, moment, plural, reasonWords, shortPath, times } from "./words.ts";
@@ -64,7 +64,7 @@ function Head({ job }: { job: Job }) {
   const stoppable = isUnderWay(job) || job.status === "blocked" || job.status === "conflict";
   return (
     <header class="head">
-      <MenuButton />
+      <ToList />
       <button class="quiet" type="button" aria-label="All jobs" title="All jobs" onClick={() => go({ at: "jobs" })}>
         <Back />
       </button>

@@ -6,7 +6,7 @@ import { Plus } from "./icons.tsx";
 import { isUnderWay, jobs, needsYou, refreshJobs } from "./jobs.ts";
 import { useStore } from "./store.ts";
 import { page } from "./sync.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import { visible } from "./visible.ts";
 import type { Job, JobStatus } from "./wire.ts";
 import { age, dollars, JOB_WORDS, lastName, moment, plural } from "./words.ts";
@@ -30,7 +30,7 @@ export function Jobs() {
   return (
     <div class="view" data-testid="jobs-view">
       <header class="head">
-        <MenuButton />
+        <ToList />
         <div class="head-names">
           <h1>Jobs</h1>
           <p data-testid="workers">{workers > 0 ? `${plural(workers, "worker")} at work` : "no worker"}</p>

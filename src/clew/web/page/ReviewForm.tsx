@@ -22,7 +22,7 @@ interface Fields {
 }
 
 const defaults = (settings: Settings): Fields => ({
-  cwd: lastFolder.get() ?? settings.roots[0] ?? settings.home,
+  cwd: lastFolder.or(settings.cwd),
   scope: "all",
   base: "",
   paths: "",

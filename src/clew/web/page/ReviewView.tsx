@@ -14,7 +14,7 @@ import { Rounds } from "./Rounds.tsx";
 import { Fold, Output } from "./Steps.tsx";
 import { useStore } from "./store.ts";
 import { daemon, go, page } from "./sync.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import { visible, visibleLine } from "./visible.ts";
 import type { Finding, Review } from "./wire.ts";
 import { dollars, shortPath } from "./words.ts";
@@ -86,7 +86,7 @@ function Head({ review }: { review: Review }) {
   const home = useStore(page, (now) => now.settings?.home);
   return (
     <header class="head">
-      <MenuButton />
+      <ToList />
       <button class="quiet" type="button" aria-label="All reviews" title="All reviews" onClick={() => go({ at: "reviews" })}>
         <Back />
       </button>

@@ -8,7 +8,7 @@ import { Plus, Warning } from "./icons.tsx";
 import { moreReviews, refreshReviews, reviews } from "./reviews.ts";
 import { useStore } from "./store.ts";
 import { page, reviewHash } from "./sync.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import { visible, visibleLine } from "./visible.ts";
 import type { ReviewNote, Severity } from "./wire.ts";
 import { age, dollars, lastName, moment, plural } from "./words.ts";
@@ -21,7 +21,7 @@ export function Reviews() {
   return (
     <div class="view" data-testid="reviews-view">
       <header class="head">
-        <MenuButton />
+        <ToList />
         <div class="head-names">
           <h1>Reviews</h1>
           <p>{listed && plural(total, "review")}</p>

@@ -1,11 +1,11 @@
 // What resuming came to: how often, why not, what it cost, and an estimate of what the transcript would have cost.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { daemon } from "./sync.ts";
+import { daemon, page } from "./sync.ts";
 import { LineChart, type Series } from "./chart.tsx";
 import { http, Problem } from "./http.ts";
 import { useStore } from "./store.ts";
-import { MenuButton } from "./ThreadHead.tsx";
+import { ToList } from "./ThreadHead.tsx";
 import type { Stats } from "./wire.ts";
 import { count, dollars, plural, reasonWords } from "./words.ts";
 
@@ -23,7 +23,9 @@ export function Savings() {
   const [problem, setProblem] = useState("");
   const threads = useStore(daemon, (now) => now.threads);
   const version = useStore(daemon, (now) => now.version);
+  const connected = useStore(page, (now) => now.connection === "open"); // what failed meanwhile is asked again
   useEffect(() => {
+    if (!connected && stats) return undefined;
     let wanted = true;
     const timer = setTimeout(() => {
       http.stats(thread || undefined, days).then(
@@ -35,11 +37,11 @@ export function Savings() {
       wanted = false;
       clearTimeout(timer);
     };
-  }, [days, thread, version]);
+  }, [days, thread, version, connected]);
   return (
     <div class="view" data-testid="savings-view">
       <header class="head">
-        <MenuButton />
+        <ToList />
         <div class="head-names">
           <h1>Savings</h1>
           <p>What resuming sessions came to</p>

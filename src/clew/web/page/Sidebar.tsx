@@ -1,10 +1,11 @@
 // The threads: searched, opened, and made; with what each is doing.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { attempt, daemon, go, hear, page } from "./sync.ts";
 import { useMinute } from "./clock.ts";
 import { http } from "./http.ts";
-import { Close, Half, Mark, Moon, Plus, Question, Search, Sun } from "./icons.tsx";
+import { Half, Mark, Moon, Plus, Question, Search, Sun } from "./icons.tsx";
 import { hooks } from "./hooks.ts";
 import { jobs, needsYou } from "./jobs.ts";
 import { seen, theme, type Theme } from "./keep.ts";
@@ -13,14 +14,10 @@ import { visible } from "./visible.ts";
 import type { Thread } from "./wire.ts";
 import { age, lastName, moment } from "./words.ts";
 
-export function Sidebar() {
-  const drawer = useStore(page, (now) => now.drawer);
-  const close = useRef<HTMLButtonElement>(null);
-  useLayoutEffect(() => {
-    if (drawer) close.current?.focus();
-  }, [drawer]);
+/** `children`: what stands above the threads, where the list is a screen of its own. */
+export function Sidebar({ children }: { children: ComponentChildren }) {
   return (
-    <nav class={drawer ? "sidebar open" : "sidebar"} aria-label="Threads" data-testid="sidebar">
+    <nav class="sidebar" aria-label="Threads" data-testid="sidebar">
       <div class="brand">
         <Mark />
         <span>Clew</span>
@@ -35,18 +32,12 @@ export function Sidebar() {
         >
           <Plus /> New
         </button>
-        <button
-          class="quiet only-narrow"
-          type="button"
-          ref={close}
-          aria-label="Close the list"
-          onClick={() => page.patch({ drawer: false, browsing: false })}
-        >
-          <Close />
-        </button>
       </div>
       <SearchField />
-      <Threads />
+      <div class="listed">
+        {children}
+        <Threads />
+      </div>
       <Views />
     </nav>
   );
@@ -104,7 +95,7 @@ function Threads() {
   const now = useMinute();
   if (threads.length === 0) {
     const words = searching ? "Nothing found." : listed ? "No threads yet." : "";
-    return <p class="threads none">{words}</p>;
+    return <p class={searching ? "threads none" : "threads none yet"}>{words}</p>;
   }
   return (
     <ul class="threads" data-testid="threads">
@@ -145,7 +136,7 @@ function Item({ thread, now }: { thread: Thread; now: number }) {
         href={`#/t/${encodeURIComponent(thread.id)}`}
         aria-current={open ? "page" : undefined}
         data-testid="thread-item"
-        onClick={() => page.patch({ drawer: false, browsing: false })}
+        onClick={() => page.patch({ browsing: false })}
         data-state={status ?? (unread ? "unread" : "idle")}
       >
         <span class="thread-name">{thread.name}</span>

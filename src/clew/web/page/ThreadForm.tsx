@@ -22,7 +22,7 @@ interface Fields {
 }
 
 const defaults = (settings: Settings): Fields => ({
-  cwd: lastFolder.get() ?? settings.roots[0] ?? settings.home,
+  cwd: lastFolder.or(settings.cwd),
   agent: settings.agent,
   model: settings.model ?? "",
   permissions: settings.permissions,

@@ -2,21 +2,16 @@
 
 import { Fragment } from "preact";
 import { go, page } from "./sync.ts";
-import { Back, Files, Gear, Menu, Pencil, Trash } from "./icons.tsx";
+import { Back, Files, Gear, Left, Pencil, Trash } from "./icons.tsx";
 import { useStore } from "./store.ts";
 import { visible } from "./visible.ts";
 import type { Thread } from "./wire.ts";
 import { dollars, plural, shortPath } from "./words.ts";
 
-export const MenuButton = () => (
-  <button
-    class="quiet only-narrow"
-    type="button"
-    aria-label="Threads"
-    data-testid="drawer-open"
-    onClick={() => page.patch({ drawer: true })}
-  >
-    <Menu />
+/** Where the list is a screen of its own, this leads back to it. */
+export const ToList = () => (
+  <button class="quiet only-narrow" type="button" aria-label="All threads" data-testid="to-list" onClick={() => go({ at: "home" })}>
+    <Left />
   </button>
 );
 
@@ -41,7 +36,7 @@ export function ThreadHead({ thread }: { thread: Thread }) {
   const ask = (is: "rename" | "settings" | "delete") => (): void => page.patch({ dialog: { is, thread: thread.id } });
   return (
     <header class="head">
-      <MenuButton />
+      <ToList />
       <div class="head-names">
         <h1 title={thread.name} data-testid="thread-name">
           {thread.name}

@@ -23,6 +23,8 @@ import type {
   View,
 } from "./wire.ts";
 
+export const UNREACHABLE = "unreachable";
+
 export class Problem extends Error {
   constructor(
     readonly status: number, // 0: nobody answered
@@ -35,6 +37,14 @@ export class Problem extends Error {
 }
 
 type Body = Record<string, unknown>;
+
+type Answers = () => void;
+let answers: Answers = () => undefined;
+
+/** Who wants to know that the daemon answered, whatever it said. */
+export const onAnswer = (tell: Answers): void => {
+  answers = tell;
+};
 
 async function call<T>(method: string, path: string, body?: Body): Promise<T> {
   const response = await answered(method, path, body);
@@ -50,8 +60,9 @@ async function answered(method: string, path: string, body?: Body): Promise<Resp
     if (body) headers["Content-Type"] = "application/json";
     response = await fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
   } catch {
-    throw new Problem(0, "unreachable", "Clew does not answer.", "Is clew serve still running?");
+    throw new Problem(0, UNREACHABLE, "Clew does not answer.", "Is clew serve still running?");
   }
+  answers();
   if (response.ok) return response;
   const said = (await response.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string; hint?: string };
   const words = said.detail ?? said.title ?? `The daemon answered ${response.status}.`;

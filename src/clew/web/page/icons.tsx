@@ -23,7 +23,7 @@ const icon =
 
 export const Plus = icon(<path d="M8 3v10M3 8h10" />);
 export const Search = icon(<path d="M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10ZM10.700 10.700 14 14" />);
-export const Menu = icon(<path d="M2.500 4.500h11M2.500 8h11M2.500 11.500h11" />);
+export const Left = icon(<path d="M9.500 3.500 5 8l4.500 4.500" />);
 export const Close = icon(<path d="m4 4 8 8M12 4l-8 8" />);
 export const Send = icon(<path d="M8 13V3.500M4 7.500l4-4 4 4" />);
 export const Stop = icon(<rect x="4" y="4" width="8" height="8" rx="1.500" fill="currentColor" />);

@@ -23,10 +23,11 @@ export const draft = {
   keep: (thread: string, text: string): void => set(`clew.draft.${thread}`, text),
 };
 
-/** Where the last thread was made: the next one is likely to be there too. */
+/** Where the last thread was made, as long as the page is open: the next one is likely to be there too. */
+let folder: string | null = null;
 export const lastFolder = {
-  get: (): string | null => get("clew.folder"),
-  set: (path: string): void => set("clew.folder", path),
+  or: (otherwise: string): string => folder ?? otherwise,
+  set: (path: string): void => void (folder = path),
 };
 
 /** The half of what opens the daemon that stays with this origin: a browser sends the cookie to other ports as well. The

@@ -1,7 +1,7 @@
 // The page's two stores and what keeps them in step with the daemon: first the list, then the WebSocket, then the view
 // of the open thread, then its events. After a break the same again, from where the page stood.
 
-import { http, Problem } from "./http.ts";
+import { http, onAnswer, Problem, UNREACHABLE } from "./http.ts";
 import { hooks, refreshHooks, refreshHookSettings } from "./hooks.ts";
 import { openJob, refreshJobs } from "./jobs.ts";
 import { seen } from "./keep.ts";
@@ -39,12 +39,14 @@ export interface Notice {
   tone: "plain" | "problem";
   text: string;
   hint: string;
+  code: string; // of the problem; empty: it is none
 }
 
 /** Why what a dialog asked for was not done. A notice would stand under the dialog's shade. */
 export interface Complaint {
   text: string;
   hint: string;
+  code: string;
   field: "cwd" | null; // null: it is about no field
 }
 
@@ -53,7 +55,6 @@ export interface Surroundings {
   route: Route;
   dialog: Dialog;
   complaint: Complaint | null; // in the open dialog
-  drawer: boolean; // phone width: the list is drawn over the conversation
   notices: readonly Notice[];
   settings: Settings | null;
   agents: readonly Agent[] | null;
@@ -68,7 +69,6 @@ export const page = new Store<Surroundings>({
   route: { at: "home" },
   dialog: null,
   complaint: null,
-  drawer: false,
   notices: [],
   settings: null,
   agents: null,
@@ -124,8 +124,20 @@ export async function start(): Promise<void> {
   void quietly(refreshJobs());
 }
 
+/** What was said about a daemon that did not answer is over: it does. */
+function answered(): void {
+  const { notices, complaint } = page.now;
+  if (notices.some((notice) => notice.code === UNREACHABLE)) {
+    page.patch({ notices: notices.filter((notice) => notice.code !== UNREACHABLE) });
+  }
+  if (complaint?.code === UNREACHABLE) page.patch({ complaint: null });
+}
+
+onAnswer(answered);
+
 async function greeted(again: boolean): Promise<void> {
   page.patch({ connection: "open" });
+  answered();
   if (again || !daemon.now.listed) {
     await quietly(Promise.all([refreshList(), refreshView(), refreshJobs(), refreshReviewsShown(), refreshHooksShown()]));
     void refreshSurroundings();
@@ -182,7 +194,7 @@ async function loadView(): Promise<void> {
     refreshSession();
   } catch (problem) {
     if (problem instanceof Problem && problem.status === 404) hear({ type: "thread_missed", id });
-    else if (problem instanceof Problem && problem.status >= 500) notify(problem.message, problem.hint, "problem");
+    else if (problem instanceof Problem && problem.status >= 500) notify(problem.message, problem.hint, "problem", problem.code);
     else refusedBy(problem); // nobody answered: the view comes with the next greeting
   }
 }
@@ -218,7 +230,7 @@ function route(): void {
   const [, first, second, third] = location.hash.split("/");
   const id = decoded(second ?? "");
   const next = meant(first ?? "", id, third ?? "");
-  page.patch({ route: next, drawer: false, editing: null });
+  page.patch({ route: next, editing: null });
   if (next.at === "job") void quietly(openJob(next.job).then((job) => job && show(job.thread_id)));
   else if (next.at === "review") {
     void quietly(openReview(next.review).then((review) => review && isShown(review.id) && show(review.thread_id)));
@@ -260,15 +272,15 @@ export function go(to: Route): void {
           : to.at === "home" || to.at === "nowhere"
             ? "#/"
             : `#/${to.at}`;
-  if (location.hash === hash) page.patch({ drawer: false });
-  else location.hash = hash;
+  location.hash = hash;
 }
 
 let notices = 0;
 
-export function notify(text: string, hint = "", tone: Notice["tone"] = "plain"): void {
-  const notice = { id: ++notices, tone, text, hint };
-  page.patch({ notices: [...page.now.notices.slice(-2), notice] });
+export function notify(text: string, hint = "", tone: Notice["tone"] = "plain", code = ""): void {
+  const notice = { id: ++notices, tone, text, hint, code };
+  const others = page.now.notices.filter((each) => each.text !== text); // said once
+  page.patch({ notices: [...others.slice(-2), notice] });
   setTimeout(() => dismiss(notice.id), tone === "problem" ? 12_000 : 6_000);
 }
 
@@ -296,12 +308,12 @@ export async function attempt<T>(work: Promise<T>, cwd?: unknown): Promise<T | n
     if (!(problem instanceof Problem)) throw problem;
     refusedBy(problem);
     if (page.now.dialog) page.patch({ complaint: complained(problem, cwd) });
-    else notify(problem.message, problem.hint, "problem");
+    else notify(problem.message, problem.hint, "problem", problem.code);
     return null;
   }
 }
 
 function complained({ code, message, hint }: Problem, cwd: unknown): Complaint {
   const named = typeof cwd === "string" && (code === "forbidden" || message.includes(cwd));
-  return { text: message, hint, field: named ? "cwd" : null };
+  return { text: message, hint, code, field: named ? "cwd" : null };
 }

@@ -330,6 +330,7 @@ export interface Settings {
   visibility: Visibility;
   roots: string[];
   home: string;
+  cwd: string; // where a new thread begins
   version: string;
 }
 
