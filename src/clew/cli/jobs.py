@@ -221,7 +221,7 @@ def _markers(card: JobCard) -> list[tuple[str, str]]:
 
 
 def _marker_words(card: JobCard, marker: Marker) -> str:
-    from clew.cli.jobs_display import at_clock
+    from clew.cli.output import at_clock
 
     number = card.run_number(marker)
     parts = (f"run {number}" if number else "", at_clock(marker.at), one_line(marker.text, SHOWN_CHARS))

@@ -269,7 +269,9 @@ class Engine:
                 store.close_question(question, QuestionState.WITHDRAWN, self.around.clock())
             return bool(still_open)
 
-        return await self.database.atomically(ask_to_stop)
+        asked = await self.database.atomically(ask_to_stop)
+        self._look(run_id)
+        return asked
 
     async def send(self, run_id: RunId) -> Run:
         """Starts a queued run before the others that wait, held or not, and stops the one that is going on.
@@ -280,9 +282,14 @@ class Engine:
         run = await self.database.atomically(
             lambda store: queue.send(store, store.require_run(run_id), self.around.clock())
         )
-        if run_id in self._live:
-            self._live[run_id].look()
+        self._look(run_id)
         return run
+
+    def _look(self, run_id: RunId) -> None:
+        """If it waits in this process, it need not wait any longer to hear of it."""
+        turn = self._live.get(run_id)
+        if turn is not None:
+            turn.look()
 
     def _end_unstarted(self, run: Run, status: RunStatus, message: str, store: Store) -> None:
         """A queued run that nobody carries out, so nobody else would end it."""

@@ -100,10 +100,7 @@ class Waiting:
         return await self._engine.database.atomically(edit)
 
     async def send_queued(self, run_id: str) -> Run:
-        """Starts a run that waits, held or not, and stops the one that is going on. Raises Conflict once it has started.
-
-        Those that wait before it follow it, unless they are held.
-        """
+        """Starts a run that waits, held or not, and stops the one that is going on. Raises Conflict once it started."""
         return await self._engine.send(RunId(run_id))
 
     async def remove_queued(self, run_id: str) -> None:

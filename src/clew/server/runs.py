@@ -81,7 +81,7 @@ async def continue_(run_id: RunId, shared: TheShared) -> Response:
 
 @router.post("/{run}/send", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
 async def send(run_id: RunId, shared: TheShared) -> Response:
-    """Starts a queued run before the others, held or not, and stops the one that is going on; 409 once it has started."""
+    """Starts a queued run before the others, held or not; the one that is going on is stopped. 409 once it started."""
     client = shared.client
     run = await client.run(run_id)
     shared.roots.check((await client.find(run.thread_id)).record.cwd)

@@ -27,7 +27,8 @@ Row = dict[str, Any]
 Made = TypeVar("Made")
 
 
-LATER_COLUMNS = ("estimate_new_tokens", "plain_resume_usd", "context_tokens", "plain_context_tokens", "resets_at")  # of runs
+# Of a run's: rows of an older file do not have them.
+LATER_COLUMNS = ("estimate_new_tokens", "plain_resume_usd", "context_tokens", "plain_context_tokens", "resets_at")
 
 
 class StoredTurn(Record):
@@ -286,7 +287,7 @@ def run_from(row: Row) -> Run:
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
-        **{name: row.get(name) for name in LATER_COLUMNS},  # rows of an older file have none
+        **{name: row.get(name) for name in LATER_COLUMNS},
         usage=from_columns(Usage, row),
         asked=_asked_from(row["asked"]),
     )

@@ -15,7 +15,7 @@ export function Queue({ runs, going }: { runs: readonly Run[]; going: boolean })
     <section class="queue" aria-label="Queued prompts">
       {runs.some((run) => run.held) && (
         <p class="hint" role="status">
-          You stopped the run. What was queued behind it waits until you send it.
+          The run was stopped. What was queued behind it waits until you send it.
         </p>
       )}
       {runs.map((run) => (
