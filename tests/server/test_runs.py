@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
 
+from clew.core.limits import JITTER_S
+from clew.server.json_body import stamp
 from clew.testing.stage import MODEL, Stage
 from server.house import House, Served, house_of
 
@@ -232,3 +235,20 @@ async def test_many_threads_at_once_are_all_answered(house: House) -> None:
     assert [run["status"] for run in runs] == ["answered"] * 8
     for name in names:
         assert (await house.turns(name))[1]["text"] == f"ack: question of {name}"
+
+
+async def test_a_run_that_met_a_limit_is_continued_once_and_can_be_taken_back(house: House) -> None:
+    await house.thread("t")
+    resets_at = int(time.time()) + 3600
+    limited = await house.ask("t", f"!fail 429 rate_limit_error Claude AI usage limit reached|{resets_at}")
+    assert (limited["outcome"], limited["error"]["code"]) == ("usage_limit", "usage_limit")
+    assert limited["resets_at"] == stamp(resets_at)
+    waiting = await house.post(f"/api/runs/{limited['id']}/continue")
+    assert (waiting["status"], waiting["held"]) == ("queued", False)
+    assert limited["resets_at"] <= waiting["not_before"] <= stamp(resets_at + JITTER_S)
+    refused = await house.http.post(f"/api/runs/{limited['id']}/continue")
+    assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
+    assert (await house.http.delete(f"/api/runs/{waiting['id']}")).status_code == 204
+    answered = await house.ask("t", "hello")
+    assert (answered["status"], answered["session_resumed"]) == ("answered", True), "the session was kept"
+    assert (await house.http.post(f"/api/runs/{answered['id']}/continue")).status_code == 409

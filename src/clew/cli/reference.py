@@ -151,6 +151,7 @@ MEANINGS = {
     7: "stopped: by Ctrl-C, `kill` or `clew runs cancel`",
     8: "another run is going on in the thread, and `--no-wait` was given; or a round in the review, or the pair",
     9: "the store cannot be read or written",
+    10: "the account has no credit left",
 }
 
 

@@ -99,7 +99,10 @@ def send(store: Store, run: Run, at: float) -> Run:
         raise Conflict(f"The run {what}.", hint="Only a queued one can be sent.")
     for going in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
         store.request_cancel(going.id, at)
-    return store.update_run(run.id, asked=replace(run.asked, held=False, sent_now=True))
+    lease = store.lease(leases.thread_key(run.thread_id))
+    if lease is not None and lease.run_id not in (None, run.id):
+        store.request_cancel(lease.run_id, at)  # it waits for a usage limit to reset
+    return store.update_run(run.id, asked=replace(run.asked, held=False, sent_now=True, not_before=None))
 
 
 def _wait(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> None:

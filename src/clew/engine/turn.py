@@ -182,16 +182,20 @@ class LiveTurn:
             self._look.clear()
 
     async def _wait_for_limit(self) -> None:
-        """Until the account's usage limit has reset, or the run is cancelled. The thread is this run's meanwhile."""
+        """Until the account's usage limit has reset, or the run is sent or cancelled. The thread is its own till then."""
         until = self.ask.not_before
         if until is None or until <= self._around.clock():
             return
         await self._journal.note(RunQueued("limit", until=until))
-        while not await self._is_cancelled():
+        while until is not None and not await self._is_cancelled():
             left_s = until - self._around.clock()
             if left_s <= 0:
                 return
-            await asyncio.sleep(min(left_s, self._settings.poll_s * FURTHER_BACK))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, self._settings.poll_s * FURTHER_BACK)):
+                    await self._look.wait()
+            self._look.clear()
+            until = await self._database.call(lambda store: store.require_run(self.run.id).asked.not_before)
 
     async def _run_attempts(self) -> Finished:
         check_work_dir(self.ask.thread.cwd)

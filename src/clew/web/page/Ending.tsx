@@ -1,13 +1,14 @@
 // How a run ended that gave no whole answer, and the way out of it.
 
-import { ask, askAgain, refillComposer, retry } from "./actions.ts";
+import { ask, askAgain, continueAfterLimit, refillComposer, retry } from "./actions.ts";
 import { Caret, Warning } from "./icons.tsx";
 import { jobs } from "./jobs.ts";
 import { Output } from "./Steps.tsx";
 import { useStore } from "./store.ts";
+import { daemon } from "./sync.ts";
 import { visible } from "./visible.ts";
-import type { RunNote } from "./wire.ts";
-import { STATUS_WORDS } from "./words.ts";
+import { isActive, type RunNote } from "./wire.ts";
+import { moment, STATUS_WORDS } from "./words.ts";
 
 interface Ended {
   thread: string;
@@ -62,6 +63,7 @@ export function Ending(ended: Ended) {
       <p>
         <Warning /> <strong>{run.error ? visible(run.error.message) : `The run ${STATUS_WORDS[run.status]}.`}</strong>
       </p>
+      {run.resets_at && <p>The limit resets at {moment(run.resets_at)}.</p>}
       {hint && <p>{visible(hint)}</p>}
       {kept && <p>{KEPT}</p>}
       <ProgramSaid text={run.stderr_tail} />
@@ -91,9 +93,21 @@ const ProgramSaid = ({ text }: { text: string }) =>
 
 function WayOut({ thread, run, kept, prompt, text, place, again }: Ended) {
   if (place === "fixed") return null;
-  const goOn = place === "last" && (kept || run.status === "timed_out");
+  const limited = run.error?.code === "usage_limit";
+  const waits = useStore(daemon, (now) => now.conversation?.runs.some((each) => each.not_before && isActive(each.status)));
+  const goOn = place === "last" && !limited && (kept || run.status === "timed_out");
   return (
     <div class="row">
+      {place === "last" && limited && !waits && (
+        <button
+          type="button"
+          data-testid="wait-for-limit"
+          title="Queued until then, in the same session; it can be removed at any time"
+          onClick={() => void continueAfterLimit(run.id)}
+        >
+          Continue when the limit resets
+        </button>
+      )}
       {goOn && (
         <button type="button" data-testid="go-on" onClick={() => void ask(thread, "Go on.")}>
           Go on

@@ -6,11 +6,12 @@ import { changePrompt, sendNow, takeBack } from "./actions.ts";
 import { Close, Pencil, Send } from "./icons.tsx";
 import { focused } from "./near.ts";
 import { visible } from "./visible.ts";
-import type { Run } from "./wire.ts";
+import { isResting, type Run } from "./wire.ts";
+import { moment } from "./words.ts";
 
 export function Queue({ runs, going }: { runs: readonly Run[]; going: boolean }) {
   if (runs.length === 0) return null;
-  const next = runs.find((run) => !run.held) ?? null;
+  const next = runs.find((run) => !isResting(run)) ?? null;
   return (
     <section class="queue" aria-label="Queued prompts">
       {runs.some((run) => run.held) && (
@@ -19,7 +20,7 @@ export function Queue({ runs, going }: { runs: readonly Run[]; going: boolean })
         </p>
       )}
       {runs.map((run) => (
-        <Queued key={run.id} run={run} going={going} sendable={run.held || (going && run === next)} />
+        <Queued key={run.id} run={run} going={going} sendable={isResting(run) || (going && run === next)} />
       ))}
     </section>
   );
@@ -41,7 +42,7 @@ function Queued({ run, going, sendable }: { run: Run; going: boolean; sendable: 
   };
   return (
     <div class="queued" data-testid="queued-item" data-state={run.held ? "held" : "queued"}>
-      <span class="tag">{run.held ? "held" : "queued"}</span>
+      <span class="tag">{run.held ? "held" : run.not_before ? `waits until ${moment(run.not_before)}` : "queued"}</span>
       {text === null ? (
         <span class="queued-text">{visible(run.prompt)}</span>
       ) : (

@@ -43,6 +43,12 @@ export async function sendNow(run: Run): Promise<void> {
   else void refreshView();
 }
 
+/** A run that met the account's usage limit continues in its session when the limit has reset. */
+export async function continueAfterLimit(run: string): Promise<void> {
+  const waiting = await attempt(http.continueAfterLimit(run));
+  if (waiting) hearDone({ type: "run_changed", run: waiting });
+}
+
 export async function takeBack(run: Run): Promise<void> {
   await attempt(http.takeBack(run.id).then(() => hearDone({ type: "run_removed", run: run.id })));
 }

@@ -1,7 +1,7 @@
 // Where each of a thread's runs stands on the screen.
 
 import type { Conversation } from "./state.ts";
-import { isActive, isGoing, type Run } from "./wire.ts";
+import { isActive, isGoing, isResting, type Run } from "./wire.ts";
 
 export interface Arrangement {
   going: Run | null; // grows at the end of the conversation
@@ -16,7 +16,7 @@ export function arranged({ runs, turns }: Pick<Conversation, "runs" | "turns">):
   const left = runs.filter((run) => !answered.has(run.id) && !takenBack(run));
   const going = left.find((run) => isGoing(run.status)) ?? null;
   const waiting = left.filter((run) => run.status === "queued");
-  const pending = going ? null : (waiting.find((run) => !run.held) ?? null);
+  const pending = going ? null : (waiting.find((run) => !isResting(run)) ?? null);
   const unanswered = going || pending ? null : (left.find((run) => !isActive(run.status)) ?? null);
   return { going, pending, queued: waiting.filter((run) => run !== pending), unanswered };
 }

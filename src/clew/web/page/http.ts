@@ -101,6 +101,7 @@ export const http = {
   changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt }),
   takeBack: (id: string) => call<void>("DELETE", run(id)),
   cancel: (id: string) => call<Run>("POST", `${run(id)}/cancel`),
+  continueAfterLimit: (id: string) => call<Run>("POST", `${run(id)}/continue`),
   send: (id: string) => call<Run>("POST", `${run(id)}/send`),
   steps: (id: string) => call<{ items: RunEvent[] }>("GET", `${run(id)}/steps`),
   answer: (id: string, body: Body) =>

@@ -62,6 +62,7 @@ const run = (id: string, fields: Partial<Run> = {}): Run => ({
   fallback: false,
   outcome: null,
   error: null,
+  resets_at: null,
   stderr_tail: "",
   usage: { input_tokens: 0, output_tokens: 0, cache_read_input_tokens: 0, cache_creation_input_tokens: 0 },
   cost_usd: null,
@@ -70,6 +71,7 @@ const run = (id: string, fields: Partial<Run> = {}): Run => ({
   transcript_chars: null,
   question: null,
   held: false,
+  not_before: null,
   cancel_requested: false,
   last_seq: 0,
   created_at: "",
@@ -315,4 +317,11 @@ test("a run whose answer is a turn is shown as that turn alone", () => {
   const runs = [run("r", { status: "failed", started_at: "2026" })];
   assert.equal(arranged({ runs, turns: [] }).unanswered?.id, "r");
   assert.equal(arranged({ runs, turns: [turn(2, { run_id: "r" })] }).unanswered, null);
+});
+
+test("a run that waits for a usage limit is shown among those that wait, and what it continues keeps its end", () => {
+  const limited = run("a", { status: "failed", started_at: "2026" });
+  const waiting = run("b", { status: "queued", not_before: "2026-11-16T04:45:00.000Z" });
+  const found = arranged({ runs: [waiting, limited], turns: [] });
+  assert.deepEqual([found.pending, found.queued.map((each) => each.id), found.unanswered?.id], [null, ["b"], "a"]);
 });

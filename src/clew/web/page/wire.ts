@@ -57,6 +57,7 @@ export interface RunNote {
   started_at: string | null;
   ended_at: string | null;
   error: { code?: string | null; message: string; hint?: string | null } | null;
+  resets_at: string | null; // of the usage limit that ended it, if the agent said so
   stderr_tail: string;
 }
 
@@ -86,6 +87,7 @@ export interface Run extends RunNote {
   outcome: string | null;
   question: Question | null;
   held: boolean; // queued, and waits until it is sent
+  not_before: string | null; // queued, and waits until a usage limit has reset
   cancel_requested: boolean;
   last_seq: number;
   created_at: string;
@@ -389,5 +391,8 @@ export type LiveMessage =
   | { type: "pong" };
 
 export const ACTIVE: readonly RunStatus[] = ["queued", "running", "waiting"];
+/** Queued, and not about to start: it waits for a person, or for a usage limit to reset. */
+export const isResting = (run: Run): boolean => run.status === "queued" && (run.held || run.not_before !== null);
+
 export const isActive = (status: RunStatus): boolean => ACTIVE.includes(status);
 export const isGoing = (status: RunStatus): boolean => status === "running" || status === "waiting";
