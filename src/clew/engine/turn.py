@@ -182,7 +182,7 @@ class LiveTurn:
             self._look.clear()
 
     async def _wait_for_limit(self) -> None:
-        """Until the account's usage limit has reset, or the run is sent or cancelled. The thread is its own till then."""
+        """Until the usage limit has reset, or the run is sent or cancelled. The thread is this run's meanwhile."""
         until = self.ask.not_before
         if until is None or until <= self._around.clock():
             return
