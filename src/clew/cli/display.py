@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.cli.answer import StreamedAnswer
 from clew.cli.output import SHORT_ID, at_clock, dim, note, one_line, price
-from clew.cli.tools import NAME_CHARS, line, told
 from clew.core import events
 from clew.core.decision import MEANING, Reason
-from clew.core.tool_calls import ToolLog
 from clew.core.usage import NO_USAGE
 
 if TYPE_CHECKING:
     from clew.cli.status import StatusLine
     from clew.client import Reply
     from clew.core.run import Run
+    from clew.core.tool_calls import ToolCall, ToolLog
 
 WARNING_CHARS = 500
 WITHDRAWN = "(the connection broke; the agent starts this part again)"
@@ -35,7 +34,7 @@ class Display:
         self._shares_terminal = self._answer is not None and sys.stdout.isatty()
         self._feeds_pipe = self._answer is not None and _is_pipe(sys.stdout)
         self._asking = False
-        self._tools = ToolLog()
+        self._tools: ToolLog | None = None  # from the first tool on: most turns in a pipe have none
         self._warnings: set[str] = set()
 
     def start(self) -> None:
@@ -49,8 +48,10 @@ class Display:
             self._answer.end()
 
     def show(self, event: events.Event) -> None:
-        finished = self._tools.feed(event)
+        finished = self._finished(event)
         if finished is not None and self._status is not None:
+            from clew.cli.tools import line
+
             self.note(dim(line(finished)))
         shown = _SHOWN.get(type(event))
         if shown is not None:
@@ -77,6 +78,16 @@ class Display:
             note("")
         self._asking = False  # what stood on the line has scrolled away
         note(text)
+
+    def _finished(self, event: events.Event) -> ToolCall | None:
+        """The call of a tool that this event ended."""
+        if self._tools is None:
+            if not isinstance(event, events.ToolStarted):
+                return None
+            from clew.core.tool_calls import ToolLog
+
+            self._tools = ToolLog()
+        return self._tools.feed(event)
 
     def _clear_line(self) -> bool:
         """True: something stood on the line, and does not any more."""
@@ -139,6 +150,8 @@ class Display:
             self._status.retire()
 
     def _tool(self, event: events.ToolStarted) -> None:
+        from clew.cli.tools import NAME_CHARS, told
+
         about = told(event.input)
         self._doing(f"running {one_line(event.name, NAME_CHARS)}{f': {about}' if about else ''}")
 

@@ -13,7 +13,6 @@ from clew.core.decision import Resume
 from clew.core.events import SessionStarted, Warned
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
-from clew.core.limits import reset_time
 from clew.core.outcome import Outcome, after
 from clew.core.pins import Absorbed, Observed, Pin, PinState, move
 from clew.core.plain_resume import plain_resume
@@ -148,6 +147,8 @@ class Closing:
 
     def _waiting(self, plan: Plan, pin: Pin, end: AttemptEnd, now: float) -> Pin:
         """A limit is the account's: the run is no use of the session, and the time until it resets does not age it."""
+        from clew.core.limits import reset_time
+
         resets_at = reset_time(end.ending.diagnosis.resets_at, now)
         count = plan.decision.pin.resume_count if isinstance(plan.decision, Resume) else pin.resume_count
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clew.core.continuation import CONTINUE
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId
 from clew.core.outcome import Outcome
@@ -21,7 +20,6 @@ from clew.core.run import Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, thread_key
-from clew.engine.limits import wake_at
 from clew.engine.settings import Ask, Person
 from clew.engine.turn import LiveTurn
 from clew.errors import Busy, Conflict, NotFound, UsageError
@@ -175,6 +173,8 @@ class Chat(Waiting):
         """
         if thread.kind in ASKED_BY_OTHERS:
             raise UsageError(f"A {thread.kind} waits for a usage limit by itself.", hint=ASKED_BY_OTHERS[thread.kind])
+        from clew.core.continuation import CONTINUE
+
         check_dir(thread)
         run, not_before = await self._call(lambda store: _limited(store, thread, run_id))
         return await self._engine.start(
@@ -314,6 +314,8 @@ class Chat(Waiting):
 
 def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
     """The run, and when it may be continued."""
+    from clew.engine.limits import wake_at
+
     run = store.require_run(run_id)
     if run.thread_id != thread.id or run.outcome != Outcome.USAGE_LIMIT:
         raise Conflict("That run met no usage limit.", hint="Ask again.")
