@@ -50,5 +50,5 @@ async def test_a_session_that_is_spoiled_is_left_at_once_without_a_retry(
         await client.jobs.retry(job.id)
         over = await carried_out(client, job)
     assert (over.status, over.result, over.runs) == (JobStatus.SUCCEEDED, "done", 3)
-    assert (over.reason, over.resume_count) == (reason, 0)
+    assert (over.reason, over.resume_count, over.session_resumes) == (reason, 1, 0)
     assert scripted.prompt == REFUSED, "the original prompt, in a session of its own"
