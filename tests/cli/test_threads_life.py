@@ -17,7 +17,7 @@ import pytest
 from clew.cli.work import tidy_daily
 from clew.client import Client
 from clew.errors import Busy, UsageError
-from clew.server.worker import working
+from clew.server.worker import Work, working
 from clew.testing.stage import Stage
 
 DAY_S = 86_400.0
@@ -413,7 +413,7 @@ async def test_a_daemon_and_a_worker_clean_once_a_day(scripted: Stage) -> None:
             await client.engine.database.call(lambda store: store.save_fact("threads_tidied_at", "1.0"))
             async with asyncio.timeout(60):
                 if way == "daemon":
-                    async with working(client, 0, sweep_soon_s=0.0):
+                    async with working(client, Work(0), sweep_soon_s=0.0):
                         while await client.threads():
                             await client.written()
                 else:
