@@ -125,7 +125,7 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         held = store.lease(key)
         if held is not None and held.token == token:
             return None  # it was taken, and the store's answer was lost
-        if store.require_run(run.id).asked.held:
+        if _is_held(store, run):
             return run.id
         if held is not None and not (held.expires_at < around.clock() and leases.is_dead(held, around)):
             return held.run_id or "?"
@@ -146,7 +146,13 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
 
 def is_next(store: Store, run: Run) -> bool:
     """No other waits before it, and nothing holds it."""
-    return _first(store, run).id == run.id and not store.require_run(run.id).asked.held
+    return _first(store, run).id == run.id and not _is_held(store, run)
+
+
+def _is_held(store: Store, run: Run) -> bool:
+    """By now: it may have been held or sent since it was opened."""
+    stored = store.run(run.id)
+    return stored is not None and stored.asked.held
 
 
 def _first(store: Store, run: Run) -> Run:
