@@ -38,6 +38,7 @@ def test_a_form_is_answered_with_choices_and_own_words(house: House, visit: Visi
     send(page, f"!tool AskUserQuestion {json.dumps(ASKED)}")
     form = page.get_by_test_id("question-form")
     expect(form).to_be_visible()
+    expect(page.get_by_test_id("tool")).to_contain_text("waiting for you")
     expect(page.get_by_test_id("thread-item").filter(has_text="choices")).to_have_attribute("data-state", "waiting")
     answer = form.get_by_test_id("question-answer")
     form.get_by_label("SQLite").check()
@@ -86,6 +87,15 @@ def test_a_permission_is_allowed(house: House, visit: Visit) -> None:
     expect(answers(page)).to_contain_text("done:")
     expect(form).to_have_count(0)
     assert (house.stage.work / "allowed").exists()
+
+
+def test_an_error_of_a_tool_has_failed_and_was_not_declined(house: House, visit: Visit) -> None:
+    page = visit(house).open(house.thread("errors", permissions="all"))
+    send(page, '!tool Bash {"command": "exit 3"}\n!tool Nonesuch {"x": 1}')
+    for tool, name in zip((0, 1), ("Bash", "Nonesuch"), strict=True):
+        expect(page.get_by_test_id("tool").nth(tool)).to_contain_text(name)
+        expect(page.get_by_test_id("tool").nth(tool)).to_contain_text("failed")
+    expect_idle(page)
 
 
 def test_a_permission_is_denied_with_words_that_reach_the_agent(house: House, visit: Visit) -> None:

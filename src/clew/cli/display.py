@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.cli.status import StatusLine
     from clew.client import Reply
     from clew.core.run import Run
-    from clew.core.tool_calls import ToolCall, ToolLog
+    from clew.core.tool_calls import ToolLog
 
 WARNING_CHARS = 500
 WITHDRAWN = "(the connection broke; the agent starts this part again)"
@@ -34,7 +34,7 @@ class Display:
         self._shares_terminal = self._answer is not None and sys.stdout.isatty()
         self._feeds_pipe = self._answer is not None and _is_pipe(sys.stdout)
         self._asking = False
-        self._tools: ToolLog | None = None  # from the first tool on: most turns in a pipe have none
+        self._tools = None if self._status is None else _tool_log()
         self._warnings: set[str] = set()
 
     def start(self) -> None:
@@ -48,8 +48,8 @@ class Display:
             self._answer.end()
 
     def show(self, event: events.Event) -> None:
-        finished = self._finished(event)
-        if finished is not None and self._status is not None:
+        finished = self._tools.feed(event) if self._tools is not None else None
+        if finished is not None:
             from clew.cli.tools import line
 
             self.note(dim(line(finished)))
@@ -78,16 +78,6 @@ class Display:
             note("")
         self._asking = False  # what stood on the line has scrolled away
         note(text)
-
-    def _finished(self, event: events.Event) -> ToolCall | None:
-        """The call of a tool that this event ended."""
-        if self._tools is None:
-            if not isinstance(event, events.ToolStarted):
-                return None
-            from clew.core.tool_calls import ToolLog
-
-            self._tools = ToolLog()
-        return self._tools.feed(event)
 
     def _clear_line(self) -> bool:
         """True: something stood on the line, and does not any more."""
@@ -150,6 +140,8 @@ class Display:
             self._status.retire()
 
     def _tool(self, event: events.ToolStarted) -> None:
+        if self._status is None:
+            return
         from clew.cli.tools import NAME_CHARS, told
 
         about = told(event.input)
@@ -228,6 +220,12 @@ def session_words(run: Reply | Run) -> str | None:
     if run.reason is None:
         return None
     return fresh_words(run.reason, fallback=run.fallback)
+
+
+def _tool_log() -> ToolLog:
+    from clew.core.tool_calls import ToolLog
+
+    return ToolLog()
 
 
 def _status_line() -> StatusLine:

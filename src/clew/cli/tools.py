@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clew.cli.output import one_line
-from clew.cli.states import WAITING
-from clew.core.tool_calls import ToolCall, ToolState
+
+if TYPE_CHECKING:
+    from clew.core.tool_calls import ToolCall
 
 TELLING = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
 NAME_CHARS = 40
 TOOL_CHARS = 70
-STATES = {ToolState.WAITING: WAITING}  # the others read as they are
 
 
 def line(call: ToolCall) -> str:
     """`· Bash touch bar`, and what went wrong, if something did."""
     about = told(call.input)
     words = [f"· {one_line(call.name, NAME_CHARS)}", *([about] if about else [])]
-    return " ".join(words) + (
-        f"  {STATES.get(call.state, call.state.value)}" if call.state is not ToolState.DONE else ""
-    )
+    return " ".join(words) + (f"  {_state(call)}" if call.state != "done" else "")
+
+
+def _state(call: ToolCall) -> str:
+    from clew.cli.states import WAITING
+
+    return WAITING if call.state == "waiting" else call.state.value
 
 
 def as_object(call: ToolCall) -> dict[str, Any]:
