@@ -329,6 +329,10 @@ def test_what_is_asked_is_shown_wherever_the_run_is(cli: Any) -> None:
     assert "question   Which database?\n             1. Postgres: big\n             2. SQLite: small\n" in text
     assert f"clew runs answer {run[:8]} --answer 'Which database?=Postgres', or --deny" in text
     assert "status     waiting for you\n" in text
+    [line] = [line for line in text.splitlines() if line.startswith("tools")]
+    assert "AskUserQuestion" in line and line.endswith("  waiting for you")
+    [tool] = cli.run("runs", "show", run, "--json").json["tools"]
+    assert (tool["name"], tool["status"]) == ("AskUserQuestion", "waiting")
     [asked] = cli.run("runs", "show", run, "--json").json["questions"]
     assert set(asked) == {
         *("id", "run_id", "thread_id", "tool", "input", "is_form", "state", "asked_at", "answered_at", "allowed"),
