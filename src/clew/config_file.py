@@ -24,6 +24,7 @@ def of_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
         return {}, (error.message,)
     values: dict[str, Value] = {}
     ignored: dict[str, None] = {}  # in order, each once
+    wrong: set[str] = set()
     if unknown := [name for name, _ in given if setting_of(name) is None and not _is_of_others(name)]:
         ignored[f"{path}: {unknown_keys(unknown)}"] = None
     for name, value in given:
@@ -33,10 +34,11 @@ def of_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
                 put(values, setting, value, str(path))
             except ConfigError as error:
                 ignored[error.message] = None
+                wrong.add(setting.name)
         elif setting is not None or _is_of_others(name):
             what = setting.name if setting is not None else name.partition(".")[0]
             ignored[f"{path}: {what} cannot be set by a work directory; set it in your own clew.toml."] = None
-    return values, tuple(ignored)
+    return {name: value for name, value in values.items() if name not in wrong}, tuple(ignored)
 
 
 def table_of(path: Path, name: str) -> dict[str, Any]:

@@ -98,6 +98,11 @@ def test_a_limit_that_has_just_reset_is_asked_again_soon_and_only_once_so(told: 
     assert wake_time(told, limits_before=1, now=NOW, dice=0.0) == NOW + 2 * FIRST_PAUSE_S
 
 
+def test_a_limit_that_is_always_about_to_reset_makes_nobody_hurry() -> None:
+    pauses = [wake_time(NOW + 1, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(12)]
+    assert pauses[:4] == [5, 10, 20, 40] and pauses[-1] == LONGEST_PAUSE_S
+
+
 def test_without_a_reset_time_the_pauses_grow_from_5_to_30_minutes() -> None:
     pauses = [wake_time(None, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(6)]
     assert pauses == [300, 600, 1200, 1800, 1800, 1800]

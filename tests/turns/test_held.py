@@ -12,14 +12,14 @@ from clew.core.run import RunStatus
 from clew.errors import Conflict
 from clew.testing.stage import Stage
 from clew.thread import Run, Thread
-from turns.test_lasting import ended, kill, start_daemon
+from turns.test_lasting import FORM, ended, kill, start_daemon, the_question
 
 SLOW = "!slow 1000 0.05"
 
 
-async def going(thread: Thread) -> Run:
+async def going(thread: Thread, *, lasting: bool = True) -> Run:
     """A run that has said something and goes on."""
-    run = await thread.ask(SLOW, lasting=True)
+    run = await thread.ask(SLOW, lasting=lasting)
     async for event in run:
         if isinstance(event, TextStreamed):
             return run
@@ -98,6 +98,58 @@ async def test_a_prompt_that_is_taken_back_holds_nothing(scripted: Stage) -> Non
         await client.cancel(first.id)
         await client.remove_queued(third.id)
         assert (await third.reply()).status == RunStatus.CANCELLED
+
+
+async def test_a_second_stop_holds_neither_what_was_meant_nor_what_was_sent(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        first = await going(thread)
+        second = await thread.ask("second", lasting=True)
+        await client.cancel(first.id)
+        meant = await thread.ask("what was meant", lasting=True)
+        await client.send_queued(second.id)
+        await client.cancel(first.id)
+        first.cancel()
+        assert (await second).text == "ack: second"
+        assert (await meant).text == "ack: what was meant"
+
+
+async def test_sending_one_takes_no_other_back_that_waits_for_its_agent(scripted: Stage) -> None:
+    """It has the thread, and waits for a free place: nobody stopped it."""
+    async with scripted.open(max_agents=1) as client:
+        other = await going(await client.thread("other", cwd=scripted.work))
+        thread = await client.thread("t", cwd=scripted.work)
+        first, second = [await thread.ask(text, lasting=True) for text in ("first", "second")]
+        async for event in first:
+            if isinstance(event, RunQueued) and event.waiting_for == "slot":
+                break
+        await client.send_queued(second.id)
+        other.cancel()
+        assert [(await first).text, (await second).text] == ["ack: first", "ack: second"]
+
+
+async def test_one_that_is_sent_does_not_wait_for_a_question_of_a_dead_run(scripted: Stage) -> None:
+    daemon = await start_daemon(scripted, FORM, "second")
+    async with scripted.open() as client:
+        await the_question(client)
+        await kill(daemon)
+        await client.engine.recover()
+        [second] = [run for run in await client.take_up() if run.prompt == "second"]
+        await client.send_queued(second.id)
+        assert await ended(client, second.id) is RunStatus.ANSWERED
+
+
+async def test_a_stop_holds_nothing_that_was_not_behind_it(scripted: Stage) -> None:
+    """A daemon left it behind; a terminal's prompt went first, and was stopped."""
+    daemon = await start_daemon(scripted, SLOW, "second")
+    async with scripted.open() as client:
+        await kill(daemon)
+        await client.engine.recover()
+        terminals = await going(await client.find("t"), lasting=False)
+        terminals.cancel()
+        await terminals.reply()
+        [second] = [run for run in await client.take_up() if run.prompt == "second"]
+        assert await ended(client, second.id) is RunStatus.ANSWERED
 
 
 async def test_a_held_prompt_says_what_it_waits_for(scripted: Stage) -> None:

@@ -92,6 +92,40 @@ async def test_a_wait_outlives_the_daemon_that_began_it(scripted: Stage) -> None
     assert reply.asked.not_before is not None and (reply.started_at or 0) >= reply.asked.not_before
 
 
+async def test_a_wait_is_given_up_when_something_else_was_asked_since(scripted: Stage) -> None:
+    """No daemon was there, so the thread was free: "the task that you were given last" would be another one."""
+    scripted.account = SUBSCRIPTION
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        failed = await limited(thread, time.time() + SOON_S)
+        run = await thread.continue_after_limit(failed.run, lasting=True)
+    async with scripted.open() as client:
+        await (await (await client.find("t")).ask("something else"))
+        asked = len(scripted.api.main_requests)
+        await client.take_up()
+        assert (await answered(client, run.id)).status is RunStatus.CANCELLED
+        assert len(scripted.api.main_requests) == asked
+
+
+@pytest.mark.parametrize("how", ["cancelled", "removed"])
+async def test_what_is_queued_behind_a_wait_is_held_when_it_is_stopped_and_not_when_it_is_taken_back(
+    scripted: Stage, how: str
+) -> None:
+    scripted.account = SUBSCRIPTION
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        failed = await limited(thread, time.time() + 3600)
+        run = await thread.continue_after_limit(failed.run, lasting=True)
+        behind = await thread.ask("behind it", lasting=True)
+        if how == "removed":
+            await client.remove_queued(run.id)
+            assert (await behind).text == "ack: behind it"
+        else:
+            run.cancel()
+            await run.reply()
+            assert (await client.run(behind.id)).asked.held
+
+
 async def answered(client: Client, run_id: str):  # type: ignore[no-untyped-def]
     async for _ in client.follow(run_id):
         pass

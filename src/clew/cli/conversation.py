@@ -13,7 +13,7 @@ from clew.cli.display import Display, closing_line
 from clew.cli.keyboard import Keyboard
 from clew.cli.output import harmless, note, print_json
 from clew.core.thread import Permissions, Trust
-from clew.errors import UsageLimit
+from clew.errors import Conflict, UsageLimit
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -78,7 +78,11 @@ async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Repl
         async def start(person: Person | None, run: str = limited.run) -> Run:
             return await thread.continue_after_limit(run, person=person)
 
-        reply = await carry_out(thread, start, as_json=as_json, agent=limited.agent)
+        try:
+            reply = await carry_out(thread, start, as_json=as_json, agent=limited.agent)
+        except Conflict as error:  # another prompt was asked in the thread in the meantime
+            note(harmless(error.message))
+            return limited
     return reply
 
 

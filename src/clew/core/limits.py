@@ -23,9 +23,13 @@ def wake_time(resets_at: float | None, *, limits_before: int, now: float, dice: 
     """When to ask again. `limits_before`: runs that met a limit just before this one; `dice` is between 0 and 1."""
     known = reset_time(resets_at, now - JUST_OVER_S)
     if known is not None and (known > now or not limits_before):  # one that is always just over is no help
-        return _a_little_later(max(known, now + SHORTEST_PAUSE_S), now, dice)
-    pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(limits_before, 10))
-    return _a_little_later(now + pause_s, now, dice)
+        return _a_little_later(max(known, now + _pause_s(SHORTEST_PAUSE_S, limits_before)), now, dice)
+    return _a_little_later(now + _pause_s(FIRST_PAUSE_S, limits_before), now, dice)
+
+
+def _pause_s(first_s: float, limits_before: int) -> float:
+    """Twice as long each time: an agent that always says that the limit is about to reset makes nobody hurry."""
+    return min(LONGEST_PAUSE_S, first_s * 2.0 ** min(limits_before, 10))
 
 
 def _a_little_later(at: float, now: float, dice: float) -> float:

@@ -80,6 +80,7 @@ class Asked(Record):
     timeout_s: float | None = None  # over the settings'
     lasting: bool = False  # a daemon's: queued, it waits for the next daemon; its questions wait for an answer
     not_before: float | None = None  # it continues a run that met a usage limit: not before it has reset
+    continues: RunId | None = None  # that run
     answers: bool = False  # it brings an answer to a session whose run died: before the prompts that wait
     held: bool = False  # queued, and a person stopped the run before it: it waits until somebody sends it
     sent_now: bool = False  # somebody said so: before the other prompts that wait

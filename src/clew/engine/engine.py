@@ -214,6 +214,7 @@ class Engine:
             enable_resume=asked.enable_resume,
             timeout_s=asked.timeout_s,
             not_before=asked.not_before,
+            continues=asked.continues,
             lasting=True,
         )
         return self._carry_out(ask, run, binary, token, leased=leased, earlier=earlier)
@@ -251,10 +252,11 @@ class Engine:
                 return  # it was over before its events were read, so they are all there
             await asyncio.sleep(self.settings.poll_s)
 
-    async def cancel(self, run_id: RunId) -> bool:
+    async def cancel(self, run_id: RunId, *, hold: bool = True) -> bool:
         """Asks a run of any process to stop. False: it is over already.
 
-        When it had begun, a daemon's prompts that were queued behind it are held until they are sent.
+        When it had begun, a daemon's prompts that were queued behind it are held until they are sent, unless `hold`
+        is False.
         """
 
         def ask_to_stop(store: Store) -> bool:
@@ -263,7 +265,8 @@ class Engine:
                 self._end_unstarted(run, RunStatus.CANCELLED, "The run was cancelled while it waited.", store)
                 return True
             if run.status in LIVE:
-                return queue.stop(store, run, self.around.clock())
+                now = self.around.clock()
+                return queue.stop(store, run, now) if hold else store.request_cancel(run_id, now)
             still_open = [question for question in store.questions_of_run(run_id) if question.is_open]
             for question in still_open:  # of a run that died with Clew: nobody need answer it
                 store.close_question(question, QuestionState.WITHDRAWN, self.around.clock())

@@ -292,6 +292,7 @@ def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:
             timeout_s=ask.timeout_s,
             lasting=ask.lasting,
             not_before=ask.not_before,
+            continues=ask.continues,
             answers=ask.answers is not None,
         ),
         created_at=around.clock(),

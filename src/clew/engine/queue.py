@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from clew.core.history import Role
 from clew.core.ids import ThreadId
 from clew.core.question import QuestionState
 from clew.core.record import replace
@@ -78,18 +79,27 @@ def take_up(store: Store, run: Run, token: str, around: Surroundings, settings: 
 
 
 def stop(store: Store, run: Run, at: float) -> bool:
-    """Asks a live run to stop, and holds the prompts behind it if it had its turn already. False: it is over."""
+    """Asks a live run to stop, and holds the prompts behind it if it had its turn already. False: it is over.
+
+    A second stop of the same run holds nothing more: what was queued since is what was meant.
+    """
     held = store.lease(leases.thread_key(run.thread_id))
-    if run.status is not RunStatus.QUEUED or (held is not None and held.run_id == run.id):
-        hold(store, run)
+    had_its_turn = run.status is not RunStatus.QUEUED or (held is not None and held.run_id == run.id)
+    if had_its_turn and not run.cancel_requested:
+        hold(store, run, at)
     return store.request_cancel(run.id, at)
 
 
-def hold(store: Store, stopped: Run) -> None:
-    """A daemon's prompts that wait behind that run go on waiting until they are sent."""
+def hold(store: Store, stopped: Run, at: float) -> None:
+    """A daemon's prompts that waited behind that run when it was stopped go on waiting until they are sent."""
     for run in store.runs(thread_id=stopped.thread_id, statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT):
-        if run.id != stopped.id and run.asked.lasting and not run.asked.answers and not run.asked.held:
-            store.update_run(run.id, asked=replace(run.asked, held=True, sent_now=False))
+        asked = run.asked
+        if run.id == stopped.id or not asked.lasting or asked.answers or asked.held or asked.sent_now:
+            continue
+        # One that nobody carries out was queued before: it was not behind it.
+        is_behind = run.owner is not None or run.created_at > stopped.created_at
+        if is_behind and run.created_at <= at:
+            store.update_run(run.id, asked=replace(asked, held=True))
 
 
 def send(store: Store, run: Run, at: float) -> Run:
@@ -100,9 +110,18 @@ def send(store: Store, run: Run, at: float) -> Run:
     for going in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
         store.request_cancel(going.id, at)
     lease = store.lease(leases.thread_key(run.thread_id))
-    if lease is not None and lease.run_id not in (None, run.id):
-        store.request_cancel(lease.run_id, at)  # it waits for a usage limit to reset
+    holder = store.run(lease.run_id) if lease is not None and lease.run_id not in (None, run.id) else None
+    if holder is not None and holder.asked.not_before is not None:
+        store.request_cancel(holder.id, at)  # it only waits for a usage limit to reset
     return store.update_run(run.id, asked=replace(run.asked, held=False, sent_now=True, not_before=None))
+
+
+def still_continues(store: Store, run: Run) -> bool:
+    """A run that continues another after a usage limit: is that one's prompt still the last that was asked?"""
+    if run.asked.continues is None:
+        return True
+    prompts = [turn.id for turn in store.history(run.thread_id) if turn.role is Role.USER]
+    return prompts[-1:] == [store.require_run(run.asked.continues).prompt_turn_id]
 
 
 def _wait(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> None:
@@ -132,7 +151,7 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         for other in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
             if other.id != run.id:
                 return other.id
-        asking = _behind(run, _asking(store, run.thread_id))
+        asking = _behind(store.require_run(run.id), _asking(store, run.thread_id))
         if asking is not None:
             return asking.id
         first = _first(store, run)
@@ -175,6 +194,6 @@ def _asking(store: Store, thread_id: ThreadId) -> list[Run]:
 
 def _behind(run: Run, asking: Sequence[Run]) -> Run | None:
     """The one of them that was not over yet when this run was asked for."""
-    if run.asked.answers:
+    if run.asked.answers or run.asked.sent_now:
         return None
     return next((other for other in asking if other.ended_at is None or run.created_at < other.ended_at), None)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from clew.core.decision import Policy, Reason
 from clew.core.events import QuestionAsked
-from clew.core.ids import TurnId
+from clew.core.ids import RunId, TurnId
 from clew.core.permissions import Answer
 from clew.core.question import Question
 from clew.core.record import Record
@@ -91,6 +91,7 @@ class Ask(Record):
     any_age: bool = False  # whoever asks has judged the session's age: the policy's limit does not count
     timeout_s: float | None = None  # over the settings'
     not_before: float | None = None  # when a usage limit has reset; its session is not too old then
+    continues: RunId | None = None  # the run that met that limit: if nothing else was asked since
     wait: bool = True  # for the thread, when another run holds it
     person: Person | None = None  # who answers the agent's questions; None: nobody
     slots: Slots | None = None  # beside this machine's own: a host's limit over all machines

@@ -78,6 +78,8 @@ class LiveTurn:
         self._ending = Ending(run, self._database, self._journal, self._leases, self._closing)
         self._drafts: list[Plan] = []
         self._asked_to_stop = False
+        self._stopped_at: float | None = None  # when somebody in this process asked it to
+        self._has_turn = False  # the thread is its own
         self._abandoned = False  # this process ends; nobody asked the run to
         self._hurry = asyncio.Event()
         self._look = asyncio.Event()  # it may be its turn: it need not wait for the next look
@@ -91,6 +93,8 @@ class LiveTurn:
     def cancel(self) -> None:
         """From this process; from another one, through the store."""
         self._asked_to_stop = True
+        if self._stopped_at is None:
+            self._stopped_at = self._around.clock()
 
     def kill(self) -> None:
         """A cancel that gives the agent no time."""
@@ -144,6 +148,7 @@ class LiveTurn:
             self._leases.holds(token)
             await self._wait_for_thread()
         passed("lease_taken")
+        self._has_turn = leased or self._has_turn
         await self._wait_for_limit()
         here = Slots(slot_prefix(self._around.owner), self._settings.max_agents)
         for slots in (here, self.ask.slots):
@@ -152,7 +157,14 @@ class LiveTurn:
         if self._is_left_to_the_next and not await self._is_cancelled_by_someone():
             return await self._leave_queued()
         if await self._is_cancelled():
+            await self._hold_those_behind()
             error = Cancelled("The run was cancelled while it waited.", hint="Nothing was sent to the agent.")
+            return await self._ending.failed(RunStatus.CANCELLED, Outcome.CANCELLED, error)
+        if not await self._database.call(lambda store: queue.still_continues(store, self.run)):
+            error = Cancelled(
+                "What this run was to continue after the usage limit is no longer the last thing asked in the thread.",
+                hint="Nothing was sent to the agent. Ask again.",
+            )
             return await self._ending.failed(RunStatus.CANCELLED, Outcome.CANCELLED, error)
         return await self._run_attempts()
 
@@ -170,6 +182,7 @@ class LiveTurn:
             )
             if holder is None:
                 self._leases.holds_thread(self.run.thread_id, token)
+                self._has_turn = True
                 return
             if holder != told:
                 told = holder
@@ -225,9 +238,20 @@ class LiveTurn:
         return await self._conclude(second, end)
 
     async def _conclude(self, plan: Plan, end: AttemptEnd) -> Finished:
-        if self._asked_to_stop and not self._abandoned:
-            await self._database.atomically(lambda store: queue.hold(store, self.run), never)
+        await self._hold_those_behind()
         return await self._ending.concluded(plan, end, self._status(end))
+
+    async def _hold_those_behind(self) -> None:
+        """When somebody in this process stopped it; a stop through the store has done so already."""
+        at = self._stopped_at
+        if at is None or not self._has_turn or self._abandoned:
+            return
+
+        def hold(store: Store) -> None:
+            if not store.cancel_requested(self.run.id):
+                queue.hold(store, self.run, at)
+
+        await self._database.atomically(hold, never)
 
     def _committed(self, number: int, store: Store) -> tuple[Plan] | None:
         """The plan of that attempt, if it is in the store."""

@@ -31,6 +31,7 @@ from clew.store.store import Store
 log = logging.getLogger("clew.hosts.chat")
 
 T = TypeVar("T")
+RUNS_LOOKED_AT = 1000
 
 
 ASKED_BY_OTHERS = {
@@ -187,6 +188,7 @@ class Chat(Waiting):
                 enable_resume=run.asked.enable_resume,
                 timeout_s=run.asked.timeout_s,
                 not_before=not_before,
+                continues=run.id,
                 **options,
             ),
             lambda store, made: _check_newest(store, thread, run, made),
@@ -324,6 +326,6 @@ def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
 
 def _check_newest(store: Store, thread: Thread, run: Run, made: Run) -> None:
     """Inside the transaction that stores the run `made`: nothing else was asked since."""
-    newest = [each for each in store.runs(thread_id=thread.id, limit=2) if each.id != made.id]
-    if [each.id for each in newest] != [run.id]:
+    newest = [each for each in store.runs(thread_id=thread.id, limit=RUNS_LOOKED_AT) if each.id != made.id]
+    if [each.id for each in newest if not each.asked.held][:1] != [run.id]:  # a held one asks nothing by itself
         raise Conflict(f"{thread.name} has moved on since.", hint="Ask again, or wait for what is queued.")

@@ -112,7 +112,7 @@ class Waiting:
         found = await self._call(status)
         if found is not RunStatus.QUEUED:
             raise Conflict(f"The run has started: it is {found}.", hint="Cancel it instead.")
-        await self._engine.cancel(RunId(run_id))
+        await self._engine.cancel(RunId(run_id), hold=False)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REMOVED_S):  # whoever carries it out looks now and then
                 while True:

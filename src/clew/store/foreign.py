@@ -235,7 +235,10 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
         return all(_is_number_or_none(each) for each in found.values())
     if place == ("runs", "asked"):
         retry_of = found.get("retry_of")
-        is_turn = retry_of is None or (isinstance(retry_of, str) and _ID.match(retry_of) is not None)
+        is_turn = all(
+            each is None or (isinstance(each, str) and _ID.match(each) is not None)
+            for each in (retry_of, found.get("continues"))
+        )
         return is_turn and all(_is_number_or_none(found.get(name)) for name in ("timeout_s", "not_before"))
     return True
 

@@ -178,10 +178,10 @@ class ClaudeReader:
 
     def _assistant(self, value: dict[str, Any]) -> list[Event]:
         message = value["message"]
-        if value.get("is_api_error_message") or message.get("model") == "<synthetic>":
-            self._error = value
-            return []
         own = not value.get("parent_tool_use_id")
+        if value.get("is_api_error_message") or message.get("model") == "<synthetic>":
+            self._error = value if own else self._error  # a sub-agent's trouble is not the run's
+            return []
         events: list[Event] = []
         for block in message["content"]:
             if block.get("type") == "text" and own and block.get("text"):
