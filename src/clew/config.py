@@ -308,7 +308,7 @@ def _user_home(environ: Mapping[str, str]) -> Path:
 def known_values(given: list[tuple[str, Any]], source: str) -> dict[str, Value]:
     """All of them, by the settings' own names. Raises ConfigError: what the user wrote must hold."""
     if unknown := [name for name, _ in given if setting_of(name) is None]:
-        hint = "Correct or remove it; clew config show lists every setting."
+        hint = "Correct or remove it; clew config path names the file."
         raise ConfigError(f"{source}: {unknown_keys(unknown)}", hint=hint)
     values: dict[str, Value] = {}
     for name, value in given:

@@ -232,7 +232,7 @@ def test_another_model_is_asked_for_one_round(own_house: House, visit: Visit) ->
     page.get_by_test_id("next-round").click()
     expect(rounds(page)).to_have_count(2)
     expect(rounds(page).nth(1)).to_contain_text("claude-opus-4-5")
-    expect(rounds(page).nth(1)).to_contain_text("fresh: no session of this agent and model yet")
+    expect(rounds(page).nth(1)).to_contain_text("fresh: no session of this agent and model to resume")
 
 
 def test_a_review_is_exported_as_a_file(own_house: House, visit: Visit) -> None:

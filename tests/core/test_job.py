@@ -93,9 +93,9 @@ def test_a_limit_wakes_a_little_after_its_reset_and_not_everybody_at_once() -> N
 
 
 @pytest.mark.parametrize("told", [NOW - 59, NOW - 1, NOW])
-def test_a_limit_that_has_just_reset_is_asked_again_soon_and_only_once_so(told: float) -> None:
-    assert wake_time(told, limits_before=0, now=NOW, dice=0.0) == NOW + SHORTEST_PAUSE_S
-    assert wake_time(told, limits_before=1, now=NOW, dice=0.0) == NOW + 2 * FIRST_PAUSE_S
+def test_a_limit_that_has_just_reset_is_asked_again_soon_and_later_each_time(told: float) -> None:
+    pauses = [wake_time(told, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(3)]
+    assert pauses == [SHORTEST_PAUSE_S, 2 * SHORTEST_PAUSE_S, 4 * SHORTEST_PAUSE_S]
 
 
 def test_a_limit_that_is_always_about_to_reset_makes_nobody_hurry() -> None:

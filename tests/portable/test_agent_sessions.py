@@ -155,6 +155,9 @@ class TestWentOnOutside:
                 answer = await ask(thread, prompt)
                 assert voice.shown == expected(history, prompt)
                 resumed.append((answer.session_resumed, answer.session_id == reply.session_id))
+                told = [line for line in answer.warnings if "not in this thread" in line]
+                assert [f"it is in {new}" in line for line in told] == [True] * (thread is mine)
+            assert not (await ask(mine, voice.prompt())).warnings, "it is said once"
             assert resumed == [(False, False), (True, False), (True, True)], "a fork goes on in a copy"
 
     async def test_it_is_refused_while_a_run_is_going_on_there(self, scripted: Stage) -> None:

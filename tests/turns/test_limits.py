@@ -117,6 +117,11 @@ async def test_what_is_queued_behind_a_wait_is_held_when_it_is_stopped_and_not_w
         failed = await limited(thread, time.time() + 3600)
         run = await thread.continue_after_limit(failed.run, lasting=True)
         behind = await thread.ask("behind it", lasting=True)
+        async for event in behind:
+            if isinstance(event, RunQueued):
+                assert (event.waiting_for, event.held_by) == ("thread", run.id)
+                assert event.until == (await client.run(run.id)).asked.not_before, "and how long that may take"
+                break
         if how == "removed":
             await client.remove_queued(run.id)
             assert (await behind).text == "ack: behind it"

@@ -98,7 +98,8 @@ class Display:
         elif event.waiting_for == "person":
             words = "held: the run before it was stopped (clew runs send ID starts it)"
         else:
-            words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} is going on in it"
+            what = "is going on in it" if event.until is None else f"waits for a limit until {at_clock(event.until)}"
+            words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} {what}"
         if self._status is None:
             note(words)
         else:

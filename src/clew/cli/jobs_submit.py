@@ -91,7 +91,8 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
     PROMPT is the argument, or stdin when it is - or left out. The job is on disk when this returns, and outlives
     time-outs, crashes and lost workers. With --wait stdout gets the result instead, and the exit code is 0 when the
     job succeeded; 1 when it failed, 2 when its files are in conflict, 3 when the agent is not installed, 4 when it is
-    blocked until somebody logs in, 5 after a usage limit, 6 when its time was over, 7 when it was cancelled.
+    blocked until somebody logs in, 5 after a usage limit, 6 when its time was over, 7 when it was cancelled, 10 when it
+    is blocked because the account has no credit left.
 
     A DURATION is 90s, 30m, 2h, 7d or 1h30m; a bare number is seconds.
 

@@ -47,7 +47,7 @@ MEANING: dict[Reason, str] = {
     Reason.UNSUPPORTED: "this agent cannot resume a session",
     Reason.FORCED_FRESH: "a fresh session was asked for",
     Reason.FIRST_TURN: "first turn of the thread",
-    Reason.NO_PIN: "no session of this agent and model yet",
+    Reason.NO_PIN: "no session of this agent and model to resume",
     Reason.POISONED: "the session's history is broken for good",
     Reason.HISTORY_CHANGED: "turns that the session holds were edited, removed or hidden",
     Reason.WORK_DIR_CHANGED: "the work directory is another one",

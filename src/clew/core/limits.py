@@ -22,7 +22,7 @@ LONGEST_LIMIT_S = 8 * 86_400.0  # no account's limit is longer
 def wake_time(resets_at: float | None, *, limits_before: int, now: float, dice: float) -> float:
     """When to ask again. `limits_before`: runs that met a limit just before this one; `dice` is between 0 and 1."""
     known = reset_time(resets_at, now - JUST_OVER_S)
-    if known is not None and (known > now or not limits_before):  # one that is always just over is no help
+    if known is not None:
         return _a_little_later(max(known, now + _pause_s(SHORTEST_PAUSE_S, limits_before)), now, dice)
     return _a_little_later(now + _pause_s(FIRST_PAUSE_S, limits_before), now, dice)
 

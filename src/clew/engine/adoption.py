@@ -20,6 +20,7 @@ from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
 from clew.core.thread import Thread, is_word
 from clew.engine.leases import is_dead, thread_key
+from clew.engine.notices import taken_over
 from clew.engine.sessions import observed_in
 from clew.engine.settings import Surroundings
 from clew.errors import Busy, Conflict
@@ -81,6 +82,7 @@ def adopt(
     if owner is not None:
         _check_idle(store, store.require_thread(owner.thread_id), around)
         store.give_up_session(session_id)
+        store.save_fact(taken_over(owner.thread_id), thread.name)
     runtime = found.runtime
     before = store.history(thread.id)
     of_model = model or found.view.model or ""

@@ -26,7 +26,7 @@ _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     Outcome.OVERFLOW: (
         AgentFailed,
         "The conversation does not fit the model's context: {said}",
-        "Ask again: the next turn starts fresh with a transcript cut to fit. A shorter prompt helps.",
+        "Ask for less: a shorter prompt. In a long thread, ask again: it starts fresh with a transcript cut to fit.",
     ),
     Outcome.USAGE_LIMIT: (
         UsageLimit,
@@ -50,8 +50,8 @@ _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     ),
     Outcome.MEDIA_REMOVED: (
         AgentFailed,
-        "The model's service refused an image or a document, and {agent} removed it from the session: {said}",
-        "Ask again: the session is kept, without it.",
+        "The model's service refused what the session brings along (an image, a document, or too much of it): {said}",
+        "Ask again: {agent} leaves it out, and the session is kept. If that fails too, the next turn starts fresh.",
     ),
     Outcome.OVERLOADED: (AgentFailed, "The model's service is overloaded or failing: {said}", "Ask again later."),
     Outcome.NETWORK: (AgentFailed, "The model's service cannot be reached: {said}", "Check the network, ask again."),
@@ -80,7 +80,7 @@ def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
         hint = _MORE_TIME
     else:
         cls, template, hint = _WORDS[end.outcome]
-        words = template.format(agent=agent, said=said, status=end.exit_status)
+        words, hint = template.format(agent=agent, said=said, status=end.exit_status), hint.format(agent=agent)
     return cls(
         words,
         hint=hint,
@@ -101,7 +101,7 @@ def error_of_run(run: Run) -> AgentError | None:
         return TimedOut(run.error or _TIMED_OUT, hint=_MORE_TIME)
     cls, template, hint = _WORDS.get(outcome, _WORDS[Outcome.FAILED])
     words = run.error or template.format(agent=run.agent, said=run.status, status=None)
-    return cls(words, hint=hint, resets_at=run.resets_at)
+    return cls(words, hint=hint.format(agent=run.agent), resets_at=run.resets_at)
 
 
 def _last_line(text: str) -> str:

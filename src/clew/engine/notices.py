@@ -21,7 +21,6 @@ from clew.core.thread import Thread, Trust
 from clew.store.store import Store
 
 NAMED = 3  # files
-TRUST_IS_ASKED_FOR = frozenset({"chat", "job"})  # kinds of threads that are begun with a flag for it
 GIT_FILE_CHARS = 4096  # of a work tree's `.git`, which names the repository
 
 
@@ -30,6 +29,11 @@ class Rules(Record):
 
     agent: str
     files: tuple[Path, ...]  # the nearest first
+
+
+def taken_over(thread_id: str) -> str:
+    """The fact that names the thread which was made of that thread's session, until it is told."""
+    return f"session_taken_over/{thread_id}"
 
 
 def rules_left_out(adapter: Adapter, thread: Thread, config_dir: str) -> Rules | None:
@@ -52,16 +56,22 @@ def warnings(store: Store, thread: Thread, rules: Rules | None, decision: Decisi
             found.append(_rules_not_loaded(thread, rules))
     if isinstance(decision, Fresh) and decision.reason is Reason.SESSION_DIVERGED and decision.passed_over is not None:
         found.append(_went_on_outside(decision.passed_over))
+    if taken_by := store.fact(taken_over(thread.id)):
+        store.save_fact(taken_over(thread.id), "")
+        found.append(_taken_over(taken_by))
     return tuple(found)
 
 
 def _rules_not_loaded(thread: Thread, rules: Rules) -> Warned:
     files = [os.path.relpath(path, thread.cwd) for path in rules.files]
-    in_new = ", `--trust project` in a new thread" if thread.kind in TRUST_IS_ASKED_FOR else ""
+    how = f"`clew threads set {thread.name} --trust project` loads them from now on"
+    if thread.kind == "job":
+        how = "`clew jobs submit --trust project` loads them"
+    elif thread.kind == "chat":
+        how += ", `--trust project` in a new thread"
     return Warned(
         "rules_not_loaded",
-        f"The project's rules ({_listed(files)}) are not loaded, so {rules.agent} does not know them. "
-        f"`clew threads set {thread.name} --trust project` loads them from now on{in_new}. "
+        f"The project's rules ({_listed(files)}) are not loaded, so {rules.agent} does not know them. {how}. "
         "The repository's own agent settings, hooks and MCP servers load with them, and may run code.",
     )
 
@@ -71,6 +81,14 @@ def _went_on_outside(session_id: SessionId) -> Warned:
         "session_diverged",
         f"The session {session_id} went on outside Clew, and what was said there is not in this thread. "
         + ADOPT.format(session_id=session_id),
+    )
+
+
+def _taken_over(name: str) -> Warned:
+    return Warned(
+        "session_diverged",
+        f"This thread's session went on outside Clew, and what was said there is not in this thread: it is in {name}, "
+        "which was made of that session.",
     )
 
 

@@ -186,8 +186,9 @@ class LiveTurn:
                 return
             if holder != told:
                 told = holder
+                until = await self._database.call(partial(_waits_until, holder))
                 is_held = holder == self.run.id
-                await self._journal.note(RunQueued("person") if is_held else RunQueued("thread", held_by=holder))
+                await self._journal.note(RunQueued("person") if is_held else RunQueued("thread", holder, until))
             await recovery.recover_dead(self._database, self._adapter_of, self._around, self._settings)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.poll_s * (1 if is_next else FURTHER_BACK)):
@@ -358,3 +359,9 @@ class LiveTurn:
             store.update_run(self.run.id, status=RunStatus.RUNNING)
 
         await self._database.atomically(go_on, never)
+
+
+def _waits_until(run_id: str, store: Store) -> float | None:
+    """When a run starts that has the thread and waits for a usage limit to reset; else None."""
+    run = store.run(run_id)
+    return run.asked.not_before if run is not None and run.status is RunStatus.QUEUED else None

@@ -56,6 +56,6 @@ def why_afresh(job: Job, now: float) -> Reason | None:
         return None
     if is_too_old(job, now):
         return Reason.EXPIRED
-    if job.session_resumes >= job.limits.max_resumes:
+    if job.session_resumes >= job.limits.max_resumes and job.outcome != Outcome.USAGE_LIMIT:  # that keeps the session
         return Reason.WORN_OUT
     return None

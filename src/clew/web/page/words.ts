@@ -8,7 +8,7 @@ const REASONS: Record<string, string> = {
   unsupported: "this agent cannot resume",
   forced_fresh: "you asked for it",
   first_turn: "first turn",
-  no_pin: "no session of this agent and model yet",
+  no_pin: "no session of this agent and model to resume",
   poisoned: "the session's history was broken",
   history_changed: "history changed",
   work_dir_changed: "the work directory changed",
