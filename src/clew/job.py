@@ -335,7 +335,7 @@ def _hint(job: Job) -> str | None:
         return f"{retry} --restore puts them back (what is there is saved first); {retry} --keep goes on with them."
     if job.status is JobStatus.BLOCKED:
         act = "Add credit, or change the plan" if job.outcome == Outcome.BILLING else LOG_IN
-        return f"{act}; then {retry} continues where it stopped."
+        return f"{act}; then {retry} goes on where it stopped."
     if job.outcome == Outcome.WRONG_MODEL:
         return "Submit it again with another --model."
     if job.status is JobStatus.FAILED and job.outcome in SPOILED:

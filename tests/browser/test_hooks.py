@@ -30,7 +30,7 @@ def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with ModelApi() as api:
         stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
         repository(stage)
-        with served(stage, **SECRETS) as daemon:
+        with served(stage, CLEW_SERVE_WORKER="true", **SECRETS) as daemon:
             house = House(stage, daemon)
             yield house
             house.close()

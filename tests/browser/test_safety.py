@@ -56,6 +56,8 @@ def test_hostile_markdown_is_shown_as_text_and_nothing_runs(house: House, visit:
     visitor = visit(house)
     visitor.context.add_init_script(COUNT)
     page = visitor.open(thread)
+    expect(answers(page)).to_have_count(len(HOSTILE))
+    page.mouse.wheel(0, -1)  # until the reader moves, the page stays at its end
     for answer in answers(page).all():
         answer.scroll_into_view_if_needed()
         expect(answer.locator(".markdown:not(.plain)")).to_have_count(1)

@@ -181,7 +181,7 @@ async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Sta
             waiting = await ended(client, job, status=JobStatus.WAITING)
             assert waiting.status is JobStatus.WAITING and waiting.wake_at
             done = await ended(client, job)
-        assert (done.status, done.runs, done.troubles) == (JobStatus.SUCCEEDED, 2, 0)
+        assert (done.status, done.runs, done.troubles) == (JobStatus.SUCCEEDED, 1, 0), "the limit's run does not count"
         assert (done.ended_at or 0) >= waiting.wake_at
 
 
@@ -205,7 +205,7 @@ STRANGE = Fail(418, "teapot", "I am one")
     [
         ([OVERLOADED], JobStatus.SUCCEEDED, 2),  # again after a pause, in the same session
         ([OVERLOADED] * 9, JobStatus.FAILED, 2),  # but only so often
-        ([TooLong(), TooLong()], JobStatus.SUCCEEDED, 2),  # the run falls back once; the job starts afresh then
+        ([TooLong()], JobStatus.SUCCEEDED, 2),  # the same prompt is not asked twice in a run; the job starts afresh
         ([STRANGE] * 9, JobStatus.FAILED, 1),
     ],
 )

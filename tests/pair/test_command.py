@@ -74,7 +74,7 @@ def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None
 def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Fail(429, "rate_limit_error", "Claude AI usage limit reached", FINAL)
-    stopped = run(scripted, TASK, "--name", "build")
+    stopped = run(scripted, TASK, "--name", "build", "--no-wait-for-limit")
     assert stopped.returncode == 5, stopped.stderr.decode()
     assert stopped.stderr.count(b"clew pair --session build goes on with it") == 1
     assert b"Ask again" not in stopped.stderr

@@ -88,6 +88,7 @@ async def test_two_daemons_share_one_store(scripted: Stage, serve: Callable[...,
     assert queued["status"] == "queued", "one run a thread at a time, whoever takes it"
     await two.post(f"/api/runs/{going['id']}/cancel")
     assert (await one.ended(going["id"]))["status"] == "cancelled"
+    await one.post(f"/api/runs/{queued['id']}/send")
     assert (await one.ended(queued["id"]))["status"] == "answered"
 
 

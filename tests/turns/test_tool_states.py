@@ -76,9 +76,11 @@ async def test_codex_tells_of_what_failed_and_does_not_tell_of_what_it_refused(c
     async with codex.open() as client:
         thread = await client.thread("t", cwd=codex.work, permissions="edits", agent="codex")
         for given, expected in (
-            ({"cmd": "exit 3"}, ["failed"]),
-            ({"cmd": f"touch {codex.folder}/outside"}, ["failed"]),  # its sandbox: the command ran, and could not
-            ({"cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "x"}, []),
+            ({"cmd": "exit 3"}, [["failed"]]),
+            # Its sandbox: the command ran, and could not. Now and then Codex does not tell of it.
+            ({"cmd": f"touch {codex.folder}/outside"}, [["failed"], []]),
+            ({"cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "x"}, [[]]),
         ):
-            assert await states(thread, use("exec_command", **given)) == (expected, {})
+            seen, waited = await states(thread, use("exec_command", **given))
+            assert (seen in expected, waited) == (True, {}), (given, seen)
         assert await states(thread, use("nonesuch")) == ([], {})
