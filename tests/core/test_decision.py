@@ -128,6 +128,7 @@ TRIPS: dict[Reason, Callable[[World], World]] = {
     Reason.WORN_OUT: of_policy(max_resumes=3),
     Reason.SESSION_MISSING: of_observed(exists=False),
     Reason.SESSION_DIVERGED: of_observed(mark=Mark(101, "e2"), went_on=True),
+    Reason.SESSION_DAMAGED: of_observed(damaged=True),
     Reason.CANNOT_FORK: of_pin(borrowed_at="e1"),
     Reason.UNCONFIRMED: of_pin(pending=Pending("uuid", (Absorbed.of(user("u9")),), None)),
 }
@@ -166,6 +167,7 @@ def test_the_guards_stand_in_the_designs_order() -> None:
         "worn_out",
         "session_missing",
         "session_diverged",
+        "session_damaged",
         "cannot_fork",
         "unconfirmed",
     ]

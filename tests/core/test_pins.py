@@ -12,6 +12,7 @@ from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import (
     NOTHING_OBSERVED,
     Absorbed,
+    HeldBack,
     IllegalMove,
     Mark,
     Observed,
@@ -19,7 +20,9 @@ from clew.core.pins import (
     Pin,
     PinState,
     Runtime,
+    absorb,
     has_diverged,
+    holds,
     is_unproven,
     move,
     settle,
@@ -210,3 +213,27 @@ def test_a_session_has_diverged_when_it_grew_by_what_is_not_ours(
 ) -> None:
     pin = make_pin(mark=Mark(100, "e1"), pending=Pending("uuid", (), None) if pending else None)
     assert has_diverged(pin, observed) is diverged
+
+
+@pytest.mark.parametrize(
+    ("said", "held", "held_back"),
+    [("one", True, None), ("", False, None), ("on", False, "on"), ("another", None, None), ("one more", None, None)],
+)
+def test_of_an_answer_the_session_absorbs_what_its_file_has(
+    said: str, held: bool | None, held_back: str | None
+) -> None:
+    """None: the file has words that are not the answer's, so nothing of the attempt is counted."""
+    pin = make_pin(absorbed=(), pending=Pending("uuid", (Absorbed.of(U1),), None))
+    observed = Observed(exists=True, mark=Mark(20, "e2"), holds_pending=True, said=said)
+    after = absorb(pin, observed, A1)
+    if held is None:
+        assert after == pin
+        return
+    assert after.absorbed == ((Absorbed.of(U1), Absorbed.of(A1)) if held else (Absorbed.of(U1),))
+    assert (holds(after, A1), after.pending, after.mark) == (held, None, Mark(20, "e2"))
+    assert after.held_back == (HeldBack.of(A1, len(held_back)) if held_back else None)
+
+
+def test_a_damaged_file_settles_nothing() -> None:
+    pin = make_pin()
+    assert settle(pin, Observed(exists=True, damaged=True, holds_pending=True), BEFORE) == pin

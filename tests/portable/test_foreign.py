@@ -13,7 +13,7 @@ import pytest
 from clew.agents.adapter import Entry, SessionView
 from clew.core.history import Role
 from clew.core.ids import SessionId, ThreadId
-from clew.core.pins import PinState
+from clew.core.pins import Mark, PinState
 from clew.core.thread import How, Origin
 from clew.engine import adoption
 from clew.errors import Conflict, UsageError
@@ -348,7 +348,8 @@ def test_of_several_that_bring_a_session_in_at_once_one_gets_it(where: Path | st
 
         def work(store: Store) -> object:
             thread = store.create_thread(a_thread(f"thread-{number}", f"maze-{number}"))
-            return adoption.adopt(store, thread, adoption.Found(RUNTIME, view, 1.0), "s-1", None, surroundings({}))
+            found = adoption.Found(RUNTIME, view, 1.0, Mark(1, "e"))
+            return adoption.adopt(store, thread, found, "s-1", None, surroundings({}))
 
         return work
 

@@ -11,6 +11,7 @@ import pytest
 
 from clew.agents.adapter import SessionView
 from clew.agents.claude import Claude
+from clew.engine.placing import UNEXPLAINED
 from clew.errors import AgentFailed, Busy, Conflict, UsageError
 from clew.hosts.merging import Wanted, merge
 from clew.hosts.portable import export_thread
@@ -173,7 +174,10 @@ async def test_session_whose_file_does_not_bear_it_out_is_not_resumed(tmp_path: 
         forged = {**file.parts, name: file.parts[name].replace(b"ack: one", b"ack: two")}
         about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
         [came] = (await imported(b, pack(about, forged))).sessions
-        assert (came.resumable, came.why) == (False, "its file does not hold what the thread says")
+        assert (came.resumable, came.why) == (
+            False,
+            UNEXPLAINED,
+        )
         assert not b.session_files()
 
 
@@ -354,7 +358,10 @@ async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: 
         forged = {**file.parts, STATE: as_json(state), f"sessions/codex/{pin['session_id']}.jsonl": codex.read_bytes()}
         about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
         [came] = (await imported(b, pack(about, forged))).sessions
-        assert (came.resumable, came.why) == (False, "its file does not hold what the thread says")
+        assert (came.resumable, came.why) == (
+            False,
+            UNEXPLAINED,
+        )
         assert not b.codex_files()
 
 

@@ -74,6 +74,15 @@ class SessionHead(Record):
     first_words: str  # of its first prompt, as far as it was read; "" when that stands further down
 
 
+class KnownCall(Record):
+    """A use of a tool, as the thread's own events tell of it."""
+
+    name: str
+    input: Mapping[str, Any]
+    output: str = ""  # its beginning
+    is_error: bool = False
+
+
 class Ending(Record):
     """What the end of a stream tells."""
 
@@ -158,6 +167,13 @@ class Adapter(Protocol):
         """The file's active chain, or the part of it beyond byte `since` (reads the disk). Raises OSError."""
         ...
 
+    def leans_on(self, path: Path) -> Sequence[tuple[Path, int]]:
+        """Files of other sessions that this one's beginning stands in, oldest first, each up to which byte.
+
+        Reads the disk. Raises OSError.
+        """
+        return ()
+
     def session_usage(self, path: Path) -> Usage | None:
         """The running total that the agent will go on from (reads the disk). None: it tells each run's own usage."""
         return None
@@ -168,6 +184,20 @@ class Adapter(Protocol):
         The engine writes it, and never over another one.
         """
         return None
+
+    def portable(self, content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
+        """Of a session's file, what may go to another machine or come from one: what a thread can show.
+
+        That is prompts and answers, and the uses of tools that the thread's events tell of (`calls`, by their ids), as
+        they tell of them. The agent's own notes, instructions and settings stay behind; it writes them anew. The same
+        content gives the same bytes, and so does what it gave. A file that has grown gives what it gave before, and
+        more. None: the conversation cannot be told apart from the rest.
+        """
+        return None
+
+    def continued(self, content: bytes, more: bytes) -> bytes:
+        """More lines of the portable form, worded so that they can follow this content of a session's file."""
+        return more
 
     def session_paths(self, config_dir: str) -> Iterator[Path]:
         """Every session's file (reads the disk, folders alone). What subagents keep is not a session."""

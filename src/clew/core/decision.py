@@ -36,6 +36,7 @@ class Reason(StrEnum):
     WORN_OUT = "worn_out"
     SESSION_MISSING = "session_missing"
     SESSION_DIVERGED = "session_diverged"
+    SESSION_DAMAGED = "session_damaged"
     CANNOT_FORK = "cannot_fork"
     UNCONFIRMED = "unconfirmed"
     REJECTED = "rejected"  # found only at run time
@@ -56,6 +57,7 @@ MEANING: dict[Reason, str] = {
     Reason.WORN_OUT: "the session was resumed too often",
     Reason.SESSION_MISSING: "the session's file is gone",
     Reason.SESSION_DIVERGED: "the session went on outside Clew; what was said there is not in this thread",
+    Reason.SESSION_DAMAGED: "the session's file was altered; what it held is not in it as it was",
     Reason.CANNOT_FORK: "the session is another thread's, and this agent cannot copy it up to there",
     Reason.UNCONFIRMED: "the last run was cut off and the session does not tell what it holds",
     Reason.REJECTED: "the agent did not know the session",
@@ -313,6 +315,7 @@ GUARDS: tuple[tuple[Reason, Callable[[_Case], bool]], ...] = (
     (Reason.WORN_OUT, _is_worn_out),
     (Reason.SESSION_MISSING, lambda case: case.observed.exists is False),
     (Reason.SESSION_DIVERGED, lambda case: has_diverged(case.pin, case.observed)),
+    (Reason.SESSION_DAMAGED, lambda case: case.observed.damaged),
     (Reason.CANNOT_FORK, _cannot_fork),
     (Reason.UNCONFIRMED, _is_unconfirmed),
 )

@@ -4,8 +4,9 @@ Rules
 1. A pin says which turns its session has absorbed, in order, each with a digest of its text. It is valid only while
    that list is a prefix of what the agent may see of the thread (law 3).
 2. A pin is never advanced by hope. While an attempt runs, what it is being shown stands in `pending`; only a success
-   that the session's file bears out moves it into `absorbed`. After anything else the file decides, at the next turn:
-   our user line is in its active chain, or it is not (law 4).
+   that the session's file bears out moves it into `absorbed`: our user line and the answer are in its active chain.
+   What the file lacks is not absorbed, and the next turn brings it along. After anything else the file decides, at the
+   next turn (law 4).
 3. A session has one thread that writes into it. A pin of another thread may borrow it (`borrowed_at`): the next turn
    goes on in a copy that ends with that message, and the copy gets a pin of its own. Empty: where it would have to be
    cut is not known, so it cannot be copied.
@@ -86,10 +87,12 @@ class HeldBack(Record):
 
 
 class Mark(Record):
-    """Where a session's file ended when we last left it."""
+    """A session's file as we last left it."""
 
     size_bytes: int
     last_entry: str | None
+    digest: str | None = None  # of those bytes; None: an older Clew left it
+    stamp: str | None = None  # the file's identity and times: while they are the same, nobody has written into it
 
 
 class Pin(Record):
@@ -154,6 +157,7 @@ class Observed(Record):
     went_on: bool = False  # somebody else's prompt stands after ours
     model: str = ""  # the newest turn's, where the file tells
     beyond: bool | None = None  # of a borrowed session: more was said after the message that ours ends with
+    damaged: bool = False  # what stood in it when we left it does not stand there any more
 
 
 NOTHING_OBSERVED = Observed()
@@ -162,11 +166,12 @@ NOTHING_OBSERVED = Observed()
 def has_diverged(pin: Pin, observed: Observed) -> bool:
     """Somebody went on in the session without us: both its size and its last entry differ from where we left it.
 
-    While the outcome of our own last attempt is open, what the file has more may be ours.
+    While the outcome of our own last attempt is open, what the file has more may be ours. Of a borrowed session
+    another thread is the owner: it may grow.
     """
     if observed.went_on:
         return True
-    if pin.pending is not None and observed.holds_pending is not False:
+    if pin.borrowed_at is not None or (pin.pending is not None and observed.holds_pending is not False):
         return False
     ours, now = pin.mark, observed.mark
     if ours is None or now is None:
@@ -182,32 +187,46 @@ def is_unproven(pin: Pin) -> bool:
 def settle(pin: Pin, observed: Observed, history: History) -> Pin:
     """After an attempt that did not end well: take from the file what the session really absorbed.
 
-    Leaves `pending` in place when the file does not tell (the decision then says `unconfirmed`). A cut-off answer
-    that the thread kept is absorbed when the file has all of it, and remembered as `held_back` when it has a part.
+    Leaves `pending` in place when the file does not tell (the decision then says `unconfirmed`).
     """
-    if pin.pending is None or not observed.exists or observed.holds_pending is None or observed.went_on:
+    if pin.pending is None or not observed.exists or observed.holds_pending is None:
+        return pin
+    if observed.went_on or observed.damaged:
         return pin
     if not observed.holds_pending:
         if not pin.absorbed or is_unproven(pin):
             return pin  # a first turn that never arrived: nothing in there is ours, or not all of it
         return replace(pin, pending=None)
-    pending = pin.pending
+    return absorb(pin, observed, _answer_after(pin.pending, history))
+
+
+def absorb(pin: Pin, observed: Observed, answer: Turn | None) -> Pin:
+    """The file holds the pending prompt: what it was shown is absorbed, and of the answer what the file has.
+
+    An answer of which the file has a part is remembered as `held_back`; one that it lacks is simply not absorbed, so
+    that the next turn brings it along. A file with words that the thread does not have leaves the pin as it is.
+    """
+    assert pin.pending is not None  # the callers have looked
     settled = replace(
         pin,
-        absorbed=pin.absorbed + pending.shown,
+        absorbed=pin.absorbed + pin.pending.shown,
         pending=None,
-        standing=pending.standing,
+        standing=pin.pending.standing,
         held_back=None,
         mark=observed.mark,
     )
-    if not observed.said:
-        return settled
-    answer = _answer_after(pending, history)
     if answer is not None and answer.text == observed.said:
         return replace(settled, absorbed=(*settled.absorbed, Absorbed.of(answer)))
+    if not observed.said:
+        return settled
     if answer is not None and answer.text.startswith(observed.said):
         return replace(settled, held_back=HeldBack.of(answer, len(observed.said)))
-    return pin  # it holds words that the thread does not have (any more): leave it unconfirmed
+    return pin
+
+
+def holds(pin: Pin, turn: Turn) -> bool:
+    """The turn is the last that the session absorbed."""
+    return bool(pin.absorbed) and pin.absorbed[-1] == Absorbed.of(turn)
 
 
 def _answer_after(pending: Pending, history: History) -> Turn | None:

@@ -32,6 +32,7 @@ CARRIES_ON = frozenset(
         Reason.EXPIRED,
         Reason.WORN_OUT,
         Reason.SESSION_DIVERGED,
+        Reason.SESSION_DAMAGED,
         Reason.UNCONFIRMED,
     }
 )

@@ -90,10 +90,13 @@ def turns_section(turns: Sequence[Turn], limit_chars: int) -> Section:
         blocks.append(f"{heading(turn)}\n\n{text}")
     omitted = len(turns) - len(blocks)
     if omitted:
-        left_out = sum(len(turn.text) for turn in turns[:omitted])
-        what = "1 earlier turn" if omitted == 1 else f"{omitted:,} earlier turns"
-        blocks.append(f"[{what} ({left_out:,} characters) left out here: the conversation is too long.]")
+        blocks.append(left_out(omitted, sum(len(turn.text) for turn in turns[:omitted])))
     return Section("\n\n".join(reversed(blocks)), omitted)
+
+
+def left_out(turns: int, chars: int) -> str:
+    what = "1 earlier turn" if turns == 1 else f"{turns:,} earlier turns"
+    return f"[{what} ({chars:,} characters) left out here: the conversation is too long.]"
 
 
 def _worded(turn: Turn) -> str:

@@ -21,7 +21,7 @@ from clew.core.record import Record
 from clew.core.thread import Thread, is_word
 from clew.engine.leases import is_dead, thread_key
 from clew.engine.notices import taken_over
-from clew.engine.sessions import observed_in
+from clew.engine.sessions import mark_of, observed_in
 from clew.engine.settings import Surroundings
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
@@ -40,6 +40,7 @@ class Found(Record):
     runtime: Runtime
     view: SessionView
     changed_at: float
+    mark: Mark
 
 
 def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) -> Found | None:
@@ -50,11 +51,12 @@ def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) 
     try:
         view = adapter.read_session(path)
         changed_at = path.stat().st_mtime
+        mark = mark_of(adapter, path, view)
     except OSError:
         return None
     if not is_word(view.model):  # nobody checked it: it is what the file says
         view = view.replace(model="")
-    return Found(runtime, view, max(0.0, changed_at)) if view.entries else None
+    return Found(runtime, view, max(0.0, changed_at), mark) if view.entries else None
 
 
 def went_on_outside(owner: Pin, found: Found) -> bool:
@@ -100,7 +102,7 @@ def adopt(
         work_dir=thread.cwd,
         runtime=runtime,
         absorbed=(*(Absorbed(turn.id, None) for turn in before), *(Absorbed.of(turn) for turn in turns)),
-        mark=Mark(found.view.size_bytes, found.view.last_entry),
+        mark=found.mark,
         cost_total_usd=owner.cost_total_usd if owner is not None else 0.0,
         created_at=around.clock(),
         used_at=min(found.changed_at, around.clock()),

@@ -5,6 +5,7 @@ Runs in the store's thread, inside one transaction: either all of it is true aft
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from clew.agents.adapter import Adapter
@@ -14,7 +15,7 @@ from clew.core.events import SessionStarted, Warned
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
 from clew.core.outcome import Outcome, after
-from clew.core.pins import Absorbed, Observed, Pin, PinState, move
+from clew.core.pins import Observed, Pin, PinState, absorb, holds, move
 from clew.core.plain_resume import plain_resume
 from clew.core.record import Record, replace
 from clew.core.run import Run, RunStatus
@@ -23,12 +24,11 @@ from clew.engine.attempt import AttemptEnd
 from clew.engine.failures import error_of
 from clew.engine.plan import Plan, default_model_fact
 from clew.engine.prices import keep_price, price
-from clew.engine.sessions import file_of, took, tool_called, used
+from clew.engine.sessions import file_of, is_full, took, tool_called, used
 from clew.engine.settings import Surroundings
 from clew.errors import AgentFailed, ClewError, UsageLimit
 from clew.store.store import Store
 
-TAKEN_AT_ITS_WORD = Observed(exists=True, holds_pending=True)
 CLEW_ENDED = "Clew was ended while the run was going on."
 FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before
 
@@ -154,31 +154,39 @@ class Closing:
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
     def _confirmed(self, plan: Plan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
-        """A success counts for the pin only when the session's file bears it out."""
-        observed = took(self.adapter, pin) if plan.abilities.session_files else TAKEN_AT_ITS_WORD
-        if not observed.exists or not observed.holds_pending or pin.pending is None:
-            return pin, self._not_saved(pin)
-        said = (Absorbed.of(answer),) if answer is not None else ()
-        self.model = self.model or observed.model or None
-        good = replace(
-            move(pin, PinState.GOOD),
-            model=self.model or pin.model,
-            absorbed=(*pin.absorbed, *pin.pending.shown, *said),
-            standing=pin.pending.standing,
-            pending=None,
-            held_back=None,
-            mark=observed.mark,
-            failures=0,
-        )
-        return good, None
+        """A success counts for the pin only when the session's file bears it out: prompt and answer are in it.
 
-    def _not_saved(self, pin: Pin) -> Warned:
+        An answer that the file lacks is not absorbed, so the next turn brings it along, or is fresh.
+        """
+        if not plan.abilities.session_files:
+            observed = Observed(exists=True, holds_pending=True, said=answer.text if answer is not None else "")
+        else:
+            observed = took(self.adapter, pin)
+        if observed.damaged:
+            return pin, self._altered(pin)
+        if not observed.exists or not observed.holds_pending or pin.pending is None:
+            return pin, self._not_saved(pin, "this turn")
+        self.model = self.model or observed.model or None
+        settled = replace(absorb(pin, observed, answer), model=self.model or pin.model)
+        if answer is not None and not holds(settled, answer):
+            return settled, self._not_saved(pin, "its answer")
+        return replace(move(settled, PinState.GOOD), failures=0), None
+
+    def _not_saved(self, pin: Pin, what: str) -> Warned:
         path = file_of(self.adapter, pin)
         place = f" ({path})" if path else ""
+        why = " The disk is full: make room on it." if is_full(path or Path(pin.runtime.config_dir)) else ""
         return Warned(
             "session_not_saved",
-            f"{self.adapter.name} did not save this turn in its session file{place}. "
+            f"{self.adapter.name} did not save {what} in its session file{place}.{why} "
             "Nothing is lost: the next turn brings it along.",
+        )
+
+    def _altered(self, pin: Pin) -> Warned:
+        return Warned(
+            "session_damaged",
+            f"Something altered {self.adapter.name}'s session file ({file_of(self.adapter, pin)}) during the run. "
+            "Nothing is lost: the next turn starts a fresh session with the whole conversation.",
         )
 
     def _answer_turn(self, end: AttemptEnd, now: float) -> Turn | None:

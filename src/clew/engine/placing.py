@@ -1,10 +1,11 @@
-"""Session files that came from elsewhere: do they hold what the thread says, and where does the agent look for them?
+"""Session files that leave for another machine or come from one: what they may hold, and where they are put.
 
 Rules
-1. A file is believed only as far as it bears a pin out. All that the pin counts as absorbed must be found in it, in
-   order, and every prompt in it must be one that the pin knows of. If not, the pin is of no use, and the next turn is
-   fresh: that costs money and loses nothing. A borrowed one must end where the fork does: all beyond is another
-   thread's, and leaves this machine with that thread alone.
+1. What travels is the portable form of a file (`Adapter.portable`): the conversation as the thread shows it. It is used
+   only when every prompt and answer in it is explained by the thread's own turns, and all that the pin counts as
+   absorbed is found in it, in order (`core/explained`). If not, the pin is of no use, and the next turn is fresh: that
+   costs money and loses nothing. A borrowed one must end where the fork does: all beyond is another thread's, and
+   leaves this machine with that thread alone.
 2. A file is put where its adapter says, whole or not at all, for its owner's eyes only, and never over another one.
    One that is the beginning of it may grow, where the caller knows whose it is: what stands in it stays as it is.
 """
@@ -14,19 +15,20 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, SessionView
-from clew.core import prompts
+from clew.agents.adapter import Adapter, KnownCall, SessionView
 from clew.core.answer import joined
-from clew.core.history import Role, Turn, digest
-from clew.core.pins import Absorbed, Pin
+from clew.core.explained import Known, Said, explains
+from clew.core.history import Role
+from clew.core.pins import Mark, Pin
 from clew.core.record import Record
-from clew.engine.sessions import borrowed_in
+from clew.engine.sessions import borrowed_in, mark_of
 
-NO_LIMIT = 10**12
+UNEXPLAINED = "its file does not hold what the thread shows, or holds more than that"
 
 
 class Where(StrEnum):
@@ -43,24 +45,26 @@ class Placed(Record):
     where: Where
     path: Path | None = None
     old_bytes: int = 0  # how long it was before it grew
+    more: bytes = b""  # what it grew by
 
 
-def bears_out(view: SessionView, pin: Pin, turns: Sequence[Turn]) -> bool:
-    """The session holds what the pin says, and was asked nothing that the pin does not know of.
+def portable(adapter: Adapter, content: bytes, pin: Pin, known: Known, calls: Mapping[str, KnownCall]) -> bytes | None:
+    """The form of the session's file that may travel. None: it holds what the thread does not show."""
+    found = adapter.portable(content, calls)
+    if found is None:
+        return None
+    view = view_of(adapter, found)
+    is_true = bool(view.entries) and ends_with(view, pin) and explains(list(_said(view)), pin, known)
+    return found if is_true else None
 
-    Its end is where we left it, when nothing is pending: a session that went on without us has another one.
-    """
-    if not ends_with(view, pin):
-        return False
-    ours = pin.mark if pin.pending is None else None
-    if ours is not None and view.size_bytes != ours.size_bytes and view.last_entry != ours.last_entry:
-        return False
-    by_id = {str(turn.id): turn for turn in turns}
-    pending = pin.pending.shown if pin.pending is not None else ()
-    asked = sum(by_id[known.turn_id].role is Role.USER for known in (*pin.absorbed, *pending) if known.turn_id in by_id)
-    if sum(entry.is_prompt for entry in view.entries) > asked:
-        return False
-    return _holds(view, pin.absorbed, by_id)
+
+def view_of(adapter: Adapter, content: bytes) -> SessionView:
+    """Of a file that is not in its place. Writes it to a private folder for the while."""
+    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+        path = Path(folder) / "session.jsonl"
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        return adapter.read_session(path)
 
 
 def ends_with(view: SessionView, pin: Pin) -> bool:
@@ -70,58 +74,43 @@ def ends_with(view: SessionView, pin: Pin) -> bool:
     return bool(pin.borrowed_at) and borrowed_in(view, pin.borrowed_at).beyond is False
 
 
-def _holds(view: SessionView, absorbed: Sequence[Absorbed], by_id: dict[str, Turn]) -> bool:
-    said = "\0".join(_squeezed(text) for text in _exchange(view))
-    first_prompt_ends = said.find("\0") if "\0" in said else len(said)
-    place = 0
-    for known in absorbed:
-        if known.digest is None:
-            continue  # it was left out of a transcript that was too long
-        turn = by_id.get(known.turn_id)
-        if turn is None or digest(turn) != known.digest:
-            return False
-        found = _find(said, turn, place)
-        if found is not None:
-            place = found
-        elif turn.role is not Role.USER or place > first_prompt_ends:
-            return False  # only the first prompt may be worded otherwise: a host's full form of it
-    return True
+def mark_in(adapter: Adapter, path: Path, pin: Pin) -> Mark | None:
+    """Where we left a file that is in its place now: at its end, or before a prompt whose outcome is open."""
+    view = adapter.read_session(path)
+    asked = pin.pending.user_uuid if pin.pending is not None else None
+    place = max((n for n, entry in enumerate(view.entries) if entry.id == asked), default=None)
+    if place is None:
+        return mark_of(adapter, path, view)
+    at = view.entries[place].at
+    return Mark(at, view.entries[place - 1].id if place else None) if at is not None else None
 
 
-def _find(said: str, turn: Turn, start: int) -> int | None:
-    """Where the turn ends in what was said: as it was given, or as a transcript words it."""
-    for text in (turn.text, prompts.turns_section([turn], NO_LIMIT).text):
-        wanted = _squeezed(text)
-        at = said.find(wanted, start)
-        if at >= 0:
-            return at + len(wanted)
-    return None
-
-
-def _exchange(view: SessionView) -> Iterator[str]:
+def _said(view: SessionView) -> Iterator[Said]:
     """Each prompt, and all that was said until the next."""
     answer: list[str] = []
     for entry in view.entries:
         if entry.role is Role.ASSISTANT:
             answer.append(entry.text)
         elif entry.is_prompt:
-            if answer:
-                yield joined(answer)
+            if joined(answer):
+                yield Said(Role.ASSISTANT, joined(answer))
             answer = []
-            yield entry.text
-    if answer:
-        yield joined(answer)
-
-
-def _squeezed(text: str) -> str:
-    """Agents differ in how they keep blanks, and in what they make of half a character."""
-    return " ".join(text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").split())
+            yield Said(Role.USER, entry.text)
+    if joined(answer):
+        yield Said(Role.ASSISTANT, joined(answer))
 
 
 def look(
-    adapter: Adapter, config_dir: str, work_dir: str, session_id: str, content: bytes, *, may_grow: bool = False
+    adapter: Adapter,
+    config_dir: str,
+    work_dir: str,
+    session_id: str,
+    content: bytes,
+    calls: Mapping[str, KnownCall],
+    *,
+    may_grow: bool = False,
 ) -> Placed:
-    """What `place` would do. Reads the disk."""
+    """What `place` would do with this portable form. Reads the disk."""
     path = adapter.session_place(config_dir, work_dir, session_id)
     if path is None:
         return Placed(Where.NOWHERE)
@@ -132,9 +121,13 @@ def look(
         found = there.read_bytes()
     except OSError:
         return Placed(Where.OTHER, there)
-    if may_grow and found != content and content.startswith(found) and not there.is_symlink():
-        return Placed(Where.GREW, there, len(found))
-    return Placed(Where.THERE if found == content else Where.OTHER, there)
+    held = adapter.portable(found, calls)
+    if held == content or found == content:
+        return Placed(Where.THERE, there)
+    if may_grow and held and content.startswith(held) and not there.is_symlink():
+        more = adapter.continued(found, content[len(held) :])
+        return Placed(Where.GREW, there, len(found), more if found.endswith(b"\n") else b"\n" + more)
+    return Placed(Where.OTHER, there)
 
 
 def _in_the_way(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, path: Path, there: Path) -> bool:
@@ -146,12 +139,19 @@ def _in_the_way(adapter: Adapter, config_dir: str, work_dir: str, session_id: st
 
 
 def place(
-    adapter: Adapter, config_dir: str, work_dir: str, session_id: str, content: bytes, *, may_grow: bool = False
+    adapter: Adapter,
+    config_dir: str,
+    work_dir: str,
+    session_id: str,
+    content: bytes,
+    calls: Mapping[str, KnownCall],
+    *,
+    may_grow: bool = False,
 ) -> Placed:
     """Writes it, unless something is there. Raises OSError."""
-    seen = look(adapter, config_dir, work_dir, session_id, content, may_grow=may_grow)
+    seen = look(adapter, config_dir, work_dir, session_id, content, calls, may_grow=may_grow)
     if seen.where is Where.GREW and seen.path is not None:
-        _append(seen.path, content[seen.old_bytes :])
+        _append(seen.path, seen.more)
         return seen
     if seen.where is not Where.NEW or seen.path is None:
         return seen
@@ -166,7 +166,7 @@ def place(
             os.fsync(file.fileno())
         os.link(draft, path)  # unlike a rename, not over one that has come meanwhile
     except FileExistsError:
-        return look(adapter, config_dir, work_dir, session_id, content)
+        return look(adapter, config_dir, work_dir, session_id, content, calls)
     finally:
         draft.unlink(missing_ok=True)
     return seen

@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, Entry, SessionView
 from clew.core.answer import joined
 from clew.core.history import Role
 from clew.core.pins import Mark, Observed, Pin
+from clew.core.record import replace
 from clew.core.usage import Usage
+from clew.engine.fingerprint import Fingerprint, fingerprint, is_altered, stamp_of
+
+NO_ROOM_BYTES = 256 * 1024  # less than a turn of one agent or the other takes
 
 
 def observe(adapter: Adapter, pin: Pin) -> Observed:
-    """What the file says. Cheap when nothing is open and its size is where we left it."""
-    path = adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id)
+    """What the file says. Cheap when nothing is open and nobody has written into it since we left it."""
+    path = file_of(adapter, pin)
     if path is None:
         return Observed(exists=False)
     try:
-        if pin.borrowed_at is not None:
-            return borrowed_in(adapter.read_session(path), pin.borrowed_at)
-        size = path.stat().st_size
-        if pin.pending is None and pin.mark is not None and pin.mark.size_bytes == size:
-            return Observed(exists=True, mark=pin.mark)
-        return observed_in(adapter.read_session(path), pin)
+        return _observe(adapter, pin, path)
     except OSError:
         return Observed(exists=False)  # there, but not for us: the agent will not read it either
+
+
+def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
+    mark, leans_on = pin.mark, adapter.leans_on(path)
+    at_rest = mark is not None and pin.pending is None and pin.borrowed_at is None
+    if mark is not None and at_rest and mark.stamp is not None and mark.stamp == stamp_of(path, leans_on):
+        return Observed(exists=True, mark=mark)
+    size = path.stat().st_size
+    found = fingerprint(path, size, mark.size_bytes if mark is not None else 0, leans_on)
+    if is_altered(mark, found):
+        return Observed(exists=True, damaged=True)
+    if mark is not None and at_rest and mark.size_bytes == size:
+        return Observed(exists=True, mark=replace(mark, digest=found.digest, stamp=found.stamp))
+    view = adapter.read_session(path)
+    if pin.borrowed_at is not None:
+        return borrowed_in(view, pin.borrowed_at)
+    return _marked(observed_in(view, pin), found, size)
+
+
+def _marked(observed: Observed, found: Fingerprint, size: int) -> Observed:
+    """With the fingerprint in its mark, unless the file has grown between two looks."""
+    if observed.mark is None or observed.mark.size_bytes != size:
+        return observed
+    return replace(observed, mark=replace(observed.mark, digest=found.digest, stamp=found.stamp))
+
+
+def mark_of(adapter: Adapter, path: Path, view: SessionView) -> Mark:
+    """Of a file that was just read whole. Raises OSError."""
+    found = fingerprint(path, view.size_bytes, leans_on=adapter.leans_on(path))
+    return Mark(view.size_bytes, view.last_entry, found.digest, found.stamp)
 
 
 def observed_in(view: SessionView, pin: Pin) -> Observed:
@@ -65,14 +95,19 @@ def _is_new(entry: Entry, left_at: int) -> bool:
 
 
 def took(adapter: Adapter, pin: Pin) -> Observed:
-    """After a success: reads only what the turn added."""
-    path = adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id)
+    """After a success: reads only what the turn added, and whether the rest still stands."""
+    path = file_of(adapter, pin)
     if path is None:
         return Observed(exists=False)
+    left_at = pin.mark.size_bytes if pin.mark else 0
     try:
-        return observed_in(adapter.read_session(path, pin.mark.size_bytes if pin.mark else 0), pin)
+        view = adapter.read_session(path, left_at)
+        found = fingerprint(path, view.size_bytes, left_at, adapter.leans_on(path))
     except OSError:
         return Observed(exists=False)
+    if is_altered(pin.mark, found):
+        return Observed(exists=True, damaged=True)
+    return _marked(observed_in(view, pin), found, view.size_bytes)
 
 
 def file_of(adapter: Adapter, pin: Pin) -> Path | None:
@@ -95,3 +130,12 @@ def tool_called(adapter: Adapter, pin: Pin) -> bool:
         return path is not None and adapter.read_session(path, pin.mark.size_bytes if pin.mark else 0).tool_called
     except OSError:
         return False
+
+
+def is_full(path: Path) -> bool:
+    """The disk that it is on has no room left to speak of."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < NO_ROOM_BYTES or (found.f_files > 0 and found.f_favail == 0)

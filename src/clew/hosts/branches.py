@@ -230,7 +230,7 @@ def _borrowed(pin: Pin, loan: Loan, thread: Thread, turns: Mapping[TurnId, Turn]
         pending=None,
         held_back=None,
         standing=loan.standing,
-        mark=None,
+        mark=pin.mark if pin.pending is None else None,
         failures=0,
         borrowed_at=loan.message_id,
         created_at=now,

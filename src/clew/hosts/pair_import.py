@@ -19,7 +19,7 @@ from clew.core.answer import joined
 from clew.core.history import Role, Turn, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pair import Pair, Part, known_models
-from clew.core.pins import Absorbed, Mark, Pin, PinState
+from clew.core.pins import Absorbed, Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
 from clew.engine.adoption import Found
@@ -259,7 +259,7 @@ def _pinned(
             runtime=found.runtime,
             absorbed=tuple(Absorbed.of(turn) for turn in turns),
             standing=text_digest(standing),
-            mark=Mark(found.view.size_bytes, found.view.last_entry),
+            mark=found.mark,
             created_at=now,
             used_at=min(found.changed_at, now),
         )

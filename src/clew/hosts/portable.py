@@ -8,19 +8,20 @@ session. Nothing of this machine is in it: no directory, no program, no process,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from clew.agents.adapter import Adapter
+from clew.agents.adapter import Adapter, KnownCall
 from clew.core.decision import candidate
+from clew.core.events import ToolFinished, ToolStarted
+from clew.core.explained import Known
 from clew.core.history import Turn, visible
 from clew.core.pins import Pin, PinState, stands
 from clew.core.record import Record, replace
 from clew.core.redaction import gives_away, redact, secret_values
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
-from clew.engine.placing import bears_out, ends_with
+from clew.engine.placing import ends_with, portable
 from clew.engine.sessions import file_of
 from clew.errors import Busy, UsageError
 from clew.hosts.portable_file import HISTORY, STATE, as_json, pack, session_part
@@ -62,6 +63,8 @@ class Member(Record):
     thread: Thread
     history: tuple[Turn, ...]
     pins: tuple[Pin, ...]
+    known: Known
+    calls: Mapping[str, KnownCall]
 
 
 class Gathered(Record):
@@ -146,8 +149,14 @@ def gather_rows(store: Store, engine: Engine, name: str) -> Gathered:
                 raise Busy(
                     f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel."
                 )
-        members = [Member(thread, store.history(thread.id), _pins(store, thread)) for thread in threads]
+        members = [_member(store, thread, dump) for thread, dump in zip(threads, dumps, strict=True)]
     return Gathered(tuple(members), tuple(dumps), (), {})
+
+
+def _member(store: Store, thread: Thread, dump: Mapping[str, Any]) -> Member:
+    history = store.history(thread.id)
+    known = known_of(thread, history, dump.get("jobs", ()))
+    return Member(thread, history, _pins(store, thread), known, calls_of(dump.get("events", ())))
 
 
 def _pins(store: Store, thread: Thread) -> tuple[Pin, ...]:
@@ -199,23 +208,40 @@ def _session(engine: Engine, pin: Pin, member: Member) -> tuple[bytes | None, st
     if path is None:
         return None, "its file is gone"
     try:
-        size_bytes, why = _borne_out(adapter, path, pin, history)  # before it is kept: parsed, it takes far more memory
-        content = path.read_bytes() if not why else b""
+        view = adapter.read_session(path)
+        content = path.read_bytes()
     except OSError as error:
         return None, f"its file cannot be read: {error.strerror}"
-    if why or len(content) != size_bytes:
-        return None, why or WENT_ON
-    return content, ""
-
-
-def _borne_out(adapter: Adapter, path: Path, pin: Pin, history: tuple[Turn, ...]) -> tuple[int, str]:
-    """How large the file is, and why it does not hold just what the thread says."""
-    view = adapter.read_session(path)
     if not view.is_whole:
-        return view.size_bytes, LEANS
+        return None, LEANS
     if not ends_with(view, pin):
-        return view.size_bytes, "it is the session of the old thread, and does not end where this fork does"
-    return view.size_bytes, "" if bears_out(view, pin, history) else WENT_ON
+        return None, "it is the session of the old thread, and does not end where this fork does"
+    if len(content) != view.size_bytes:
+        return None, WENT_ON
+    found = portable(adapter, content, pin, member.known, member.calls)
+    return found, "" if found is not None else WENT_ON
+
+
+def known_of(thread: Thread, turns: Iterable[Turn], jobs: Iterable[Mapping[str, Any]]) -> Known:
+    """What the thread shows, for a session to be held against."""
+    full = tuple(str(job["full_prompt"]) for job in jobs if job.get("full_prompt"))
+    return Known({str(turn.id): turn for turn in turns}, thread.standing, full)
+
+
+def calls_of(events: Iterable[Mapping[str, Any]]) -> dict[str, KnownCall]:
+    """The uses of tools that rows of events tell of, by their ids."""
+    calls: dict[str, KnownCall] = {}
+    for row in events:
+        body = row["body"]
+        if not isinstance(body, Mapping):
+            continue  # the rows are checked elsewhere
+        tool_id = str(body.get("tool_id"))
+        if row["kind"] == ToolStarted.kind and isinstance(body.get("input"), Mapping):
+            calls[tool_id] = KnownCall(str(body.get("name")), body["input"])
+        elif row["kind"] == ToolFinished.kind and tool_id in calls:
+            output, is_error = str(body.get("output")), body.get("is_error") is True
+            calls[tool_id] = replace(calls[tool_id], output=output, is_error=is_error)
+    return calls
 
 
 def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:

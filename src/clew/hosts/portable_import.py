@@ -13,22 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from clew.agents.adapter import KnownCall
+from clew.core.explained import Known
 from clew.core.history import Turn
 from clew.core.pair import Part
-from clew.core.pins import Pin, PinState, Runtime
+from clew.core.pins import Mark, Pin, PinState, Runtime
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.changes import Repository
 from clew.engine.engine import Engine
-from clew.engine.placing import Placed, Where, bears_out, look, place, take_back
+from clew.engine.placing import UNEXPLAINED, Placed, Where, look, mark_in, place, portable, take_back
 from clew.engine.plan import runtime_of
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.hosts.checks import check_name, existing_dir
+from clew.hosts.portable import calls_of, known_of
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
 from clew.hosts.portable_rows import Home, Tables, as_here, inward, renewed
 from clew.store import foreign, sql
@@ -70,6 +72,14 @@ class _Luggage(Record):
 
     runtime: Runtime
     content: bytes
+    calls: Mapping[str, KnownCall]
+
+
+class _Bound(Record):
+    """What a pin is bound to here."""
+
+    runtime: Runtime
+    mark: Mark | None
 
 
 class _DryRun(Exception):
@@ -193,7 +203,8 @@ async def _unpack_sessions(
     """By pin: the sessions that can go on here, and why the others cannot."""
     luggage, refused = dict[str, _Luggage](), dict[str, str]()
     runtimes: dict[str, Runtime | str] = {}
-    turns = {str(turn.id): turn for turn in _turns(tables)}
+    known = _known(tables)
+    calls = calls_of(tables.get("events", ()))
     for pin in _pins(tables, {}):
         part = session_part(pin.agent, pin.session_id)
         if part is None or part not in file.parts:
@@ -206,10 +217,13 @@ async def _unpack_sessions(
             refused[pin.id] = runtime
         elif not runtime.can_resume or runtime.product != pin.runtime.product:
             refused[pin.id] = f"the {pin.agent} here is another program than the one that made it"
-        elif not await asyncio.to_thread(_is_true, engine, pin, file.parts[part], turns):
-            refused[pin.id] = "its file does not hold what the thread says"
         else:
-            luggage[pin.id] = _Luggage(runtime, file.parts[part])
+            adapter = engine.adapter(pin.agent)
+            content = await asyncio.to_thread(portable, adapter, file.parts[part], pin, known[pin.thread_id], calls)
+            if content is None:
+                refused[pin.id] = UNEXPLAINED
+            else:
+                luggage[pin.id] = _Luggage(runtime, content, calls)
     return luggage, refused
 
 
@@ -221,13 +235,18 @@ async def _runtime(engine: Engine, agent: str) -> Runtime | str:
         return f"there is no {agent} on this machine"
 
 
-def _is_true(engine: Engine, pin: Pin, content: bytes, turns: Mapping[str, Turn]) -> bool:
-    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
-        path = Path(folder) / "session.jsonl"
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-        view = engine.adapter(pin.agent).read_session(path)
-    return bool(view.entries) and bears_out(view, pin, list(turns.values()))
+def _known(tables: Tables) -> dict[str, Known]:
+    """What each thread of the file shows."""
+    turns, jobs = _turns(tables), tables.get("jobs", ())
+    owners = {str(row["id"]): row["thread_id"] for row in tables.get("turns", ())}
+    return {
+        thread.id: known_of(
+            thread,
+            (turn for turn in turns if owners[str(turn.id)] == thread.id),
+            (job for job in jobs if job.get("thread_id") == thread.id),
+        )
+        for thread in _threads(tables)
+    }
 
 
 def _store(
@@ -242,7 +261,7 @@ def _store(
     may_grow: bool,
 ) -> Imported:
     """Within a transaction. What is written to disk is noted in `placed`."""
-    sessions, bound, parts = list[Arrived](), dict[str, Runtime](), _parts(tables)
+    sessions, bound, parts = list[Arrived](), dict[str, _Bound](), _parts(tables)
     for pin in _pins(tables, {}):
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
             continue
@@ -250,7 +269,7 @@ def _store(
         if pin.id in luggage:
             arrived = _placed(store, engine, pin, luggage[pin.id], placed, dry_run=dry_run, may_grow=may_grow)
         if arrived.resumable:
-            bound[pin.id] = luggage[pin.id].runtime
+            bound[pin.id] = _Bound(luggage[pin.id].runtime, None if dry_run else _mark(engine, pin, arrived))
         sessions.append(replace(arrived, part=parts.get(pin.thread_id)))
     try:
         threads, is_new = _restored(store, tables, bound), False
@@ -263,7 +282,7 @@ def _store(
             zip((row["id"] for row in tables.get("pins", ())), (row["id"] for row in copy.get("pins", ())), strict=True)
         )
         try:
-            threads, is_new = _restored(store, copy, {ids[pin]: runtime for pin, runtime in bound.items()}), True
+            threads, is_new = _restored(store, copy, {ids[pin]: each for pin, each in bound.items()}), True
         except Taken as error:
             raise UsageError("The file's rows do not fit together.", hint="Export the thread again.") from error
     turns = sum(len(store.history(thread.id)) for thread in threads)
@@ -290,7 +309,7 @@ def _placed(
     put = look if dry_run else place
     try:
         grows = may_grow and pin.borrowed_at is None  # a borrowed one is another thread's
-        found = put(adapter, config_dir, pin.work_dir, pin.session_id, luggage.content, may_grow=grows)
+        found = put(adapter, config_dir, pin.work_dir, pin.session_id, luggage.content, luggage.calls, may_grow=grows)
     except OSError as error:
         return replace(arrived, why=f"its file cannot be written: {error.strerror}")
     placed.append(found)
@@ -301,7 +320,12 @@ def _placed(
     return replace(arrived, resumable=True, path=found.path)
 
 
-def _restored(store: Store, tables: Tables, bound: Mapping[str, Runtime]) -> list[Thread]:
+def _mark(engine: Engine, pin: Pin, arrived: Arrived) -> Mark | None:
+    assert arrived.path is not None  # it is resumable
+    return mark_in(engine.adapter(pin.agent), arrived.path, pin)
+
+
+def _restored(store: Store, tables: Tables, bound: Mapping[str, _Bound]) -> list[Thread]:
     content = {table: tables.get(table, []) for table in TABLES}
     return restore(store, _threads(tables), _pins(tables, bound, retire=True), content)
 
@@ -314,15 +338,15 @@ def _turns(tables: Tables) -> list[Turn]:
     return _made(lambda: each(turn_from, tables.get("turns", [])))
 
 
-def _pins(tables: Tables, bound: Mapping[str, Runtime], *, retire: bool = False) -> list[Pin]:
+def _pins(tables: Tables, bound: Mapping[str, _Bound], *, retire: bool = False) -> list[Pin]:
     """As records. With `retire`, those that are not bound are given up."""
     pins = _made(lambda: pins_of(tables))
     return [_bound(pin, bound.get(pin.id), retire=retire) for pin in pins]
 
 
-def _bound(pin: Pin, runtime: Runtime | None, *, retire: bool) -> Pin:
-    if runtime is not None:
-        return replace(pin, runtime=runtime)
+def _bound(pin: Pin, here: _Bound | None, *, retire: bool) -> Pin:
+    if here is not None:
+        return replace(pin, runtime=here.runtime, mark=here.mark)
     given_up = retire and pin.state in (PinState.GOOD, PinState.PROVISIONAL)
     return replace(pin, state=PinState.RETIRED) if given_up else pin
 

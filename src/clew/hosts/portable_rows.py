@@ -27,7 +27,8 @@ Tables = dict[str, list[Row]]  # "threads", "pins", "pin_absorbed" and the rest,
 
 DIRECTORIES = ("cwd", "work_dir", "top")
 OWNER = ("owner_host", "owner_pid", "owner_started")
-OF_THE_MACHINE = frozenset({*DIRECTORIES, *OWNER, "pid", "pid_started", "worker", "imported_from"})
+MARK = ("mark_size_bytes", "mark_last_entry", "mark_digest", "mark_stamp")  # of a session's file
+OF_THE_MACHINE = frozenset({*DIRECTORIES, *OWNER, *MARK, "pid", "pid_started", "worker", "imported_from"})
 OF_THE_STORE = {
     "threads": {"version", "updated_at"},  # used last: there, not here
     "pairs": {"updated_at"},

@@ -355,12 +355,19 @@ def pin_row(pin: Pin) -> Row:
         "held_back_digest": held_back.digest if held_back else None,
         "mark_size_bytes": mark.size_bytes if mark else None,
         "mark_last_entry": mark.last_entry if mark else None,
+        "mark_digest": mark.digest if mark else None,
+        "mark_stamp": mark.stamp if mark else None,
     }
 
 
 def _pending_body(pending: Pending) -> Row:
     shown = [[known.turn_id, known.digest] for known in pending.shown]
     return {"user_uuid": pending.user_uuid, "shown": shown, "standing": pending.standing}
+
+
+def _mark(row: Row) -> Mark:
+    """Rows of an older file have no fingerprint."""
+    return Mark(row["mark_size_bytes"], row["mark_last_entry"], row.get("mark_digest"), row.get("mark_stamp"))
 
 
 def absorbed_from(row: Row) -> Absorbed:
@@ -371,7 +378,6 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
     runtime = json.loads(row["runtime"])
     pending = None if row["pending"] is None else json.loads(row["pending"])
     shown = tuple(Absorbed(turn_id, digest) for turn_id, digest in pending["shown"]) if pending else ()
-    has_mark = row["mark_size_bytes"] is not None
     has_held_back = row["held_back_turn_id"] is not None
     return from_columns(
         Pin,
@@ -384,5 +390,5 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
         held_back=HeldBack(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])
         if has_held_back
         else None,
-        mark=Mark(row["mark_size_bytes"], row["mark_last_entry"]) if has_mark else None,
+        mark=_mark(row) if row.get("mark_size_bytes") is not None else None,
     )

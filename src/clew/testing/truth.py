@@ -29,14 +29,14 @@ class Voice:
     """
 
     def __init__(self, api: ModelApi) -> None:
-        self._count = itertools.count(1)
+        self.count = itertools.count(1)
         self.api = api
         self.refusing_history: Fail | None = None  # every request that shows an earlier answer is refused so
         api.reply = self.answer
 
     def prompt(self, words: str = "") -> str:
         """A new prompt's text, with its token."""
-        return f"u{next(self._count)}z {words}".strip()
+        return f"u{next(self.count)}z {words}".strip()
 
     def answer(self, request: Request) -> Reply | None:
         if self.refusing_history is not None and any(each.get("role") == "assistant" for each in request.messages):
@@ -44,14 +44,14 @@ class Voice:
         said = newest_user_text(request.messages)
         if newest_tool_result(request.messages) is None and any(line.startswith("!") for line in said.splitlines()):
             return None
-        token = f"a{next(self._count)}z"
+        token = f"a{next(self.count)}z"
         if "slowly" in said:
             return Slow(f"{token} one two three four five six seven eight nine ten", words_per_s=20)
         return Text(token)
 
     def foreign(self) -> str:
         """A prompt that Clew knows nothing of."""
-        return f"f{next(self._count)}z"
+        return f"f{next(self.count)}z"
 
     @property
     def shown(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, Launch, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import Adapter, Binary, KnownCall, Launch, SessionHead, SessionView, StreamReader
 from clew.agents.codex import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
@@ -66,6 +66,14 @@ class Codex(Adapter):
 
         return session.read_session(path, since)
 
+    def leans_on(self, path: Path) -> tuple[tuple[Path, int], ...]:
+        with path.open("rb") as file:
+            if b'"forked_from_id"' not in file.readline():
+                return ()
+        from clew.agents.codex import session
+
+        return session.leans_on(path)
+
     def session_usage(self, path: Path) -> Usage | None:
         from clew.agents.codex import session
 
@@ -73,6 +81,16 @@ class Codex(Adapter):
 
     def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         return location.session_place(config_dir, session_id)
+
+    def portable(self, content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
+        from clew.agents.codex import portable
+
+        return portable.portable(content, calls)
+
+    def continued(self, content: bytes, more: bytes) -> bytes:
+        from clew.agents.codex import portable
+
+        return portable.continued(content, more)
 
     def session_paths(self, config_dir: str) -> Iterator[Path]:
         return location.session_paths(config_dir)

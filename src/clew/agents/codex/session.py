@@ -28,7 +28,7 @@ FORKS_FOLLOWED = 100  # copies of copies
 
 _USED = frozenset({"response_item", "event_msg", "turn_context", "compacted"})
 # How Codex's own notes in the user's name begin, for versions that do not mark them.
-_NOTES = (
+NOTES = (
     "<environment_context>",
     "<user_instructions>",
     "# AGENTS.md instructions",
@@ -108,9 +108,9 @@ class _Session:
         elif role == "assistant":
             self.entries.append(Entry(own_id, Role.ASSISTANT, text, is_prompt=False, complete=False, at=at))
         elif role == "user":
-            is_prompt = _is_prompt(payload, text)
-            entry_id = prompt_id(text) if is_prompt else own_id
-            self.entries.append(Entry(entry_id, Role.USER, text, is_prompt=is_prompt, at=at))
+            asks = is_prompt(payload, text)
+            entry_id = prompt_id(text) if asks else own_id
+            self.entries.append(Entry(entry_id, Role.USER, text, is_prompt=asks, at=at))
         self.last = own_id
 
 
@@ -151,13 +151,30 @@ def _origins(path: Path) -> list[tuple[Path, int | None]] | None:
     return None
 
 
+def leans_on(path: Path) -> tuple[tuple[Path, int], ...]:
+    """The files that a copy's beginning stands in, each up to which byte."""
+    return tuple((origin, _end_of(origin, until)) for origin, until in _origins(path) or ())
+
+
+def _end_of(path: Path, until: int | None) -> int:
+    """Where the line of that ordinal begins, or the file ends."""
+    at = 0
+    with path.open("rb") as file:
+        for line in file:
+            ordinal = (decode(line) or {}).get("ordinal") if until is not None else None
+            if until is not None and isinstance(ordinal, int) and ordinal >= until:
+                break
+            at += len(line)
+    return at
+
+
 def prompt_text(line: Mapping[str, Any]) -> str | None:
     """Of a line that is a prompt."""
     payload = line.get("payload")
     if line.get("type") != "response_item" or not isinstance(payload, Mapping) or payload.get("role") != "user":
         return None
     text = _text(payload.get("content"))
-    return text if _is_prompt(payload, text) else None
+    return text if is_prompt(payload, text) else None
 
 
 def session_usage(path: Path) -> Usage:
@@ -238,12 +255,16 @@ def _kind(line: bytes) -> str:
         return str((decode(line) or {}).get("type"))  # lone surrogates and the like
 
 
-def _is_prompt(payload: Mapping[str, Any], text: str) -> bool:
+def is_prompt(payload: Mapping[str, Any], text: str) -> bool:
     note = payload.get("internal_chat_message_metadata_passthrough")
     kinds = note.get("content_item_kinds") if isinstance(note, Mapping) else None
     if isinstance(kinds, list) and kinds:
         return any(str(kind).startswith("user.") for kind in kinds)
-    return not text.lstrip().startswith(_NOTES)
+    return not text.lstrip().startswith(NOTES)
+
+
+def text_of(payload: Mapping[str, Any]) -> str:
+    return _text(payload.get("content"))
 
 
 def _text(content: Any) -> str:

@@ -192,5 +192,7 @@ class Session:
             size = os.lseek(descriptor, 0, os.SEEK_END)
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             os.write(descriptor, b"\n" * torn + b"".join(dumps(line) for line in lines))
+        except OSError:
+            pass  # the disk is full: neither does this one notice
         finally:
             os.close(descriptor)

@@ -17,6 +17,7 @@ const REASONS: Record<string, string> = {
   worn_out: "the session was resumed often enough",
   session_missing: "the session's file is gone",
   session_diverged: "the session went on outside Clew; what was said there is not in this thread",
+  session_damaged: "the session's file was altered; what it held is not in it as it was",
   cannot_fork: "the agent cannot copy the session up to there",
   unconfirmed: "the last run was cut off, and its session does not tell how far it came",
   rejected: "the agent did not know the session",

@@ -1,0 +1,93 @@
+"""Codex's session files on their way to another machine: the conversation, and nothing that speaks beside it.
+
+The first line holds the instructions that Codex began with, and lines in a developer's name or with notes of Codex
+itself follow: a resumed session shows all of them to the model. In a file that somebody else may have written they
+could say anything. So they stay behind, and Codex writes its own anew. What is kept is a closed list: the fields of the
+first line that name the session, messages of the user and of the agent, and figures. Uses of tools stay behind as well:
+Codex's events do not name them by the ids that they have here, so nothing could vouch for them.
+
+Lines are numbered anew (`ordinal`), so that the form does not depend on what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clew.agents.adapter import KnownCall
+from clew.agents.codex.session import NOTES, is_prompt, text_of
+from clew.agents.codex.stream import decode
+from clew.agents.portable import dumped, figures
+
+_META = ("id", "session_id", "timestamp", "cwd", "originator", "cli_version", "source", "model_provider")
+_MODES = frozenset({"paginated"})
+_UNFIT_EVENTS = frozenset({"thread_rolled_back"})
+
+Line = dict[str, Any]
+
+
+def portable(content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
+    kept: list[Line] = []
+    for line in _lines(content):
+        payload = line.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        if _is_unfit(line, payload):
+            return None
+        found = _payload(str(line.get("type")), payload)
+        if found is not None:
+            kept.append({"timestamp": str(line.get("timestamp")), "type": line["type"], "payload": found})
+    return b"".join(dumped(line | {"ordinal": number}) for number, line in enumerate(kept))
+
+
+def continued(content: bytes, more: bytes) -> bytes:
+    """Numbered on from its last line."""
+    last = max((ordinal for line in _lines(content) if isinstance(ordinal := line.get("ordinal"), int)), default=-1)
+    return b"".join(dumped(line | {"ordinal": last + 1 + n}) for n, line in enumerate(_lines(more)))
+
+
+def _lines(content: bytes) -> Iterator[Line]:
+    for raw in content.split(b"\n"):
+        value = decode(raw) if raw.strip() else None
+        if isinstance(value, dict):
+            yield value
+
+
+def _is_unfit(line: Line, payload: Line) -> bool:
+    """Of a summary, of turns taken back and of a copy's beginning the thread shows nothing."""
+    kind = line.get("type")
+    if kind == "compacted" or (kind == "event_msg" and payload.get("type") in _UNFIT_EVENTS):
+        return True
+    if kind == "session_meta":
+        return bool(payload.get("forked_from_id"))
+    is_note = kind == "response_item" and payload.get("role") == "user" and not is_prompt(payload, text_of(payload))
+    return is_note and not text_of(payload).lstrip().startswith(NOTES)
+
+
+def _payload(kind: str, payload: Line) -> Line | None:
+    """What is kept of a line."""
+    match kind, payload.get("type"):
+        case "session_meta", _:
+            kept = {name: payload[name] for name in _META if isinstance(payload.get(name), str)}
+            mode = payload.get("history_mode")
+            return kept | ({"history_mode": mode} if mode in _MODES else {})
+        case "response_item", "message":
+            return _message(payload)
+        case "event_msg", "token_count":
+            info = payload.get("info")
+            return {"type": "token_count", "info": figures(info)} if isinstance(info, dict) else None
+        case "event_msg", "task_complete" if not payload.get("error"):
+            return {"type": "task_complete", "turn_id": str(payload.get("turn_id"))}
+    return None
+
+
+def _message(payload: Line) -> Line | None:
+    role, text = payload.get("role"), text_of(payload)
+    if role == "user" and is_prompt(payload, text):
+        part = {"type": "input_text", "text": text}
+    elif role == "assistant":
+        part = {"type": "output_text", "text": text}
+    else:
+        return None
+    own = {"id": payload["id"]} if isinstance(payload.get("id"), str) else {}
+    return {"type": "message", "role": role, "content": [part]} | own
