@@ -1,9 +1,11 @@
 """Connections, transactions and migrations: what every operation of the store stands on.
 
 Theory of operation
-1. A write transaction is alone. The dialect begins it so that no other writer can be inside one (SQLite: BEGIN
-   IMMEDIATE). What an operation reads in it is therefore still true when it writes, and no lock is ever upgraded: that
-   is where "database is locked" would come from.
+1. What an operation reads in a write transaction is still true when it writes. On SQLite such a transaction is alone
+   (BEGIN IMMEDIATE), and no lock is ever upgraded: that is where "database is locked" would come from. On PostgreSQL
+   each query locks what it is about before it runs, and the transaction keeps that to its end (`locks.py`).
+   What concerns the whole store (the counter of versions, the numbers of jobs) is put off to the last step, which goes
+   to the server in one message with the commit: whatever becomes of the client then, nobody waits for it.
 2. Each OS thread has a connection of its own. Transactions nest: an inner one is a savepoint, so an operation that
    fails undoes itself and no more, and one that succeeds is durable when the outermost one ends. Do not `await` inside
    a transaction: whatever else ran on that OS thread would join it.
@@ -15,6 +17,7 @@ Theory of operation
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 T = TypeVar("T")
+Statement = tuple[str, Row]
 
 TELL_AFTER_S = 1.0  # of a migration
 TELL_EVERY_S = 10.0
@@ -41,6 +45,8 @@ class _Session:
         self.connection = connection
         self.thread = threading.current_thread()
         self.depth = 0
+        self.locked: frozenset[tuple[str, Any]] | None = None  # None: no locks are taken, since it only reads
+        self.last_step: tuple[Statement, ...] = ()
         self.lost: ClewError | None = None  # the whole transaction is gone, for this reason
 
 
@@ -50,6 +56,8 @@ class Database:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._sql = sql.queries(dialect.style)
+        self._locks = dialect.locks()
+        self.commits = 0  # by this process: whether something that failed has written before
         self._local = threading.local()
         self._sessions: list[_Session] = []
         self._lock = threading.Lock()
@@ -79,6 +87,8 @@ class Database:
             self._execute(session, f"SAVEPOINT level_{session.depth}")
         else:
             session = self._begun(session, self._dialect.begin)
+            session.locked, session.last_step = frozenset(), ()
+        before = session.locked, session.last_step
         session.depth += 1
         try:
             yield
@@ -89,11 +99,12 @@ class Database:
                 self._commit(session)
         except BaseException:
             self._undo(session, session.depth - 1)
+            session.locked, session.last_step = before  # a lock that was taken inside went with the savepoint
             raise
         finally:
             session.depth -= 1
             if not session.depth:
-                session.lost = None
+                session.lost, session.locked, session.last_step = None, None, ()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -132,12 +143,15 @@ class Database:
             raise self._dialect.translate(error) from error
 
     def _commit(self, session: _Session) -> None:
+        statements = session.last_step and ((self._sql["count_change"], {}), *session.last_step)
         try:
-            self._execute(session, "COMMIT")
-        except StoreError as error:
-            if self._dialect.is_broken(session.connection):
-                error.passing, error.in_doubt = False, True
-            raise
+            self._dialect.commit(session.connection, statements)
+        except self._dialect.errors as error:
+            translated = self._failed(session, error)
+            if isinstance(translated, StoreError) and self._dialect.is_broken(session.connection):
+                translated.passing, translated.in_doubt = False, True
+            raise translated from error
+        self.commits += 1
 
     def _still_inside(self, session: _Session) -> None:
         if session.lost is None and not self._dialect.in_transaction(session.connection):
@@ -193,10 +207,33 @@ class Database:
             session.lost = translated
         return translated
 
+    def _hold(self, session: _Session, kind: str, value: Any) -> None:
+        """To the end of the transaction; outside of one, and of one that only reads, nothing is locked."""
+        if session.locked is None or (kind, value) in session.locked:
+            return
+        try:
+            self._dialect.lock(session.connection, kind, pack(value) if isinstance(value, str) else value)
+        except self._dialect.errors as error:
+            raise self._failed(session, error) from error
+        session.locked |= {(kind, value)}
+
+    def _hold_for(self, session: _Session, query: str, parameters: Mapping[str, Any]) -> None:
+        for kind, parameter in self._locks.get(query, ()):
+            self._hold(session, kind, parameters[parameter])
+
+    def _at_commit(self, query: str, **parameters: Any) -> None:
+        """In the last step of the transaction, after the counter of versions has moved."""
+        session = self._session()
+        assert session.locked is not None, "inside a write transaction"
+        statement = (self._sql[query], _packed(parameters))
+        if statement not in session.last_step:
+            session.last_step += (statement,)
+
     def _all(self, query: str, **parameters: Any) -> list[Row]:
         """The rows of a named query."""
 
         def read(session: _Session) -> list[Row]:
+            self._hold_for(session, query, parameters)
             cursor = session.connection.execute(self._sql[query], _packed(parameters))
             names = [column[0] for column in cursor.description]
             return [_unpacked(names, values) for values in cursor.fetchall()]
@@ -216,12 +253,15 @@ class Database:
     def _do(self, query: str, **parameters: Any) -> int:
         """Run a named query that writes; says how many rows it changed."""
         with self.transaction():
-            cursor = self._execute(self._session(), self._sql[query], _packed(parameters))
-            return int(cursor.rowcount)
+            session = self._session()
+            self._hold_for(session, query, parameters)
+            return int(self._execute(session, self._sql[query], _packed(parameters)).rowcount)
 
     def _do_many(self, query: str, rows: Iterable[Row]) -> None:
         with self.transaction():
-            session = self._session()
+            session, rows = self._session(), list(rows)
+            for row in rows:
+                self._hold_for(session, query, row)
             try:
                 session.connection.cursor().executemany(self._sql[query], [_packed(row) for row in rows])
             except self._dialect.errors as error:
@@ -285,6 +325,11 @@ def told_when_long(after_s: float = TELL_AFTER_S) -> Iterator[None]:
     finally:
         done.set()
         teller.join()
+
+
+def provisional_number() -> int:
+    """For a row whose number is chosen in the last step of its transaction: below zero, and nobody else's."""
+    return -int.from_bytes(os.urandom(7)) - 1
 
 
 def _packed(parameters: Mapping[str, Any]) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +11,8 @@ from clew.store.sql import Style
 
 if TYPE_CHECKING:
     from clew.core.search import Words
+    from clew.store.database import Statement
+    from clew.store.locks import Locks
 
 
 class Dialect(Protocol):
@@ -28,7 +31,19 @@ class Dialect(Protocol):
         """It will never work again: a new one is needed."""
 
     def begin(self, connection: Any) -> None:
-        """Begin a write transaction, alone."""
+        """Begin a write transaction: alone, or with `locks` taken before each query."""
+
+    def locks(self) -> Mapping[str, Locks]:
+        """By query, what it must lock in a write transaction; empty where such a transaction is alone."""
+
+    def lock(self, connection: Any, kind: str, value: Any) -> None:
+        """To the end of the transaction, waiting for whoever has it."""
+
+    def commit(self, connection: Any, statements: Sequence[Statement]) -> None:
+        """Run these, and end the write transaction: in one step for everybody else."""
+
+    def time(self, connection: Any) -> float | None:
+        """The time by the clock that all users of the database share; None: they share this machine's."""
 
     def begin_reading(self, connection: Any) -> None:
         """Begin a transaction that only reads, and sees one moment's state."""

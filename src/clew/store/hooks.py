@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import NotFound
+from clew.store.database import provisional_number
 from clew.store.records import Row, dumps, each, first
 from clew.store.versions import Versions
 
@@ -21,6 +22,7 @@ class Hooks(Versions):
         """
         row: Row = {
             "id": hook_id,
+            "number": provisional_number(),
             "forge": event.forge.value,
             "delivery": event.delivery,
             "digest": digest,
@@ -39,6 +41,7 @@ class Hooks(Versions):
             known = self._one("hook_event_told_before", forge=row["forge"], delivery=event.delivery, digest=digest)
             if known is None:
                 self._do("insert_hook_event", **row)
+                self._at_commit("number_hook_event", id=hook_id)
                 return hook_id, True
             again = self._do("take_hook_event_up", id=known["id"], event=row["event"], received_at=at)
         return str(known["id"]), again > 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.core.record import replace
 from clew.errors import NotFound
+from clew.store.database import provisional_number
 from clew.store.records import each, first
 from clew.store.versions import Versions
 
@@ -22,7 +23,8 @@ class Jobs(Versions):
         from clew.store.job_rows import job_row
 
         with self.transaction():
-            self._do("insert_job", **job_row(job))
+            self._do("insert_job", **job_row(job), number=provisional_number())
+            self._at_commit("number_job", id=job.id)
             self._changed(job.thread_id)
 
     def job(self, job_id: str) -> Job | None:
@@ -108,6 +110,10 @@ class Jobs(Versions):
         from clew.store.job_rows import worker_from
 
         return each(worker_from, self._all("workers"))
+
+    def forget_silent_worker(self, worker: Worker) -> bool:
+        """False: it was heard of since that row was read."""
+        return self._do("forget_silent_worker", id=worker.id, heartbeat_at=worker.heartbeat_at) > 0
 
     def forget_worker(self, worker_id: str) -> bool:
         return self._do("forget_worker", id=worker_id) > 0

@@ -1,17 +1,22 @@
 """PostgreSQL: how it is reached, and what its errors mean.
 
 Rules
-1. A write transaction is alone, as on SQLite: it begins by taking one advisory lock of the whole store. Every read in
-   it is then still true when it writes, so the operations need no locks of their own.
+1. A write transaction locks what its queries are about (`locks.py`) with advisory locks, and keeps them to its end.
+   Nothing is locked for the whole store but the counter of versions, and that only within the message that commits:
+   the server needs no client to finish it.
 2. A connection that the server dropped (a restart, a lost network) is replaced before the next transaction, or at its
    first statement: that is where one learns of it. What was under way is lost, and its caller is told.
-3. Nothing that is in the address but host and database is ever shown: it may hold a password.
+3. A client that is stopped, suspended or cut off inside a transaction holds its locks for IDLE_S at most: the server
+   then ends its session, and undoes what it had written. It finds out at its next statement.
+4. Nothing that is in the address but host and database is ever shown: it may hold a password.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +25,48 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
+from clew.store import locks
 from clew.store.sql import Style
 
 if TYPE_CHECKING:
     from clew.core.search import Words
+    from clew.store.database import Statement
+    from clew.store.locks import Locks
 
-WRITERS = 0x436C6577  # advisory locks are numbers: "Clew", and the next one for migrations
-MIGRATIONS = WRITERS + 1
-WAIT_S = 30  # for the lock, as long as SQLite's busy time-out
+MIGRATIONS = 0x436C6578  # advisory locks are numbers: this one, and for the rest a hash of what is locked
+WAIT_S = 30.0  # for a lock, as long as SQLite's busy time-out
 CONNECT_S = 10
+IDLE_S = 10  # inside a transaction, where nobody waits for anything: well below the life of a lease
+LONG_S = 5.0  # for what is done within milliseconds
+
+# Where the address does not say otherwise. The server is told to look after its end as well: it holds the locks.
+_TCP = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+_SESSION = {
+    "lock_timeout": f"{WAIT_S:.0f}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_S}s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
 
 _KINDS = {
     "25006": "read_only",
     "53100": "full",
     "55P03": "locked",  # our own lock_timeout
     "40P01": "locked",
+    "40001": "locked",
     "42P01": "corrupt",  # our SQL is tested: what it names is not there
     "42703": "corrupt",
     "XX001": "corrupt",
     "XX002": "corrupt",
 }
+_IN_EACH_OTHERS_WAY = frozenset({"40P01", "40001"})  # undone, and likely to work at the next try
 _NO_ROOM = re.compile("too many clients|too many connections|remaining connection slots")  # told without a state
 _CLASSES = {"53": "full", "58": "unreachable", "XX": "corrupt"}
 
@@ -51,6 +78,20 @@ _SAYS = {
     "unreachable": ("cannot be reached", "See that the server runs, and check the address in CLEW_STORE."),
 }
 
+# Sessions in this database that hold locks of a transaction and have not moved for long. A name that only its owner may
+# read is NULL for others.
+_LONG_HELD = """
+SELECT session.pid, session.application_name, session.state,
+    extract(epoch FROM clock_timestamp() - session.state_change)::float8,
+    (SELECT count(*) FROM pg_locks WHERE pg_locks.pid = session.pid AND granted AND locktype = 'advisory') || ' locks'
+FROM pg_stat_activity AS session
+WHERE session.datname = current_database() AND session.pid <> pg_backend_pid()
+    AND session.state LIKE 'idle in transaction%%'
+    AND clock_timestamp() - session.state_change > make_interval(secs => %s)
+ORDER BY session.state_change
+"""
+APPLICATION_CHARS = 63  # more is cut off by the server
+
 
 class Postgres:
     """One database of a server."""
@@ -60,8 +101,12 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.wait_s = WAIT_S
         try:
-            self.name = _shown(conninfo_to_dict(url))
+            parts = conninfo_to_dict(url)
+            self.name = _shown(parts)
+            self._settings = {name: value for name, value in _SESSION.items() if name not in parts.get("options", "")}
+            self._tcp = {name: value for name, value in _TCP.items() if name not in parts}
         except psycopg.Error as error:
             raise UsageError(
                 "CLEW_STORE is not an address of a PostgreSQL database.",
@@ -72,9 +117,12 @@ class Postgres:
         """The database itself is the administrator's to create; the tables are ours."""
 
     def connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(self.url, autocommit=True, connect_timeout=CONNECT_S, application_name="clew")
+        name = f"clew pid {os.getpid()} on {platform.node()}"[:APPLICATION_CHARS]
+        connection = psycopg.connect(
+            self.url, autocommit=True, connect_timeout=CONNECT_S, application_name=name, **self._tcp
+        )
         try:
-            connection.execute(f"SET lock_timeout = '{WAIT_S}s'")
+            connection.execute(";".join(f"SET {name} = '{value}'" for name, value in self._settings.items()))
         except BaseException:
             connection.close()
             raise
@@ -84,13 +132,27 @@ class Postgres:
         return bool(connection.closed or connection.broken)
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute("BEGIN")
-        try:
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (WRITERS,))
-        except psycopg.Error:
-            if not self.is_broken(connection):
-                connection.execute("ROLLBACK")
-            raise
+        if self.wait_s == WAIT_S:
+            connection.execute("BEGIN")
+        else:
+            connection.execute(f"BEGIN; SET LOCAL lock_timeout = '{self.wait_s * 1000:.0f}ms'")
+
+    def locks(self) -> dict[str, Locks]:
+        return locks.by_query()
+
+    def lock(self, connection: psycopg.Connection[Any], kind: str, value: Any) -> None:
+        name = locks.NAMES[kind].format("%s::text")
+        connection.execute(f"SELECT pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({name}) AS l (it)", (value,))
+
+    def commit(self, connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> None:
+        cursor = psycopg.ClientCursor(connection)
+        last = [cursor.mogrify(statement, parameters) for statement, parameters in statements]
+        cursor.execute(";".join([*last, "COMMIT"]))
+
+    def time(self, connection: psycopg.Connection[Any]) -> float:
+        row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
+        assert row is not None
+        return float(row[0])
 
     def begin_reading(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -130,7 +192,7 @@ class Postgres:
         why = _first_line(error)
         kind = _KINDS.get(state) or _CLASSES.get(state[:2]) or ("full" if _NO_ROOM.search(why) else "unreachable")
         says, hint = _SAYS[kind]
-        passing = kind == "unreachable" or bool(_NO_ROOM.search(why))
+        passing = kind == "unreachable" or state in _IN_EACH_OTHERS_WAY or bool(_NO_ROOM.search(why))
         return StoreError(f"The database {self.name} {says} ({why}).", kind=kind, hint=hint, passing=passing)
 
     def search_words(self, words: Words) -> str:
@@ -140,9 +202,13 @@ class Postgres:
         )
 
     def problems(self, connection: psycopg.Connection[Any]) -> list[str]:
-        """The server looks after its own files: that it answers is all that we can tell."""
-        connection.execute("SELECT 1")
-        return []
+        """The server looks after its own files; who keeps others waiting is ours to tell."""
+        return [
+            f"{name or 'a program without a name'} (process {pid} of the server) has been {state} for {silent_s:.0f} s "
+            f"and holds {held} of the store: see whether it is stopped or its machine suspended; the server ends it "
+            f"after {IDLE_S} s, or at once: SELECT pg_terminate_backend({pid})"
+            for pid, name, state, silent_s, held in connection.execute(_LONG_HELD, (LONG_S,)).fetchall()
+        ]
 
 
 def _quoted(word: str) -> str:

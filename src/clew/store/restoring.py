@@ -16,6 +16,7 @@ from clew.core.record import replace
 from clew.errors import Conflict, NotFound, StoreError, UsageError
 from clew.store import sql
 from clew.store.database import _packed as packed
+from clew.store.database import provisional_number
 from clew.store.foreign import checked, named_elsewhere
 from clew.store.records import absorbed_from, dumps, each, first, pin_from, question_from, thread_from
 from clew.store.threads import DUMPED
@@ -122,10 +123,9 @@ def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:
 def _fitted(store: Store, content: Content) -> dict[str, list[Row]]:
     """With numbers and names of this store's own, where they must be unique."""
     fitted = {table: [dict(row) for row in rows] for table, rows in content.items()}
-    row = store._one("last_job_number")
-    number = int(row["number"]) if row else 0
-    for place, job in enumerate(fitted.get("jobs", ()), start=1):
-        job["number"] = number + place
+    for job in fitted.get("jobs", ()):
+        job["number"] = provisional_number()
+        store._at_commit("number_job", id=str(job.get("id")))
     for review in fitted.get("reviews", ()):
         _fit_review(store, review, fitted.get("review_rounds", ()))
     fitted["hook_keys"] = [

@@ -17,7 +17,7 @@ Style = Literal["named", "pyformat"]  # sqlite3 takes :name, psycopg %(name)s
 
 FOLDERS: dict[Style, str] = {"named": "sqlite", "pyformat": "postgres"}
 
-_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
@@ -26,7 +26,7 @@ def queries(style: Style, folder: Path = HERE / "queries") -> dict[str, str]:
     """Every named query of the folder, spelled for the driver."""
     found: dict[str, str] = {}
     for file in sorted((*folder.glob("*.sql"), *folder.glob(f"{FOLDERS[style]}/*.sql"))):
-        _, *parts = _NAME.split(file.read_text("utf-8"))
+        _, *parts = NAME.split(file.read_text("utf-8"))
         for name, block in zip(parts[::2], parts[1::2], strict=True):
             if name in found:
                 raise ValueError(f"two queries are named {name}")

@@ -14,16 +14,18 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store.sql import Style
 
 if TYPE_CHECKING:
     from clew.core.search import Words
+    from clew.store.database import Statement
+    from clew.store.locks import Locks
 
 BUSY_TIMEOUT_S = 30.0
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is cut back after a checkpoint
@@ -117,6 +119,20 @@ class Sqlite:
 
     def begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
+
+    def locks(self) -> dict[str, Locks]:
+        return {}
+
+    def lock(self, connection: sqlite3.Connection, kind: str, value: Any) -> None:
+        """A write transaction is alone."""
+
+    def commit(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+        for statement, parameters in statements:
+            connection.execute(statement, parameters)
+        connection.execute("COMMIT")
+
+    def time(self, connection: sqlite3.Connection) -> None:
+        """Whoever opens the file shares this machine, and its clock."""
 
     def begin_reading(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN")

@@ -33,7 +33,7 @@ class Threads(Versions):
 
     def _free_name(self, name: str) -> str:
         number, candidate = 1, name
-        while self._one("thread_by_name", name=candidate) is not None:
+        while self._one("is_thread_name", name=candidate) or self._one("thread_by_name", name=candidate):
             number += 1
             suffix = f"-{number}"
             candidate = name[: NAME_CHARS - len(suffix)] + suffix
@@ -104,9 +104,7 @@ class Threads(Versions):
         with self.transaction():
             if not self._do("delete_thread", id=thread_id):
                 raise NotFound(f"There is no thread with the id {thread_id}.")
-            self.changes_made += 1
-            self._do("count_change")
-            self._do("mark_deleted", id=thread_id)
+            self._was_deleted(thread_id)
 
     def dump_thread(self, thread_id: str) -> Row:
         """All rows of the thread, ready for JSON: what is archived before a delete."""

@@ -1,7 +1,8 @@
 """Which thread changed last: one counter for the whole store, and its value at each thread's last change.
 
 A surface that has seen version n asks for what came after it. The counter moves in the transaction of the change
-itself, and a write transaction is alone, so a version that is seen has nothing smaller still to come.
+itself, as its last step: whoever moves it is alone with it until the change is durable, so a version that is seen has
+nothing smaller still to come.
 """
 
 from __future__ import annotations
@@ -19,5 +20,9 @@ class Versions(Database):
     def _changed(self, thread_id: str) -> None:
         """Called in the transaction of every change that a surface shows."""
         self.changes_made += 1
-        self._do("count_change")
-        self._do("mark_thread", id=thread_id)
+        self._hold(self._session(), "thread", thread_id)  # before the counter: nobody waits for a thread with it in hand
+        self._at_commit("mark_thread", id=thread_id)
+
+    def _was_deleted(self, thread_id: str) -> None:
+        self.changes_made += 1
+        self._at_commit("mark_deleted", id=thread_id)

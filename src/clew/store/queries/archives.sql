@@ -1,4 +1,5 @@
 -- name: thread_uses
+-- locks: thread :id
 -- What keeps a thread from being put away.
 SELECT
     (SELECT COUNT(*) FROM runs WHERE thread_id = :id AND status IN ('running', 'waiting')) AS running,
@@ -11,9 +12,11 @@ SELECT * FROM threads WHERE updated_at < :before AND (CAST(:kind AS TEXT) IS NUL
 ORDER BY updated_at, created_at, id;
 
 -- name: companions
+-- locks: thread :id
 -- The other thread of a pair.
 SELECT worker_thread_id AS id FROM pairs WHERE instructor_thread_id = :id AND worker_thread_id <> :id
 UNION SELECT instructor_thread_id AS id FROM pairs WHERE worker_thread_id = :id AND instructor_thread_id <> :id;
 
 -- name: forget_deleted
+-- locks: thread :id
 DELETE FROM deleted_threads WHERE id = :id;

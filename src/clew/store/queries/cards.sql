@@ -26,6 +26,7 @@ WHERE (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
             AND lower(turns.text) LIKE :q ESCAPE '!'));
 
 -- name: turns_before
+-- locks: thread :thread_id
 -- The newest first: one page of a long conversation.
 SELECT turns.*, COALESCE(runs.tools, 0) AS tools
 FROM turns LEFT JOIN runs ON runs.id = turns.run_id
@@ -34,4 +35,5 @@ WHERE turns.thread_id = :thread_id AND turns.archived_at IS NULL
 ORDER BY turns.position DESC LIMIT :limit;
 
 -- name: place_of_turn
+-- locks: thread :thread_id
 SELECT position, archived_at FROM turns WHERE id = :id AND thread_id = :thread_id;

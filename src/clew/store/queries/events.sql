@@ -1,16 +1,21 @@
 -- name: append_event
+-- locks: run :run_id
 -- The writer numbers its events, so one that is sent again after a failure is recognised and left alone.
 INSERT INTO events (run_id, seq, at, kind, body) VALUES (:run_id, :seq, :at, :kind, :body)
 ON CONFLICT (run_id, seq) DO NOTHING;
 
 -- name: run_has_ended
+-- locks: run :run_id
 SELECT seq FROM events WHERE run_id = :run_id AND seq = :last AND kind = 'run_ended';
 
 -- name: events_after
+-- locks: run :run_id
 SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq;
 
 -- name: steps
+-- locks: run :run_id
 SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn', 'tokens_counted') ORDER BY seq;
 
 -- name: last_seq
+-- locks: run :run_id
 SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE run_id = :run_id;

@@ -1,21 +1,30 @@
 -- name: insert_hook_event
+-- locks: hook :id, delivery :delivery, digest :digest
 INSERT INTO hook_events (id, number, forge, delivery, digest, kind, repo, issue, state, why, tries, event, jobs,
     received_at, done_at)
-VALUES (:id, (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events), :forge, :delivery, :digest, :kind, :repo, :issue,
+VALUES (:id, :number, :forge, :delivery, :digest, :kind, :repo, :issue,
     :state, :why, :tries, :event, :jobs, :received_at, :done_at);
 
+-- name: number_hook_event
+-- locks: commit
+-- In the order in which they become visible, as jobs are.
+UPDATE hook_events SET number = (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events WHERE number > 0) WHERE id = :id;
+
 -- name: hook_event_told_before
+-- locks: delivery :delivery, digest :digest
 -- By the forge's own id; or the same signed words under another one.
 SELECT id FROM hook_events WHERE forge = :forge AND (delivery = :delivery OR digest = :digest)
 ORDER BY CASE WHEN delivery = :delivery THEN 0 ELSE 1 END LIMIT 1;
 
 -- name: take_hook_event_up
+-- locks: hook :id
 -- One that came to nothing is judged anew: somebody may have mended what was wrong.
 UPDATE hook_events SET state = 'received', why = NULL, tries = 0, done_at = NULL, event = :event,
     received_at = :received_at
 WHERE id = :id AND state IN ('failed', 'ignored');
 
 -- name: hook_event_by_id
+-- locks: hook :id
 SELECT * FROM hook_events WHERE id = :id;
 
 -- name: hook_events_with_state
@@ -50,13 +59,16 @@ SELECT kind FROM hook_events WHERE repo = :repo AND issue = :issue AND kind IN (
 ORDER BY number DESC LIMIT 1;
 
 -- name: write_hook_event
+-- locks: hook :id
 UPDATE hook_events SET state = :state, why = :why, tries = :tries, jobs = :jobs, done_at = :done_at WHERE id = :id;
 
 -- name: forget_hook_events
+-- locks: row
 -- A forge does not send what it sent weeks ago again.
 DELETE FROM hook_events WHERE state <> 'received' AND done_at < :before;
 
 -- name: save_hook_key
+-- locks: hook_key :key, thread :thread_id
 -- Not every event of a pull request tells its branch.
 INSERT INTO hook_keys (key, agent, repo, issue, forge, thread_id, branch, created_at, used_at)
 VALUES (:key, :agent, :repo, :issue, :forge, :thread_id, :branch, :created_at, :used_at)
@@ -64,6 +76,7 @@ ON CONFLICT (key) DO UPDATE SET forge = excluded.forge, thread_id = excluded.thr
     branch = COALESCE(excluded.branch, hook_keys.branch), used_at = excluded.used_at;
 
 -- name: hook_key
+-- locks: hook_key :key
 SELECT * FROM hook_keys WHERE key = :key;
 
 -- name: hook_keys
@@ -71,13 +84,16 @@ SELECT * FROM hook_keys WHERE (CAST(:repo AS TEXT) IS NULL OR repo = :repo)
     AND (CAST(:issue AS BIGINT) IS NULL OR issue = :issue) ORDER BY repo, issue, agent;
 
 -- name: delete_hook_key
+-- locks: hook_key :key
 DELETE FROM hook_keys WHERE key = :key;
 
 -- name: insert_hook_job
+-- locks: job :job_id
 INSERT INTO hook_jobs (job_id, hook_id, key, branch, fetch_ref, tree_update, reply, why, url, tries, at)
 VALUES (:job_id, :hook_id, :key, :branch, :fetch_ref, :tree_update, :reply, :why, :url, :tries, :at);
 
 -- name: hook_job
+-- locks: job :job_id
 SELECT * FROM hook_jobs WHERE job_id = :job_id;
 
 -- name: hook_key_last_used
@@ -91,6 +107,7 @@ SELECT hook_jobs.* FROM hook_jobs JOIN jobs ON jobs.id = hook_jobs.job_id
 WHERE hook_jobs.reply = 'waiting' AND jobs.status = 'succeeded' ORDER BY hook_jobs.at LIMIT :limit;
 
 -- name: write_hook_job
+-- locks: job :job_id
 UPDATE hook_jobs SET reply = :reply, why = :why, url = :url, tries = :tries, at = :at WHERE job_id = :job_id;
 
 -- name: dump_hook_keys

@@ -1,14 +1,21 @@
 -- name: insert_job
+-- locks: thread :thread_id
 INSERT INTO jobs (id, thread_id, number, prompt, cwd, agent, model, permissions, status, key, limits, checkpoint,
     not_before, wish, keep_files, tries, runs, resume_count, session_resumes, troubles, session_id, session_saved_at, run_id, saved_run_id,
     reason, outcome, result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at, kind,
     full_prompt, allowed_tools, prompt_turn_id)
-VALUES (:id, :thread_id, (SELECT COALESCE(MAX(number), 0) + 1 FROM jobs), :prompt, :cwd, :agent, :model, :permissions,
+VALUES (:id, :thread_id, :number, :prompt, :cwd, :agent, :model, :permissions,
     :status, :key, :limits, :checkpoint, :not_before, :wish, :keep_files, :tries, :runs, :resume_count,
     :session_resumes, :troubles, :session_id, :session_saved_at, :run_id, :saved_run_id, :reason, :outcome, :result, :error, :hint, :conflicts, :worker,
     :cancel_requested, :created_at, :started_at, :wake_at, :ended_at, :kind, :full_prompt, :allowed_tools, :prompt_turn_id);
 
+-- name: number_job
+-- locks: commit
+-- In the order in which they become visible: one that is seen has nothing smaller still to come.
+UPDATE jobs SET number = (SELECT COALESCE(MAX(number), 0) + 1 FROM jobs WHERE number > 0) WHERE id = :id;
+
 -- name: write_job
+-- locks: job :id
 -- All but what it was asked, and where it stands in its queue: that is fixed.
 UPDATE jobs SET status = :status, limits = :limits, checkpoint = :checkpoint, not_before = :not_before, wish = :wish,
     keep_files = :keep_files, tries = :tries, runs = :runs, resume_count = :resume_count, session_resumes = :session_resumes,
@@ -19,6 +26,7 @@ UPDATE jobs SET status = :status, limits = :limits, checkpoint = :checkpoint, no
 WHERE id = :id;
 
 -- name: job_by_id
+-- locks: job :id
 SELECT * FROM jobs WHERE id = :id;
 
 -- name: jobs_newest
@@ -29,6 +37,7 @@ SELECT * FROM jobs WHERE status = :status AND (CAST(:key AS TEXT) IS NULL OR key
 ORDER BY number DESC LIMIT :limit;
 
 -- name: job_before
+-- locks: key_of_job :id
 -- The first job of the same key that must end before this one: one that has begun, else the oldest.
 SELECT jobs.* FROM jobs, jobs AS mine
 WHERE mine.id = :id AND jobs.key = mine.key AND jobs.id <> mine.id AND jobs.status IN ('queued', 'running', 'waiting')
@@ -37,11 +46,13 @@ WHERE mine.id = :id AND jobs.key = mine.key AND jobs.id <> mine.id AND jobs.stat
 ORDER BY (jobs.started_at IS NULL), jobs.number LIMIT 1;
 
 -- name: add_marker
+-- locks: job :job_id
 INSERT INTO job_markers (job_id, n, message_id, at, run_id, seq)
 VALUES (:job_id, (SELECT COALESCE(MAX(n), 0) + 1 FROM job_markers WHERE job_id = :job_id), :message_id, :at, :run_id,
     :seq);
 
 -- name: newest_markers
+-- locks: job :job_id
 -- With what the agent said, where it is known.
 SELECT job_markers.*, events.body FROM job_markers
 LEFT JOIN events ON events.run_id = job_markers.run_id AND events.seq = job_markers.seq
@@ -55,6 +66,7 @@ SELECT job_markers.* FROM job_markers JOIN jobs ON jobs.id = job_markers.job_id
 WHERE jobs.thread_id = :id ORDER BY jobs.number, job_markers.n;
 
 -- name: save_worker
+-- locks: row
 INSERT INTO workers (id, host, pid, pid_started, concurrency, started_at, heartbeat_at, stopped_at, hooks_only)
 VALUES (:id, :host, :pid, :pid_started, :concurrency, :started_at, :heartbeat_at, :stopped_at, :hooks_only)
 ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, pid_started = excluded.pid_started,
@@ -62,10 +74,17 @@ ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, pid_sta
     stopped_at = excluded.stopped_at, hooks_only = excluded.hooks_only;
 
 -- name: beat_worker
+-- locks: row
 UPDATE workers SET heartbeat_at = :at WHERE id = :id;
 
 -- name: workers
 SELECT * FROM workers ORDER BY started_at;
 
+-- name: forget_silent_worker
+-- locks: row
+-- Unless it was heard of in the meantime.
+DELETE FROM workers WHERE id = :id AND heartbeat_at = :heartbeat_at;
+
 -- name: forget_worker
+-- locks: row
 DELETE FROM workers WHERE id = :id;

@@ -1,4 +1,5 @@
 -- name: acquire_lease
+-- locks: lease :key
 -- Takes a free or an expired one; asked again by its own holder it is granted again. One statement, so two cannot win.
 INSERT INTO leases (key, token, host, pid, pid_started, run_id, acquired_at, heartbeat_at, expires_at)
 VALUES (:key, :token, :host, :pid, :pid_started, :run_id, :now, :now, :expires_at)
@@ -8,21 +9,26 @@ ON CONFLICT (key) DO UPDATE SET token = excluded.token, host = excluded.host, pi
 WHERE leases.expires_at <= excluded.acquired_at OR leases.token = excluded.token;
 
 -- name: take_lease
+-- locks: lease :key
 -- From a holder known to be dead; the token says that it is still the same holder.
 UPDATE leases SET token = :token, host = :host, pid = :pid, pid_started = :pid_started, run_id = :run_id,
     acquired_at = :now, heartbeat_at = :now, expires_at = :expires_at
 WHERE key = :key AND token = :old_token;
 
 -- name: renew_lease
+-- locks: row
 -- An expired lease that nobody took is still its holder's: the token has not changed.
 UPDATE leases SET heartbeat_at = :now, expires_at = :expires_at WHERE token = :token;
 
 -- name: release_lease
+-- locks: row
 DELETE FROM leases WHERE token = :token;
 
 -- name: lease_by_key
+-- locks: lease :key
 SELECT * FROM leases WHERE key = :key;
 
 -- name: leases_under
+-- locks: leases :prefix
 -- Not LIKE (a prefix may hold % or _) and not a range (PostgreSQL's order depends on its locale). The table is small.
 SELECT * FROM leases WHERE substr(key, 1, length(CAST(:prefix AS TEXT))) = :prefix ORDER BY key;

@@ -1,4 +1,5 @@
 -- name: insert_pin
+-- locks: thread :thread_id, session :session_id
 INSERT INTO pins (id, thread_id, position, agent, model, session_id, state, work_dir, runtime, pending,
     held_back_turn_id, held_back_chars, held_back_digest, standing, mark_size_bytes, mark_last_entry, mark_digest, mark_stamp, resume_count, failures,
     cost_total_usd, borrowed_at, created_at, used_at, absorbed_count, absorbed_digest)
@@ -8,6 +9,7 @@ VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM pins WHERE 
     :cost_total_usd, :borrowed_at, :created_at, :used_at, :absorbed_count, :absorbed_digest);
 
 -- name: write_pin
+-- locks: pin :id, session :session_id
 UPDATE pins SET agent = :agent, model = :model, session_id = :session_id, state = :state, work_dir = :work_dir,
     runtime = :runtime, pending = :pending, held_back_turn_id = :held_back_turn_id, held_back_chars = :held_back_chars,
     held_back_digest = :held_back_digest,
@@ -17,28 +19,35 @@ UPDATE pins SET agent = :agent, model = :model, session_id = :session_id, state 
 WHERE id = :id;
 
 -- name: pin_summary
+-- locks: pin :id, session_of_pin :id
 -- All that a save must know of the stored pin; its absorbed turns are not read.
 SELECT state, absorbed_count, absorbed_digest FROM pins WHERE id = :id;
 
 -- name: pins_of_thread
+-- locks: thread :thread_id
 SELECT * FROM pins WHERE thread_id = :thread_id ORDER BY position;
 
 -- name: pins_of_session
+-- locks: session :session_id
 -- Not those that only borrow it.
 SELECT * FROM pins WHERE session_id = :session_id AND borrowed_at IS NULL ORDER BY created_at, position;
 
 -- name: give_up_session
+-- locks: session :session_id
 -- A poisoned one stays so for ever, and is resumed no more than a retired one.
 UPDATE pins SET state = 'retired'
 WHERE session_id = :session_id AND borrowed_at IS NULL AND state IN ('provisional', 'good');
 
 -- name: absorbed
+-- locks: pin :pin_id
 SELECT turn_id, digest FROM pin_absorbed WHERE pin_id = :pin_id ORDER BY n;
 
 -- name: insert_absorbed
+-- locks: pin :pin_id
 INSERT INTO pin_absorbed (pin_id, n, turn_id, digest) VALUES (:pin_id, :n, :turn_id, :digest);
 
 -- name: clear_absorbed
+-- locks: pin :pin_id
 DELETE FROM pin_absorbed WHERE pin_id = :pin_id;
 
 -- name: pins_miscounted

@@ -1,11 +1,14 @@
 -- name: insert_review
+-- locks: thread :thread_id, day :day
 INSERT INTO reviews (id, day, number, thread_id, top, scope, base, paths, focus, imported_from, created_at)
 VALUES (:id, :day, :number, :thread_id, :top, :scope, :base, :paths, :focus, :imported_from, :created_at);
 
 -- name: last_review_of_day
+-- locks: day :day
 SELECT COALESCE(MAX(number), 0) AS number FROM reviews WHERE day = :day;
 
 -- name: review_by_id
+-- locks: review :id
 SELECT * FROM reviews WHERE id = :id;
 
 -- name: reviews_newest
@@ -16,6 +19,7 @@ ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 SELECT COUNT(*) AS n FROM reviews WHERE (CAST(:top AS TEXT) IS NULL OR top = :top);
 
 -- name: insert_round
+-- locks: review :review_id
 INSERT INTO review_rounds (review_id, number, status, agent, model, owner_host, owner_pid, owner_started, message,
     base_commit, head_commit, changes, changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s,
     input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars,
@@ -26,6 +30,7 @@ VALUES (:review_id, :number, :status, :agent, :model, :owner_host, :owner_pid, :
     :prompt_chars, :transcript_chars, :answer, :error, :hint, :error_code, :started_at, :ended_at, :diff, :files);
 
 -- name: write_round
+-- locks: review :review_id
 -- All but what it is about and what it compared: that is fixed.
 UPDATE review_rounds SET status = :status, model = :model, run_id = :run_id, runs = :runs,
     session_resumed = :session_resumed, reason = :reason, fallback = :fallback, session_age_s = :session_age_s,
@@ -36,6 +41,7 @@ UPDATE review_rounds SET status = :status, model = :model, run_id = :run_id, run
 WHERE review_id = :review_id AND number = :number;
 
 -- name: rounds_of_review
+-- locks: review :review_id
 -- Without the diff and the files: they are large, and a list needs neither.
 SELECT review_id, number, status, agent, model, owner_host, owner_pid, owner_started, message, base_commit, head_commit,
     changes, changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s, input_tokens, output_tokens,

@@ -1,4 +1,5 @@
 -- name: insert_run
+-- locks: thread :thread_id
 INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model, status, owner_host, owner_pid,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
@@ -12,6 +13,7 @@ VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE 
     :created_at, :started_at, :ended_at, :asked);
 
 -- name: write_run
+-- locks: run :id
 -- All but what the run was asked, and by whom: that is fixed.
 UPDATE runs SET agent = :agent, model = :model, status = :status,
     owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started, answer_turn_id = :answer_turn_id,
@@ -26,15 +28,18 @@ UPDATE runs SET agent = :agent, model = :model, status = :status,
 WHERE id = :id;
 
 -- name: run_by_id
+-- locks: run :id
 SELECT * FROM runs WHERE id = :id;
 
 -- name: last_run_of_prompt
+-- locks: turn :prompt_turn_id
 SELECT * FROM runs WHERE prompt_turn_id = :prompt_turn_id ORDER BY created_at DESC, position DESC LIMIT 1;
 
 -- name: runs_newest
 SELECT * FROM runs ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: runs_of_thread
+-- locks: thread :thread_id
 SELECT * FROM runs WHERE thread_id = :thread_id ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: runs_with_status
@@ -42,19 +47,23 @@ SELECT * FROM runs WHERE thread_id = :thread_id ORDER BY created_at DESC, positi
 SELECT * FROM runs WHERE status = :status ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: runs_of_thread_with_status
+-- locks: thread :thread_id
 SELECT * FROM runs WHERE thread_id = :thread_id AND status = :status
 ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: edit_prompt
+-- locks: run :id
 -- Only while it waits: once it has started, the prompt is a turn.
 UPDATE runs SET prompt = :prompt WHERE id = :id AND status = 'queued';
 
 -- name: claim_run
+-- locks: run :id
 -- A queued run whose daemon died: the first to ask has it.
 UPDATE runs SET owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started
 WHERE id = :id AND status = 'queued' AND owner_host IS NULL;
 
 -- name: count_tools
+-- locks: run :id
 UPDATE runs SET tools = tools + :tools WHERE id = :id;
 
 -- name: runs_decided
@@ -66,34 +75,41 @@ WHERE ended_at IS NOT NULL AND started_at IS NOT NULL
 ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: last_measured_run
+-- locks: thread :thread_id
 -- The last of an agent in a thread whose session's size is known.
 SELECT * FROM runs
 WHERE thread_id = :thread_id AND agent = :agent AND context_tokens IS NOT NULL AND ended_at IS NOT NULL
 ORDER BY ended_at DESC, position DESC LIMIT 1;
 
 -- name: request_cancel
+-- locks: run :id
 UPDATE runs SET cancel_requested = 1, cancel_requested_at = COALESCE(cancel_requested_at, :at)
 WHERE id = :id AND status IN ('queued', 'running', 'waiting');
 
 -- name: cancel_requested
+-- locks: run :id
 SELECT cancel_requested FROM runs WHERE id = :id;
 
 -- name: insert_attempt
+-- locks: run :run_id
 INSERT INTO attempts (id, run_id, number, session_id, user_uuid, resumed, pid, pid_started, outcome, exit_status,
     stderr_tail, started_at, ended_at)
 VALUES (:id, :run_id, :number, :session_id, :user_uuid, :resumed, :pid, :pid_started, :outcome, :exit_status,
     :stderr_tail, :started_at, :ended_at);
 
 -- name: write_attempt
+-- locks: attempt :id
 UPDATE attempts SET number = :number, session_id = :session_id, user_uuid = :user_uuid, resumed = :resumed, pid = :pid,
     pid_started = :pid_started, outcome = :outcome, exit_status = :exit_status, stderr_tail = :stderr_tail,
     started_at = :started_at, ended_at = :ended_at
 WHERE id = :id;
 
 -- name: attempt_by_id
+-- locks: attempt :id
 SELECT * FROM attempts WHERE id = :id;
 
 -- name: attempts
+-- locks: run :run_id
 SELECT * FROM attempts WHERE run_id = :run_id ORDER BY number;
 
 -- name: stats

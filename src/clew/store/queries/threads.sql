@@ -1,14 +1,21 @@
 -- name: insert_thread
+-- locks: thread :id, name :name
 INSERT INTO threads (id, name, cwd, agent, model, permissions, trust, visibility, standing, kind, origin,
     created_at, updated_at)
 VALUES (:id, :name, :cwd, :agent, :model, :permissions, :trust, :visibility, :standing, :kind, :origin,
     :created_at, :updated_at);
 
 -- name: thread_by_id
+-- locks: thread :id
 SELECT * FROM threads WHERE id = :id;
 
 -- name: thread_by_name
+-- locks: name :name
 SELECT * FROM threads WHERE name = :name;
+
+-- name: is_thread_name
+-- A quick look that locks nothing: what is free by it is looked at again.
+SELECT 1 AS taken FROM threads WHERE name = :name;
 
 -- name: threads_newest
 SELECT * FROM threads ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
@@ -26,16 +33,19 @@ ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT 1;
 SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;
 
 -- name: write_thread
+-- locks: thread :id, name :name
 UPDATE threads SET name = :name, cwd = :cwd, agent = :agent, model = :model, permissions = :permissions,
     trust = :trust, visibility = :visibility, standing = :standing, kind = :kind, origin = :origin,
     updated_at = :updated_at
 WHERE id = :id;
 
 -- name: touch_thread
+-- locks: thread :id
 -- A clock that stepped back must not make a thread look older than it is.
 UPDATE threads SET updated_at = :at WHERE id = :id AND updated_at < :at;
 
 -- name: delete_thread
+-- locks: thread :id
 -- Turns, runs, events and pins go with it: ON DELETE CASCADE.
 DELETE FROM threads WHERE id = :id;
 
