@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from clew.hosts.jobs import Jobs
     from clew.hosts.pair import Pairs
     from clew.hosts.reviews import Reviews
+    from clew.store.store import Store
 
 NO_ENVIRON: Mapping[str, str] = MappingProxyType({})
 RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
@@ -330,8 +331,11 @@ class Client(Board):
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""
         around, most = self.engine.around, self.engine.settings.max_agents
-        held = await self.engine.database.call(lambda store: store.leases(f"{slot_prefix(around.owner)}/"))
-        return max(0, most - sum(not is_dead(lease, around) for lease in held))
+
+        def count(store: Store) -> int:
+            return sum(not is_dead(store, lease, around) for lease in store.leases(f"{slot_prefix(around.owner)}/"))
+
+        return max(0, most - await self.engine.database.call(count))
 
 
 @asynccontextmanager

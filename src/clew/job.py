@@ -298,7 +298,7 @@ def takes(worker: Worker, kind: str) -> bool:
 
 def _alive(client: Client, store: Store) -> list[Worker]:
     around = client.engine.around
-    return [each for each in store.workers() if not is_gone(each.owner, each.heartbeat_at + SILENCE_S, around)]
+    return [each for each in store.workers() if not is_gone(store, each.owner, each.heartbeat_at + SILENCE_S, around)]
 
 
 LOG_IN = "Log in with the agent's own CLI, or set its key"

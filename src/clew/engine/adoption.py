@@ -113,7 +113,7 @@ def adopt(
 
 def _check_idle(store: Store, thread: Thread, around: Surroundings) -> None:
     held = store.lease(thread_key(thread.id))
-    if held is not None and not is_dead(held, around):
+    if held is not None and not is_dead(store, held, around):
         hint = "Wait for it, or stop it with clew runs cancel."
         raise Busy(f"A run is going on in {thread.name}.", hint=hint, run_id=held.run_id)
 

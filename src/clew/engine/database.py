@@ -1,11 +1,14 @@
 """The store, called from async code: one thread, one connection, in order.
 
 A blocked database (another process writes) must not stop the reading of an agent's pipe, so no call runs on the loop.
+A call that meets a lock of another process on PostgreSQL does not hold up the other calls either: it is given up after
+a moment, when nothing of it has been written, and made again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +23,8 @@ Seen = TypeVar("Seen")
 Found = TypeVar("Found")
 
 TRIES = 3
+LOCK_S = 0.25  # that a call waits for a lock before it lets others go first
+LOCKED_MOST_S = 30.0  # that it waits in all
 
 
 class Access(ABC):
@@ -66,12 +71,26 @@ def never(_: Store) -> bool:
 class Database(Access):
     def __init__(self, store: Store) -> None:
         self._store = store
+        store.wait_for_locks(LOCK_S)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clew-store")
         self._changes_seen = 0
         self._change = asyncio.Event()
 
     async def call(self, work: Callable[[Store], T]) -> T:
         """Runs `work(store)` in the store's thread. Not cut short by cancellation: a write is done or not done."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LOCKED_MOST_S
+        while True:
+            commits = self._store.commits
+            try:
+                return await self._once(work)
+            except StoreError as error:
+                in_the_way = error.kind == "locked" and error.passing
+                if not in_the_way or self._store.commits != commits or loop.time() > until:
+                    raise
+            await asyncio.sleep(random.uniform(0, LOCK_S / 5))
+
+    async def _once(self, work: Callable[[Store], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._thread, work, self._store)
         try:
             return await asyncio.shield(future)

@@ -77,6 +77,8 @@ class Ending:
         return Finished(run, self._closing.answer.text, error)
 
     def _fail(self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError) -> tuple[Run, Noted]:
+        if self._leases.held_thread:
+            self._leases.fence(store)  # whoever took the thread over says how the run ended
         now = self._closing.around.clock()
         run = store.update_run(self._run.id, status=status, outcome=outcome, error=error.message, ended_at=now)
         [noted] = self._journal.upcoming(RunEnded(status, outcome, message=error.message))

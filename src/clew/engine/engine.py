@@ -160,7 +160,7 @@ class Engine:
     def is_held(self, store: Store, thread_id: ThreadId) -> bool:
         """A run that is alive has the thread."""
         held = store.lease(leases.thread_key(thread_id))
-        return held is not None and not leases.is_dead(held, self.around)
+        return held is not None and not leases.is_dead(store, held, self.around)
 
     async def take_up(self, may_run: Callable[[Thread], bool] | None = None) -> list[LiveTurn]:
         """Carries on the queued runs that a dead daemon left behind. Called by daemons only.

@@ -1,7 +1,8 @@
 """One run a thread, and a cap on agents: both are leases in the store, kept alive by a heartbeat.
 
 A lease is held by a process. On the same machine its death is seen at once (pid and start time); from elsewhere, when
-its heartbeat stops. Whoever finds a dead holder cleans up after it before taking over (see recovery).
+its heartbeat stops. Heartbeats and expiries go by the store's clock (`now`), so that a machine whose own clock is wrong
+takes nobody for dead. Whoever finds a dead holder cleans up after it before taking over (see recovery).
 """
 
 from __future__ import annotations
@@ -39,18 +40,23 @@ def slot_prefix(owner: Owner) -> str:
 ours: set[str] = set()
 
 
-def is_dead(lease: Lease, surroundings: Surroundings) -> bool:
+def now(store: Store, surroundings: Surroundings) -> float:
+    """What leases and heartbeats are written with and compared to."""
+    return store.time(surroundings.clock)
+
+
+def is_dead(store: Store, lease: Lease, surroundings: Surroundings) -> bool:
     """The holder is gone: surely (same machine), or as far as its silence tells."""
     if lease.owner == surroundings.owner:
         return lease.run_id is not None and lease.run_id not in ours
-    return is_gone(lease.owner, lease.expires_at, surroundings)
+    return is_gone(store, lease.owner, lease.expires_at, surroundings)
 
 
-def is_gone(owner: Owner, heard_until: float, surroundings: Surroundings) -> bool:
+def is_gone(store: Store, owner: Owner, heard_until: float, surroundings: Surroundings) -> bool:
     """A process on this machine that is not there; one elsewhere that has not been heard of for too long."""
     if owner.host == surroundings.owner.host:
         return not processes.is_alive(owner.pid, owner.started)
-    return heard_until < surroundings.clock()
+    return heard_until < now(store, surroundings)
 
 
 class Leases:
@@ -86,18 +92,18 @@ class Leases:
     def _try_slot(self, store: Store, slots: Slots, token: str) -> Lease | None:
         with store.transaction():
             for lease in store.leases(f"{slots.prefix}/"):
-                if is_dead(lease, self._around):
+                if is_dead(store, lease, self._around):
                     store.release_lease(lease.token)
-                elif lease.expires_at <= self._around.clock():
+                elif lease.expires_at <= now(store, self._around):
                     # Late but alive (the machine slept, the clock jumped): its place is not free for the taking.
-                    store.renew_lease(lease.token, self._around.clock(), self._settings.lease_s)
+                    store.renew_lease(lease.token, now(store, self._around), self._settings.lease_s)
             return store.acquire_slot(
                 slots.prefix,
                 slots.most,
                 token=token,
                 owner=self._around.owner,
                 run_id=self._run_id,
-                now=self._around.clock(),
+                now=now(store, self._around),
                 ttl_s=self._settings.lease_s,
             )
 
@@ -109,6 +115,11 @@ class Leases:
         """Keeps the thread's lease alive that was taken elsewhere (together with the run's first row)."""
         self._tokens.append(token)
         self._thread = (thread_key(thread_id), token)
+
+    @property
+    def held_thread(self) -> bool:
+        """It had its turn, whoever has the thread by now."""
+        return bool(self._thread[0])
 
     def fence(self, store: Store) -> None:
         """Inside a transaction: raises when the thread is somebody else's by now, so that nothing is written."""
@@ -144,6 +155,6 @@ class Leases:
                     self.lost.set()
 
     def _renew(self, store: Store) -> bool:
-        now = self._around.clock()
-        kept = [store.renew_lease(token, now, self._settings.lease_s) for token in self._tokens]
+        at = now(store, self._around)
+        kept = [store.renew_lease(token, at, self._settings.lease_s) for token in self._tokens]
         return all(kept)

@@ -126,7 +126,8 @@ def still_continues(store: Store, run: Run) -> bool:
 
 def _wait(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> None:
     key = leases.waiting_key(run.id)
-    store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s)
+    now = leases.now(store, around)
+    store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=now, ttl_s=settings.lease_s)
 
 
 def _place(run: Run) -> tuple[bool, bool, float, str]:
@@ -146,7 +147,8 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
             return None  # it was taken, and the store's answer was lost
         if _is_held(store, run):
             return run.id
-        if held is not None and not (held.expires_at < around.clock() and leases.is_dead(held, around)):
+        now = leases.now(store, around)
+        if held is not None and not (held.expires_at < now and leases.is_dead(store, held, around)):
             return held.run_id or "?"
         for other in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
             if other.id != run.id:
@@ -157,9 +159,7 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         first = _first(store, run)
         if first.id != run.id:
             return first.id
-        store.acquire_lease(
-            key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s
-        )
+        store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=now, ttl_s=settings.lease_s)
         return None
 
 

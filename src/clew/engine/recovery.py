@@ -94,7 +94,7 @@ def _leave_queued(store: Store, run: Run) -> None:
 def _free_leases(store: Store, around: Surroundings) -> None:
     """What a process held that died between its run's end and its own."""
     for lease in store.leases():
-        if not leases.is_dead(lease, around):
+        if not leases.is_dead(store, lease, around):
             continue
         run = store.run(lease.run_id) if lease.run_id else None
         if run is None or run.status not in LIVE:
@@ -114,7 +114,8 @@ def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
     if owner.host == around.owner.host:
         return not processes.is_alive(owner.pid, owner.started)
     held = [store.lease(key) for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id))]
-    return not any(lease and lease.run_id == run.id and lease.expires_at >= around.clock() for lease in held)
+    now = leases.now(store, around)
+    return not any(lease and lease.run_id == run.id and lease.expires_at >= now for lease in held)
 
 
 def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
@@ -122,12 +123,12 @@ def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: E
     key = leases.thread_key(run.thread_id)
     with store.transaction():
         held = store.lease(key)
-        if held is not None and not leases.is_dead(held, around):
+        if held is not None and not leases.is_dead(store, held, around):
             return False
         if held is not None:
             store.release_lease(held.token)
         taken = store.acquire_lease(
-            key, token=token, owner=around.owner, run_id=run.id, now=around.clock(), ttl_s=settings.lease_s
+            key, token=token, owner=around.owner, run_id=run.id, now=leases.now(store, around), ttl_s=settings.lease_s
         )
         return taken is not None
 
@@ -140,7 +141,7 @@ def _root(run: Run, attempt: Attempt, around: Surroundings) -> int | None:
 
 
 def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, around: Surroundings) -> None:
-    now = around.clock()
+    now = leases.now(store, around)
     if store.require_run(run.id).status not in LIVE:
         return
     if store.turn(run.prompt_turn_id) is None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clew.core.record import Record
 from clew.engine import queue_file
 from clew.engine.database import Database
-from clew.engine.leases import is_gone
+from clew.engine.leases import is_gone, now
 from clew.engine.settings import Surroundings
 from clew.errors import StoreError
 from clew.store.job_rows import Worker as WorkerRow
@@ -111,7 +111,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
-        others = await self._database.call(self._bury) - {self._settings.id}
+        others = await self._database.call(self._forget_the_dead) - {self._settings.id}
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._in_thread(_launch, self, self._settings, bool(others))
@@ -206,39 +206,38 @@ class Worker:
         self._queued = {work.name for work in waiting}
 
     async def _beat(self) -> None:
-        now = self._around.clock()
-        if not await self._database.call(lambda store: store.beat_worker(self._settings.id, now)):
+        if not await self._database.call(self._is_known):
             await self._database.call(self._sign_on)
         await self._take_over()
 
+    def _is_known(self, store: Store) -> bool:
+        return store.beat_worker(self._settings.id, now(store, self._around))
+
     def _sign_on(self, store: Store) -> None:
-        now = self._around.clock()
+        at = now(store, self._around)
         settings, hooks_only = self._settings, QUEUE not in self._settings.queues
         store.save_worker(
-            WorkerRow(settings.id, self._around.owner, settings.concurrency, now, now, None, hooks_only=hooks_only)
+            WorkerRow(settings.id, self._around.owner, settings.concurrency, at, at, None, hooks_only=hooks_only)
         )
 
     async def _take_over(self) -> None:
         """What a queue has down for a worker that is not alive goes back into that queue."""
         from dbos import DBOS
 
-        alive = await self._database.call(self._bury)
+        alive = await self._database.call(self._forget_the_dead)
         pending = partial(DBOS.list_workflows, status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
         for workflow in await self._in_thread(pending):
             if workflow.executor_id not in alive:
                 queue = workflow.queue_name or QUEUE
                 await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=queue))
 
-    def _bury(self, store: Store) -> set[str]:
+    def _forget_the_dead(self, store: Store) -> set[str]:
         """The workers that are alive; the others are forgotten."""
         alive = set()
-        with store.transaction():
-            for worker in store.workers():
-                heard = worker.heartbeat_at + self._settings.silence_s
-                if is_gone(worker.owner, heard, self._around):
-                    store.forget_worker(worker.id)
-                else:
-                    alive.add(worker.id)
+        for worker in store.workers():
+            heard = worker.heartbeat_at + self._settings.silence_s
+            if not is_gone(store, worker.owner, heard, self._around) or not store.forget_silent_worker(worker):
+                alive.add(worker.id)
         return alive
 
 

@@ -213,10 +213,10 @@ class Archives:
     def _check_idle(self, store: Store, thread: Thread, *, asked: bool = False) -> None:
         held = store.lease(thread_key(thread.id))
         use = store.use_of(thread.id, asked=asked)
-        if held is not None and not is_dead(held, self._engine.around):
+        if held is not None and not is_dead(store, held, self._engine.around):
             use = use or "a run is going on"
         if thread.kind == "pair" and any(
-            not is_dead(lease, self._engine.around) and _is_of(store, lease.key, thread)
+            not is_dead(store, lease, self._engine.around) and _is_of(store, lease.key, thread)
             for lease in store.leases(PAIR_LEASES)
         ):
             use = use or "its pair is at work"

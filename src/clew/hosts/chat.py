@@ -301,7 +301,7 @@ class Chat(Waiting):
 
         def guarded(store: Store) -> T:
             held = store.lease(thread_key(thread.id))
-            holder = held.run_id if held is not None and not is_dead(held, around) else None
+            holder = held.run_id if held is not None and not is_dead(store, held, around) else None
             begun = store.runs(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
             if holder is not None or begun:
                 raise Busy(

@@ -21,6 +21,7 @@ from clew.core.ids import RunId
 from clew.core.job import OVER, TOO_LATE, UNDER_WAY, IllegalJobMove, Job, JobStatus, after_run
 from clew.core.outcome import Outcome
 from clew.core.run import LIVE, Run, RunStatus
+from clew.engine import leases
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.settings import Slots
@@ -115,7 +116,7 @@ class JobRuns:
         job = store.job(job_id)
         if job is None or job.status in OVER:
             return None, 0.0
-        now = self._engine.around.clock()
+        now = leases.now(store, self._engine.around)  # other machines set the times that it is compared with
         if self._engine.is_held(store, job.thread_id):
             return job, LOOK_S  # by a run of a worker that is alive
         if job.cancel_requested:
@@ -212,7 +213,6 @@ class JobRuns:
         if not await self._call(lambda store: job_rows.is_open(store, job.id, finished.run.id)):
             return True  # it is another worker's by now, or over; so are the files
         await self._files.save(job, "end" if finished.error is None else "cut_off")
-        now = self._engine.around.clock()
         resets_at = finished.error.resets_at if isinstance(finished.error, UsageLimit) else None
         _tell_of_loss(job, finished.run)
 
@@ -222,6 +222,7 @@ class JobRuns:
                 return True
             if run.status in LIVE:
                 return True  # so is the run: what this process has to say of it does not count
+            now = leases.now(store, self._engine.around)
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
             earlier, resumed = job_rows.ends_before(store, job_now, run), job_rows.resumed(store, run)
             what = after_run(

@@ -23,6 +23,7 @@ from clew.core.pair import (
 from clew.core.record import Record
 from clew.core.thread import Permissions, name_from
 from clew.core.usage import NO_USAGE, Usage
+from clew.engine import leases
 from clew.engine.engine import Engine, check_word
 from clew.engine.leases import is_dead
 from clew.errors import NotFound, UsageError
@@ -213,7 +214,7 @@ class Pairs:
         held = store.lease(lease_key(pair))
         if held is not None:
             store.release_lease(held.token)
-        now = around.clock()
+        now = leases.now(store, around)
         store.acquire_lease(
             lease_key(pair), token=token, owner=around.owner, run_id=None, now=now, ttl_s=settings.lease_s
         )
@@ -223,7 +224,7 @@ class Pairs:
         rows = [row for part in Part for row in store.stats(thread_id=pair.thread_of(part))]
         return PairState(
             pair,
-            pair.status(is_held=held is not None and not is_dead(held, self._engine.around)),
+            pair.status(is_held=held is not None and not is_dead(store, held, self._engine.around)),
             tuple(store.pair_rounds(pair.id)),
             store.require_thread(pair.worker_thread_id).permissions,
             {part.value: sessions_of(store, pair.thread_of(part)) for part in Part},

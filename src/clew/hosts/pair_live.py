@@ -101,7 +101,7 @@ def lease_key(pair: Pair) -> str:
 def check_free(store: Store, engine: Engine, pair: Pair) -> None:
     """Raises Busy while a process that is alive carries it out."""
     held = store.lease(lease_key(pair))
-    if held is not None and not is_dead(held, engine.around):
+    if held is not None and not is_dead(store, held, engine.around):
         raise Busy(f"The pair {pair.name} is going on in another process.", hint="Wait for it, or stop it there.")
 
 

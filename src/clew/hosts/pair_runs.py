@@ -27,6 +27,7 @@ from clew.core.pair import (
     Worked,
 )
 from clew.core.run import Run
+from clew.engine import leases
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.limits import wake_at
@@ -249,7 +250,7 @@ class PairRuns:
             await asyncio.sleep(lease_s / 3)
             with contextlib.suppress(StoreError):
                 if not await self._call(
-                    lambda store: store.renew_lease(live.token, self._engine.around.clock(), lease_s)
+                    lambda store: store.renew_lease(live.token, leases.now(store, self._engine.around), lease_s)
                 ):
                     live.lost = True
                     live.cancel()

@@ -25,7 +25,7 @@ from clew.engine.changes import Diff
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.journal import Noted
-from clew.engine.leases import is_gone
+from clew.engine.leases import is_gone, now
 from clew.engine.settings import Ask
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, ClewError
@@ -120,7 +120,7 @@ class ReviewRounds:
                 raise busy(known[-1])
             pin = candidate(store.pins(thread.id, retired=False), run.agent, run.model or "")
             age = None if pin is None else max(0.0, around.clock() - pin.used_at)
-            begun = round_.replace(model=run.model, run_id=run.id, first_run_id=run.id, runs=1, session_age_s=age)
+            begun = round_.replace(started_at=now(store, around), model=run.model, run_id=run.id, first_run_id=run.id, runs=1, session_age_s=age)
             store.add_round(begun, diff=diff.text, files=diff.files)
 
         try:
@@ -229,7 +229,7 @@ class ReviewRounds:
         if run is not None and run.status in LIVE:
             return round_
         heard = (run.ended_at if run is not None else None) or round_.started_at
-        if not is_gone(round_.owner, heard + SILENCE_S, self._engine.around):
+        if not is_gone(store, round_.owner, heard + SILENCE_S, self._engine.around):
             return round_
         with store.transaction():
             if run is None:

@@ -238,11 +238,15 @@ class Database:
             names = [column[0] for column in cursor.description]
             return [_unpacked(names, values) for values in cursor.fetchall()]
 
+        return self._first_or_inside(read)
+
+    def _first_or_inside(self, work: Callable[[_Session], T]) -> T:
+        """Something that is read, in a transaction or outside of one."""
         session = self._session()
         if not session.depth:
-            return self._first(session, read)
+            return self._first(session, work)
         try:
-            return read(session)
+            return work(session)
         except self._dialect.errors as error:
             raise self._failed(session, error) from error
 

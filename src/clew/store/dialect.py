@@ -39,6 +39,9 @@ class Dialect(Protocol):
     def lock(self, connection: Any, kind: str, value: Any) -> None:
         """To the end of the transaction, waiting for whoever has it."""
 
+    def wait_for_locks(self, most_s: float) -> None:
+        """For so long in each transaction, where they are narrow; then the error says that another try may do."""
+
     def commit(self, connection: Any, statements: Sequence[Statement]) -> None:
         """Run these, and end the write transaction: in one step for everybody else."""
 

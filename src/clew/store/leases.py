@@ -2,18 +2,29 @@
 
 A lease is a row with a token and an expiry. Taking one is a single statement, so two cannot both get it. A holder that
 lives renews before it expires; a holder that lost it learns so from `renew_lease`, and must stop. The token is the
-fence: each holder brings a new one, and one token holds one lease. Times come from the caller; machines that share a
-store must agree on the time to within a fraction of the ttl.
+fence: each holder brings a new one, and one token holds one lease. Times come from the caller, who has them from
+`time`: machines that share a store need not agree on the time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from clew.core.run import Owner
-from clew.store.database import Database
+from clew.store.database import Database, _Session
 from clew.store.records import Lease, each, first, lease_from
 
 
 class Leases(Database):
+    def time(self, own: Callable[[], float]) -> float:
+        """By the clock that all users of the store share: the server's, or `own` where all are on one machine."""
+
+        def read(session: _Session) -> float | None:
+            return self._dialect.time(session.connection)
+
+        told = self._first_or_inside(read)
+        return own() if told is None else told
+
     def acquire_lease(
         self, key: str, *, token: str, owner: Owner, run_id: str | None, now: float, ttl_s: float
     ) -> Lease | None:

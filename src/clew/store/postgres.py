@@ -66,7 +66,7 @@ _KINDS = {
     "XX001": "corrupt",
     "XX002": "corrupt",
 }
-_IN_EACH_OTHERS_WAY = frozenset({"40P01", "40001"})  # undone, and likely to work at the next try
+_IN_EACH_OTHERS_WAY = frozenset({"40P01", "40001", "55P03"})  # undone, and likely to work at another try
 _NO_ROOM = re.compile("too many clients|too many connections|remaining connection slots")  # told without a state
 _CLASSES = {"53": "full", "58": "unreachable", "XX": "corrupt"}
 
@@ -105,8 +105,8 @@ class Postgres:
         try:
             parts = conninfo_to_dict(url)
             self.name = _shown(parts)
-            self._settings = {name: value for name, value in _SESSION.items() if name not in parts.get("options", "")}
-            self._tcp = {name: value for name, value in _TCP.items() if name not in parts}
+            self._settings = {name: value for name, value in _SESSION.items() if name not in str(parts.get("options"))}
+            self._tcp: dict[str, Any] = {name: value for name, value in _TCP.items() if name not in parts}
         except psycopg.Error as error:
             raise UsageError(
                 "CLEW_STORE is not an address of a PostgreSQL database.",
@@ -143,6 +143,9 @@ class Postgres:
     def lock(self, connection: psycopg.Connection[Any], kind: str, value: Any) -> None:
         name = locks.NAMES[kind].format("%s::text")
         connection.execute(f"SELECT pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({name}) AS l (it)", (value,))
+
+    def wait_for_locks(self, most_s: float) -> None:
+        self.wait_s = most_s
 
     def commit(self, connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> None:
         cursor = psycopg.ClientCursor(connection)

@@ -126,6 +126,9 @@ class Sqlite:
     def lock(self, connection: sqlite3.Connection, kind: str, value: Any) -> None:
         """A write transaction is alone."""
 
+    def wait_for_locks(self, most_s: float) -> None:
+        """There is one lock for all: whoever does not get it has nothing better to do."""
+
     def commit(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
         for statement, parameters in statements:
             connection.execute(statement, parameters)

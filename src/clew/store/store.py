@@ -33,6 +33,10 @@ CHECK_LIMIT = 20  # problems of one kind that are worth listing
 class Store(Search, Archives, Turns, Pins, Leases, Jobs, Reviews, Hooks, Pairs, Tallies, Facts):
     """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
 
+    def wait_for_locks(self, most_s: float) -> None:
+        """A transaction of another process that has what is needed here is waited for so long (PostgreSQL)."""
+        self._dialect.wait_for_locks(most_s)
+
     def check(self) -> list[str]:
         """What is wrong with the database, one line each; empty when nothing is."""
         try:
