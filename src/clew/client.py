@@ -12,7 +12,7 @@ async with clew.open() as client:
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -328,6 +328,10 @@ class Client(Board):
         owner = self.engine.around.owner
         await self.jobs.carry_out(job_id, f"{owner.host}/pid-{owner.pid}", asyncio.Semaphore(1))
 
+    async def gone(self, runs: Sequence[RunRecord]) -> set[str]:
+        """The ids of those whose process died: they stand as it left them until somebody brings them to their end."""
+        return await self.engine.gone(runs)
+
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""
         around, most = self.engine.around, self.engine.settings.max_agents
@@ -345,9 +349,11 @@ async def open(
     environ: Mapping[str, str] | None = None,
     work_dir: str | Path | None = None,
     adapters: Iterable[Adapter] = (),
+    recover: bool = True,
     **flags: Any,
 ) -> AsyncIterator[Client]:
-    """Opens the store; ends what a crash had left running. `flags` are settings, over all others.
+    """Opens the store; ends what a crash had left running, unless `recover` is False. `flags` are settings, over all
+    others.
 
     `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` the environment that settings
     and agents get (default: this process's own); `adapters` are agents of your own, beside those that Clew knows.
@@ -357,6 +363,6 @@ async def open(
     folder = Path(home).expanduser().absolute() if home is not None else config.home(environ)
     engine = open_engine(settings, environ, folder, adapters)
     try:
-        yield Client(engine, settings, folder, await engine.recover(), environ)
+        yield Client(engine, settings, folder, await engine.recover() if recover else [], environ)
     finally:
         await engine.close()

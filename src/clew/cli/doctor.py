@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.output import harmless, one_line, plural, print_json, say
+from clew.cli.states import WHO_RECOVERS
 from clew.errors import AgentMissing, ClewError, StoreError
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ async def _look_inside(findings: Findings, settings: Settings) -> None:
     home = config.home(os.environ)
     engine = open_engine(settings, dict(os.environ), home)
     try:
-        client = Client(engine, settings, home, await engine.recover())
+        client = Client(engine, settings, home, [])
         await _look_at_store(findings, client)
         for name in engine.settings.agents:
             await _look_at_agent(findings, client, name, settings)
@@ -176,9 +177,10 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
     for line in broken:
         findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
     live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
+    gone = await client.gone(live)
     findings.runs = {
-        "going_on": len(live),
-        "left_by_a_crash_and_ended_now": len(client.recovered),
+        "going_on": len(live) - len(gone),
+        "left_by_a_crash": len(gone),
         "free_slots": await client.free_slots(),
         "max_agents": client.engine.settings.max_agents,
     }
@@ -249,10 +251,10 @@ def _show(findings: Findings) -> None:
         say(f"config  {name}: {harmless(path) if path else 'none'}")
     if findings.runs:
         runs = findings.runs
-        left = runs["left_by_a_crash_and_ended_now"]
+        left = runs["left_by_a_crash"]
         say(
             f"runs    {runs['going_on']} going on, {runs['free_slots']} of {runs['max_agents']} agent slots free"
-            + (f", {left} left by a crash and ended now" if left else "")
+            + (f", {left} left by a crash ({WHO_RECOVERS})" if left else "")
         )
     for note in findings.notes:
         say(f"note    {one_line(note, LINE_CHARS)}")

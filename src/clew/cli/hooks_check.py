@@ -67,7 +67,7 @@ def check(as_json: bool) -> int:
             findings.warnings.append(NOT_SET_UP.format(path or "your clew.toml"))
         await _look(client, settings, findings)
 
-    with_client(work)
+    with_client(work, reads=True)
     if as_json:
         print_json(
             {

@@ -48,7 +48,7 @@ def events(state: str | None, limit: int, as_json: bool) -> None:
             rows = [[short[each.id], *_event_row(each)] for each in found]
             say(columns(headings, rows, spare=["BY", "JOBS", "KIND", "TOLD"]))
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def _event_row(stored: StoredHook) -> list[str]:
@@ -97,7 +97,7 @@ def sessions(repo: str | None, as_json: bool) -> None:
         else:
             say(columns(["KEY", "STATE", "USED", "BRANCH", "WORK TREE"], [_session_row(each, trees) for each in found]))
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def _is_of(session: Session, repo: str) -> bool:

@@ -94,7 +94,7 @@ def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -
             say(columns(HEADINGS, rows, spare=["COST", "KEY", "CREATED"]))
             _tell_nobody(found)
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 @jobs.command()
@@ -127,7 +127,7 @@ def show(job_id: str, as_json: bool) -> None:
             say(f"{'result':<11}{one_line(found.job.result, SHOWN_CHARS)}")
         _tell_nobody([found])
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def _tell_nobody(found: list[JobCard]) -> None:

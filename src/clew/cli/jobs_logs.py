@@ -53,7 +53,7 @@ def logs(job_id: str, number: int | None, as_json: bool) -> None:
             for line in lines(await _events(client, run)):
                 say(harmless(line) if sys.stdout.isatty() else line)
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 async def _events(client: Client, run: Run) -> list[StoredEvent]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from clew.job import JobEvent
 
 PROMPT_CHARS = 80
-TIDY_S = 1.0  # a run whose process was killed does not end by itself
 
 
 @click.command()
@@ -53,7 +52,7 @@ def watch(job_id: str, as_json: bool) -> int:
             note(found.no_worker)
         return await wait_for(client, job, events_as_json=as_json, as_json=as_json)
 
-    return with_client(work)
+    return with_client(work, reads=True)
 
 
 async def wait_for(
@@ -118,7 +117,6 @@ async def _shown(
     import asyncio
 
     showing = asyncio.create_task(_show(client, job, display, events_as_json=events_as_json))
-    tidying = asyncio.create_task(_tidy(client))
     try:
         if carrying is not None:
             await asyncio.wait({showing, carrying}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,9 +124,8 @@ async def _shown(
                 carrying.result()  # the store failed, and nobody else would say so
         await showing
     finally:
-        for task in (showing, tidying):
-            task.cancel()
-        await asyncio.gather(showing, tidying, return_exceptions=True)
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
 
 
 async def _show(client: Client, job: Job, display: JobDisplay, *, events_as_json: bool) -> None:
@@ -161,14 +158,6 @@ async def _tell_before(client: Client, job: Job) -> None:
     before = await client.engine.database.call(lambda store: store.job_before(job.id))
     if before is not None and job.status == "queued":
         note(f"job {job.id[:SHORT_ID]} waits for job {before.id[:SHORT_ID]}: jobs of one key run one after the other")
-
-
-async def _tidy(client: Client) -> None:
-    import asyncio
-
-    while True:
-        await asyncio.sleep(TIDY_S)
-        await client.engine.recover()
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     try:
         if not (config.home(os.environ) / "clew.db").exists():
             return []
-        return [name for name in with_client(names, quiet=True) if name.startswith(incomplete)]
+        return [name for name in with_client(names, quiet=True, reads=True) if name.startswith(incomplete)]
     except (ClewError, OSError):
         return []
 

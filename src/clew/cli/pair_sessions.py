@@ -37,7 +37,7 @@ def show(cwd: str | None, *, as_json: bool) -> int:
             else:
                 note(harmless(f"of {moved.name}, which is in {moved.cwd} now: {path}"))
 
-    with_client(work, work_dir=cwd)
+    with_client(work, work_dir=cwd, reads=True)
     return 0
 
 

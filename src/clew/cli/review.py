@@ -62,7 +62,7 @@ def list_(everywhere: bool, limit: int, as_json: bool) -> None:
             heading, *rows = [[*row, top] for row, top in zip(table, tops, strict=True)] if everywhere else table
             say(columns(heading, rows))
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 async def _top(client: Client) -> str:
@@ -102,7 +102,7 @@ def show(review_id: str, number: int | None, diff: bool, as_json: bool) -> None:
         else:
             await _show(client, state)
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def _round(state: ReviewState, number: int | None) -> Round | None:

@@ -48,7 +48,7 @@ def export(review_id: str, kind: str, output: str | None, force: bool) -> None:
             return markdown(state)
         return review_json(state, await client.reviews.sessions(state), stamp)
 
-    made = with_client(work)
+    made = with_client(work, reads=True)
     if path is None:
         if isinstance(made, str):
             say(harmless(made).rstrip("\n"))

@@ -37,7 +37,7 @@ def reviews(since: str | None, as_json: bool) -> None:
             for line in lines(measures):
                 say(line)
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def lines(measures: dict[str, Any]) -> list[str]:

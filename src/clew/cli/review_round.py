@@ -39,7 +39,7 @@ def complete_review(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     try:
         if not (config.home(os.environ) / "clew.db").exists():
             return []
-        known = ["latest", *with_client(ids, quiet=True)]
+        known = ["latest", *with_client(ids, quiet=True, reads=True)]
     except (ClewError, OSError):
         return []
     return [each for each in known if each.startswith(incomplete)]

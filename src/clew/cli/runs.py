@@ -48,20 +48,24 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
         of_thread = await client.find(thread) if thread is not None else None
         found = await client.runs(thread=of_thread, limit=limit)
         names = await _thread_names(client, found)
-        asked = await _questions(client)
+        asked, gone = await _questions(client), await client.gone(found)
         if as_json:
-            print_json([_run_object(run, names[run.thread_id], asked[run.id]) for run in found])
+            print_json([_run_object(run, names[run.thread_id], asked[run.id], run.id in gone) for run in found])
         elif not found:
             note("No runs yet.")
         else:
             short = short_ids(run.id for run in found)
-            rows = [[short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]))] for run in found]
+            rows = [
+                [short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]), run.id in gone)] for run in found
+            ]
             headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
             say(columns(headings, rows, spare=["COST", "SESSION", "STARTED"]))
             if any(asked[run.id] for run in found):
                 note("clew runs show ID tells what is asked, clew runs answer ID answers it")
+            if gone:
+                note(f"a run whose process is gone: {states.WHO_RECOVERS}")
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 @runs.command()
@@ -77,15 +81,15 @@ def show(run_id: str, as_json: bool) -> None:
         name = (await _thread_names(client, [run]))[run.thread_id]
         attempts = await client.attempts(run.id)
         used = await _tools(client, run)
-        asked = (await _questions(client))[run.id]
+        asked, gone = (await _questions(client))[run.id], bool(await client.gone([run]))
         if as_json:
             parts = {
                 "attempts": [_attempt_object(attempt) for attempt in attempts],
                 "tools": [tools.as_object(call) for call in used],
             }
-            print_json(_run_object(run, name, asked) | parts)
+            print_json(_run_object(run, name, asked, gone) | parts)
             return
-        for label, words in (*_facts(run, name, bool(asked)), *map(_attempt_words, attempts)):
+        for label, words in (*_facts(run, name, bool(asked), gone), *map(_attempt_words, attempts)):
             say(f"{label:<11}{words}")
         for call in used:
             say(f"{'tools' if call is used[0] else '':<11}{tools.line(call)}")
@@ -94,7 +98,7 @@ def show(run_id: str, as_json: bool) -> None:
             for place, line in enumerate([*questions.lines(question), how]):
                 say(f"{'' if place else 'question':<11}{line}")
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 async def _thread_names(client: Client, found: list[Run]) -> dict[str, str]:
@@ -111,9 +115,9 @@ async def _questions(client: Client) -> dict[str, list[Question]]:
     return asked
 
 
-def _row(run: Run, asks: bool) -> list[str]:
+def _row(run: Run, asks: bool, gone: bool) -> list[str]:
     session = "resumed" if run.session_resumed else f"fresh: {run.reason}" if run.reason else "-"
-    status = states.of_run(run, asks=asks)
+    status = states.of_run(run, asks=asks, gone=gone)
     cost = price(run.cost_usd, used=run.usage != NO_USAGE)
     return [status, _began(run), session, cost, one_line(run.prompt, 40)]
 
@@ -123,13 +127,14 @@ def _began(run: Run) -> str:
     return ago(run.started_at) if run.started_at is not None else f"queued {ago(run.created_at)}"
 
 
-def _run_object(run: Run, thread: str, asked: list[Question]) -> dict[str, Any]:
+def _run_object(run: Run, thread: str, asked: list[Question], gone: bool) -> dict[str, Any]:
     from clew.core.run import LIVE
 
     return {
         "id": run.id,
         "thread": thread,
         "status": run.status,
+        "gone": gone,
         "agent": run.agent,
         "model": run.model,
         "prompt": run.prompt,
@@ -175,7 +180,7 @@ async def _tools(client: Client, run: Run) -> list[ToolCall]:
     return calls(each.event for each in stored)
 
 
-def _facts(run: Run, thread: str, asks: bool) -> list[tuple[str, str]]:
+def _facts(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str]]:
     """The run for a person: what is not known is left out."""
     from clew.cli.display import session_words
 
@@ -190,7 +195,7 @@ def _facts(run: Run, thread: str, asks: bool) -> list[tuple[str, str]]:
         ("thread", thread),
         ("prompt", one_line(run.prompt, SHOWN_CHARS)),
         ("agent", " ".join(part for part in (run.agent, run.model) if part)),
-        ("status", f"{states.of_run(run, asks=asks)}{lasted(run.started_at, run.ended_at)}"),
+        ("status", f"{states.of_run(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),
         ("started" if run.started_at is not None else "queued", ago(run.started_at or run.created_at)),
         ("session", " · ".join(part for part in (session_words(run), run.session_id) if part)),

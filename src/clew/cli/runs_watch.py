@@ -8,7 +8,8 @@ import click
 
 from clew.cli.output import SHORT_ID, note, one_line, print_json, stamp
 from clew.cli.session import complete_thread, with_client
-from clew.errors import Cancelled, UsageError
+from clew.cli.states import WHO_RECOVERS
+from clew.errors import AgentFailed, Cancelled, UsageError
 
 if TYPE_CHECKING:
     from clew.cli.display import Display
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from clew.store.records import StoredEvent
 
 PROMPT_CHARS = 80
-TIDY_S = 1.0  # a run whose process was killed does not end by itself
+LOOK_S = 1.0  # a run whose process was killed does not end by itself
 
 
 @click.command()
@@ -38,7 +39,7 @@ def watch(run_id: str | None, thread: str | None, as_json: bool) -> int:
         run = await client.run(run_id) if run_id is not None else await _newest(client, thread)
         return await _watch(client, run, as_json=as_json)
 
-    return with_client(work)
+    return with_client(work, reads=True)
 
 
 async def _newest(client: Client, thread: str | None) -> Run:
@@ -66,7 +67,9 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
         note("nobody carries it out: it goes on with the next clew serve")
     if run.status in LIVE and not as_json:
         display.start()
-    tidying = asyncio.create_task(_tidy(client))
+    watched = asyncio.current_task()
+    gone = asyncio.create_task(_gone(client, run))
+    gone.add_done_callback(lambda task: None if task.cancelled() or watched is None else watched.cancel())
     try:
         with Stop(display).listening():
             async for stored in client.follow(run.id):
@@ -76,21 +79,26 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
                     display.show(stored.event)
                     await _tell_question(client, run, stored, display)
     except asyncio.CancelledError:
+        if gone.done() and not gone.cancelled():
+            display.note(f"the process that carried run {short} out is gone; {WHO_RECOVERS}", after_key=True)
+            return AgentFailed.exit_code
         display.note(f"no longer watched; run {short} goes on (clew runs cancel {short} stops it)", after_key=True)
         return Cancelled.exit_code
     finally:
-        tidying.cancel()
-        await asyncio.gather(tidying, return_exceptions=True)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
         await display.close()
     return conclude(await client.reply(run.id), as_json=False)
 
 
-async def _tidy(client: Client) -> None:
+async def _gone(client: Client, run: Run) -> None:
+    """Returns when nobody carries the run out any more, although it has not ended."""
     import asyncio
 
     while True:
-        await asyncio.sleep(TIDY_S)
-        await client.engine.recover()
+        await asyncio.sleep(LOOK_S)
+        if await client.gone([await client.run(run.id)]) and not _is_served(client):
+            return
 
 
 def _is_served(client: Client) -> bool:

@@ -21,16 +21,25 @@ WARNING_CHARS = 1000  # names are cut before; a path may be long
 
 
 def with_client(
-    work: Callable[[Client], Awaitable[T]], *, work_dir: str | None = None, quiet: bool = False, **flags: Any
+    work: Callable[[Client], Awaitable[T]],
+    *,
+    work_dir: str | None = None,
+    quiet: bool = False,
+    reads: bool = False,
+    **flags: Any,
 ) -> T:
-    """Runs `work` with an open client. `flags` are settings that were given on the command line."""
+    """Runs `work` with an open client. `flags` are settings that were given on the command line.
+
+    `reads`: it changes nothing, so neither does the opening: what a crash left is shown as it is.
+    """
     load_asyncio_quickly()
     import asyncio
 
     from clew import client as api
 
     async def inside() -> T:
-        async with api.open(work_dir=Path(work_dir) if work_dir is not None else Path.cwd(), **flags) as client:
+        where = Path(work_dir) if work_dir is not None else Path.cwd()
+        async with api.open(work_dir=where, recover=not reads, **flags) as client:
             gc.freeze()
             gc.enable()
             if not quiet:
@@ -89,6 +98,6 @@ def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     try:
         if not (config.home(os.environ) / "clew.db").exists():
             return []
-        return [name for name in with_client(names, quiet=True) if name.startswith(incomplete)]
+        return [name for name in with_client(names, quiet=True, reads=True) if name.startswith(incomplete)]
     except (ClewError, OSError):
         return []

@@ -47,7 +47,7 @@ def list_(agent: str | None, project: str | None, everything: bool, as_json: boo
             _check(project)
         return found, False
 
-    found, more = with_client(work)
+    found, more = with_client(work, reads=True)
     if as_json:
         print_json([_object(session) for session in found])
     elif found:

@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     from clew.store.records import ThreadCard
 
 WAITING = "waiting for you"
+WHO_RECOVERS = "the next clew ask in its thread, clew serve or clew work brings it to its end"
 ASKS = "asks you"  # the run that asked is over; an answer would still count
 
 
-def of_run(run: Run, *, asks: bool) -> str:
-    """`asks`: a question of it is open."""
+def of_run(run: Run, *, asks: bool, gone: bool = False) -> str:
+    """`asks`: a question of it is open. `gone`: its process died."""
+    if gone:
+        return f"{run.status}, its process is gone"
     if run.status == "waiting":
         return WAITING
     if run.status == "queued" and run.asked.held:
@@ -24,11 +27,11 @@ def of_run(run: Run, *, asks: bool) -> str:
     return f"{words}, {ASKS}" if asks and run.status == "interrupted" else words
 
 
-def of_thread(card: ThreadCard, queued: int) -> str:
+def of_thread(card: ThreadCard, queued: int, *, gone: bool = False) -> str:
     live = card.live
     words = []
     if live is not None and live.status != "queued":
-        words.append(of_run(live, asks=False))
+        words.append(of_run(live, asks=False, gone=gone))
     elif card.questions:
         words.append(ASKS)
     return ", ".join([*words, *([f"queued {queued}"] if queued else [])]) or "-"

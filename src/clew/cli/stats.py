@@ -54,7 +54,7 @@ def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bo
         else:
             _show(savings)
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 stats.add_command(reviews)

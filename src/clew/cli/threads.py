@@ -108,7 +108,7 @@ def show(name: str, as_json: bool) -> None:
         for line in ahead.lines():
             say(line)
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 @threads.command()

@@ -105,7 +105,7 @@ def archives(as_json: bool) -> None:
         else:
             note("No archives yet.")
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def _row(file: ArchiveFile) -> list[str]:

@@ -36,7 +36,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
                 planned[thread.name] = await thread.delete(dry_run=True)
         return planned
 
-    planned = with_client(plan)
+    planned = with_client(plan, reads=True)
     for each in planned.values():
         note(f"{'would delete' if dry_run else 'to delete'}: {_names(each)} ({_counted(each)})")
     if not (dry_run or yes):  # with nothing open: a person may take their time

@@ -45,7 +45,7 @@ def diff(a: str, b: str, context: int, exit_code: bool, as_json: bool) -> int:
 
         return await patiently("comparing…", compare(client.engine, a, b))
 
-    found = with_client(work)
+    found = with_client(work, reads=True)
     from clew.cli.diff_display import as_object, lines_of
 
     if as_json:

@@ -84,7 +84,7 @@ def export(
             client.engine, name, os.environ, redacted=redact, with_secrets=with_secrets or redact
         )
 
-    made = with_client(work)
+    made = with_client(work, reads=True)
     place = path or Path(f"{made.name}.clew{'.age' if encrypt or recipients else ''}")
     content = _sealed(made.content, passphrase, recipients)
     _write(place, content, force=force)

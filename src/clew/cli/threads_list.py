@@ -121,7 +121,9 @@ def list_(
         if as_json:
             print_json([_object(listed, queued[listed.card.thread.id]) for listed in found])
         elif found:
-            say(columns(HEADINGS, [_row(listed, queued[listed.card.thread.id]) for listed in found], spare=SPARE))
+            gone = await client.gone([listed.card.live for listed in found if listed.card.live is not None])
+            rows = [_row(listed, queued[listed.card.thread.id], gone) for listed in found]
+            say(columns(HEADINGS, rows, spare=SPARE))
         else:
             given = (search, folder, project, agent, older_than, newer_than)
             if offset > 0 or any(each is not None for each in given):
@@ -133,16 +135,16 @@ def list_(
         if more and not as_json:
             note(f"the first {limit:,}; --limit and --offset show more" if offset == 0 else "there are more")
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
-def _row(listed: Listed, queued: int) -> list[str]:
+def _row(listed: Listed, queued: int, gone: set[str]) -> list[str]:
     card, record = listed.card, listed.card.thread
     return [
         record.name,
         record.kind,
         ago(record.updated_at),
-        states.of_thread(card, queued),
+        states.of_thread(card, queued, gone=card.live is not None and card.live.id in gone),
         f"{card.turns:,}",
         f"{listed.chars:,}",
         price(card.cost_usd, used=False),

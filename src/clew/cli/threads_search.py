@@ -73,7 +73,7 @@ def search(
         else:
             note(f"Nothing found for {one_line(text, 60)}.")
 
-    with_client(work)
+    with_client(work, reads=True)
 
 
 def _lines(hit: Hit) -> str:

@@ -8,7 +8,6 @@ a moment, when nothing of it has been written, and made again.
 from __future__ import annotations
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +87,7 @@ class Database(Access):
                 in_the_way = error.kind == "locked" and error.passing
                 if not in_the_way or self._store.commits != commits or loop.time() > until:
                     raise
-            await asyncio.sleep(random.uniform(0, LOCK_S / 5))
+            await asyncio.sleep(LOCK_S / 10)
 
     async def _once(self, work: Callable[[Store], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._thread, work, self._store)

@@ -62,8 +62,14 @@ class Engine:
         self._tidying: set[asyncio.Task[None]] = set()
 
     async def recover(self) -> list[Run]:
-        """Brings to an end what a crash left behind. Called when a surface opens the store."""
+        """Brings to an end what a crash left behind. Called by whoever asks, serves or works; never by a mere look."""
         return await recovery.recover_dead(self.database, self._adapters.get, self.around, self.settings)
+
+    async def gone(self, runs: Sequence[Run]) -> set[str]:
+        """The ids of those whose process is gone. Only looks: nothing is ended, and nothing written."""
+        return await self.database.call(
+            lambda store: {run.id for run in runs if run.status in LIVE and recovery.is_gone(store, run, self.around)}
+        )
 
     def adapter(self, agent: str) -> Adapter:
         adapter = self._adapters.get(agent)

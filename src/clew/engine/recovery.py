@@ -74,7 +74,7 @@ async def _recover(
     for attempt in attempts:
         root = _root(run, attempt, around)
         await processes.end_family(attempt.id, root, grace_s=settings.grace_s, orphaned=True)
-    await database.atomically(lambda store: _bury(store, run, attempts, adapter_of, around))
+    await database.atomically(lambda store: _conclude(store, run, attempts, adapter_of, around))
     await database.call(lambda store: store.release_lease(token))
     return await database.call(lambda store: store.require_run(run.id))
 
@@ -102,10 +102,10 @@ def _free_leases(store: Store, around: Surroundings) -> None:
 
 
 def _dead_runs(store: Store, around: Surroundings) -> list[Run]:
-    return [run for run in store.runs(statuses=list(LIVE), limit=RUNS_LOOKED_AT) if _is_dead(store, run, around)]
+    return [run for run in store.runs(statuses=list(LIVE), limit=RUNS_LOOKED_AT) if is_gone(store, run, around)]
 
 
-def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
+def is_gone(store: Store, run: Run, around: Surroundings) -> bool:
     owner = run.owner
     if owner is None:
         return False
@@ -119,7 +119,7 @@ def _is_dead(store: Store, run: Run, around: Surroundings) -> bool:
 
 
 def _claim(store: Store, run: Run, token: str, around: Surroundings, settings: EngineSettings) -> bool:
-    """The thread's lease for the burial. False: somebody alive has it, a run (later, then) or another undertaker."""
+    """The thread's lease while the run is brought to its end. False: somebody alive has it, who runs or recovers."""
     key = leases.thread_key(run.thread_id)
     with store.transaction():
         held = store.lease(key)
@@ -140,7 +140,7 @@ def _root(run: Run, attempt: Attempt, around: Surroundings) -> int | None:
     return attempt.pid if processes.is_alive(attempt.pid, attempt.pid_started) else None
 
 
-def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, around: Surroundings) -> None:
+def _conclude(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, around: Surroundings) -> None:
     now = leases.now(store, around)
     if store.require_run(run.id).status not in LIVE:
         return
@@ -154,7 +154,7 @@ def _bury(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf
             store.update_attempt(attempt.id, outcome=Outcome.KILLED, ended_at=now)
     for question_id in _unheard(store, run):
         store.reopen_question(run.id, question_id)
-    # Clew itself is well when it buries a run of its own: only the database was away.
+    # Clew itself is well when it recovers a run of its own: only the database was away.
     what = "The database was away" if run.owner == around.owner else "Clew died"
     usage = _used(store, run)
     cost_usd = price(store, run.agent, run.model, usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -21,6 +22,7 @@ from clew.core.review import (
 )
 from clew.core.run import LIVE, Run
 from clew.core.thread import Thread
+from clew.engine import recovery
 from clew.engine.changes import Diff
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
@@ -115,12 +117,19 @@ class ReviewRounds:
         )
 
         def add(store: Store, run: Run) -> None:
-            known = [self.as_it_is(store, each) for each in store.rounds(review.id)]
+            known = [self.concluded(store, each) for each in store.rounds(review.id)]
             if len(known) != prepared.number - 1 or any(each.status is RoundStatus.RUNNING for each in known):
                 raise busy(known[-1])
             pin = candidate(store.pins(thread.id, retired=False), run.agent, run.model or "")
             age = None if pin is None else max(0.0, around.clock() - pin.used_at)
-            begun = round_.replace(started_at=now(store, around), model=run.model, run_id=run.id, first_run_id=run.id, runs=1, session_age_s=age)
+            begun = round_.replace(
+                started_at=now(store, around),
+                model=run.model,
+                run_id=run.id,
+                first_run_id=run.id,
+                runs=1,
+                session_age_s=age,
+            )
             store.add_round(begun, diff=diff.text, files=diff.files)
 
         try:
@@ -222,7 +231,24 @@ class ReviewRounds:
         )
 
     def as_it_is(self, store: Store, round_: Round) -> Round:
-        """A round that its process did not live to conclude is concluded by whoever looks next."""
+        """A round that its process did not live to conclude, as it would be concluded. Nothing is written."""
+        seen = round_
+        if round_.status is RoundStatus.RUNNING:
+            with contextlib.suppress(_OnlyLooked), store.transaction():
+                seen = self._cut_off(store, round_) or self.concluded(store, round_)
+                raise _OnlyLooked
+        return seen
+
+    def _cut_off(self, store: Store, round_: Round) -> Round | None:
+        """While nobody has brought the run of a dead process to its end."""
+        run = store.run(round_.run_id) if round_.run_id is not None else None
+        if run is None or run.status not in LIVE or not recovery.is_gone(store, run, self._engine.around):
+            return None
+        error = AgentFailed("Clew died while the run was going on.", hint="Ask for the next round.")
+        return store.update_round(round_.review_id, round_.number, **self._failure(error))
+
+    def concluded(self, store: Store, round_: Round) -> Round:
+        """Such a round is concluded by whoever begins the next one."""
         if round_.status is not RoundStatus.RUNNING:
             return round_
         run = store.run(round_.run_id) if round_.run_id is not None else None
@@ -239,6 +265,10 @@ class ReviewRounds:
             answered = turn is not None and not turn.partial
             error_of = None if answered else AgentFailed(run.error or "The round was cut off.")
             return self._conclude(store, round_, Finished(run, turn.text if turn is not None else "", error_of))
+
+
+class _OnlyLooked(Exception):
+    """Undoes what was written in order to see what it would be."""
 
 
 def _misfit(finished: Finished) -> str | None:
