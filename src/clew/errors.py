@@ -126,7 +126,7 @@ class Busy(ClewError):
 
 
 class StoreError(ClewError):
-    """The database cannot do it; `kind` is one of locked, read_only, full, corrupt, too_new, unreachable."""
+    """The database cannot do it; `kind` is one of locked, read_only, full, corrupt, too_new, unreachable, lost."""
 
     code = "store"
     exit_code = 9

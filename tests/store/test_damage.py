@@ -119,23 +119,83 @@ def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("instead", [None, "another"])
-def test_nothing_is_written_into_a_database_that_was_taken_away(tmp_path: Path, instead: str | None) -> None:
+@pytest.mark.parametrize("which", ["clew.db*", "clew.db", "clew.db-wal", "clew.db-shm"])
+def test_nothing_is_written_into_a_database_that_was_taken_away(
+    tmp_path: Path, which: str, instead: str | None
+) -> None:
+    """Nor into what stands in its place: which one is right is for a person to say."""
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         store.save_fact("before", "1")
-        for file in tmp_path.glob("clew.db*"):
-            file.unlink()
+        taken = {file.name: file.stat().st_ino for file in tmp_path.glob(which)}
+        for name in taken:
+            (tmp_path / name).rename(tmp_path / f"old-{name}")
         if instead is not None:
-            open_store(path).close()
-            store.save_fact("after", "1")
-        else:
+            if not path.exists():
+                (tmp_path / "other").mkdir()
+                filled(tmp_path / "other" / "clew.db", turns=1)
+                (tmp_path / "other" / "clew.db").rename(path)
+            elif which == "clew.db-wal":
+                (tmp_path / "clew.db-wal").touch()
+            else:
+                open_store(path).close()
+        sizes = {name: (tmp_path / f"old-{name}").stat().st_size for name in taken}
+        for _ in range(2):  # for ever: nobody can tell that it is well again
             with pytest.raises(StoreError) as caught:
                 store.save_fact("after", "1")
-            assert caught.value.kind == "unreachable"
-    assert path.exists() is (instead is not None)
-    if instead is not None:
-        with open_store(path) as store:
-            assert (store.fact("before"), store.fact("after")) == (None, "1")
+            assert caught.value.kind == "lost" and "was deleted or replaced under this process" in caught.value.message
+            with pytest.raises(StoreError):
+                store.fact("before")
+        copy = store.rescue()
+    assert {name: (tmp_path / f"old-{name}").stat().st_size for name in taken} == sizes
+    with open_store(copy) as rescued:
+        assert (rescued.fact("before"), rescued.fact("after")) == ("1", None)
+
+
+LOSE = """
+import sys
+from pathlib import Path
+from clew.errors import StoreError
+from clew.store import open_store
+with open_store(Path(sys.argv[1])) as store:
+    store.save_fact("unseen", "1")
+    print("stored", flush=True)
+    sys.stdin.readline()
+    try:
+        store.save_fact("after", "1")
+    except StoreError as error:
+        print(error.kind, flush=True)
+"""
+
+
+def test_a_deleted_log_is_not_copied_over_what_others_have_written_since(tmp_path: Path) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.save_fact("before", "1")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", LOSE, str(path)], **pipes) as loser:
+        assert loser.stdout is not None and loser.stdout.readline() == "stored\n"
+        Path(f"{path}-wal").unlink()
+        Path(f"{path}-shm").unlink()
+        with open_store(path) as other:
+            for number in range(50):
+                other.create_thread(a_thread(f"thread-{number}", f"t-{number}"))
+        said, _ = loser.communicate("\n", timeout=60)
+        assert (said, loser.returncode) == ("lost\n", 0)
+    with open_store(path) as store:
+        assert (store.fact("before"), store.fact("unseen"), len(store.threads())) == ("1", None, 50)
+        assert store.check() == []
+
+
+def test_the_files_of_a_store_in_use_stay_the_same(tmp_path: Path) -> None:
+    """Others come and go, the last of them too: that is no loss."""
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        for number in range(3):
+            with open_store(path) as other:
+                other.save_fact("theirs", str(number))
+            store.save_fact("ours", str(number))
+        assert store.lost() is None and store.fact("theirs") == "2"
 
 
 def test_a_newer_schema(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clew.errors import ClewError
+from clew.errors import ClewError, StoreError
 from clew.store.sql import Style
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ class Dialect(Protocol):
 
     def search_words(self, words: Words) -> str:
         """What is looked for, as its index of words wants it: words in quotes, so that nothing in them is a sign."""
+
+    def lost(self, connection: Any) -> StoreError | None:
+        """The database that the connection has open is not the one that others open by its name, nor ever will be."""
+
+    def rescue(self, connection: Any) -> Path:
+        """A copy of all that the connection sees of a database that was lost."""
+
+    def obstacles(self, connection: Any) -> list[tuple[str, str]]:
+        """Who keeps others from writing, and what to do about it."""
 
     def problems(self, connection: Any) -> list[str]:
         """What a quick look at the database itself finds wrong."""

@@ -18,6 +18,7 @@ import platform
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -204,14 +205,27 @@ class Postgres:
             for phrase in words.phrases
         )
 
-    def problems(self, connection: psycopg.Connection[Any]) -> list[str]:
-        """The server looks after its own files; who keeps others waiting is ours to tell."""
+    def lost(self, connection: psycopg.Connection[Any]) -> None:
+        """A server does not lose its files under a client."""
+
+    def rescue(self, connection: psycopg.Connection[Any]) -> Path:
+        raise NotImplementedError
+
+    def obstacles(self, connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
         return [
-            f"{name or 'a program without a name'} (process {pid} of the server) has been {state} for {silent_s:.0f} s "
-            f"and holds {held} of the store: see whether it is stopped or its machine suspended; the server ends it "
-            f"after {IDLE_S} s, or at once: SELECT pg_terminate_backend({pid})"
+            (
+                f"{name or 'A program without a name'} has been {state} for {silent_s:.0f} s and holds {held} "
+                f"(process {pid} of the server of {self.name}).",
+                "See whether it is stopped, or its machine suspended. The server ends its session by itself when "
+                f"idle_in_transaction_session_timeout is over; SELECT pg_terminate_backend({pid}) ends it at once.",
+            )
             for pid, name, state, silent_s, held in connection.execute(_LONG_HELD, (LONG_S,)).fetchall()
         ]
+
+    def problems(self, connection: psycopg.Connection[Any]) -> list[str]:
+        """The server looks after its own files: that it answers is all that we can tell."""
+        connection.execute("SELECT 1")
+        return []
 
 
 def _quoted(word: str) -> str:

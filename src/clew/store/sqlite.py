@@ -6,7 +6,9 @@ Rules
 3. Switching a new file to WAL and creating its tables happen under an flock on a file beside it. SQLite's own locks do
    not cover the switch: of several processes that try it at once, some would fail.
 4. Connections open the file, never create it: a database that vanished must not come back empty and world-readable.
-   And nobody goes on writing into one that was deleted or replaced: SQLite would not notice, and all of it be lost.
+   And nobody goes on writing when one of its files was deleted or replaced: SQLite would not notice, and all of it be
+   lost. That is looked at before and after each transaction, and such a store is of no more use to this process: which
+   of the files are the right ones is for a person to say.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store.sql import Style
+from clew.store.sqlite_files import SUFFIXES, Files, difference, identities, write_lock_holder
 
 if TYPE_CHECKING:
     from clew.core.search import Words
@@ -57,6 +60,11 @@ _SAYS: dict[str, tuple[str, str]] = {
         "is damaged or not a Clew database",
         "Move it away (keep its -wal file with it) and restore a copy, or start anew; `clew doctor` says more.",
     ),
+    "lost": (
+        "was deleted or replaced under this process",
+        "Start this process again. What it had stored and others cannot see is in a copy beside the database, if a "
+        "daemon or a worker could make one: clew.db.rescued-….",
+    ),
     "unreachable": (
         "cannot be opened",
         "See that the folder exists, is yours and its disk is well; CLEW_HOME names another.",
@@ -65,7 +73,18 @@ _SAYS: dict[str, tuple[str, str]] = {
 
 
 class _Connection(sqlite3.Connection):
-    file: tuple[int, int]  # which one it has opened: device and inode
+    path: Path
+    files: Files  # what it has opened
+
+    def close(self) -> None:
+        """Not once its files were taken away: the last one to close would copy its own log over what others have
+        written since. The system closes it with the process, and copies nothing."""
+        if difference(self.path, self.files) is None:
+            super().close()
+        else:
+            import ctypes  # until Python 3.12 there is no way to tell SQLite
+
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
 class Sqlite:
@@ -77,6 +96,7 @@ class Sqlite:
     def __init__(self, path: Path) -> None:
         self.path = Path(path).absolute()
         self.uri = self.path.as_uri() + "?mode=rw"
+        self._lost: str | None = None  # what happened to the files that this process has open
 
     def create(self) -> None:
         """See that folder and file are there, and only the owner's. Raises StoreError."""
@@ -89,6 +109,7 @@ class Sqlite:
             raise self._error("read_only")
 
     def connect(self) -> _Connection:
+        self._check_lost()
         connection: _Connection = sqlite3.connect(
             self.uri,
             uri=True,
@@ -98,27 +119,58 @@ class Sqlite:
             factory=_Connection,
         )
         try:
-            connection.file = self._file()
+            connection.path, connection.files = self.path, {}
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
+            connection.files = {"": self._file()}
+            if self.path.stat().st_size:  # a new one is being made just now: `begin` looks again
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+                connection.files |= identities(self.path)  # from here on, whoever closes it leaves the log to us
         except BaseException:
             connection.close()
             raise
         return connection
 
     def is_broken(self, connection: _Connection) -> bool:
+        """Never again, once its files are not those of this path any more."""
+        if self._lost is None:
+            self._lost = difference(self.path, connection.files)
+        return self._lost is not None
+
+    def lost(self, connection: _Connection) -> StoreError | None:
+        return self._is_lost() if self.is_broken(connection) else None
+
+    def _is_lost(self) -> StoreError:
+        says, hint = _SAYS["lost"]
+        return StoreError(f"The database {self.path} {says} ({self._lost}).", kind="lost", hint=hint)
+
+    def _check_lost(self) -> None:
+        if self._lost is not None:
+            raise self._is_lost()
+
+    def rescue(self, connection: _Connection) -> Path:
+        """What this process still sees of a store that it lost, as a copy beside it."""
+        copy = self.path.with_name(f"{self.path.name}.rescued-{os.getpid()}-{os.urandom(3).hex()}")
+        _make_file(copy)
+        to = sqlite3.connect(copy)
         try:
-            return connection.file != self._file()
-        except OSError:
-            return True
+            connection.backup(to)
+        finally:
+            to.close()
+        return copy
 
     def _file(self) -> tuple[int, int]:
         found = self.path.stat()
         return found.st_dev, found.st_ino
 
-    def begin(self, connection: sqlite3.Connection) -> None:
+    def begin(self, connection: _Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
+        if len(connection.files) < len(SUFFIXES):
+            connection.files = identities(self.path) | connection.files
+        if self.is_broken(connection):
+            connection.execute("ROLLBACK")
+            self._check_lost()
 
     def locks(self) -> dict[str, Locks]:
         return {}
@@ -129,10 +181,13 @@ class Sqlite:
     def wait_for_locks(self, most_s: float) -> None:
         """There is one lock for all: whoever does not get it has nothing better to do."""
 
-    def commit(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+    def commit(self, connection: _Connection, statements: Sequence[Statement]) -> None:
         for statement, parameters in statements:
             connection.execute(statement, parameters)
-        connection.execute("COMMIT")
+        if not self.is_broken(connection):
+            connection.execute("COMMIT")
+        if self.is_broken(connection):  # since: what was committed is in files that nobody else will read
+            self._check_lost()
 
     def time(self, connection: sqlite3.Connection) -> None:
         """Whoever opens the file shares this machine, and its clock."""
@@ -205,8 +260,21 @@ class Sqlite:
 
     def _error(self, kind: str, error: Exception | None = None) -> StoreError:
         says, hint = _SAYS[kind]
+        holder = write_lock_holder(self.path) if kind == "locked" else None
+        if holder is not None:
+            return StoreError(f"The database {self.path} is held by {holder}.", kind=kind, hint=holder.hint)
         why = f" ({_words(error)})" if error is not None else ""
         return StoreError(f"The database {self.path} {says}{why}.", kind=kind, hint=hint)
+
+    def obstacles(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
+        found = []
+        holder = write_lock_holder(self.path)
+        if holder is not None and holder.is_stopped:
+            found.append((f"Nobody can write to the database: it is held by {holder}.", holder.hint))
+        for copy in sorted(self.path.parent.glob(f"{self.path.name}.rescued-*")):
+            what = f"{copy} holds what a process saw of the database when its files were deleted or replaced."
+            found.append((what, "See what it has (CLEW_HOME, or sqlite3), then move it into place or delete it."))
+        return found
 
     def problems(self, connection: sqlite3.Connection) -> list[str]:
         found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]

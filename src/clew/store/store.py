@@ -37,6 +37,37 @@ class Store(Search, Archives, Turns, Pins, Leases, Jobs, Reviews, Hooks, Pairs, 
         """A transaction of another process that has what is needed here is waited for so long (PostgreSQL)."""
         self._dialect.wait_for_locks(most_s)
 
+    def ping(self) -> None:
+        """Raises StoreError unless it answers, and is still the store that this process opened."""
+        error = self.lost()
+        if error is not None:
+            raise error
+        self.version()
+
+    def lost(self) -> StoreError | None:
+        """Why this process can never use it again: its files were deleted or replaced. None: they are in place."""
+        try:
+            return self._dialect.lost(self._session().connection)
+        except StoreError as error:
+            return error if error.kind == "lost" else None
+
+    def rescue(self) -> Path:
+        """A copy of what this process still sees of a store that it lost. Call it in a thread that has used it."""
+        session = getattr(self._local, "session", None)
+        if session is None:
+            raise StoreError("This thread has not used the store.", kind="lost")
+        try:
+            return self._dialect.rescue(session.connection)
+        except self._dialect.errors as error:
+            raise self._dialect.translate(error) from error
+
+    def obstacles(self) -> list[tuple[str, str]]:
+        """Who keeps others from writing for long, each with what to do about it."""
+        try:
+            return self._dialect.obstacles(self._session().connection)
+        except self._dialect.errors as error:
+            raise self._dialect.translate(error) from error
+
     def check(self) -> list[str]:
         """What is wrong with the database, one line each; empty when nothing is."""
         try:

@@ -20,9 +20,7 @@ class Versions(Database):
     def _changed(self, thread_id: str) -> None:
         """Called in the transaction of every change that a surface shows."""
         self.changes_made += 1
-        self._hold(
-            self._session(), "thread", thread_id
-        )  # before the counter: nobody waits for a thread with it in hand
+        self._hold(self._session(), "thread", thread_id)  # before the counter: who has that waits for nobody
         self._at_commit("mark_thread", id=thread_id)
 
     def _was_deleted(self, thread_id: str) -> None:

@@ -1,0 +1,91 @@
+"""The files of an SQLite database as the system sees them: which ones are open here, and who holds the write lock.
+
+SQLite does not notice that its files were deleted or replaced: it would go on writing into a log that nobody will ever
+read. So whoever has them open compares what is there under their names with what it has opened.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+SUFFIXES = ("", "-wal", "-shm")
+WRITE_LOCK_BYTE = 120  # of -shm, by SQLite's file format: whoever writes has it locked
+
+Identity = tuple[int, int]  # device and inode
+Files = dict[str, Identity]  # by suffix
+
+
+def identities(path: Path) -> Files:
+    """Of those that are there."""
+    found = {}
+    for suffix in SUFFIXES:
+        try:
+            status = os.stat(f"{path}{suffix}")  # noqa: PTH116 - called at every transaction
+        except FileNotFoundError:
+            continue
+        found[suffix] = (status.st_dev, status.st_ino)
+    return found
+
+
+def difference(path: Path, opened: Files) -> str | None:
+    """What happened to the files that were opened; None: they are what is there."""
+    there = identities(path)
+    for suffix, identity in opened.items():
+        if there.get(suffix) != identity:
+            return f"{path.name}{suffix} was {'replaced' if suffix in there else 'deleted'}"
+    return None
+
+
+class Holder(NamedTuple):
+    """The process that is inside a write transaction."""
+
+    pid: int
+    command: str  # empty: it does not tell
+    is_stopped: bool
+
+    def __str__(self) -> str:
+        command = f" ({self.command})" if self.command else ""
+        return f"process {self.pid}{command}{', which is stopped' if self.is_stopped else ''}"
+
+    @property
+    def hint(self) -> str:
+        if self.is_stopped:
+            return f"Continue it (kill -CONT {self.pid}), or end it (kill -KILL {self.pid}) and undo what it began."
+        return f"Wait for it, or see what it does: ps -o pid,stat,args -p {self.pid}."
+
+
+def write_lock_holder(path: Path) -> Holder | None:
+    """Whoever has the write lock of that database. None: nobody, or this system does not tell.
+
+    The lock is not asked for: to open and close the file would drop this process's own locks on it.
+    """
+    try:
+        status = os.stat(f"{path}-shm")  # noqa: PTH116
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in lines:
+        fields = line.split()
+        # 7: POSIX  ADVISORY  WRITE 4651 fe:00:1449994 120 120; one that waits has an arrow before its kind
+        if len(fields) != 8 or fields[1] != "POSIX" or fields[3] != "WRITE" or fields[5] != file:
+            continue
+        last = float("inf") if fields[7] == "EOF" else int(fields[7])
+        if int(fields[6]) <= WRITE_LOCK_BYTE <= last:
+            return _holder(int(fields[4]))
+    return None
+
+
+def _holder(pid: int) -> Holder | None:
+    if pid <= 0:  # of another pid namespace
+        return None
+    process = Path("/proc", str(pid))
+    try:
+        state = process.joinpath("stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+        command = process.joinpath("cmdline").read_bytes().decode("utf-8", "replace").replace("\0", " ").strip()
+    except (OSError, IndexError):
+        return Holder(pid, "", is_stopped=False)
+    shown = "".join(char if char.isprintable() else "?" for char in command)
+    return Holder(pid, shown if len(shown) <= 80 else f"{shown[:79]}…", is_stopped=state in ("T", "t"))
