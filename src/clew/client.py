@@ -30,7 +30,7 @@ from clew.core.thread import Thread as ThreadRecord
 from clew.engine.engine import Engine
 from clew.engine.leases import is_dead, slot_prefix
 from clew.engine.settings import Person
-from clew.errors import Conflict, NotFound
+from clew.errors import Conflict, NotFound, StoreError
 from clew.hosts.board import Board
 from clew.hosts.chat import Chat, NewThread
 from clew.reply import Reply as Reply
@@ -327,6 +327,18 @@ class Client(Board):
 
         owner = self.engine.around.owner
         await self.jobs.carry_out(job_id, f"{owner.host}/pid-{owner.pid}", asyncio.Semaphore(1))
+
+    async def ping(self) -> None:
+        """Raises StoreError unless the store answers, and is still the one that was opened."""
+        await self.engine.database.call(lambda store: store.ping())
+
+    async def store_lost(self) -> StoreError | None:
+        """Why this client can never use its store again; None: it can."""
+        return await self.engine.database.call(lambda store: store.lost())
+
+    async def rescue(self) -> str:
+        """Keeps a copy of a store that was lost; says where, or why there is none."""
+        return await self.engine.database.rescue()
 
     async def gone(self, runs: Sequence[RunRecord]) -> set[str]:
         """The ids of those whose process died: they stand as it left them until somebody brings them to their end."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PRODUCT_CHARS = 60
 LINE_CHARS = 1000
+HEALTH_S = 5.0  # that a daemon may take to say how it is
 
 
 @dataclass(slots=True)
@@ -176,6 +177,9 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
     findings.store["problems"] = broken
     for line in broken:
         findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
+    for what, mend in await client.engine.database.call(lambda store: store.obstacles()):
+        findings.problem(what, mend)
+    _look_at_daemons(findings, client.home)
     live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
     gone = await client.gone(live)
     findings.runs = {
@@ -184,6 +188,36 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
         "free_slots": await client.free_slots(),
         "max_agents": client.engine.settings.max_agents,
     }
+
+
+def _look_at_daemons(findings: Findings, home: Path) -> None:
+    """Each that serves this home says itself whether it is well."""
+    from clew.server.presence import serving
+
+    for daemon in serving(home):
+        trouble = _said_by(daemon.port) if daemon.port is not None else None
+        if trouble is not None:
+            mend = f"See its log, and start it again. It is process {daemon.pid}; kill {daemon.pid} ends it."
+            findings.problem(f"clew serve on port {daemon.port}: {trouble}", mend)
+
+
+def _said_by(port: int) -> str | None:
+    """What /healthz has to say; None: that all is well, or it does not listen on this address."""
+    import http.client
+    import json
+
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HEALTH_S)
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        body = answer.read(LINE_CHARS * 10)
+        return None if answer.status != 503 else str(json.loads(body).get("detail"))
+    except TimeoutError:
+        return f"It did not answer within {HEALTH_S:.0f} s."
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
 
 
 async def _look_at_agent(findings: Findings, client: Client, name: str, settings: Settings) -> None:

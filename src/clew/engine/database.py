@@ -73,6 +73,7 @@ class Database(Access):
         store.wait_for_locks(LOCK_S)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clew-store")
         self._changes_seen = 0
+        self._rescued: str | None = None
         self._change = asyncio.Event()
 
     async def call(self, work: Callable[[Store], T]) -> T:
@@ -101,6 +102,19 @@ class Database(Access):
             if self._store.changes_made != self._changes_seen:
                 self._changes_seen = self._store.changes_made
                 self._change.set()
+
+    async def rescue(self) -> str:
+        """Keeps a copy of what this process still sees of a store that it lost, once. Says where, or why not."""
+
+        def copy(store: Store) -> str:
+            if self._rescued is None:
+                try:
+                    self._rescued = f"A copy of all that this process had stored is {store.rescue()}."
+                except (StoreError, OSError) as error:
+                    self._rescued = f"No copy could be made ({error})."
+            return self._rescued
+
+        return await self.call(copy)
 
     async def changed(self) -> None:
         """Waits until this process has changed something that a surface shows. For one waiter."""

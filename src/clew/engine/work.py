@@ -8,7 +8,8 @@ Theory of operation
 3. A worker has an id of its own and a heartbeat in our store. Whatever DBOS has down for a worker that is not alive is
    put back in its queue by any of the others. A worker that was only asleep finds its leases gone, and writes nothing.
 4. What is waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
-5. There are two queues: what hooks set going has one of its own, so that a daemon can carry that out and leave other
+5. A worker whose store was deleted or replaced ends: whoever started it starts it again.
+6. There are two queues: what hooks set going has one of its own, so that a daemon can carry that out and leave other
    jobs alone. A worker listens to the queues that it serves, and to no other; what a dead one had goes back into the
    queue that it was in. An older Clew put all into the first queue. There it stays for whoever serves that one; what
    hooks set going is put into theirs as well, under another name, and by rule 1 that does no harm.
@@ -103,6 +104,7 @@ class Worker:
         self._called: set[asyncio.Task[Any]] = set()  # by the queue, which waits for them
         self._stopping = False
         self._warned_at = -WARN_EVERY_S
+        self._lost: asyncio.Future[StoreError] = self._loop.create_future()  # the store's files were taken away
         # The queue engine's own async calls would make its pool the loop's default, and shut that down with itself.
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="clew-queue")
 
@@ -112,7 +114,7 @@ class Worker:
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
         others = await self._database.call(self._forget_the_dead) - {self._settings.id}
-        tasks: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[Any]] = []
         try:
             await self._in_thread(_launch, self, self._settings, bool(others))
             await self._database.call(self._sign_on)
@@ -122,7 +124,12 @@ class Worker:
             if until_idle:
                 look = partial(self._look_whether_idle, stop)
                 tasks.append(asyncio.create_task(self._every(self._settings.poll_s, look)))
-            await stop.wait()
+            stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait())
+            tasks.append(stopping)
+            await asyncio.wait({stopping, self._lost}, return_when=asyncio.FIRST_COMPLETED)
+            if self._lost.done():
+                log.error("%s", await self._database.rescue())
+                raise self._lost.result()
         finally:
             self._stopping = True
             for task in [*tasks, *self._busy]:
@@ -166,7 +173,7 @@ class Worker:
             try:
                 return await handler(subject)
             except StoreError as error:
-                self._warn(f"the store: {error.message}")
+                self._warn_of(error)
                 await asyncio.sleep(AFTER_TROUBLE_S)
             except Exception:  # the queue takes it for done otherwise, and our row would wait for ever
                 log.exception("a fault in Clew itself; %s is tried again", subject)
@@ -177,11 +184,17 @@ class Worker:
             try:
                 await work()
             except StoreError as error:
-                self._warn(f"the store: {error.message}")
+                self._warn_of(error)
             except Exception as error:
                 self._warn(f"the queue could not be reached: {_first_line(error)}")
                 log.debug("the queue could not be reached", exc_info=True)
             await asyncio.sleep(seconds)
+
+    def _warn_of(self, error: StoreError) -> None:
+        if error.kind != "lost":
+            self._warn(f"the store: {error.message}")
+        elif not self._lost.done():
+            self._lost.set_result(error)
 
     def _warn(self, words: str) -> None:
         """Now and then: all that this worker does meets the same trouble, several times a second."""

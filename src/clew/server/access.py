@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 
 from clew.client import Client
 from clew.server.encoded import Encoder
+from clew.server.health import Health
 from clew.server.hub import Hub
 from clew.server.problems import Refusal
 from clew.server.roots import Roots
@@ -36,6 +37,7 @@ class Shared:
         self.roots = roots
         self.started_in = _here()
         self.hub = Hub(client)
+        self.health = Health(client)
         self.encoder = Encoder()
         self.daemon_id = secrets.token_hex(8)  # another one after a restart
         self.closing = asyncio.Event()

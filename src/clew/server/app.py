@@ -51,7 +51,7 @@ class App:
         """Queued runs that a dead daemon left go on here; the hub tells; what others leave behind is tidied."""
         shared = self.shared
         await _go_on(shared)
-        tasks = [asyncio.create_task(shared.hub.run()), asyncio.create_task(_tidy(shared))]
+        tasks = [asyncio.create_task(work) for work in (shared.hub.run(), _tidy(shared), shared.health.watch())]
         try:
             yield
         finally:
@@ -89,7 +89,8 @@ def _api(shared: Shared, page: APIRouter) -> FastAPI:
 async def _tidy(shared: Shared) -> None:
     while True:
         await asyncio.sleep(TIDY_S)
-        await _go_on(shared, recover=True)
+        if not shared.health.is_lost:
+            await _go_on(shared, recover=True)
 
 
 async def _go_on(shared: Shared, *, recover: bool = False) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from clew.client import Client
-from clew.errors import ClewError
+from clew.errors import ClewError, StoreError
 from clew.server.problems import log
 from clew.store.records import Changes
 
@@ -51,6 +51,8 @@ class Hub:
             try:
                 changes = await self._client.changes(NOW if version is None else version)
             except ClewError as error:  # busy or full: the listeners get it at a later look
+                if isinstance(error, StoreError) and error.kind == "lost":
+                    return  # it is said elsewhere, and there is nothing more to come
                 log.warning("what changed could not be read: %s", error.code)
                 await asyncio.sleep(AFTER_TROUBLE_S)
                 continue

@@ -18,6 +18,7 @@ from clew.server import bodies, hook_shapes, schemas
 from clew.server.access import TheClient, TheShared
 from clew.server.documents import fails
 from clew.server.json_body import answer
+from clew.server.problems import problem
 
 router = APIRouter()
 
@@ -26,8 +27,11 @@ RECENT = 20  # threads whose directories may be where the next one begins
 
 
 @router.get("/healthz", response_model=schemas.Health, responses=fails(body=False), tags=["daemon"])
-async def healthz() -> Response:
-    """Needs no token."""
+async def healthz(shared: TheShared) -> Response:
+    """Needs no token. 503 while the store does not answer, and from then on when its files were taken away."""
+    trouble = await shared.health.trouble()
+    if trouble is not None:
+        return problem(503, trouble, code="store", hint="The daemon's log and clew doctor say more.")
     return answer({"status": "ok"})
 
 

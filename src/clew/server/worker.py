@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from clew.client import Client
 from clew.core.record import Record
-from clew.errors import ClewError, ConfigError
+from clew.errors import ClewError, ConfigError, StoreError
 from clew.server import problems
 from clew.server.problems import log
 
@@ -66,6 +66,8 @@ async def _work(client: Client, what: Work, stop: asyncio.Event) -> None:
         try:
             await client.work(what.most, stop, hooks_only=what.hooks_only)
         except ClewError as error:
+            if isinstance(error, StoreError) and error.kind == "lost":
+                return  # health.py says so, once
             log.warning("no jobs are carried out: %s", error.message)
         except Exception as error:  # noqa: BLE001 - the next try may fare better
             problems.log_unexpected(error, "no jobs are carried out")

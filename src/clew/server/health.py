@@ -1,0 +1,56 @@
+"""Whether the daemon can do what it is there for: its store answers, and is still the one that it opened.
+
+A store whose files were deleted or replaced does not come back under a running process. The daemon then accepts nothing
+more (every write is refused by the store itself), says so once in its log and for ever on /healthz, and keeps a copy of
+all that it had stored and nobody else can see. Whoever started it starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from clew.client import Client
+from clew.errors import ClewError, StoreError
+from clew.server.problems import log
+
+LOOK_S = 1.0
+ANSWER_S = 3.0  # that the store may take
+LOST = "The store was deleted or replaced under the daemon: nothing more is accepted."
+
+
+class Health:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._asking: asyncio.Task[None] | None = None
+        self.is_lost = False
+
+    async def trouble(self) -> str | None:
+        """What is wrong, in words that tell a stranger nothing; None: all is well. Takes ANSWER_S at most."""
+        if self.is_lost:
+            return LOST
+        if self._asking is None:  # one question at a time, however many ask
+            self._asking = asyncio.create_task(self._client.ping())
+        asking = self._asking
+        await asyncio.wait({asking}, timeout=ANSWER_S)
+        if not asking.done():
+            return "The store does not answer."
+        self._asking = None
+        error = asking.exception()
+        if error is None:
+            return None
+        if isinstance(error, StoreError):
+            return LOST if error.kind == "lost" else f"The store cannot be used: it is {error.kind}."
+        return "The store cannot be used."
+
+    async def watch(self) -> None:
+        """Returns when the store is lost."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                lost = await self._client.store_lost()
+            except ClewError:
+                continue
+            if lost is not None:
+                self.is_lost = True
+                log.error("%s %s Start the daemon again.", lost.message, await self._client.rescue())
+                return
