@@ -14,7 +14,7 @@ def left(cli: Any) -> str:
     cli.api.wait_for_hanging(1)
     daemon.kill()
     daemon.wait()
-    cli.run("runs", "list")  # whoever comes first brings to its end what the dead one was doing
+    cli.run("ask", "-t", "elsewhere", "hello")  # whoever asks brings to its end what the dead one was doing
     return str(second)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 from typing import Any
 
 import pytest
+
+from clew.cli.states import WHO_RECOVERS
 
 
 @pytest.mark.parametrize("how", ["id", "newest", "thread"])
@@ -123,7 +126,51 @@ def test_a_watch_ends_when_the_process_of_its_run_is_killed(cli: Any) -> None:
     _, err = watching.communicate(timeout=30)
 
     assert watching.returncode == 1
-    assert b"clew: Clew died while the run was going on." in err
+    assert f"the process that carried run {run[:8]} out is gone; {WHO_RECOVERS}" in err.decode()
+    shown = cli.run("runs", "show", run, "--json").json
+    assert (shown["status"], shown["gone"]) == ("running", True), "whoever only watches ends nothing"
+    assert cli.run("ask", "-t", "t", "next").out == "ack: next\n"
+    assert cli.run("runs", "show", run, "--json").json["status"] == "interrupted", "whoever asks does"
+
+
+READING = (
+    ("threads", "list"),
+    ("threads", "show", "t"),
+    ("threads", "search", "far"),
+    ("threads", "archives"),
+    ("threads", "export", "t", "--output", "-"),
+    ("runs", "list"),
+    ("jobs", "list"),
+    ("review", "list"),
+    ("hooks", "events"),
+    ("hooks", "sessions"),
+    ("pair", "--list-sessions"),
+    ("sessions", "list"),
+    ("stats",),
+    ("doctor",),
+)
+
+
+def test_commands_that_read_end_nothing_and_write_nothing(cli: Any) -> None:
+    daemon, [run] = cli.daemon("!hang text so far")
+    cli.api.wait_for_hanging(1)
+    daemon.kill()
+    daemon.wait()
+    cli.run("doctor")  # finds out what the agents can do, and remembers it
+
+    def rows() -> list[Any]:
+        with sqlite3.connect(cli.stage.clew_home / "clew.db") as database:
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return [(table, database.execute(f"SELECT * FROM {table}").fetchall()) for table in sorted(tables)]
+
+    before = rows()
+    said = {args: cli.run(*args) for args in READING}
+    assert rows() == before
+    assert {args: done.code for args, done in said.items() if done.code not in (0, 1)} == {}
+    assert "running, its process is gone" in said["runs", "list"].out
+    assert "running, its process is gone" in said["threads", "list"].out
+    assert f"1 left by a crash ({WHO_RECOVERS})" in said["doctor",].out
+    assert cli.run("ask", "-t", "other", "next").code == 0
     assert cli.run("runs", "show", run, "--json").json["status"] == "interrupted"
 
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from clew.core.job import JobStatus
-from clew.core.run import Run
+from clew.core.run import Owner, Run
 from clew.hosts import job_rows
 from clew.store.store import Store
 from clew.testing.stage import Stage
-from jobs.house import a_job
+from jobs.house import a_job, speaking
 
 
 async def test_carried_out_by_three_at_once_it_is_asked_once(scripted: Stage) -> None:
@@ -43,3 +43,25 @@ async def test_a_run_that_comes_too_late_for_its_job_is_not_opened(scripted: Sta
         assert (now[0].run_id, now[0].runs, now[1]) == ("one", 1, None)
         await client.engine.database.call(lambda store: store.update_run("one", status="running"))
         await client.engine.database.call(lambda store: store.update_run("one", status="failed"))
+
+
+async def test_a_job_whose_thread_was_taken_over_is_queued_again(scripted: Stage) -> None:
+    """By somebody who took it for dead, and went away before saying so: it is neither failed nor forgotten."""
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!slow 30 0.05"))
+        carrying = asyncio.create_task(client.carry_out(job.id))
+        await speaking(client, job)
+
+        def take_over(store: Store) -> None:
+            [held] = store.leases("thread/")
+            now, owner = store.time(client.engine.around.clock), Owner("elsewhere", 1, 1.0)
+            terms = {"owner": owner, "run_id": held.run_id, "now": now, "ttl_s": 2.0}
+            assert store.take_lease(held.key, old_token=held.token, token="theirs", **terms) is not None
+
+        await client.engine.database.call(take_over)
+        async with asyncio.timeout(60):
+            await carrying
+        done = await client.jobs.find(job.id)
+        assert (done.status, done.runs, done.error) == (JobStatus.SUCCEEDED, 2, None)
+        runs = await client.runs(thread=await client.find(job.thread_id))
+        assert [run.status for run in runs] == ["answered", "interrupted"]

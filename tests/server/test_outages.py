@@ -62,7 +62,11 @@ async def test_listeners_are_let_go_in_order_and_come_back_when_the_database_doe
             await socket.recv()
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1013
+    unhealthy = await house.http.get("/healthz")
+    assert unhealthy.status_code == 503
+    assert unhealthy.json()["detail"] == "The store cannot be used: it is unreachable."
     own.start()
+    assert (await house.http.get("/healthz")).status_code == 200
     with open_store(url) as store, store.transaction():
         store.update_run(run_id, status=RunStatus.CANCELLED, outcome=Outcome.CANCELLED)
         store.append_events(run_id, [(2, 2.0, RunEnded(RunStatus.CANCELLED, Outcome.CANCELLED))])

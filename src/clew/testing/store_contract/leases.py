@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from clew.errors import UsageError
@@ -10,6 +11,13 @@ from clew.testing.store_contract.samples import OTHER, OWNER, raises
 
 
 class LeaseContract:
+    def test_time_goes_forward_for_all_alike(self, store: Store) -> None:
+        """By a clock that all users of the store share, inside a transaction and outside."""
+        before = store.time(time.time)
+        with store.transaction():
+            inside = store.time(time.time)
+        assert before <= inside <= store.time(time.time)
+
     def test_a_lease_is_held_by_one(self, store: Store) -> None:
         held = store.acquire_lease("key", token="t-1", owner=OWNER, run_id="run-1", now=100.0, ttl_s=10.0)
         assert held is not None and held == store.lease("key")

@@ -37,4 +37,16 @@ class TransactionContract:
             store.threads()
 
     def test_a_sound_store_has_no_problems(self, store: Store) -> None:
-        assert store.check() == []
+        assert store.check() == [] and store.obstacles() == []
+        assert store.lost() is None
+        store.ping()
+
+    def test_what_is_undone_is_neither_counted_nor_told(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        before = store.version()
+        with store.transaction():
+            with raises(ZeroDivisionError), store.transaction():
+                store.add_turn("thread-1", a_turn("turn-1"))
+                raise ZeroDivisionError
+            store.save_fact("x", "1")
+        assert store.version() == before and store.changes(before).cards == []

@@ -1,0 +1,2 @@
+-- Nothing changes in the tables. An older Clew takes one lock for the whole store, and numbers jobs and events without
+-- regard to who else does: it must not write beside this one, and this version of the schema keeps it out.

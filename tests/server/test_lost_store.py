@@ -1,0 +1,90 @@
+"""A daemon whose database was deleted or replaced: it accepts nothing more, says so, and loses nothing silently."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.store import open_store
+from clew.testing.stage import Stage
+from server.house import Served
+
+pytestmark = pytest.mark.timeout(120)
+LOST = "The store was deleted or replaced under the daemon: nothing more is accepted."
+
+
+async def unhealthy(house: Served) -> Any:
+    """What /healthz says, from the moment that it fails."""
+    while (answer := await house.http.get("/healthz")).status_code == 200:
+        await asyncio.sleep(0.02)
+    return answer
+
+
+def take_away(home: Path, which: str) -> None:
+    if which == "replaced":
+        with open_store(home / "other.db"):
+            pass
+        (home / "other.db").rename(home / "clew.db")
+        which = "clew.db-*"
+    for file in home.glob(which):
+        file.unlink()
+
+
+@pytest.mark.parametrize("which", ["clew.db-wal", "clew.db*", "replaced"])
+async def test_it_refuses_says_so_and_keeps_what_it_had(
+    scripted: Stage, serve: Callable[..., Served], which: str
+) -> None:
+    house = serve(scripted)
+    await house.thread("t")
+    assert (await house.ask("t", "kept"))["status"] == "answered"
+    take_away(scripted.clew_home, which)
+
+    answer = await house.http.post("/api/threads/t/runs", json={"prompt": "refused"})
+    assert (answer.status_code, answer.json()["code"]) == (503, "store"), "at once, before anybody looked"
+    assert "was deleted or replaced under this process" in answer.json()["detail"]
+    answer = await unhealthy(house)
+    assert answer.status_code == 503 and answer.headers["content-type"] == "application/problem+json"
+    assert (answer.json()["detail"], answer.json()["code"]) == (LOST, "store")
+    doctor = await asyncio.to_thread(clew, scripted, "doctor")
+    assert f"clew serve on port {house.port}: {LOST}" in doctor
+    assert f"kill {house.process.pid} ends it" in doctor
+
+    while "Start the daemon again." not in house.log:
+        await asyncio.sleep(0.02)
+    [copy] = re.findall(r"A copy of all that this process had stored is (\S+)\.", house.log)
+    assert await asyncio.to_thread(house.stop) == 0
+    assert house.log.count("deleted or replaced") == 1, "once in its log"
+    with sqlite3.connect(copy) as rescued:
+        texts = {text for (text,) in rescued.execute("SELECT text FROM turns")}
+    assert {"kept", "ack: kept"} <= texts and "refused" not in texts
+
+    house.restart()
+    assert (await house.http.get("/healthz")).status_code == 200, "a restart heals"
+    assert str(copy) in await asyncio.to_thread(clew, scripted, "doctor"), "what was kept is pointed at"
+    await house.thread("u")
+    assert (await house.ask("u", "more"))["status"] == "answered"
+
+
+def clew(stage: Stage, *args: str) -> str:
+    command = [sys.executable, "-m", "clew", *args]
+    done = subprocess.run(command, env=stage.environ, cwd=stage.work, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+async def test_a_stopped_daemon_is_seen_by_doctor(scripted: Stage, serve: Callable[..., Served]) -> None:
+    house = serve(scripted)
+    house.process.send_signal(signal.SIGSTOP)
+    try:
+        said = await asyncio.to_thread(clew, scripted, "doctor")
+    finally:
+        house.process.send_signal(signal.SIGCONT)
+    assert f"clew serve on port {house.port}: It did not answer within 5 s." in said

@@ -1,0 +1,104 @@
+"""Machines that share a PostgreSQL store need not agree on the time: leases and heartbeats go by the server's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from clew.client import Client
+from clew.core.record import replace
+from clew.core.run import RunStatus
+from clew.engine.leases import slot_prefix, thread_key
+from clew.job import workers
+from clew.store.job_rows import Worker
+from clew.store.records import run_row
+from clew.store.store import Store
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import Stage
+
+pytestmark = pytest.mark.timeout(120)
+HOUR_S = 3600.0
+SKEWS_S = [45.0, 5 * HOUR_S, -45.0, -5 * HOUR_S]
+
+
+@pytest.fixture
+def shared(postgres: PostgresServer) -> Iterator[dict[str, str]]:
+    yield {"CLEW_STORE": postgres.new_database()}
+
+
+def move(client: Client, host: str, skew_s: float) -> None:
+    """To another machine, whose clock is wrong by so much."""
+    around = client.engine.around
+    clock = around.clock
+    elsewhere = replace(around.owner, host=host)
+    client.engine.around = replace(around, owner=elsewhere, clock=lambda: clock() + skew_s)
+
+
+@pytest.mark.parametrize("skew_s", SKEWS_S)
+async def test_nobody_who_is_heard_of_is_taken_for_dead(scripted: Stage, shared: dict[str, str], skew_s: float) -> None:
+    async with scripted.open(environ=shared) as client, scripted.open(environ=shared) as other:
+        move(other, "elsewhere", skew_s)
+        client.engine.settings = replace(client.engine.settings, lease_s=3.0)
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("!hang so far")
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
+        queued = await thread.ask("second")
+        await client.engine.database.call(lambda store: store.save_worker(worker_of(store, client)))
+        key, prefix = thread_key(thread.id), slot_prefix(client.engine.around.owner)
+        for _ in range(3):
+            before = await client.engine.database.call(lambda store: store.lease(key))
+            assert before is not None
+            assert await other.engine.recover() == []
+            assert await other.gone([await other.run(run.id), await other.run(queued.id)]) == set()
+            assert [worker.id for worker in await workers(other)] == ["one"]
+            assert await other.engine.database.call(lambda store: len(store.leases(prefix))) == 1
+            while (now := await client.engine.database.call(lambda store: store.lease(key))) == before:
+                await asyncio.sleep(0.05)  # until its next heartbeat
+            assert now is not None and now.token == before.token
+        scripted.api.release()
+        assert (await run.reply()).status == "answered"
+        assert (await queued.reply()).status == "answered"
+
+
+def worker_of(store: Store, client: Client) -> Worker:
+    now = store.time(client.engine.around.clock)
+    return Worker("one", client.engine.around.owner, 1, now, now, None)
+
+
+@pytest.mark.parametrize("skew_s", SKEWS_S)
+async def test_a_dead_machines_run_is_recovered_when_its_lease_is_over(
+    scripted: Stage, shared: dict[str, str], skew_s: float
+) -> None:
+    """Whatever the dead one's clock said, and whatever that of whoever looks says."""
+    async with scripted.open(environ=shared) as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        run = await thread.ask("one")
+        assert (await run.reply()).status == "answered"
+        dead = replace(client.engine.around.owner, host="dead")
+
+        def die(store: Store) -> None:
+            """As a run looks whose machine lost power a moment ago."""
+            with store.transaction():
+                run_now = store.require_run(run.id)
+                store._do("write_run", **run_row(replace(run_now, status=RunStatus.RUNNING, owner=dead, ended_at=None)))
+                store._execute(store._session(), "DELETE FROM events WHERE kind = 'run_ended'")
+            now = store.time(lambda: 0.0)
+            terms = {"owner": dead, "run_id": run.id, "now": now, "ttl_s": 1.0}
+            store.acquire_lease(thread_key(thread.id), token="dead", **terms)
+
+        await client.engine.database.call(die)
+        move(client, "elsewhere", skew_s)
+        assert await client.engine.recover() == [], "it may be alive still"
+        while await client.engine.database.call(lambda store: store.time(lambda: 0.0) <= expiry(store, thread.id)):
+            await asyncio.sleep(0.05)
+        [ended] = await client.engine.recover()
+        assert (ended.id, ended.status) == (run.id, RunStatus.INTERRUPTED)
+        assert (await (await thread.ask("two")).reply()).status == "answered"
+
+
+def expiry(store: Store, thread_id: str) -> float:
+    lease = store.lease(f"thread/{thread_id}")
+    assert lease is not None
+    return lease.expires_at
