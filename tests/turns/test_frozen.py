@@ -33,9 +33,9 @@ async def main():
 
         def freeze(store):
             with store.transaction():
-                store.add_turn(thread.id, a_turn("half"))
+                store.add_turn(thread.record.id, a_turn("half"))
                 os.kill(os.getpid(), signal.SIGSTOP)
-                store.add_turn(thread.id, a_turn("other half"))
+                store.add_turn(thread.record.id, a_turn("other half"))
 
         try:
             await client.engine.database.call(freeze)

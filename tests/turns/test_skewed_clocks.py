@@ -42,11 +42,11 @@ async def test_nobody_who_is_heard_of_is_taken_for_dead(scripted: Stage, shared:
         move(other, "elsewhere", skew_s)
         client.engine.settings = replace(client.engine.settings, lease_s=3.0)
         thread = await client.thread("t", cwd=scripted.work)
-        run = await thread.ask("!hang so far")
+        run = await thread.ask("!hang text so far")
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         queued = await thread.ask("second")
         await client.engine.database.call(lambda store: store.save_worker(worker_of(store, client)))
-        key, prefix = thread_key(thread.id), slot_prefix(client.engine.around.owner)
+        key, prefix = thread_key(thread.record.id), slot_prefix(client.engine.around.owner)
         for _ in range(3):
             before = await client.engine.database.call(lambda store: store.lease(key))
             assert before is not None
@@ -86,19 +86,18 @@ async def test_a_dead_machines_run_is_recovered_when_its_lease_is_over(
                 store._execute(store._session(), "DELETE FROM events WHERE kind = 'run_ended'")
             now = store.time(lambda: 0.0)
             terms = {"owner": dead, "run_id": run.id, "now": now, "ttl_s": 1.0}
-            store.acquire_lease(thread_key(thread.id), token="dead", **terms)
+            store.acquire_lease(thread_key(thread.record.id), token="dead", **terms)
 
         await client.engine.database.call(die)
         move(client, "elsewhere", skew_s)
         assert await client.engine.recover() == [], "it may be alive still"
-        while await client.engine.database.call(lambda store: store.time(lambda: 0.0) <= expiry(store, thread.id)):
+        while await client.engine.database.call(lambda store: is_held(store, thread.record.id)):
             await asyncio.sleep(0.05)
         [ended] = await client.engine.recover()
         assert (ended.id, ended.status) == (run.id, RunStatus.INTERRUPTED)
         assert (await (await thread.ask("two")).reply()).status == "answered"
 
 
-def expiry(store: Store, thread_id: str) -> float:
+def is_held(store: Store, thread_id: str) -> bool:
     lease = store.lease(f"thread/{thread_id}")
-    assert lease is not None
-    return lease.expires_at
+    return lease is not None and store.time(lambda: 0.0) <= lease.expires_at

@@ -61,6 +61,7 @@ def doctor(as_json: bool) -> int:
     settings = _look_at_config(findings)
     _look_at_hooks(findings)
     _look_at_permissions(findings)
+    _look_at_daemons(findings)
     try:
         _look_with_store(findings, settings)
     except StoreError as error:
@@ -179,7 +180,6 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
         findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
     for what, mend in await client.engine.database.call(lambda store: store.obstacles()):
         findings.problem(what, mend)
-    _look_at_daemons(findings, client.home)
     live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
     gone = await client.gone(live)
     findings.runs = {
@@ -190,11 +190,12 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
     }
 
 
-def _look_at_daemons(findings: Findings, home: Path) -> None:
+def _look_at_daemons(findings: Findings) -> None:
     """Each that serves this home says itself whether it is well."""
+    from clew import config
     from clew.server.presence import serving
 
-    for daemon in serving(home):
+    for daemon in serving(config.home(os.environ)):
         trouble = _said_by(daemon.port) if daemon.port is not None else None
         if trouble is not None:
             mend = f"See its log, and start it again. It is process {daemon.pid}; kill {daemon.pid} ends it."

@@ -232,30 +232,32 @@ class ReviewRounds:
 
     def as_it_is(self, store: Store, round_: Round) -> Round:
         """A round that its process did not live to conclude, as it would be concluded. Nothing is written."""
+        run, is_left = self._left(store, round_)
         seen = round_
-        if round_.status is RoundStatus.RUNNING:
+        if is_left:
             with contextlib.suppress(_OnlyLooked), store.transaction():
-                seen = self._cut_off(store, round_) or self.concluded(store, round_)
+                if run is not None and run.status in LIVE:
+                    error = AgentFailed("Clew died while the run was going on.", hint="Ask for the next round.")
+                    seen = store.update_round(round_.review_id, round_.number, **self._failure(error))
+                else:
+                    seen = self.concluded(store, round_)
                 raise _OnlyLooked
         return seen
 
-    def _cut_off(self, store: Store, round_: Round) -> Round | None:
-        """While nobody has brought the run of a dead process to its end."""
-        run = store.run(round_.run_id) if round_.run_id is not None else None
-        if run is None or run.status not in LIVE or not recovery.is_gone(store, run, self._engine.around):
-            return None
-        error = AgentFailed("Clew died while the run was going on.", hint="Ask for the next round.")
-        return store.update_round(round_.review_id, round_.number, **self._failure(error))
-
-    def concluded(self, store: Store, round_: Round) -> Round:
-        """Such a round is concluded by whoever begins the next one."""
+    def _left(self, store: Store, round_: Round) -> tuple[Run | None, bool]:
+        """Its newest run; and whether its process died before it was concluded."""
         if round_.status is not RoundStatus.RUNNING:
-            return round_
+            return None, False
         run = store.run(round_.run_id) if round_.run_id is not None else None
         if run is not None and run.status in LIVE:
-            return round_
+            return run, recovery.is_gone(store, run, self._engine.around)
         heard = (run.ended_at if run is not None else None) or round_.started_at
-        if not is_gone(store, round_.owner, heard + SILENCE_S, self._engine.around):
+        return run, is_gone(store, round_.owner, heard + SILENCE_S, self._engine.around)
+
+    def concluded(self, store: Store, round_: Round) -> Round:
+        """Such a round is concluded by whoever begins the next one, once its run has been brought to its end."""
+        run, is_left = self._left(store, round_)
+        if not is_left or (run is not None and run.status in LIVE):
             return round_
         with store.transaction():
             if run is None:

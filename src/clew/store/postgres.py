@@ -14,7 +14,6 @@ Rules
 from __future__ import annotations
 
 import os
-import platform
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -118,7 +117,7 @@ class Postgres:
         """The database itself is the administrator's to create; the tables are ours."""
 
     def connect(self) -> psycopg.Connection[Any]:
-        name = f"clew pid {os.getpid()} on {platform.node()}"[:APPLICATION_CHARS]
+        name = f"clew pid {os.getpid()} on {os.uname().nodename}"[:APPLICATION_CHARS]
         connection = psycopg.connect(
             self.url, autocommit=True, connect_timeout=CONNECT_S, application_name=name, **self._tcp
         )
