@@ -141,7 +141,7 @@ READING = (
     ("threads", "export", "t", "--output", "-"),
     ("runs", "list"),
     ("jobs", "list"),
-    ("review", "list"),
+    ("review", "list", "--all"),
     ("hooks", "events"),
     ("hooks", "sessions"),
     ("pair", "--list-sessions"),

@@ -27,8 +27,8 @@ async def main():
         client.engine.settings = replace(client.engine.settings, lease_s=2.0)
         thread = await client.find("t")
         run = await thread.ask("!hang text so far")
-        async for event in run:
-            if event.kind == "text_streamed":
+        async for stored in client.follow(run.id):
+            if stored.kind == "text_streamed":
                 break
 
         def freeze(store):

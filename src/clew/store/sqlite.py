@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store.sql import Style
-from clew.store.sqlite_files import SUFFIXES, Files, difference, identities, write_lock_holder
 
 if TYPE_CHECKING:
     from clew.core.search import Words
     from clew.store.database import Statement
     from clew.store.locks import Locks
+    from clew.store.sqlite_holder import Holder
 
 BUSY_TIMEOUT_S = 30.0
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is cut back after a checkpoint
@@ -70,6 +70,10 @@ _SAYS: dict[str, tuple[str, str]] = {
         "See that the folder exists, is yours and its disk is well; CLEW_HOME names another.",
     ),
 }
+
+
+SUFFIXES = ("", "-wal", "-shm")
+Files = dict[str, tuple[int, int]]  # by suffix: device and inode
 
 
 class _Connection(sqlite3.Connection):
@@ -260,15 +264,20 @@ class Sqlite:
 
     def _error(self, kind: str, error: Exception | None = None) -> StoreError:
         says, hint = _SAYS[kind]
-        holder = write_lock_holder(self.path) if kind == "locked" else None
+        holder = self._holder() if kind == "locked" else None
         if holder is not None:
             return StoreError(f"The database {self.path} is held by {holder}.", kind=kind, hint=holder.hint)
         why = f" ({_words(error)})" if error is not None else ""
         return StoreError(f"The database {self.path} {says}{why}.", kind=kind, hint=hint)
 
+    def _holder(self) -> Holder | None:
+        from clew.store.sqlite_holder import write_lock_holder
+
+        return write_lock_holder(self.path)
+
     def obstacles(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
         found = []
-        holder = write_lock_holder(self.path)
+        holder = self._holder()
         if holder is not None and holder.is_stopped:
             found.append((f"Nobody can write to the database: it is held by {holder}.", holder.hint))
         for copy in sorted(self.path.parent.glob(f"{self.path.name}.rescued-*")):
@@ -285,6 +294,27 @@ class Sqlite:
                 if file.stat().st_mode & 0o077:
                     found.append(f"{file} can be read by others: chmod 600 it")
         return found
+
+
+def identities(path: Path) -> Files:
+    """Of those of its files that are there."""
+    found = {}
+    for suffix in SUFFIXES:
+        try:
+            status = os.stat(f"{path}{suffix}")  # noqa: PTH116 - called at every transaction
+        except FileNotFoundError:
+            continue
+        found[suffix] = (status.st_dev, status.st_ino)
+    return found
+
+
+def difference(path: Path, opened: Files) -> str | None:
+    """What happened to the files that were opened; None: they are what is there."""
+    there = identities(path)
+    for suffix, identity in opened.items():
+        if there.get(suffix) != identity:
+            return f"{path.name}{suffix} was {'replaced' if suffix in there else 'deleted'}"
+    return None
 
 
 def _words(error: Exception) -> str:

@@ -1,8 +1,4 @@
-"""The files of an SQLite database as the system sees them: which ones are open here, and who holds the write lock.
-
-SQLite does not notice that its files were deleted or replaced: it would go on writing into a log that nobody will ever
-read. So whoever has them open compares what is there under their names with what it has opened.
-"""
+"""Who holds the write lock of an SQLite database, as the system tells it: the process, and whether it is stopped."""
 
 from __future__ import annotations
 
@@ -10,32 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-SUFFIXES = ("", "-wal", "-shm")
 WRITE_LOCK_BYTE = 120  # of -shm, by SQLite's file format: whoever writes has it locked
-
-Identity = tuple[int, int]  # device and inode
-Files = dict[str, Identity]  # by suffix
-
-
-def identities(path: Path) -> Files:
-    """Of those that are there."""
-    found = {}
-    for suffix in SUFFIXES:
-        try:
-            status = os.stat(f"{path}{suffix}")  # noqa: PTH116 - called at every transaction
-        except FileNotFoundError:
-            continue
-        found[suffix] = (status.st_dev, status.st_ino)
-    return found
-
-
-def difference(path: Path, opened: Files) -> str | None:
-    """What happened to the files that were opened; None: they are what is there."""
-    there = identities(path)
-    for suffix, identity in opened.items():
-        if there.get(suffix) != identity:
-            return f"{path.name}{suffix} was {'replaced' if suffix in there else 'deleted'}"
-    return None
 
 
 class Holder(NamedTuple):
