@@ -89,7 +89,7 @@ class Repository:
         self._git = Git(environ, needed_for="Reviews need", instead="")
         self._work_dir = work_dir
         self._top: str | None = None
-        self._filters_off: Mapping[str, str] = {}
+        self._guard: Mapping[str, str] = {}
 
     async def top(self) -> str:
         if self._top is None:
@@ -102,7 +102,7 @@ class Repository:
                 said = done.err.strip().splitlines()[:1] or ["git failed"]
                 raise UsageError(f"{self._work_dir}: {said[0].removeprefix('fatal: ')}")
             self._top = os.fsdecode(done.out.rstrip(b"\n"))
-            self._filters_off = await self._git.without_filters(self._top, {})
+            self._guard = await self._git.guarded(self._top, {})
         return self._top
 
     async def inside(self, paths: Sequence[str]) -> tuple[str, ...]:
@@ -267,7 +267,7 @@ class Repository:
         new = b"\0".join(name for name in others.split(b"\0") if name and not name.endswith(b"/"))
         if not new:
             return
-        given = {**self._filters_off, **extra}
+        given = {**self._guard, **extra}
         words = ("add", "--intent-to-add", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
         for options in (("--sparse",), ()):
             done = await self._git.attempt(
@@ -283,7 +283,7 @@ class Repository:
         """As `_call`. A tracked file in whose place there is a pipe or a device counts as deleted."""
         for _ in range(ODD_MOST):
             done = await self._git.attempt(
-                *_SETTINGS, *words, cwd=await self.top(), extra={**self._filters_off, **extra}, limit_s=WHOLE_S
+                *_SETTINGS, *words, cwd=await self.top(), extra={**self._guard, **extra}, limit_s=WHOLE_S
             )
             odd = re.search(r"^error: (.*): unsupported file type$", done.err, re.MULTILINE)
             if done.status == 0 or odd is None:
@@ -295,7 +295,7 @@ class Repository:
 
     async def _call(self, *words: str, extra: Mapping[str, str] | None = None, stdin: bytes = b"") -> bytes:
         top = await self.top()
-        given = {**self._filters_off, **(extra or {})}
+        given = {**self._guard, **(extra or {})}
         return await self._git.call(*_SETTINGS, *words, cwd=top, extra=given, stdin=stdin, limit_s=WHOLE_S)
 
 

@@ -1,7 +1,7 @@
 """Running git: found on the PATH, with nothing of the caller's own git state, and never for ever.
 
 A repository's settings may name commands (hooks, a file-system monitor, filters). What is run here in somebody's
-repository is plumbing that needs none of them, and they are switched off all the same.
+repository is plumbing that needs none of them, and they are switched off all the same (see git_guard).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from clew.core.record import Record
+from clew.engine import git_guard
 from clew.errors import ClewError, StoreError, UsageError
 
 QUICK_S = 60.0  # for what takes milliseconds
 WHOLE_S = 900.0  # for what reads or writes the whole tree
+NESTED_MOST = 500  # submodules that are looked into
 
 INSTEAD = "Or do without: --no-checkpoint."
 
@@ -41,8 +43,6 @@ _SWITCHED_OFF = (
     "commit.gpgSign=false",
 )
 
-_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -57,11 +57,20 @@ class Git:
     """Calls git in an environment without any `GIT_*` but ours."""
 
     def __init__(
-        self, environ: Mapping[str, str], *, needed_for: str = "Checkpoints need", instead: str = INSTEAD
+        self,
+        environ: Mapping[str, str],
+        *,
+        needed_for: str = "Checkpoints need",
+        instead: str = INSTEAD,
+        keeps: bool = False,
     ) -> None:
-        """`needed_for` and `instead` word what is said when git is missing or fails."""
+        """`needed_for` and `instead` word what is said when git is missing or fails.
+
+        `keeps`: the caller's own `GIT_*` hold too, to see what another program's git will see.
+        """
         self._needed_for, self._instead = needed_for, instead
-        self._environ = {key: value for key, value in environ.items() if not key.startswith("GIT_")} | _FIXED
+        kept = {key: value for key, value in environ.items() if keeps or not key.startswith("GIT_")}
+        self._environ = kept | _FIXED
 
     async def call(
         self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
@@ -116,37 +125,41 @@ class Git:
                 await work
             raise
 
-    async def without_filters(self, cwd: str, extra: Mapping[str, str]) -> Mapping[str, str]:
-        """What to add to the environment so that filters do not run that the repository's own settings name.
+    async def guarded(self, cwd: str, extra: Mapping[str, str], *, nested: bool = False) -> Mapping[str, str]:
+        """What to add to the environment so that no command runs which the repository's own settings name.
 
-        The user's own may. By the environment: a filter's name may hold a `=`, which `-c` would take for the end of it.
+        `nested`: nor one of its submodules', which `git status` looks into. Reads settings and the index, and runs
+        nothing of the repository's.
         """
-        named = await self._filters("--name-only", cwd=cwd, extra=extra)
-        scopes = dict(zip(named[1::2], named[::2], strict=True))
-        theirs = [name for name, scope in scopes.items() if scope in ("local", "worktree")]
-        if not theirs:
-            return {}
-        off = [(name, "") for name in theirs]
-        off += [(f"{name}.required", "false") for name in dict.fromkeys(name.rpartition(".")[0] for name in theirs)]
-        added = {"GIT_CONFIG_COUNT": str(len(off))}
-        for place, (name, value) in enumerate(off):
-            added |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
-        said = (entry.partition("\n") for entry in (await self._filters(cwd=cwd, extra={**extra, **added}))[1::2])
-        values = {name: value for name, _, value in said}  # the last one holds
-        if any(values.get(name) for name in theirs):
-            raise UsageError(
-                "The repository's settings name filters, and this git is too old to switch them off.",
-                hint="Git 2.31 can.",
-            )
-        return added
+        found = [await self._settings(cwd, extra)]
+        folders = await self._submodules(cwd, extra) if nested else []
+        while folders:
+            if len(found) > NESTED_MOST:
+                raise UsageError(
+                    f"The repository has more than {NESTED_MOST} submodules, whose git settings may name commands.",
+                    hint="Begin in one of them. With --trust project their commands stay on.",
+                )
+            folder = folders.pop()
+            found.append(await self._settings(folder, extra))
+            folders += await self._submodules(folder, extra)
+        return git_guard.environment(found, {**self._environ, **extra})
 
-    async def _filters(self, *options: str, cwd: str, extra: Mapping[str, str]) -> list[str]:
-        """All filters that any settings name, each with where it stands."""
-        words = ("config", "--show-scope", "-z", *options, "--get-regexp", _FILTERS)
-        done = await self.attempt(*words, cwd=cwd, extra=extra)
-        if done.status not in (0, 1):  # 1: there are none
-            raise failure(words, done, self._instead)
-        return [os.fsdecode(word) for word in done.out.split(b"\0")[:-1]]
+    async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
+        """All settings that hold there. Where git cannot read them, it cannot run what they name."""
+        done = await self.attempt("config", "--list", "--show-scope", "--includes", "-z", cwd=cwd, extra=extra)
+        found = git_guard.entries(done.out) if done.status == 0 else []
+        return found[: -len(_SWITCHED_OFF)]  # those of this very call are neither the user's nor the repository's
+
+    async def _submodules(self, cwd: str, extra: Mapping[str, str]) -> list[str]:
+        """The folders of those that are there."""
+        top = await self.attempt("rev-parse", "--show-toplevel", cwd=cwd, extra=extra)
+        if top.status != 0:
+            return []
+        folder = os.fsdecode(top.out.removesuffix(b"\n"))
+        done = await self.attempt("ls-files", "--stage", "-z", cwd=folder, extra=extra)
+        links = [line.partition(b"\t")[2] for line in done.out.split(b"\0") if line.startswith(b"160000 ")]
+        places = [Path(folder, os.fsdecode(link)) for link in links]
+        return [str(place) for place in places if (place / ".git").exists()]
 
     async def _spawn(
         self, args: tuple[str, ...], cwd: str, extra: Mapping[str, str], held: Sequence[int]
@@ -213,3 +226,14 @@ def _verb(args: tuple[str, ...]) -> str:
         elif not word.startswith("-"):
             return word
     return "?"
+
+
+async def agent_environment(environ: Mapping[str, str], work_dir: str) -> dict[str, str]:
+    """That environment, in which no command runs that the work directory's repository names in its git settings.
+
+    Read anew for every attempt: an agent may have changed them. Raises UsageError when they cannot be switched off.
+    """
+    if shutil.which("git", path=environ.get("PATH", os.defpath)) is None:
+        return dict(environ)  # nobody's git will look at the tree
+    git = Git(environ, needed_for="Agents need", instead="", keeps=True)
+    return {**environ, **await git.guarded(work_dir, {}, nested=True)}

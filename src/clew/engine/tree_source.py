@@ -71,7 +71,7 @@ class Source:
         self._outside = {name: environ[name] for name in _THEIRS if name in environ} | _OUTSIDE
         self.held: tuple[int, ...] = ()  # the lock, while it is ours
         self._answers = False  # the remote has been reached
-        self._filters_off: dict[str, Mapping[str, str]] = {}
+        self._guards: dict[str, Mapping[str, str]] = {}
 
     @classmethod
     async def find(cls, repository: str, environ: Mapping[str, str]) -> Source:
@@ -208,12 +208,12 @@ class Source:
         return await self._git.finish(*_SETTINGS, *words, cwd=cwd, extra=extra, limit_s=WHOLE_S, held=self.held)
 
     async def _safely(self, tree: Tree | None) -> dict[str, str]:
-        """For what reads or writes files: without the filters that settings of the repository name."""
+        """For what reads or writes files: without the commands that settings of the repository name."""
         extra = {} if tree is None else tree.environ
         whose = extra.get("GIT_DIR", "")
-        if whose not in self._filters_off:
-            self._filters_off[whose] = await self._git.without_filters(self.path, extra)
-        return {**extra, **self._filters_off[whose]}
+        if whose not in self._guards:
+            self._guards[whose] = await self._git.guarded(self.path, extra)
+        return {**extra, **self._guards[whose]}
 
     async def must(self, *words: str, tree: Tree | None = None) -> None:
         done = await self.change(*words, tree=tree)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
-from clew.agents.adapter import Adapter, Binary
+from clew.agents.adapter import Adapter, Binary, Launch
 from clew.core.answer import GrowingAnswer
 from clew.core.decision import Abilities, Fresh, shorter
 from clew.core.events import (
@@ -28,8 +28,8 @@ from clew.core.events import (
 from clew.core.outcome import Outcome, falls_back
 from clew.core.permissions import Answer, cannot_ask
 from clew.core.run import Run, RunStatus, status_after
-from clew.core.thread import Permissions
-from clew.engine import queue, recovery
+from clew.core.thread import Permissions, Trust
+from clew.engine import git, queue, recovery
 from clew.engine.agent_process import AgentProcess, check_work_dir
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
 from clew.engine.closing import Closing, Finished
@@ -272,7 +272,7 @@ class LiveTurn:
         process = await AgentProcess.spawn(
             self._adapter.command(self._binary, can, plan.launch),
             cwd=plan.request.work_dir,
-            environ=self._adapter.environment(self._around.environ),
+            environ=await self._environment(plan.launch),
             mark=plan.attempt.id,
         )
         passed("spawned")
@@ -286,6 +286,11 @@ class LiveTurn:
             await process.end(grace_s=0)
             raise
         return await live.carry_out(line, resumed=plan.attempt.resumed)
+
+    async def _environment(self, launch: Launch) -> Mapping[str, str]:
+        """The agent's. Commands that the repository's git settings name run only where the user trusts them."""
+        environ = self._adapter.environment(self._around.environ)
+        return environ if launch.trust is Trust.PROJECT else await git.agent_environment(environ, launch.work_dir)
 
     @property
     def _is_left_to_the_next(self) -> bool:

@@ -1,0 +1,141 @@
+"""Which commands a repository's own git settings name, and what switches them off.
+
+`.git/config` comes with whoever made the folder: an unpacked archive can carry one. Git runs what it names (filters, a
+file-system monitor, hooks, diff and merge drivers, ssh commands …) as soon as somebody looks at the tree, and agents
+look at it outside of their sandbox. So whatever the repository's settings (local, worktree, and what they include) say
+about a command is answered with a later setting: the user's own value of it, from the user's or the machine's
+settings, or else one that runs nothing of the repository's. The names of filters and drivers are the repository's to
+choose, so the settings are read first, which runs nothing.
+
+The settings go by `GIT_CONFIG_PARAMETERS`, as those of `git -c` do, and not by `GIT_CONFIG_KEY_0` and so on: Codex may
+be told to keep variables with KEY in their name from its tools, and git fails when it has the count and not the keys.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from clew.core.record import Record
+from clew.errors import UsageError
+
+VARIABLE = "GIT_CONFIG_PARAMETERS"
+MOST_BYTES = 100_000  # of that variable; Linux refuses to start a program with one above 128 KiB
+
+# What git does by itself, as a command: it has no value that means "none" here.
+PLAIN_DIFF = 'f() { git diff --no-index --no-ext-diff --no-textconv -- "$2" "$5" || :; }; f'
+PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
+
+_REPOSITORY = ("local", "worktree")
+# By the setting's name as git prints it. A value that is empty switches off, or fails without running anything.
+_INSTEAD = tuple(
+    (re.compile(pattern, re.DOTALL), value)
+    for pattern, value in (
+        (r"filter\..*\.(clean|smudge|process)", ""),
+        (r"filter\..*\.required", "false"),
+        (r"core\.fsmonitor", "false"),
+        (r"hook\..*\.command", "true"),
+        (r"diff\.external|diff\..*\.command", PLAIN_DIFF),
+        (r"diff\..*\.textconv", "cat"),
+        (r"merge\..*\.driver", PLAIN_MERGE),
+        (r"core\.sshcommand", "ssh"),
+        (r"core\.pager|interactive\.difffilter|lfs\.extension\..*\.(clean|smudge)", "cat"),
+        (r"pager\..*", "false"),
+        (r"(core|sequence)\.editor", ":"),
+        (r"gpg\.program|gpg\.openpgp\.program", "gpg"),
+        (r"gpg\.x509\.program", "gpgsm"),
+        (r"gpg\.ssh\.program", "ssh-keygen"),
+        (r"gpg\.ssh\.defaultkeycommand", "false"),
+        (r"protocol\.(https?|git|ssh)\.allow", "always"),
+        (r"protocol\.ext\.allow", "never"),
+        (r"protocol\.(.*\.)?allow", "user"),
+        (r"trailer\..*\.(command|cmd)|core\.alternaterefscommand", "true"),
+        (r"tar\..*\.command", "gzip -cn"),
+        (r"submodule\..*\.update", "checkout"),
+        (r"core\.askpass|alias\..*|remote\..*\.vcs|imap\.tunnel|instaweb\.httpd|svn\.authorsprog", ""),
+        (r"(man|browser|difftool|mergetool|guitool)\..*\.(cmd|path)|lfs\.customtransfer\..*\.path", ""),
+        (r"sendemail\.(.*\.)?(sendmailcmd|tocmd|cccmd|headercmd|smtpserver)", ""),
+    )
+)
+_LOCAL_PACK = re.compile(r"remote\..*\.(upload|receive)pack", re.DOTALL)
+_HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
+
+
+class Entry(Record):
+    """One line of `git config --list --show-scope`."""
+
+    scope: str  # system, global, local, worktree, command
+    name: str
+    value: str
+
+
+def entries(listed: bytes) -> list[Entry]:
+    """Of `git config --list --show-scope -z`."""
+    words = [os.fsdecode(word) for word in listed.split(b"\0")[:-1]]
+    found = []
+    for scope, setting in zip(words[::2], words[1::2], strict=True):
+        name, equals, value = setting.partition("\n")
+        found.append(Entry(scope, name, value if equals else "true"))
+    return found
+
+
+def answers(found: Sequence[Entry]) -> list[tuple[str, str]]:
+    """The settings that, added last, leave of all commands only the user's own. Each with its value, in order."""
+    own = {entry.name: entry.value for entry in found if entry.scope not in _REPOSITORY}
+    theirs = {entry.name: entry.value for entry in found if entry.scope in _REPOSITORY}
+    # Without this one, the files in .git/hooks would run, which no setting names.
+    added = [("core.hooksPath", own.get("core.hookspath", os.devnull))]
+    for name, value in theirs.items():
+        instead = _instead(name, value)
+        if instead is not None:
+            added.append((name, own.get(name, instead)))
+    if helpers := [name for name in theirs if _HELPER.fullmatch(name)]:  # one list, which an empty one begins anew
+        added += [(name, "") for name in helpers]
+        added += [(e.name, e.value) for e in found if _HELPER.fullmatch(e.name) and e.scope not in _REPOSITORY]
+    if "protocol.allow" in theirs and "protocol.ext.allow" not in theirs:
+        added.append(("protocol.ext.allow", own.get("protocol.ext.allow", "never")))
+    if any(map(_LOCAL_PACK.fullmatch, theirs)):  # the first one counts, so no remote that is a folder may be reached
+        added.append(("protocol.file.allow", "never"))
+    if "gc.recentobjectshook" in theirs:  # a list that nothing empties: so nothing packs by itself
+        added += [("gc.auto", "0"), ("maintenance.auto", "false")]
+    return list(dict.fromkeys(added))
+
+
+def _instead(name: str, value: str) -> str | None:
+    """What to say instead of the repository's value; None: it names no command."""
+    if name.startswith("submodule.") and not value.startswith("!"):
+        return None
+    return next((instead for pattern, instead in _INSTEAD if pattern.fullmatch(name)), None)
+
+
+def environment(found: Iterable[Sequence[Entry]], environ: Mapping[str, str]) -> dict[str, str]:
+    """What to add to that environment. `found`: the settings of the repository, and of each that git would enter.
+
+    Raises UsageError when there are more commands than an environment holds.
+    """
+    listed = list(found)
+    # The repository's own answers come last: a submodule may name a driver that the user has defined elsewhere.
+    added = dict.fromkeys(pair for settings in reversed(listed) for pair in answers(settings))
+    words = [environ[VARIABLE]] if environ.get(VARIABLE) else []
+    words += [_quoted(name, value) for name, value in added]
+    if len(os.fsencode(" ".join(words))) > MOST_BYTES:
+        raise UsageError(
+            f"The repository's git settings name {len(added)} commands, more than can be switched off.",
+            hint="Look into its .git/config. With --trust project they stay on.",
+        )
+    more = {VARIABLE: " ".join(words)}
+    if any(entry.name == "core.gitproxy" and entry.scope in _REPOSITORY for one in listed for entry in one):
+        more["GIT_PROXY_COMMAND"] = environ.get(
+            "GIT_PROXY_COMMAND", ""
+        )  # the first of those settings counts, not the last
+    return more
+
+
+def _quoted(name: str, value: str) -> str:
+    """As git writes it itself. The form that older versions of git read too cannot hold a name with a `=`."""
+    return f"{_word(name)}={_word(value)}" if "=" in name else _word(f"{name}={value}")
+
+
+def _word(text: str) -> str:
+    return "'" + text.replace("'", "'\\''").replace("!", "'\\!'") + "'"
