@@ -118,7 +118,9 @@ def arm(repo: Path, ran: Path) -> None:
     proxy.chmod(0o755)
     (repo / "included").write_text(f'[filter "four"]\n\tclean = "{touch("included")}; cat"\n')
     git(repo, "config", "--worktree", "filter.three.clean", f"{touch('worktree')}; cat")
-    git(repo / "sub", "config", "filter.inner.clean", f"{touch('submodule-clean')}; cat")
+    (repo / ".git" / "info" / "attributes").write_text(ATTRIBUTES)
+    if (repo / "sub").exists():
+        git(repo / "sub", "config", "filter.inner.clean", f"{touch('submodule-clean')}; cat")
     for name in HOOKS:
         hook = repo / ".git" / "hooks" / name
         hook.parent.mkdir(exist_ok=True)

@@ -17,6 +17,7 @@ from clew.testing.model_api import ModelApi
 from clew.testing.scripts import Text, ToolUse
 from clew.testing.stage import CODEX_MODEL, Stage
 from conftest import make_stage
+from engine import trap
 from hooks.house import REPO, SETTINGS, House, event, handled, succeeded, trees
 from hooks.prompt_cases import SKILLS
 
@@ -46,6 +47,7 @@ async def test_codex_is_told_the_skill_once_and_then_the_news_and_a_closed_issue
     both: Stage,
 ) -> None:
     house = House(both, WITH_CODEX)
+    trap.arm(house.repo, ran := both.folder / "ran")
     async with house.open() as client:
         claude = await succeeded(client, event())
         first = await succeeded(client, event("pull.review_requested"))
@@ -67,6 +69,7 @@ async def test_codex_is_told_the_skill_once_and_then_the_news_and_a_closed_issue
         again = await succeeded(client, event("pull.review_requested", text="Once more."))
         assert (again.reason, again.thread_id != first.thread_id) == ("first_turn", True)
         assert "SKILL" in both.prompt and both.launches[-1].resumes is None
+    assert trap.marks(ran) == set(), "no command that the repository's git settings name"
 
 
 COMMAND = SETTINGS.replace('["issue.opened", "issue.commented", ', '["issue.opened", ') + (

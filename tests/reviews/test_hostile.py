@@ -15,6 +15,7 @@ from clew.client import Client
 from clew.core.review import RoundStatus, Scope
 from clew.errors import UsageError
 from clew.testing.stage import Stage
+from engine import trap
 from reviews.house import Reviewer, answer, finding, follow, git, repository, start
 
 EVIL = "EVIL"  # stands in every hostile piece, and nowhere else
@@ -83,41 +84,9 @@ def everything(top: Path) -> dict[str, tuple[int, int, str]]:
 
 def arm(repo: Path, ran: Path) -> None:
     """Everything in a repository that names a command, each of which would leave a file in `ran`."""
-    ran.mkdir()
-
-    def touch(name: str) -> str:
-        return f"touch '{ran}/{name}'"
-
-    for key, value in {
-        "filter.one.clean": f"{touch('clean')}; cat",
-        "filter.one.smudge": f"{touch('smudge')}; cat",
-        "filter.one.required": "true",
-        "filter.two=x.process": touch("process"),
-        "diff.one.textconv": f"{touch('textconv')}; cat",
-        "diff.one.command": touch("command"),
-        "diff.external": touch("external"),
-        "core.fsmonitor": f"{touch('fsmonitor')}; false",
-        "core.pager": touch("pager"),
-        "core.editor": touch("editor"),
-        "core.sshCommand": touch("ssh"),
-        "core.askPass": touch("askpass"),
-        "credential.helper": f"!{touch('credential')}",
-        "gpg.program": touch("gpg"),
-        "alias.diff": f"!{touch('alias')}",
-        "alias.status": f"!{touch('alias')}",
-        "remote.origin.url": f"ext::sh -c {touch('remote')}",
-    }.items():
-        git(repo, "config", key, value)
-    git(repo, "config", "extensions.worktreeConfig", "true")
-    git(repo, "config", "--worktree", "filter.three.clean", f"{touch('worktree')}; cat")
-    (repo / ".gitattributes").write_text("*.py filter=one diff=one\n*.txt filter=two=x\n*.md filter=three\n")
-    for name in ("post-index-change", "pre-commit", "post-checkout", "pre-auto-gc", "fsmonitor-watchman"):
-        hook = repo / ".git" / "hooks" / name
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text(f"#!/bin/sh\n{touch('hook-' + name)}\n")
-        hook.chmod(0o755)
+    trap.arm(repo, ran)
     # What an agent's own settings in the repository would run.
-    hooks = {"command": touch("agent-hook"), "type": "command"}
+    hooks = {"command": f"touch {ran}/agent-hook", "type": "command"}
     settings = {"hooks": {"SessionStart": [{"hooks": [hooks]}], "UserPromptSubmit": [{"hooks": [hooks]}]}}
     (repo / ".claude").mkdir()
     (repo / ".claude" / "settings.json").write_text(json.dumps(settings))
@@ -136,8 +105,6 @@ async def test_nothing_runs_and_nothing_is_written(stage: Stage) -> None:
     (repo / "c.md").write_text("C\n")
     (repo / "new.py").write_text("new\n")
     os.utime(repo / "d.py", (1, 1))  # as if it had been changed
-    for path in ran.iterdir():
-        path.unlink()
     stage.api.reply = Reviewer(answer([finding()]))
     noted = everything(repo)
     async with stage.open() as client:
