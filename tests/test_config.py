@@ -134,6 +134,7 @@ class TestPlaces:
 
 
 UNSAFE = {
+    "agent": '"codex"',
     "permissions": '"all"',
     "trust": '"project"',
     "max_agents": "400",
@@ -163,6 +164,21 @@ class TestProjects:
         [said] = settings.ignored
         assert name in said
         assert "work/clew.toml" in said
+
+    @pytest.mark.parametrize("name", ["model", "agents.claude.model", "agents.codex.model"])
+    def test_a_model_that_would_be_an_option_is_refused_wherever_it_stands(self, load: Load, name: str) -> None:
+        wrong = "is no model: a name is printable and does not begin with a dash."
+        settings = load(project=f'{name} = "--dangerous"')
+        [said] = settings.ignored
+        assert said.startswith(f"{name} = '--dangerous' (") and said.endswith(f"work/clew.toml) {wrong}")
+        assert settings.of(name) is None
+        variable = config.BY_NAME[name].variable
+        with pytest.raises(ConfigError) as error:
+            load(environ={variable: "-x"})
+        assert error.value.message == f"{name} = '-x' (environment {variable}) {wrong}"
+        with pytest.raises(ConfigError) as error:
+            load(user=f'{name} = "-x"')
+        assert error.value.message.endswith(f"clew.toml) {wrong}")
 
     @pytest.mark.parametrize("text", ["modle = 1", "timeout = 'soon'", "= ="])
     def test_a_projects_mistakes_stop_nobody(self, load: Load, text: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.record import Record
+from clew.core.thread import is_word
 from clew.errors import ConfigError
 
 
@@ -150,6 +151,14 @@ def word(value: Any) -> str | None:
     return value.strip() or None
 
 
+def model(value: Any) -> str | None:
+    """It goes on an agent's command line: as one word, and as no option."""
+    found = word(value)
+    if found is not None and not is_word(found):
+        raise ValueError("is no model: a name is printable and does not begin with a dash")
+    return found
+
+
 def name(value: Any) -> str:
     found = word(value)
     if found is None:
@@ -181,8 +190,8 @@ def choice(*options: str) -> Callable[[Any], str]:
 
 
 TABLE: tuple[Setting, ...] = (
-    Setting("agent", name, "claude", "who answers in a new thread", in_project=True),
-    Setting("model", word, None, "the model of a new thread; none: the agent's own default", in_project=True),
+    Setting("agent", name, "claude", "who answers in a new thread"),
+    Setting("model", model, None, "the model of a new thread; none: the agent's own default", in_project=True),
     Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
     Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
     Setting("visibility", choice("shared", "own"), "shared", "what agents see of each other's turns", in_project=True),
@@ -199,7 +208,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for", old_variable="CLEW_CLAUDE_PATH"),
     Setting(
         "agents.claude.model",
-        word,
+        model,
         None,
         "the Claude model when nothing else names one",
         in_project=True,
@@ -208,7 +217,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("agents.codex.path", word, None, "the Codex CLI; none: looked for", old_variable="CLEW_CODEX_PATH"),
     Setting(
         "agents.codex.model",
-        word,
+        model,
         None,
         "the Codex model when nothing else names one",
         in_project=True,

@@ -1,4 +1,4 @@
-"""An agent's process, ended while something that escaped it still holds its error output open."""
+"""An agent's process: how it starts, how its end is told, and that nothing it started outlives it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,83 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
+from clew.engine import processes
 from clew.engine.agent_process import AgentProcess
+from clew.errors import AgentFailed, AgentMissing, ClewError
 
-# It leaves its family: another session, no mark in its environment, and a parent that has gone.
-ESCAPES = "(env -i setsid sh -c 'echo $$ > {pid}; exec sleep 60' </dev/null >/dev/null &); exec sleep 600"
+ENVIRON = {"PATH": os.environ["PATH"]}
+# It tries to leave its family: another session, no mark in its environment, and a parent that has gone.
+ESCAPES = "(env -i setsid sh -c 'echo $$ > {pid}; exec sleep 60' </dev/null &)"
 
 
-async def test_its_status_is_told_after_its_family_was_ended(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    argv = ["/bin/sh", "-c", ESCAPES.format(pid=pid)]
-    process = await AgentProcess.spawn(argv, cwd=str(tmp_path), environ={"PATH": os.environ["PATH"]}, mark="m")
+async def spawn(folder: Path, script: str) -> AgentProcess:
+    return await AgentProcess.spawn(["/bin/sh", "-c", script], cwd=str(folder), environ=ENVIRON, mark=str(folder))
+
+
+async def written(path: Path) -> int:
     async with asyncio.timeout(60):
-        while not pid.exists() or not pid.read_text().strip():
+        while not path.exists() or not path.read_text().strip():
             await asyncio.sleep(0.02)
-    try:
-        await process.end(grace_s=5)
-        async with asyncio.timeout(30):
-            assert await process.wait() == -signal.SIGTERM
-    finally:
-        os.kill(int(pid.read_text()), signal.SIGKILL)
+    return int(path.read_text())
+
+
+async def test_what_scrubs_its_environment_and_leaves_its_parents_is_ended(tmp_path: Path) -> None:
+    process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exec sleep 600")
+    pid = await written(tmp_path / "pid")
+    await process.end(grace_s=5)
+    assert not processes.is_alive(pid, None)
+    async with asyncio.timeout(30):
+        assert await process.wait() == -signal.SIGTERM
+
+
+async def test_it_is_ended_too_when_the_agent_is_over(tmp_path: Path) -> None:
+    """Its end is told at once, whatever it left; and what it left is reaped."""
+    process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exit 3")
+    pid = await written(tmp_path / "pid")
+    async with asyncio.timeout(30):
+        assert await process.wait() == 3
+    assert process.exit_status == 3 and processes.is_alive(pid, None)
+    await process.end(grace_s=5)
+    assert not Path(f"/proc/{pid}").exists(), "nor is it a zombie"
+    assert processes.family(str(tmp_path)) == []
+
+
+async def test_it_starts_as_it_would_by_itself(tmp_path: Path) -> None:
+    shows = "env; ps -o pid=,sid=,pgid= $$; trap; cat /proc/self/status | grep -E 'SigIgn|SigBlk'; ls /proc/self/fd"
+    process = await spawn(tmp_path, f"cat; {shows}")
+    await process.send(b"hello\n")
+    process.close_stdin()
+    lines = [line.decode() async for line in process.lines()]
+    assert await process.wait() == 0
+    await process.end(grace_s=1)
+    assert lines[0] == "hello"
+    environ = {line for line in lines if "=" in line and not line.startswith(("PWD=", "SHLVL=", "_=", "OLDPWD="))}
+    assert environ == {f"PATH={ENVIRON['PATH']}", f"CLEW_ATTEMPT={tmp_path}"}
+    [ids] = [line.split() for line in lines if len(line.split()) == 3 and "".join(line.split()).isdigit()]
+    assert set(ids) == {str(process.pid)}, "the leader of a session of its own"
+    assert [line.split()[1] for line in lines if line.startswith("Sig")] == ["0" * 16, "0" * 16]
+    assert [line for line in lines if line.isdigit()] == ["0", "1", "2", "3"], "and ls holds the folder open"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mode", "error"),
+    [
+        ("gone", None, 0, AgentMissing("{path} is gone.", hint="Run clew doctor.")),
+        ("shut", "#!/bin/sh", 0o600, AgentFailed("{path} cannot be started: Permission denied.")),
+        ("odd", "words", 0o700, AgentFailed("{path} cannot be started: Exec format error.")),
+    ],
+)
+async def test_what_cannot_be_started(
+    tmp_path: Path, name: str, content: str | None, mode: int, error: ClewError
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_text(content)
+        path.chmod(mode)
+    with pytest.raises(type(error)) as raised:
+        await AgentProcess.spawn([str(path)], cwd=str(tmp_path), environ=ENVIRON, mark="m")
+    assert raised.value.message == error.message.format(path=path)
+    with pytest.raises(AgentFailed, match=r"The work directory .* is gone"):
+        await AgentProcess.spawn(["/bin/true"], cwd=str(tmp_path / "nowhere"), environ=ENVIRON, mark="m")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sqlite3
 import subprocess
+import sys
 
 import pytest
 
 from clew.core.events import RunEnded, TextStreamed
 from clew.core.record import replace
+from clew.engine import processes
 from clew.errors import StoreError, UsageError
 from clew.store.store import Store
 from clew.testing.replies import Text
-from clew.testing.stage import Stage
+from clew.testing.stage import MODEL, Stage
 
 
 @pytest.mark.real
@@ -174,3 +177,44 @@ async def test_the_users_own_default_mode_does_not_widen_ask(real: Stage) -> Non
         thread = await client.thread("t", cwd=real.work)
         await (await thread.ask("!tool Write " + json.dumps({"file_path": str(made), "content": "x"})))
     assert not made.exists()
+
+
+# Another session, no mark in its environment, and parents that have gone.
+ESCAPES = "env -i setsid sh -c '(sleep 1000 & echo $! > {pid})' </dev/null >/dev/null 2>&1"
+
+
+async def test_what_a_tool_started_and_hid_ends_with_the_run(stage: Stage) -> None:
+    pid = stage.folder / "pid"
+    prompt = "!tool Bash " + json.dumps({"command": ESCAPES.format(pid=pid)})
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work, permissions="all")
+        assert (await (await thread.ask(prompt))).status == "answered"
+    assert not processes.is_alive(int(pid.read_text()), None)
+
+
+async def test_what_a_tool_started_and_hid_is_found_after_a_crash(scripted: Stage) -> None:
+    pid = scripted.folder / "pid"
+    prompt = "!tool Bash " + json.dumps({"command": ESCAPES.format(pid=pid)})
+    died = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "clew.cli", "ask", "-t", "t", "--permissions", "all", prompt),
+        env={**scripted.environ, "CLEW_MODEL": MODEL, "CLEW_FAULT": "result_read"},
+        cwd=scripted.work,
+        stdin=asyncio.subprocess.DEVNULL,
+    )
+    assert await died.wait() == -signal.SIGKILL
+    assert processes.is_alive(int(pid.read_text()), None)
+    async with scripted.open() as client:
+        assert len(client.recovered) == 1
+    assert not processes.is_alive(int(pid.read_text()), None)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+async def test_a_model_that_would_be_an_option_reaches_no_command_line(codex: Stage, agent: str) -> None:
+    async with codex.open() as client:
+        thread = await client.thread("t", cwd=codex.work, agent=agent, model="--settings=x")
+        for model in (None, "-x"):
+            with pytest.raises(UsageError) as error:
+                await thread.ask("Hello.", model=model)
+            assert error.value.message == f"{model or '--settings=x'!r} is no model."
+        assert await thread.turns() == () and await client.runs(thread=thread) == []
+    assert codex.launches == []

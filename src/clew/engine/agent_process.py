@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from clew.engine import processes
 from clew.engine.framing import LineFramer
+from clew.engine.launching import Launched, launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
 
 CHUNK = 256 * 1024
@@ -22,41 +23,35 @@ class AgentProcess:
     Whoever spawns it must call `end` in the end, also when cancelled: nothing it started may outlive it.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
-        self._process = process
+    def __init__(self, launched: Launched, mark: str) -> None:
+        self._launched = launched
+        self._process = launched.process
         self._mark = mark
         self._stderr: deque[bytes] = deque()
         self._stderr_bytes = 0
         self._stderr_task = asyncio.create_task(self._drain_stderr())
-        self.started = processes.started_at(process.pid)
+        self._since = processes.started_at(launched.process.pid)
+        self.started = processes.started_at(launched.pid)
 
     @classmethod
     async def spawn(cls, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], mark: str) -> AgentProcess:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=cwd,
-                env={**environ, processes.MARK: mark},
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
+            launched = await launch(argv, cwd=cwd, environ={**environ, processes.MARK: mark})
         except FileNotFoundError as error:
             if not os.path.isdir(cwd):  # noqa: PTH112 - one stat, on the way out
                 raise AgentFailed(f"The work directory {cwd} is gone.", hint="Name another with --cwd.") from error
             raise AgentMissing(f"{argv[0]} is gone.", hint="Run clew doctor.") from error
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
-        return cls(process, mark)
+        return cls(launched, mark)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._launched.pid
 
     @property
     def exit_status(self) -> int | None:
-        return self._process.returncode
+        return self._launched.exit_status
 
     async def send(self, line: bytes) -> None:
         """Writes a line. An agent that has gone says so by its end, not here."""
@@ -83,7 +78,7 @@ class AgentProcess:
             yield rest
 
     async def wait(self) -> int:
-        status = await self._process.wait()
+        status = await self._launched.wait()
         # A tool's child may hold stderr open for as long as it lives: what has come by now is enough. Only looked at:
         # once the family was ended nobody reads it any more, and whoever awaited that would be cancelled along with it.
         await asyncio.wait({self._stderr_task}, timeout=0.2)
@@ -97,8 +92,8 @@ class AgentProcess:
         """Ends the whole family, the orphans too; safe to call when all is over already."""
         try:
             root = self.pid if self.exit_status is None else None
-            await processes.end_family(self._mark, root, self.started, grace_s=grace_s)
-            await self._process.wait()
+            await processes.end_family(self._mark, root, self._since, grace_s=grace_s)
+            await self._launched.gone()
         finally:
             self._stderr_task.cancel()
             self.close_stdin()

@@ -102,9 +102,9 @@ class Engine:
         `also` is what a host has to write about it, in the same transaction: both are stored, or neither.
         """
         binary = self.find(ask.agent)
-        check_word("model", ask.model)
         token = self.around.new_id()
         model = await self.database.call(lambda store: self._model(ask, store))
+        check_word("model", model)  # wherever it comes from: a flag, the thread, the settings, the store
         run = new_run(ask, model, self.around)
         leases.ours.add(run.id)
         try:
@@ -187,6 +187,7 @@ class Engine:
 
     async def _take_up(self, run: Run, may_run: Callable[[Thread], bool] | None) -> LiveTurn | None:
         binary = self.find(run.agent)
+        check_word("model", run.model)
         thread = await self.database.call(lambda store: store.require_thread(run.thread_id))
         if may_run is not None and not may_run(thread):
             return None
