@@ -194,6 +194,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("model", model, None, "the model of a new thread; none: the agent's own default", in_project=True),
     Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
     Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
+    Setting(
+        "hide_home", boolean, True, "keep Clew's own folder (database, token) from agents' tools, where they can be"
+    ),
     Setting("visibility", choice("shared", "own"), "shared", "what agents see of each other's turns", in_project=True),
     Setting("enable_resume", boolean, True, "resume sessions at all", in_project=True, alias="enableResume"),
     Setting("max_age", duration, None, "a session older than this is not resumed", in_project=True),

@@ -86,8 +86,16 @@ def open_engine(
         max_agents=settings.of("max_agents"),
         timeout_s=settings.of("timeout"),
         idle_s=settings.of("idle_timeout"),
+        hidden=hidden(environ, home) if settings.of("hide_home") else (),
     )
     return Engine(open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, surroundings(environ))
+
+
+def hidden(environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
+    """What agents' tools must not read: the store's folder, and the user's own settings, which may hold a password."""
+    file = config.user_file(environ)
+    paths = [os.path.realpath(path) for path in (home, file) if path is not None]
+    return tuple(path for path in paths if path == paths[0] or not Path(path).is_relative_to(paths[0]))
 
 
 def surroundings(environ: Mapping[str, str]) -> Surroundings:

@@ -8,6 +8,7 @@ disk only read, and say so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -31,6 +32,14 @@ class Binary(Record):
     source: str  # "setting", "PATH", "claude-agent-sdk", …
 
 
+class Hiding(StrEnum):
+    """How folders are kept from an agent's tools."""
+
+    SANDBOX = "sandbox"  # by its own sandbox, which needs namespaces of the system
+    RULES = "rules"  # by its own rules, for the tools that read; it asks before it runs a command
+    NOT = "not"  # it runs commands as the user, and nothing holds them
+
+
 class Launch(Record):
     """One turn's launch profile: the same on every turn of a thread but for the session."""
 
@@ -40,6 +49,8 @@ class Launch(Record):
     permissions: Permissions
     trust: Trust
     work_dir: str = "."
+    config_dir: str = ""  # where the agent keeps its own settings
+    hidden: tuple[str, ...] = ()  # absolute paths that its tools must not read, where the adapter `hides`
     fork_of: str | None = None  # a resume that goes on in a copy: of this session, under `session_id` if we may choose
     rewind_to: str | None = None  # a copy that ends with this message of it; only where the abilities say `rewind`
 
@@ -138,6 +149,10 @@ class Adapter(Protocol):
         ...
 
     def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]: ...
+
+    def hides(self, abilities: Abilities, permissions: Permissions) -> Hiding:
+        """How `Launch.hidden` is kept from its tools under these permissions."""
+        return Hiding.NOT
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment that the agent runs in."""

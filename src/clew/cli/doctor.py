@@ -167,6 +167,7 @@ async def _look_inside(findings: Findings, settings: Settings) -> None:
         await _look_at_store(findings, client)
         for name in engine.settings.agents:
             await _look_at_agent(findings, client, name, settings)
+        await _look_at_risks(findings, client, settings)
     finally:
         await engine.close()
 
@@ -248,6 +249,16 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
         findings.problem(f"{name} ({binary.path}) cannot resume sessions: every turn starts fresh.", "Update it.")
     if Path(sessions).exists() and not os.access(sessions, os.W_OK | os.X_OK):
         findings.problem(f"{name} cannot save its sessions in {sessions}.", f"chmod u+rwx {sessions}")
+
+
+async def _look_at_risks(findings: Findings, client: Client, settings: Settings) -> None:
+    """Whether agents can read what only Clew should: nothing that is broken, and worth a decision."""
+    from clew.engine import exposure
+
+    for risk in await exposure.risks(
+        client.engine, [agent["name"] for agent in findings.agents], settings.of("permissions")
+    ):
+        findings.notes.append(f"risk: {risk}")
 
 
 def _look_at_agents_alone(findings: Findings, settings: Settings) -> None:

@@ -131,8 +131,8 @@ class Git:
         `nested`: nor one of its submodules', which `git status` looks into. Reads settings and the index, and runs
         nothing of the repository's.
         """
-        found = [await self._settings(cwd, extra)]
-        folders = await self._submodules(cwd, extra) if nested else []
+        folders = [cwd]
+        found: list[list[git_guard.Entry]] = []
         while folders:
             if len(found) > NESTED_MOST:
                 raise UsageError(
@@ -140,8 +140,11 @@ class Git:
                     hint="Begin in one of them. With --trust project their commands stay on.",
                 )
             folder = folders.pop()
-            found.append(await self._settings(folder, extra))
-            folders += await self._submodules(folder, extra)
+            settings, below = await asyncio.gather(
+                self._settings(folder, extra), self._submodules(folder, extra if nested else None)
+            )
+            found.append(settings)
+            folders += below
         return git_guard.environment(found, {**self._environ, **extra})
 
     async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
@@ -150,15 +153,17 @@ class Git:
         found = git_guard.entries(done.out) if done.status == 0 else []
         return found[: -len(_SWITCHED_OFF)]  # those of this very call are neither the user's nor the repository's
 
-    async def _submodules(self, cwd: str, extra: Mapping[str, str]) -> list[str]:
-        """The folders of those that are there."""
-        top = await self.attempt("rev-parse", "--show-toplevel", cwd=cwd, extra=extra)
-        if top.status != 0:
+    async def _submodules(self, cwd: str, extra: Mapping[str, str] | None) -> list[str]:
+        """The folders of those that are there. None: they are not looked for."""
+        if extra is None:
             return []
-        folder = os.fsdecode(top.out.removesuffix(b"\n"))
-        done = await self.attempt("ls-files", "--stage", "-z", cwd=folder, extra=extra)
+        everywhere = {**extra, "GIT_LITERAL_PATHSPECS": "0"}
+        done = await self.attempt("ls-files", "--stage", "--full-name", "-z", ":/", cwd=cwd, extra=everywhere)
         links = [line.partition(b"\t")[2] for line in done.out.split(b"\0") if line.startswith(b"160000 ")]
-        places = [Path(folder, os.fsdecode(link)) for link in links]
+        if not links:
+            return []
+        top = await self.call("rev-parse", "--show-toplevel", cwd=cwd, extra=extra)
+        places = [Path(os.fsdecode(top.removesuffix(b"\n")), os.fsdecode(link)) for link in links]
         return [str(place) for place in places if (place / ".git").exists()]
 
     async def _spawn(

@@ -49,6 +49,7 @@ class EngineSettings(Record):
     interrupt_s: float = 3.0  # what an agent gets to stop by itself before it is ended
     grace_s: float = 2.0  # between TERM and KILL
     exit_s: float = 10.0  # what an agent gets to exit after its result
+    hidden: tuple[str, ...] = ()  # absolute paths, Clew's own, that no agent's tools should read
     patience_s: float = 30.0  # of a run with a store that is away
 
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
-from clew.agents.adapter import Adapter, Binary, Launch
+from clew.agents.adapter import Adapter, Binary, Hiding, Launch
 from clew.core.answer import GrowingAnswer
 from clew.core.decision import Abilities, Fresh, shorter
 from clew.core.events import (
@@ -27,9 +27,10 @@ from clew.core.events import (
 )
 from clew.core.outcome import Outcome, falls_back
 from clew.core.permissions import Answer, cannot_ask
+from clew.core.record import replace
 from clew.core.run import Run, RunStatus, status_after
 from clew.core.thread import Permissions, Trust
-from clew.engine import git, queue, recovery
+from clew.engine import git, namespaces, queue, recovery
 from clew.engine.agent_process import AgentProcess, check_work_dir
 from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
 from clew.engine.closing import Closing, Finished
@@ -270,7 +271,7 @@ class LiveTurn:
         if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
             await self._note(Warned("cannot_ask", cannot_ask(self._adapter.name)))
         process = await AgentProcess.spawn(
-            self._adapter.command(self._binary, can, plan.launch),
+            self._adapter.command(self._binary, can, await self._hiding(plan, can)),
             cwd=plan.request.work_dir,
             environ=await self._environment(plan.launch),
             mark=plan.attempt.id,
@@ -286,6 +287,12 @@ class LiveTurn:
             await process.end(grace_s=0)
             raise
         return await live.carry_out(line, resumed=plan.attempt.resumed)
+
+    async def _hiding(self, plan: Plan, can: Abilities) -> Launch:
+        """With what its tools must not read. Where its sandbox cannot be made, no command runs in it either."""
+        launch = replace(plan.launch, config_dir=plan.request.runtime.config_dir, hidden=self._settings.hidden)
+        needs = launch.hidden and self._adapter.hides(can, launch.permissions) is Hiding.SANDBOX
+        return replace(launch, hidden=()) if needs and not await namespaces.available() else launch
 
     async def _environment(self, launch: Launch) -> Mapping[str, str]:
         """The agent's. Commands that the repository's git settings name run only where the user trusts them."""

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, KnownCall, Launch, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import Adapter, Binary, Hiding, KnownCall, Launch, SessionHead, SessionView, StreamReader
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
+from clew.core.thread import Permissions
 
 if TYPE_CHECKING:
     from clew.core.edits import FileEdit
@@ -36,6 +37,10 @@ class Claude(Adapter):
 
     def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
         return command.command(binary, abilities, launch)
+
+    def hides(self, abilities: Abilities, permissions: Permissions) -> Hiding:
+        can = "--settings" in abilities.flags and permissions is not Permissions.ALL
+        return Hiding.RULES if can else Hiding.NOT
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)

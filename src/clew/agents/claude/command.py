@@ -8,7 +8,10 @@ last line and lets the agent ask.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from clew.agents.adapter import Binary, Launch
 from clew.core.decision import Abilities
@@ -18,7 +21,7 @@ from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 
 # By itself the CLI tells the model branch, commit subjects and changed files: a stranger's words, outside any fence.
-NO_GIT = '{"includeGitInstructions":false}'
+NO_GIT = {"includeGitInstructions": False}
 READ_ONLY_TOOLS = "Read,Glob,Grep,AskUserQuestion"
 
 # Set by a Claude session for the processes it starts. Handed on, our agent would think that it is a part of that one.
@@ -44,7 +47,8 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     argv += ["--permission-prompt-tool", "stdio"]
     if launch.model:
         argv += ["--model", launch.model]
-    argv += _permissions(launch.permissions, abilities)
+    argv += _permissions(launch.permissions)
+    argv += _settings(launch, abilities)
     argv += _trust(launch.trust, abilities)
     if launch.resume:
         argv.append(f"--resume={launch.fork_of or launch.session_id}")  # the = form: an id is never taken for a flag
@@ -57,14 +61,41 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     return argv
 
 
-def _permissions(permissions: Permissions, abilities: Abilities) -> list[str]:
+def _permissions(permissions: Permissions) -> list[str]:
     """`ask` and `all` look alike to the agent: Clew answers the requests, a person or the policy."""
     if permissions is Permissions.EDITS:
         return ["--permission-mode", "acceptEdits"]
     if permissions is Permissions.READ_ONLY:
-        without_git = ["--settings", NO_GIT] if "--settings" in abilities.flags else []
-        return ["--permission-mode", "default", "--tools", READ_ONLY_TOOLS, "--strict-mcp-config", *without_git]
+        return ["--permission-mode", "default", "--tools", READ_ONLY_TOOLS, "--strict-mcp-config"]
     return ["--permission-mode", "default"]  # over the user's own defaultMode: `ask` asks
+
+
+def _settings(launch: Launch, abilities: Abilities) -> list[str]:
+    """Over the user's own. They leave the cached prefix as it is (measured)."""
+    settings: dict[str, object] = {}
+    if launch.permissions is Permissions.READ_ONLY:
+        settings |= NO_GIT
+    if launch.hidden:
+        settings["permissions"] = {"deny": [rule for path in _hidden(launch) for rule in _denied(path)]}
+    if not settings or "--settings" not in abilities.flags:
+        return []
+    return ["--settings", json.dumps(settings, separators=(",", ":"))]
+
+
+def _hidden(launch: Launch) -> Iterator[str]:
+    """Of a folder that holds the work directory (a work tree that a hook made), all else in it (reads the disk)."""
+    for path in launch.hidden:
+        if not launch.work_dir.startswith(f"{path}{os.sep}"):
+            yield path
+            continue
+        kept = Path(launch.work_dir).relative_to(path).parts[0]
+        yield from sorted(os.path.join(path, name) for name in os.listdir(path) if name != kept)  # noqa: PTH118, PTH208
+
+
+def _denied(path: str) -> tuple[str, str]:
+    """Holds for Read, Grep and Glob: a file itself, or all that is in a folder. Two slashes: from the root."""
+    literal = re.sub(r"([\\*?\[\]{}!()])", r"\\\1", path)
+    return f"Read(/{literal})", f"Read(/{literal}/**)"
 
 
 def _trust(trust: Trust, abilities: Abilities) -> list[str]:

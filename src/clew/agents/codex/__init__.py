@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, KnownCall, Launch, SessionHead, SessionView, StreamReader
-from clew.agents.codex import binary, command, location, rules
+from clew.agents.adapter import Adapter, Binary, Hiding, KnownCall, Launch, SessionHead, SessionView, StreamReader
+from clew.agents.codex import binary, command, location, rules, sandbox
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
 from clew.core.permissions import Answer
+from clew.core.thread import Permissions
 from clew.core.usage import Usage
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class Codex(Adapter):
 
     def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
         return command.command(binary, abilities, launch)
+
+    def hides(self, abilities: Abilities, permissions: Permissions) -> Hiding:
+        return Hiding.SANDBOX if sandbox.can_hide(abilities, permissions) else Hiding.NOT
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)

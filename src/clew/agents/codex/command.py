@@ -8,24 +8,16 @@ both take. The prompt is all of stdin; nothing can be asked or answered afterwar
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from clew.agents.adapter import Binary, Launch
+from clew.agents.codex import sandbox
 from clew.agents.codex.location import is_session_id
 from clew.core.decision import Abilities
-from clew.core.thread import Permissions, Trust
+from clew.core.thread import Trust
 from clew.errors import UsageError
-
-# Nobody can be asked, so `ask` changes nothing: the sandbox keeps the whole disk read-only, as for `read-only`.
-SANDBOX = {
-    Permissions.ASK: "read-only",
-    Permissions.READ_ONLY: "read-only",
-    Permissions.EDITS: "workspace-write",
-    Permissions.ALL: "danger-full-access",
-}
 
 # Set by a Codex session for the processes it starts. Handed on, our agent would think that it is a part of that one.
 FOREIGN = frozenset(
@@ -52,9 +44,10 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     argv = [binary.path, "exec", *how, "--json", "--skip-git-repo-check"]
     if launch.model:
         argv += ["--model", launch.model]
-    argv += _setting("sandbox_mode", f'"{SANDBOX[launch.permissions]}"')
+    for key, value in sandbox.settings(launch, abilities):
+        argv += _setting(key, value)
     argv += _setting("approval_policy", '"never"')
-    if SANDBOX[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
+    if sandbox.MODE[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
         argv.append("--ignore-rules")  # the user's own rules may let a command out of the sandbox
     argv += _trust(launch)
     # Without a network it would wait for one for ever; this way it gives up after its usual retries.
@@ -83,12 +76,7 @@ def repository(work_dir: Path) -> Iterator[Path]:
 
 
 def _table(levels: Iterator[tuple[Path, str]] | list[tuple[Path, str]]) -> str:
-    return "{" + ",".join(f'{_quoted(str(folder))}={{trust_level="{level}"}}' for folder, level in levels) + "}"
-
-
-def _quoted(text: str) -> str:
-    """A TOML string. JSON's are the same but for one character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "{" + ",".join(f'{sandbox.quoted(str(folder))}={{trust_level="{level}"}}' for folder, level in levels) + "}"
 
 
 def _setting(key: str, value: str) -> list[str]:

@@ -1,0 +1,36 @@
+"""Whether an agent's sandbox can hide folders on this machine: Linux hides them in a namespace of its own.
+
+Containers and some distributions forbid that to a user's processes, and Codex does not even start when it is told to
+hide something there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+# A user namespace, in which a mount is allowed. Not every system that allows the first allows the second.
+_TRY = """
+import ctypes, os
+call, uid = ctypes.CDLL(None), os.getuid()
+done = call.unshare(0x10020000) == 0
+if done:
+    open("/proc/self/uid_map", "w").write(f"{uid} {uid} 1")
+raise SystemExit(0 if done and call.mount(b"none", b"/", None, 0x44000, None) == 0 else 1)
+"""
+_known: list[bool] = []
+
+
+async def available() -> bool:
+    """Tried once, in a process of its own. Other systems have other ways, which need nothing of this."""
+    if sys.platform != "linux":
+        return True
+    if not _known:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", "-c", _TRY),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        _known.append(await process.wait() == 0)
+    return _known[0]
