@@ -137,6 +137,7 @@ UNSAFE = {
     "agent": '"codex"',
     "permissions": '"all"',
     "trust": '"project"',
+    "hide_home": "false",
     "max_agents": "400",
     "jobs.most_at_once": "4000",
     "store": '"postgresql://evil.example/x"',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,19 @@ class TestCommand:
         found = argv(permissions=permissions, trust=trust, resume=resume, model=model)
         joined = " ".join(found)
         assert joined == " ".join(expected)
+
+    def test_hidden_paths_are_denied_to_the_tools_that_read(self, tmp_path: Path) -> None:
+        able = replace(ABLE, flags=ABLE.flags | {"--settings"})
+        words = argv(able, hidden=("/a b/[c]", "/d"), permissions=Permissions.READ_ONLY)
+        told = json.loads(words[words.index("--settings") + 1])
+        rules = ["Read(//a b/\\[c\\])", "Read(//a b/\\[c\\]/**)", "Read(//d)", "Read(//d/**)"]
+        assert told == {"includeGitInstructions": False, "permissions": {"deny": rules}}
+        assert "--settings" not in argv(able) and "--settings" not in argv(hidden=("/d",))
+        for name in ("clew.db", "worktrees"):
+            (tmp_path / name).mkdir()
+        words = argv(able, hidden=(str(tmp_path),), work_dir=f"{tmp_path}/worktrees/one")
+        told = json.loads(words[words.index("--settings") + 1])
+        assert told == {"permissions": {"deny": [f"Read(/{tmp_path}/clew.db)", f"Read(/{tmp_path}/clew.db/**)"]}}
 
     def test_a_resumed_id_is_never_an_argument_of_its_own(self) -> None:
         evil = "--dangerously-skip-permissions"

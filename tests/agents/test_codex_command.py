@@ -71,6 +71,38 @@ class TestCommand:
         unruled = {each for each in Permissions if "--ignore-rules" in words(permissions=each)}
         assert unruled == {Permissions.ASK, Permissions.READ_ONLY}, "the user's rules may lead out of the sandbox"
 
+    def test_hidden_folders_are_kept_by_a_profile_with_what_the_user_has_set_of_the_sandbox(
+        self, tmp_path: Path
+    ) -> None:
+        table = (
+            '[sandbox_workspace_write]\nwritable_roots = ["/more"]\nexclude_slash_tmp = true\nnetwork_access = true\n'
+        )
+        (tmp_path / "config.toml").write_text(table)
+        launch = Launch(SESSION, False, None, Permissions.EDITS, Trust.USER, "/w", str(tmp_path), ("/hid den",))
+        new = replace(CAN, version="0.163.0")
+        given = settings(codex.command(BINARY, new, launch))
+        assert (given["sandbox_mode"], given["default_permissions"]) == ("workspace-write", "clew")
+        files = {":root": "read", ":workspace_roots": {".": "write"}, ":tmpdir": "write", "/more": "write"}
+        assert given["permissions.clew"] == {
+            "filesystem": {**files, "/hid den": "none"},
+            "network": {"enabled": True},
+        }
+        inside = settings(codex.command(BINARY, new, replace(launch, work_dir="/hid den/worktrees/a")))
+        assert inside["permissions.clew"]["filesystem"]["/hid den/worktrees/a"] == "write"  # type: ignore[index]
+        for permissions in (Permissions.ASK, Permissions.READ_ONLY):
+            given = settings(codex.command(BINARY, new, replace(launch, permissions=permissions)))
+            assert given["permissions.clew"] == {
+                "filesystem": {":root": "read", "/hid den": "none"},
+                "network": {"enabled": False},
+            }
+        (tmp_path / "config.toml").write_text("features.use_legacy_landlock = true\n")
+        without = [
+            codex.command(BINARY, new, launch),
+            codex.command(BINARY, replace(CAN, version="0.162.9"), launch),
+            codex.command(BINARY, new, replace(launch, permissions=Permissions.ALL)),
+        ]
+        assert not any("default_permissions" in settings(argv) for argv in without)
+
     @pytest.mark.parametrize("name", ["plain", "with.dots and spaces", 'quo"te\\', "é🎉", "\x7f\x01"])
     def test_work_directory_is_named_as_untrusted(self, tmp_path: Path, name: str) -> None:
         folder = tmp_path / name
