@@ -175,3 +175,35 @@ def test_config_path_says_where_a_file_would_be(cli: Any) -> None:
 
     assert done.out == f"{cli.stage.home}/.config/clew/clew.toml\n"
     assert "no such file yet" in done.err
+
+
+READS = "Clew's own folder (the database, the daemon's token)"
+
+
+def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
+    off = cli.run("doctor", CLEW_HIDE_HOME="false")
+    assert off.code == 0 and "all is well" in off.out
+    assert f"note    risk: hide_home is off, so agents can read {READS}. Set hide_home = true.\n" in off.out
+    everything = cli.run("doctor", CLEW_PERMISSIONS="all")
+    assert (
+        f"note    risk: with permissions all an agent runs commands as you, and can read {READS}. "
+        "Set permissions to ask or edits, or run Clew's agents as another user.\n"
+    ) in everything.out
+
+
+def test_where_no_sandbox_can_be_made_that_is_said(both: Any) -> None:
+    """In a user namespace of its own, in which there may be no other."""
+    forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
+    command = f"{forbid}{sys.executable} -m clew.cli doctor --json"
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "sh", "-c", command],
+        env=both.stage.environ,
+        cwd=both.stage.work,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(done.stdout)["notes"] == [
+        "risk: codex's sandbox cannot be made here, so it runs no command but under permissions all, and reads "
+        f"{READS} then. Allow unprivileged user namespaces, or run it as another user."
+    ], done.stderr
