@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -266,8 +266,9 @@ async def follow(
         if left:
             run = runs[number - 1]
             async with aclosing(client.follow(run.id, seq)) as events:
-                async for stored in events:
-                    yield JobEvent(number, run, stored)
+                with suppress(StopAsyncIteration):
+                    while True:
+                        yield JobEvent(number, run, await anext(events))  # kept by nobody here: it may be large
             number, seq = number + 1, 0
         elif job.status in OVER:
             return

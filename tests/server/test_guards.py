@@ -388,6 +388,21 @@ class TestLimits:
         answer = await known.post("/api/threads", json={"cwd": "/", "prompt": "x" * 11_000_000})
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), "read: the directory is outside"
 
+    async def test_a_body_is_as_short_as_its_call(self, known: httpx.AsyncClient) -> None:
+        answer = await known.post("/api/threads/t/truncate", json={"turn": "x" * 70_000})
+        assert (answer.status_code, answer.json()["detail"]) == (413, "The body is larger than 64 KB.")
+
+    async def test_a_body_of_unknown_keys_is_not_looked_through(self, known: httpx.AsyncClient) -> None:
+        answer = await known.post("/api/threads", json={f"key-{n}": n for n in range(600_000)})
+        assert (answer.status_code, answer.json()["detail"]) == (413, "The body holds more than 10,000 values.")
+
+    async def test_of_many_faults_the_first_are_told(self, known: httpx.AsyncClient) -> None:
+        answer = await known.post("/api/threads", json={f"{'k' * 1_000}{n}": n for n in range(9_000)})
+        problem = answer.json()
+        assert (answer.status_code, len(problem["errors"])) == (422, 11)
+        assert problem["errors"][-1] == {"where": "request", "what": "And 8,991 more."}
+        assert len(answer.content) < 4_000
+
     async def test_large_headers(self, known: httpx.AsyncClient, site: Served) -> None:
         answer = await known.get("/healthz", headers={"X-Large": "x" * 33_000})
         assert (answer.status_code, answer.json()["code"]) == (431, "too_large")
@@ -402,9 +417,10 @@ class TestLimits:
     @pytest.mark.parametrize("opening", ["[", '{"a":'])
     async def test_deep_json(self, known: httpx.AsyncClient, opening: str) -> None:
         headers = {"Content-Type": "application/json"}
-        answer = await known.post("/api/threads", content=opening * 200_000, headers=headers)
-        assert answer.status_code == 400
-        closed = "[" * 200_000 + "]" * 200_000
+        for depth, status in ((65, 400), (9_000, 400), (200_000, 413)):
+            answer = await known.post("/api/threads", content=opening * depth, headers=headers)
+            assert answer.status_code == status, depth
+        closed = "[" * 4_000 + "]" * 4_000
         assert (await known.post("/api/threads", content=closed, headers=headers)).status_code == 400
 
     @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
@@ -436,18 +452,23 @@ class TestLimits:
         assert 8 < asyncio.get_running_loop().time() - began < 25
         assert all(b"408" in answer.split(b"\r\n")[0] for answer in answers)
 
-    async def test_there_is_a_limit_to_connections(self, site: Served, known: httpx.AsyncClient) -> None:
-        held = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(MOST_CONNECTIONS)]
+    async def test_silent_connections_do_not_keep_the_owner_out(self, site: Served, known: httpx.AsyncClient) -> None:
+        """Whoever connects is let in; beyond the limit the oldest that says nothing goes, and is told why."""
+        assert (await known.get("/api/threads")).status_code == 200, "a connection of the owner's that is kept"
+        began = [b"", b"GET /api/threads HTTP/1.1\r\nHost: x", head(site, "GET", "/healthz")[:-2]]
+        held = []
         try:
-            assert problem_of(await raw(site))["status"] == 503
+            for number in range(600):
+                held.append(await asyncio.open_connection("127.0.0.1", site.port))
+                held[-1][1].write(began[number % len(began)])
+            async with site.client() as owner:
+                assert (await owner.get("/api/threads")).status_code == 200, "a new one"
+            assert (await known.get("/api/threads")).status_code == 200
+            for reader, _ in held[: 600 - MOST_CONNECTIONS]:
+                assert problem_of(await asyncio.wait_for(reader.read(), 30))["status"] == 503
         finally:
             for _, writer in held:
                 writer.close()
-            for _, writer in held:
-                await writer.wait_closed()
-        async with asyncio.timeout(30):
-            while (await known.get("/healthz")).status_code == 503:
-                pass  # until the server has seen that they are gone
 
     async def test_a_kept_connection_is_used_again(self, known: httpx.AsyncClient) -> None:
         for _ in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -21,7 +22,8 @@ from clew.server.doors import Doors
 from clew.server.encoded import PIECE_BYTES, Encoder, pieces
 from clew.server.patience import Patience
 from clew.server.token import Secret
-from clew.server.wire import ANSWER_S, PAGE_S, Connection
+from clew.server.unsent import CONNECTION, LARGE_BYTES, MOST_UNSENT_BYTES, Unsent
+from clew.server.wire import ANSWER_S, PAGE_S, Connection, first_to_go
 from clew.store.records import StoredEvent
 from clew.testing.stage import Stage
 from server.house import PORT, TOKEN
@@ -137,6 +139,27 @@ async def test_a_page_that_reads_again_gets_the_large_answer_whole(scripted: Sta
         assert len(room.state.connections) == 2, "they took something, so they stay"
 
 
+async def test_all_that_is_held_for_readers_is_bounded(scripted: Stage) -> None:
+    """Each asks for the whole conversation and takes nothing: who was stuck first is disconnected."""
+    async with room_of(scripted) as room:
+        _, big = await asked(room, f"!big {ANSWER_BYTES}")
+        await big
+        for _ in range(2 * READERS):
+            await room.slow("GET /api/threads/t/view HTTP/1.1")
+            await room.until(stuck=1)
+            assert room.shared.unsent.held_bytes <= MOST_UNSENT_BYTES
+        fitting = MOST_UNSENT_BYTES // ANSWER_BYTES
+        async with asyncio.timeout(60):
+            while len(room.state.tasks) > fitting:
+                await asyncio.sleep(0.02)
+        assert 0 < len(room.held()) <= fitting
+        assert max(room.held()) < 4 * PIECE_BYTES
+        for each in list(room.state.connections):
+            each.transport.abort()
+        await asyncio.gather(*room.state.tasks, return_exceptions=True)
+        assert room.shared.unsent.held_bytes == 0
+
+
 class Fixed:
     """A transport with so much to send."""
 
@@ -188,6 +211,57 @@ def test_at_the_end_only_those_are_dropped_that_were_stuck_before() -> None:
     patience.look(3.0)
     patience.end(3.0, stuck_s=2.0)
     assert (stuck.transport.aborted, fresh.transport.aborted) == (True, False)
+
+
+class Client(Record):
+    """A connection that is stuck since then; None: it is not."""
+
+    transport: Any
+    paused_at: float | None
+
+
+def test_who_was_stuck_the_longest_goes_first() -> None:
+    unsent = Unsent(most_bytes=3 * LARGE_BYTES)
+    since = {"old": 1.0, "older": 0.5, "reading": None, "new": 2.0}
+    clients = {name: Client(Fixed(), at) for name, at in since.items()}
+    with contextlib.ExitStack() as stack:
+        for client in clients.values():
+            stack.enter_context(unsent.reader({CONNECTION: client})).hold(bytes(LARGE_BYTES))
+        assert [name for name, client in clients.items() if client.transport.aborted] == ["older"]
+        assert unsent.held_bytes == 3 * LARGE_BYTES
+    assert unsent.held_bytes == 0
+
+
+def test_what_many_wait_for_counts_once_and_small_pieces_do_not() -> None:
+    unsent, answer = Unsent(), bytes(LARGE_BYTES)
+    with unsent.reader({}) as one, unsent.reader({}) as two:
+        for reader in (one, two):
+            reader.hold(answer)
+            reader.hold(memoryview(answer))
+            reader.hold(b"small")
+        assert unsent.held_bytes == LARGE_BYTES
+        one.let_go(answer)
+        assert unsent.held_bytes == LARGE_BYTES
+        two.let_go(answer)
+        assert unsent.held_bytes == 0
+
+
+class Seat(Record):
+    rank: int | None
+    since: float
+
+
+@pytest.mark.parametrize(
+    ("seats", "going"),
+    [
+        ([Seat(2, 0.0), Seat(1, 1.0), Seat(0, 3.0), Seat(0, 2.0), Seat(None, 0.0)], Seat(0, 2.0)),
+        ([Seat(2, 0.0), Seat(1, 1.0), Seat(None, 0.0)], Seat(1, 1.0)),
+        ([Seat(None, 0.0), Seat(2, 1.0)], Seat(2, 1.0)),
+        ([Seat(None, 0.0)], None),
+    ],
+)
+def test_strangers_give_way_before_the_owner(seats: list[Seat], going: Seat | None) -> None:
+    assert first_to_go(seats) == going
 
 
 def test_a_large_event_is_held_once_for_all() -> None:

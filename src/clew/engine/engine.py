@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
 TIDY_MOST_S = 30.0  # between two looks
+FOLLOWED_CHARS = 256 * 1024  # of events that are read at once for one who follows
 
 
 def _events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
-    return store.events(run_id, after)
+    return store.next_events(run_id, after, most_chars=FOLLOWED_CHARS)
 
 
 def check_word(what: str, value: str | None) -> None:
@@ -252,9 +253,10 @@ class Engine:
                     return
         while True:
             run = await self.database.call(lambda store: store.run(run_id))
-            for stored in await self.database.call(partial(_events, run_id, after)):
-                after = stored.seq
-                yield stored
+            while batch := await self.database.call(partial(_events, run_id, after)):
+                while batch:
+                    after = batch[0].seq
+                    yield batch.pop(0)  # and not kept here: whoever is told may take long, and hold it otherwise
             if run is None or run.status not in LIVE:
                 return  # it was over before its events were read, so they are all there
             await asyncio.sleep(self.settings.poll_s)

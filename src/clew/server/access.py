@@ -18,6 +18,7 @@ from clew.server.health import Health
 from clew.server.hub import Hub
 from clew.server.problems import Refusal
 from clew.server.roots import Roots
+from clew.server.unsent import Unsent
 
 MOST_LISTENERS = 256
 
@@ -39,6 +40,7 @@ class Shared:
         self.hub = Hub(client)
         self.health = Health(client)
         self.encoder = Encoder()
+        self.unsent = Unsent()
         self.daemon_id = secrets.token_hex(8)  # another one after a restart
         self.closing = asyncio.Event()
         self.listeners = 0

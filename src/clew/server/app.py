@@ -40,7 +40,7 @@ class App:
     ) -> None:
         self.shared = Shared(client, Roots(roots))
         self.api = _api(self.shared, page_router(doors, static, invitation))
-        self._guarded: ASGIApp = Guards(self.api, doors)
+        self._guarded: ASGIApp = Guards(self.api, doors, self.shared.unsent)
 
     @property
     def asgi(self) -> ASGIApp:

@@ -30,7 +30,7 @@ from clew.server.doors import Doors
 from clew.server.patience import Patience
 from clew.server.presence import announced
 from clew.server.token import Invitation, Secret
-from clew.server.wire import MOST_CONNECTIONS, Connection, Socket
+from clew.server.wire import MOST_ACCEPTED, MOST_CONNECTIONS, Connection, Socket
 from clew.server.worker import work_of, working
 from clew.web import STATIC
 
@@ -130,6 +130,8 @@ class Daemon(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(MOST_CONNECTIONS)  # `backlog` only says how many are accepted before anything else is done
         self._watching = asyncio.create_task(self._patience.run())
         self._started()
 
@@ -208,6 +210,7 @@ def configured(asgi: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
+        backlog=MOST_ACCEPTED,
         h11_max_incomplete_event_size=HEAD_BYTES,
     )
 

@@ -9,14 +9,13 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from clew.errors import ClewError
 from clew.server.access import RunId, Shared, TheShared
 from clew.server.documents import fails
 from clew.server.encoded import Encoded, Parts, pieces
 from clew.server.problems import log
-from clew.store.records import StoredEvent
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -46,7 +45,7 @@ async def events(
     run = await shared.client.run(run_id)
     shared.check_room()
     seen = after if last_event_id is None else last_event_id
-    return EventStream(_stream(shared, run.id, seen))
+    return EventStream(shared, _stream(shared, run.id, seen))
 
 
 class EventStream(StreamingResponse):
@@ -56,17 +55,25 @@ class EventStream(StreamingResponse):
     themselves, and say what they have.
     """
 
-    def __init__(self, source: AsyncGenerator[Parts, None]) -> None:
+    def __init__(self, shared: Shared, source: AsyncGenerator[Parts, None]) -> None:
         super().__init__(_nothing(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._shared = shared
         self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._shared.unsent.reader(scope) as self._reader:
+            await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
         async with aclosing(self._source) as source:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
                 async for parts in source:
+                    for part in parts:
+                        self._reader.hold(part)
                     for piece in pieces(parts):
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    self._reader.let_go()
             except ClewError as error:
                 log.warning("a stream of events ends early, they could not be read: %s", error.code)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -76,17 +83,18 @@ async def _stream(shared: Shared, run_id: str, after: int) -> AsyncGenerator[Par
     with shared.listening():
         yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
         async with aclosing(or_heartbeat(shared, run_id, after)) as followed:
-            async for stored in followed:
-                yield HEARTBEAT if stored is None else sse(shared.encoder.of(run_id, stored))
+            async for event in followed:
+                yield HEARTBEAT if event is None else sse(event)
 
 
 async def or_heartbeat(
     shared: Shared, run_id: str, after: int, every_s: float = HEARTBEAT_S
-) -> AsyncGenerator[StoredEvent | None, None]:
+) -> AsyncGenerator[Encoded | None, None]:
     """The run's events; None when nothing came for a while. Ends with the run, or with the daemon."""
-    async with aclosing(beating(shared, shared.client.follow(run_id, after), every_s)) as heard:
-        async for stored in heard:
-            yield stored
+    encoded = shared.encoder.following(shared.client, run_id, after)
+    async with aclosing(beating(shared, encoded, every_s)) as heard:
+        async for event in heard:
+            yield event
 
 
 async def beating(

@@ -10,6 +10,7 @@ from typing import Any
 from clew.core.record import Record
 
 Context = Mapping[str, Any]
+NAME_CHARS = 100  # of a place that is told: a field's name may be as long as the body
 
 
 class Fault(Record):
@@ -88,5 +89,5 @@ def _choices(given: Context) -> str:
 
 def _place(loc: Sequence[Any]) -> str:
     """`("body", "prompt")` is `prompt`; a value that is missing as a whole is `body`."""
-    inner = [str(part) for part in loc[1:]]
-    return ".".join(inner) or (str(loc[0]) if loc else "request")
+    inner = [str(part)[:NAME_CHARS] for part in loc[1:]]
+    return ".".join(inner)[:NAME_CHARS] or (str(loc[0]) if loc else "request")

@@ -20,19 +20,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clew.core.hook import Forge
 from clew.server import problems
+from clew.server.body_limits import check_values, most_bytes
 from clew.server.doors import SAFE_METHODS, Doors, Headers, unauthorized
+from clew.server.encoded import PIECE_BYTES, pieces
 from clew.server.entrance import STYLE_PATH
 from clew.server.problems import Refusal
+from clew.server.unsent import Unsent
 
 log = logging.getLogger("clew.server")
 
-MAX_BODY_BYTES = 12_000_000
 BODY_S = 30.0  # for the whole of it: whoever stalls takes room from others
 MAX_HOOK_BYTES = 25_000_000  # of a forge's message: what GitHub sends at most
 MAX_HOOKS_BYTES = 100_000_000  # of all of them that are being heard
 OPEN_PATHS = ("/healthz", STYLE_PATH)
 HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # these and nothing below them
 KEY_PATHS = ("/api", "/metrics", "/reset")  # the page's files hold nothing of the user's; they need the cookie alone
+KNOWN = "clew.known"  # in a request's scope: it brought the token
 PAGE_PATHS = ("/",)  # answers a stranger itself, with a page instead of a problem
 
 CSP = "; ".join(
@@ -64,9 +67,10 @@ NO_STORE = (b"cache-control", b"no-store")
 class Guards:
     """The outermost ASGI app. `doors` says who may come in."""
 
-    def __init__(self, app: ASGIApp, doors: Doors) -> None:
+    def __init__(self, app: ASGIApp, doors: Doors, unsent: Unsent | None = None) -> None:
         self._app = app
         self._doors = doors
+        self._unsent = unsent or Unsent()
         self._hooks = _Room(MAX_HOOKS_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,7 +78,7 @@ class Guards:
             await self._app(scope, receive, send)
             return
         began = time.monotonic()
-        response = _Watched(send)
+        response = _Watched(send, scope, self._unsent)
         try:
             if scope["type"] == "http" and scope["path"] in HOOK_PATHS:
                 with self._hooks.taken() as taken:
@@ -100,10 +104,10 @@ class Guards:
         unsafe = is_socket or scope["method"] not in SAFE_METHODS
         doors.check_origin(headers, unsafe=unsafe)
         known = doors.is_known(headers, needs_key=scope["path"].startswith(KEY_PATHS))
-        scope["clew.known"] = known
+        scope[KNOWN] = known
         if not known and not (scope["path"] in OPEN_PATHS or (scope["path"] in PAGE_PATHS and not unsafe)):
             raise unauthorized()
-        return receive if is_socket else await _with_body(headers, receive)
+        return receive if is_socket else await _with_body(headers, receive, most_bytes(scope["path"]))
 
     async def _hook(self, scope: Scope, receive: Receive, taken: _Taken) -> Receive:
         """A forge's message: whoever can sign it may send it, from wherever. Its route checks the signature."""
@@ -149,10 +153,12 @@ class _Taken:
 
 
 class _Watched:
-    """A `send` that adds the security headers and remembers what was sent."""
+    """A `send` that adds the security headers, hands a large body on in pieces, and remembers what was sent."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, scope: Scope, unsent: Unsent) -> None:
         self._send = send
+        self._scope = scope
+        self._unsent = unsent
         self.started = False
         self.status = 0
 
@@ -163,7 +169,19 @@ class _Watched:
             message = {**message, "headers": list(_with_security(message.get("headers", ())))}
         elif message["type"] in ("websocket.accept", "websocket.close"):
             self.started = True
-        await self._send(message)
+        if len(message.get("body") or b"") > PIECE_BYTES:
+            await self._send_large(message)
+        else:
+            await self._send(message)
+
+    async def _send_large(self, message: Message) -> None:
+        """The connection would copy all of it into its buffer at once, for each who asks."""
+        body = message["body"]
+        with self._unsent.reader(self._scope) as reader:
+            reader.hold(body)
+            for piece in pieces([body]):
+                await self._send({**message, "body": piece, "more_body": True})
+        await self._send({**message, "body": b"", "more_body": message.get("more_body", False)})
 
 
 def _with_security(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
@@ -176,7 +194,7 @@ def _with_security(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[byt
 async def _with_body(
     headers: Headers,
     receive: Receive,
-    most_bytes: int = MAX_BODY_BYTES,
+    most: int,
     came: Callable[[int], None] = lambda size: None,
     *,
     only_json: bool = True,
@@ -187,8 +205,9 @@ async def _with_body(
     chunked = b"transfer-encoding" in kinds
     if not chunked and length == b"0":
         return receive
-    too_large = Refusal(413, f"The body is larger than {most_bytes // 1_000_000} MB.", headers={"Connection": "close"})
-    if not chunked and (not length.isdigit() or len(length) > 12 or int(length) > most_bytes):
+    size_words = f"{most // 1_000_000} MB" if most >= 1_000_000 else f"{most // 1_000} KB"
+    too_large = Refusal(413, f"The body is larger than {size_words}.", headers={"Connection": "close"})
+    if not chunked and (not length.isdigit() or len(length) > 12 or int(length) > most):
         raise too_large
     parts: list[bytes] = []
     size = 0
@@ -206,13 +225,16 @@ async def _with_body(
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         came(len(parts[-1]))
-        if size > most_bytes:
+        if size > most:
             raise too_large
         if not message.get("more_body", False):
             break
     if only_json and size and not _is_json(kinds.get(b"content-type", b"")):
         raise Refusal(415, "The body is not JSON.", hint="Send it with Content-Type: application/json.")
-    body: list[Message] = [{"type": "http.request", "body": b"".join(parts), "more_body": False}]
+    whole = b"".join(parts)
+    if only_json:
+        check_values(whole)
+    body: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
 
     async def replay() -> Message:
         return body.pop() if body else await receive()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
@@ -17,7 +18,7 @@ from clew.errors import UsageError
 from clew.server import job_shapes
 from clew.server.access import Shared, TheClient, TheShared
 from clew.server.documents import fails
-from clew.server.encoded import Parts
+from clew.server.encoded import Parts, converted
 from clew.server.events import HEARTBEAT, EventStream, beating
 from clew.server.json_body import answer, json_text, stamp
 
@@ -148,15 +149,16 @@ async def events(
     shared.check_room()
     number, _, seq = (last_event_id or after or "1-0").partition("-")
     stream = _stream(shared, job.id, (int(number), int(seq)))
-    return EventStream(stream)
+    return EventStream(shared, stream)
 
 
 async def _stream(shared: Shared, job_id: str, after: tuple[int, int]) -> AsyncGenerator[Parts, None]:
     with shared.listening():
         yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
-        async with aclosing(beating(shared, jobs.follow(shared.client, job_id, after))) as followed:
-            async for told in followed:
-                yield HEARTBEAT if told is None else await _sse(shared, told)
+        told = converted(jobs.follow(shared.client, job_id, after), partial(_sse, shared))
+        async with aclosing(beating(shared, told)) as followed:
+            async for parts in followed:
+                yield HEARTBEAT if parts is None else parts
 
 
 async def _sse(shared: Shared, told: jobs.JobEvent | jobs.JobChanged) -> Parts:

@@ -21,6 +21,7 @@ from clew.server.encoded import Parts
 from clew.server.hub import NOW, Hub
 from clew.server.json_body import json_text
 from clew.server.problems import log
+from clew.server.unsent import Reader
 from clew.server.watch import Watch
 from clew.server.wire import PARTS
 from clew.store.records import Changes
@@ -44,7 +45,8 @@ async def live(socket: WebSocket) -> None:
     with shared.listening(), contextlib.suppress(WebSocketDisconnect, ClientDisconnected):  # the page is gone
         await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
         try:
-            await Listener(socket, shared).run(_version(socket.query_params.get("after")))
+            with shared.unsent.reader(socket.scope) as reader:
+                await Listener(socket, shared, reader).run(_version(socket.query_params.get("after")))
             await socket.close(RESTARTING)
         except NotUnderstood as error:
             await socket.close(NOT_UNDERSTOOD, str(error))
@@ -56,9 +58,10 @@ async def live(socket: WebSocket) -> None:
 class Listener:
     """A page that is connected. What has not been sent yet is kept by thread, so it cannot pile up."""
 
-    def __init__(self, socket: WebSocket, shared: Shared) -> None:
+    def __init__(self, socket: WebSocket, shared: Shared, reader: Reader) -> None:
         self._socket = socket
         self._shared = shared
+        self._reader = reader
         self._version = 0
         self._threads: dict[str, Any] = {}
         self._deleted: dict[str, None] = {}
@@ -110,6 +113,8 @@ class Listener:
                 head = json_text({"type": "events", "thread": watch.thread_id, "run": run_id, "events": []})
                 told = chain.from_iterable((b",", event.data) for event in events)
                 await self._send_parts([head[:-2].encode(), *islice(told, 1, None), b"]}"])
+                for event in events:
+                    self._reader.let_go(event.data)
 
     async def _tell_changed(self) -> None:
         if not self._threads and not self._deleted:
@@ -144,11 +149,14 @@ class Listener:
             found = await client.find(thread)
         except NotFound:
             return  # deleted in the meantime; the page hears of it by `changed`
-        self._watch = Watch(client, found, after, self._shared.encoder, self._ready.set)
+        self._watch = Watch(client, found, after, self._shared.encoder, self._reader, self._ready.set)
         self._watch.start()
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        await self._send_parts([json_text(message).encode()])
+        data = json_text(message).encode()
+        self._reader.hold(data)
+        await self._send_parts([data])
+        self._reader.let_go(data)
 
     async def _send_parts(self, parts: Parts) -> None:
         """Waits until the page has room. One that takes nothing is dropped (patience.py), and this raises then."""

@@ -25,6 +25,7 @@ from clew.server.json_body import json_bytes
 log = logging.getLogger("clew.server")
 
 MEDIA_TYPE = "application/problem+json"
+MOST_FAULTS = 10  # that are told; of the others, how many there are
 
 # The first class that fits counts, so the narrow ones stand before the wide ones.
 STATUS_OF: tuple[tuple[type[errors.ClewError], int], ...] = (
@@ -127,12 +128,15 @@ def log_unexpected(error: BaseException, what: str) -> None:
 
 
 def invalid(found: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> Response:
-    """The first fault is the detail, all of them are `errors`. `fields`: those that the body may have."""
+    """The first fault is the detail, the first of them are `errors`. `fields`: those that the body may have."""
     if any(fault.get("type") == "json_invalid" for fault in found):
         return problem(400, "The body is not JSON.")
-    named = faults.told(found, fields)
+    named = faults.told(found[:MOST_FAULTS], fields)
     detail, hint = (named[0].what, named[0].hint) if named else ("The request is not valid.", None)
-    return problem(422, detail, hint=hint, errors=[{"where": each.where, "what": each.what} for each in named])
+    told = [{"where": each.where, "what": each.what} for each in named]
+    if more := len(found) - len(named):
+        told.append({"where": "request", "what": f"And {more:,} more."})
+    return problem(422, detail, hint=hint, errors=told)
 
 
 def _fields_of_body(request: Request) -> tuple[str, ...]:

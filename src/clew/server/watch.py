@@ -16,12 +16,14 @@ from clew.core.run import LIVE, RunStatus
 from clew.errors import ClewError, NotFound
 from clew.server.encoded import Encoded, Encoder
 from clew.server.problems import log
+from clew.server.unsent import Reader
 
 RUNS_LOOKED_AT = 100  # the newest, for those that came and went between two looks
 MOST_QUEUED = 1_000
+MOST_FOLLOWED = 8  # runs at once; one run a thread goes on at a time, so more are only of those that are over
 STARTED = LIVE - {RunStatus.QUEUED}
-MOST_WAITING_BYTES = 1_000_000  # of one page's events, or one event that is larger
-BATCH_BYTES = 256 * 1024
+MOST_WAITING_BYTES = 128 * 1024  # of one page's events, or one event that is larger
+BATCH_BYTES = 64 * 1024
 AFTER_TROUBLE_S = 1.0
 
 Batch = tuple[str, list[Encoded]]  # a run and some of its events, in order
@@ -36,6 +38,7 @@ class Watch:
         thread: Thread,
         after: Mapping[str, int],
         encoder: Encoder,
+        reader: Reader,
         ready: Callable[[], None],
     ) -> None:
         self.thread_id: str = thread.record.id
@@ -43,6 +46,7 @@ class Watch:
         self._thread = thread
         self._after = after
         self._encoder = encoder
+        self._reader = reader
         self._ready = ready
         self._waiting: deque[tuple[str, Encoded]] = deque()
         self._waiting_bytes = 0
@@ -50,6 +54,7 @@ class Watch:
         self._room.set()
         self._known: set[str] = set()  # runs that are followed, or were over before the page came
         self._queued: list[str] = []  # runs that were seen queued and are not followed yet
+        self._places = asyncio.Semaphore(MOST_FOLLOWED)
         self._look = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -81,6 +86,8 @@ class Watch:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._waiting.clear()
+        self._reader.let_go()
 
     async def _looking(self) -> None:
         first = True
@@ -115,13 +122,17 @@ class Watch:
         return [*gone, *over, *(run.id for run in reversed(started)), *queued[:1]]
 
     async def _follow(self, run_id: str) -> None:
+        async with self._places:
+            await self._told(run_id)
+
+    async def _told(self, run_id: str) -> None:
         after = self._after.get(run_id, 0)
         while True:
             try:
-                async with aclosing(self._client.follow(run_id, after)) as followed:
-                    async for stored in followed:
-                        await self._keep(run_id, self._encoder.of(run_id, stored))
-                        after = stored.seq
+                async with aclosing(self._encoder.following(self._client, run_id, after)) as followed:
+                    async for event in followed:
+                        await self._keep(run_id, event)
+                        after = event.seq
             except NotFound:
                 return  # the page remembers a run that is gone
             except ClewError as error:
@@ -132,6 +143,7 @@ class Watch:
 
     async def _keep(self, run_id: str, event: Encoded) -> None:
         """Until the page has taken it; waits while enough is kept already."""
+        self._reader.hold(event.data)
         await self._room.wait()
         self._waiting.append((run_id, event))
         self._waiting_bytes += len(event.data)

@@ -8,6 +8,9 @@ from clew.core.events import Event, ToolStarted, to_body
 from clew.store.questions import Questions
 from clew.store.records import StoredEvent, dumps, each, event_from
 
+LAST_SEQ = 2**53  # beyond every event's
+MOST_EVENTS = 500  # that are read at once, however small
+
 
 class Events(Questions):
     def append_events(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> None:
@@ -35,8 +38,19 @@ class Events(Questions):
                 row = self._one("run_by_id", id=run_id)
                 self._changed(str(row["thread_id"]) if row else "")
 
-    def events(self, run_id: str, after_seq: int = 0) -> list[StoredEvent]:
-        return each(event_from, self._all("events_after", run_id=run_id, after_seq=after_seq))
+    def events(self, run_id: str, after_seq: int = 0, last_seq: int = LAST_SEQ) -> list[StoredEvent]:
+        found = self._all("events_after", run_id=run_id, after_seq=after_seq, last_seq=last_seq)
+        return each(event_from, found)
+
+    def next_events(self, run_id: str, after_seq: int, *, most_chars: int) -> list[StoredEvent]:
+        """The first of those, so many that they are not much to hold; one that is larger comes alone."""
+        last, chars = after_seq, 0
+        for row in self._all("event_sizes", run_id=run_id, after_seq=after_seq, most=MOST_EVENTS):
+            chars += int(row["size"])
+            if chars > most_chars and last > after_seq:
+                break
+            last = int(row["seq"])
+        return self.events(run_id, after_seq, last) if last > after_seq else []
 
     def steps(self, run_id: str) -> list[StoredEvent]:
         """All but what later ones repeat: the pieces of text, and tokens in between."""

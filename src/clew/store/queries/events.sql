@@ -10,7 +10,10 @@ SELECT seq FROM events WHERE run_id = :run_id AND seq = :last AND kind = 'run_en
 
 -- name: events_after
 -- locks: run :run_id
-SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq;
+SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq AND seq <= :last_seq ORDER BY seq;
+
+-- name: event_sizes
+SELECT seq, LENGTH(body) AS size FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq LIMIT :most;
 
 -- name: steps
 -- locks: run :run_id

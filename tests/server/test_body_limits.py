@@ -1,0 +1,66 @@
+"""What a body may hold is seen before it is parsed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from clew.server.body_limits import MAX_BODY_BYTES, MAX_DEPTH, MAX_SHORT_BYTES, MAX_VALUES, check_values, most_bytes
+from clew.server.problems import Refusal
+
+
+def nested(depth: int) -> Any:
+    return [] if depth == 1 else [nested(depth - 1)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"prompt": 'a "quoted", \\ [text] {of} , , , ' * 20_000},
+        {"prompt": "\\" * 50_001},
+        {"paths": [f"file-{n}" for n in range(MAX_VALUES - 10)]},
+        nested(MAX_DEPTH),
+    ],
+    ids=["empty", "text", "backslashes", "list", "deep"],
+)
+def test_what_people_send_is_let_through(value: Any) -> None:
+    check_values(json.dumps(value).encode())
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (json.dumps({str(n): n for n in range(MAX_VALUES + 1)}).encode(), 413),
+        (json.dumps({"a\\" + str(n): "\\" for n in range(MAX_VALUES + 1)}).encode(), 413),
+        (b"[" + b"[]," * MAX_VALUES + b"1]", 413),
+        (b'"" ' * 3 * MAX_VALUES, 413),
+        (json.dumps(nested(MAX_DEPTH + 1)).encode(), 400),
+        (b"[" * 9_000, 400),
+    ],
+    ids=["keys", "escapes", "lists", "no json", "deep", "open"],
+)
+def test_what_costs_more_than_its_bytes_is_refused(body: bytes, status: int) -> None:
+    with pytest.raises(Refusal) as refused:
+        check_values(body)
+    assert refused.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("/api/threads", MAX_BODY_BYTES),
+        ("/api/threads/t/runs", MAX_BODY_BYTES),
+        ("/api/threads/t/turns/1", MAX_BODY_BYTES),
+        ("/api/runs/r/tool-result", MAX_BODY_BYTES),
+        ("/api/reviews/2026-01-01-001/rounds", MAX_BODY_BYTES),
+        ("/api/threads/t/fork", MAX_SHORT_BYTES),
+        ("/api/runs/r/cancel", MAX_SHORT_BYTES),
+        ("/api/jobs/j/retry", MAX_SHORT_BYTES),
+        ("/reset", MAX_SHORT_BYTES),
+    ],
+)
+def test_a_call_without_a_long_text_has_a_short_body(path: str, most: int) -> None:
+    assert most_bytes(path) == most
