@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from typing import Any
 
 import pytest
 
+from clew.cli.output import print_json
 from clew.testing.scripts import Text, ToolUse
 
 ASKED = r"Allow it\? \[y\]es, \[a\]ll of this run, \[n\]o; anything else declines with that reason: "
@@ -222,3 +225,28 @@ def test_delete_asks_on_a_terminal(cli: Any) -> None:
     terminal.type("y\n")
     assert terminal.end()[0] == 0
     assert cli.run("threads", "list", "--json").json == []
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as a writer looks."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("in_line", [False, True])
+def test_json_on_a_terminal_cannot_drive_it_and_is_the_same_value(
+    monkeypatch: pytest.MonkeyPatch, in_line: bool
+) -> None:
+    controls = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F)]
+    driving = "".join(map(chr, [*controls, *range(0x2066, 0x206A), 0xFEFF]))
+    value = {f"key {driving}": [f"{driving} ä 👩\u200d🚀"], "plain": "ä 👩\u200d🚀 \u202e"}
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    print_json({"plain": value["plain"]}, in_line=in_line)
+    assert "ä 👩\u200d🚀 \\u202e" in screen.getvalue(), "what is harmless stays readable"
+    screen.truncate(0)
+    screen.seek(0)
+    print_json(value, in_line=in_line)
+    assert json.loads(screen.getvalue()) == value
+    assert not set(screen.getvalue()) & set(driving.replace("\n", ""))

@@ -112,6 +112,29 @@ async def test_long_answer_arrives_whole(stage: Stage, size: int) -> None:
         assert (await ask(thread, "and on")).session_resumed
 
 
+async def test_a_line_that_is_too_long_is_skipped_with_a_warning_and_nothing_else_is(scripted: Stage) -> None:
+    scripted.fault({"do": "flood", "n_bytes": 65_000_000})
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await (await thread.ask("one"))
+    assert (reply.status, reply.text) == ("answered", "ack: one")
+    too_long = "claude sent a line of 65 MB, and the most that is read is 64 MB: it was skipped."
+    assert too_long in reply.warnings
+
+
+async def test_a_result_that_is_too_long_ends_the_run_with_one_clear_line(scripted: Stage) -> None:
+    scripted.fault({"do": "flood_result", "n_bytes": 65_000_000})
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await (await thread.ask("one")).reply()
+        assert reply.error is not None
+        line = "claude gave no answer: a line of 65 MB, and the most that is read is 64 MB"
+        assert (reply.status, reply.error.message) == ("failed", line)
+        assert reply.text == "ack: one", "what was said is kept"
+        scripted.fault()
+        assert (await (await thread.ask("two"))).status == "answered"
+
+
 async def test_flood_of_a_huge_line_and_of_stderr_is_survived(scripted: Stage) -> None:
     scripted.fault({"do": "flood", "n_bytes": 10_000_000, "stderr_lines": 100_000}, {"do": "garbage_line"})
     async with scripted.open() as client:

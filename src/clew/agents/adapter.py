@@ -123,6 +123,10 @@ class StreamReader(Protocol):
         """The events of one line. Never raises: a line it cannot read is no event."""
         ...
 
+    def skip(self, head: bytes) -> None:
+        """A line was too long to be read; `head` is its beginning. The turn's last word ends the turn all the same."""
+        ...
+
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         """Called once, when the process has ended and its output is drained."""
         ...

@@ -48,7 +48,10 @@ def say(text: str = "") -> None:
 
 
 def print_json(value: Any, *, in_line: bool = False) -> None:
-    """One object: on one line for a program, indented for a person. Amounts of money are rounded."""
+    """One object: on one line for a program, indented for a person. Amounts of money are rounded.
+
+    On a terminal, characters that would drive it are escaped; the value is the same.
+    """
     value = _rounded(value)
     indent = 2 if sys.stdout.isatty() and not in_line else None
     text = json.dumps(value, ensure_ascii=False, indent=indent)
@@ -56,6 +59,8 @@ def print_json(value: Any, *, in_line: bool = False) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:  # half a character, as agents sometimes cut them
         text = json.dumps(value, indent=indent)
+    if sys.stdout.isatty():
+        text = re.sub(_CONTROL, lambda match: f"\\u{ord(match.group()):04x}", text)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from clew.engine import processes
-from clew.engine.framing import LineFramer
+from clew.engine.framing import LineFramer, Skipped
 from clew.engine.launching import Launched, launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
 
@@ -18,7 +18,7 @@ STDERR_CHARS = 8_000
 
 
 class AgentProcess:
-    """Reads lines of any length, keeps the tail of stderr, closes stdin when told.
+    """Reads lines however long (one that is too long is skipped), keeps the tail of stderr, closes stdin when told.
 
     Whoever spawns it must call `end` in the end, also when cancelled: nothing it started may outlive it.
     """
@@ -66,7 +66,7 @@ class AgentProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncIterator[bytes | Skipped]:
         """Every line of stdout, to its very end; an unfinished last one too."""
         stdout = self._process.stdout
         assert stdout is not None

@@ -31,6 +31,7 @@ from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.engine.agent_process import AgentProcess
 from clew.engine.faults import passed
+from clew.engine.framing import MOST_LINE_BYTES, Skipped
 from clew.engine.settings import EngineSettings, Person
 from clew.errors import StoreError
 
@@ -62,6 +63,7 @@ class AttemptEnd(Record):
     stderr_tail: str
     tool_ran: bool
     trouble: str | None = None  # what the agent was last seen to retry, if nothing has come since
+    skipped: str | None = None  # what of its output was too long to be read
 
 
 class Note(Protocol):
@@ -84,6 +86,10 @@ class Watched(Record):
     person: Person | None
     waits: bool  # for an answer through the store, when there is no person
     reply: Callable[[QuestionAsked], Awaitable[Answer | None]]  # the answer that somebody left in the store
+
+
+def too_long(line: Skipped) -> str:
+    return f"a line of {line.size_bytes / 1e6:,.0f} MB, and the most that is read is {MOST_LINE_BYTES / 1e6:,.0f} MB"
 
 
 class LiveAttempt:
@@ -109,6 +115,7 @@ class LiveAttempt:
         self._questions: dict[str, asyncio.Task[None]] = {}
         self._heard_at = 0.0
         self._trouble: str | None = None
+        self._skipped: str | None = None
         self._finished = False  # stdin is closed; the agent may still talk (a background task ends), or hang
 
     async def carry_out(self, prompt_line: bytes, *, resumed: bool) -> AttemptEnd:
@@ -138,6 +145,7 @@ class LiveAttempt:
             stderr_tail=self.process.stderr_tail,
             tool_ran=self.reader.tool_ran,
             trouble=self._trouble,
+            skipped=self._skipped,
         )
 
     async def _send_prompt(self, line: bytes) -> None:
@@ -149,7 +157,7 @@ class LiveAttempt:
     async def _read(self) -> None:
         async for line in self.process.lines():
             self._heard_at = self._now()
-            for event in self.reader.feed(line):
+            for event in self._events(line):
                 answer = self._settled(event)
                 await self.run.note(event, waiting=isinstance(event, QuestionAsked) and answer is None)
                 passed(_POINT_OF.get(type(event), ""))
@@ -158,6 +166,13 @@ class LiveAttempt:
                 self._finished = True
                 passed("result_read")
                 self.process.close_stdin()
+
+    def _events(self, line: bytes | Skipped) -> list[Event]:
+        if not isinstance(line, Skipped):
+            return self.reader.feed(line)
+        self.reader.skip(line.head)
+        self._skipped = too_long(line)
+        return [Warned("line_skipped", f"{self.adapter.name} sent {self._skipped}: it was skipped.")]
 
     def _settled(self, event: Event) -> Answer | None:
         """What is answered to a question without asking anybody."""

@@ -72,7 +72,8 @@ _IDLE = "Nothing came from {agent} for too long, and it was stopped."
 def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
     if end.outcome is Outcome.SUCCESS:
         return None
-    said = end.ending.diagnosis.message or _last_line(end.stderr_tail) or f"exit status {end.exit_status}, no result"
+    said = end.ending.diagnosis.message or end.skipped or _last_line(end.stderr_tail)
+    said = said or f"exit status {end.exit_status}, no result"
     if end.outcome is Outcome.TIMED_OUT:
         words = (_IDLE if end.stopped is Stop.IDLE else _TIMED_OUT).format(agent=agent)
         words += f" The agent was retrying: {end.trouble}." if end.trouble else ""

@@ -1,28 +1,54 @@
-"""Bytes into lines, without I/O and without a limit on their length."""
+"""Bytes into lines, without I/O. A line over the limit is skipped and told of: it is never held as a whole."""
 
 from __future__ import annotations
+
+from io import BytesIO
+
+from clew.core.record import Record
+
+MOST_LINE_BYTES = 64_000_000  # twice what a model's service takes in one request, so more than a tool's result can be
+HEAD_BYTES = 1_000  # of a skipped line that are kept: they tell what it was
+
+
+class Skipped(Record):
+    """A line that was too long."""
+
+    size_bytes: int
+    head: bytes
 
 
 class LineFramer:
     """Feed it chunks as they come; it gives back whole lines without their ends."""
 
-    def __init__(self) -> None:
-        self._parts: list[
-            bytes
-        ] = []  # of the line that is not complete yet: joined once, so long lines cost no copying
+    def __init__(self, most_bytes: int = MOST_LINE_BYTES) -> None:
+        self._most = most_bytes
+        self._line = BytesIO()  # the line that is not complete yet: it hands its buffer out without a copy
+        self._size = 0  # of that line, also of what is not kept of it
+        self._head: bytes | None = None  # of a line that is being skipped
 
-    def feed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> list[bytes | Skipped]:
         first, *rest = chunk.split(b"\n")
-        self._parts.append(first)
-        if not rest:
-            return []
-        *whole, last = rest
-        lines = [b"".join(self._parts), *whole]
-        self._parts = [last] if last else []
-        return [line for line in lines if line.strip()]
+        self._add(first)
+        lines = []
+        for part in rest:
+            lines.append(self._end())
+            self._add(part)
+        return [line for line in lines if isinstance(line, Skipped) or (line and not line.isspace())]
 
-    def rest(self) -> bytes:
+    def rest(self) -> bytes | Skipped:
         """What came after the last line end: an unfinished line of a process that was cut off."""
-        rest = b"".join(self._parts)
-        self._parts = []
-        return rest.strip()
+        rest = self._end()
+        return rest if isinstance(rest, Skipped) else rest.strip()
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._head is None and self._size > self._most:
+            self._head = (self._line.getvalue()[:HEAD_BYTES] + part[:HEAD_BYTES])[:HEAD_BYTES]
+            self._line = BytesIO()
+        if self._head is None:
+            self._line.write(part)
+
+    def _end(self) -> bytes | Skipped:
+        ended = self._line.getvalue() if self._head is None else Skipped(self._size, self._head)
+        self._line, self._size, self._head = BytesIO(), 0, None
+        return ended

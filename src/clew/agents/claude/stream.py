@@ -43,6 +43,9 @@ FOREIGN_TOOL = "mcp__"  # its server words its errors as it likes
 DISABLED = re.compile(r"<tool_use_error>Error: No such tool available: (\S+)\. \1 is disabled\b")
 
 
+_RESULT = re.compile(rb'\A\s*\{\s*"type"\s*:\s*"result"')
+
+
 class _Head(msgspec.Struct):
     type: str = ""
     subtype: str = ""
@@ -106,6 +109,10 @@ class ClaudeReader:
             return _READERS[value["type"]](self, value)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return []  # of a known type, in a shape of a later version
+
+    def skip(self, head: bytes) -> None:
+        if _RESULT.search(head):
+            self.finished = True
 
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         result = self._results[0] if self._results else None  # the answer's; what follows are notes about tasks

@@ -71,6 +71,9 @@ class CodexReader:
         except (KeyError, TypeError, ValueError, AttributeError):
             return []  # of a known type, in a shape of a later version
 
+    def skip(self, head: bytes) -> None:
+        """Its input has ended with the prompt, so it exits by itself."""
+
     def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
         diagnosis = diagnose(
             wanted=(self._launch.fork_of or self._launch.session_id) if resumed else None,

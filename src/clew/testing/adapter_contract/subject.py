@@ -177,6 +177,7 @@ async def turn(
         if close_at_once or not can.asks:
             process.close_stdin()
         async for line in process.lines():
+            assert isinstance(line, bytes)
             for event in reader.feed(line):
                 said.events.append(event)
                 if isinstance(event, SessionStarted) and (resume is None or fork) and not can.choose_id:

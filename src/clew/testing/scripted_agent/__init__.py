@@ -28,6 +28,7 @@ Faults are data. `CLEW_SCRIPT` names a JSON file, `{"faults": [{"do": …}, …]
 | `crash_after_init`  | as above, `saved` (true)                | dies; with `saved` false, before the prompt is kept |
 | `crash_mid_text`    | as above                                | dies after the first piece of text                 |
 | `flood`             | `n_bytes` (0), `stderr_lines` (0)       | one huge line on stdout, many on stderr            |
+| `flood_result`      | `n_bytes`                               | the result is one huge line                        |
 | `garbage_line`      |                                         | lines that are no JSON, or hardly                  |
 | `lie_session_id`    |                                         | `init` carries another id                          |
 | `error_result`      | `text`, `status`, `error_type`, `terminal_reason` | fails as if the API had said so          |

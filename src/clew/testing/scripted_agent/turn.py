@@ -172,6 +172,8 @@ class Turn:
         line.update(
             permission_denials=self.denials, uuid=new_id(), result_index=self.agent.results, queued_turn_count=0
         )
+        if fault := self.faults.take("flood_result"):
+            line["padding"] = "x" * fault["n_bytes"]
         if self.uuid:
             line.update(user_message_uuid=self.uuid, **self.marks)
         self.host.emit({**line, **outcome, "model_usage_since_last_result": account.since_last})
