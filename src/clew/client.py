@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from clew.hosts.hooks import Hooks
     from clew.hosts.jobs import Jobs
     from clew.hosts.pair import Pairs
+    from clew.hosts.requests import Requests
     from clew.hosts.reviews import Reviews
     from clew.store.store import Store
 
@@ -122,8 +123,12 @@ class Client(Board):
         visibility: str | None = None,
         instructions: str | None = None,
         prompt: str = "",
+        thread_id: str | None = None,
     ) -> Thread:
-        """A new thread; without a name one is made from `prompt`. Raises Conflict when the name is taken."""
+        """A new thread; without a name one is made from `prompt`. Raises Conflict when the name is taken.
+
+        `thread_id` is the id that it is to get; None: a new one.
+        """
         new = NewThread(
             cwd=str(cwd),
             agent=agent or self.settings.of("agent"),
@@ -133,7 +138,7 @@ class Client(Board):
             visibility=choice(Visibility, visibility or self.settings.of("visibility")),
             standing=instructions or None,
         )
-        return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt))
+        return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt, thread_id=thread_id))
 
     async def find(self, name: str) -> Thread:
         """The thread of that name or id. Raises NotFound."""
@@ -241,6 +246,13 @@ class Client(Board):
         """
         taken = [turn.run for turn in await self.engine.take_up(may_run)]
         return [*taken, *[turn.run for turn in await self._chat.pass_on_all(may_run)]]
+
+    @cached_property
+    def requests(self) -> Requests:
+        """For daemons: requests that are carried out once, however often they are sent."""
+        from clew.hosts.requests import Requests
+
+        return Requests(self.engine)
 
     @cached_property
     def jobs(self) -> Jobs:

@@ -64,6 +64,7 @@ class Wanted(Record):
     limits: Mapping[str, Any] = MappingProxyType({})  # those of `Limits` that were named
     checkpoint: bool = False
     delay_s: float | None = None
+    id: str | None = None  # that the job is to get
 
 
 class JobCard(Record):
@@ -179,6 +180,7 @@ async def submit(client: Client, wanted: Wanted) -> Job:
             limits=limits,
             checkpoint=wanted.checkpoint,
             not_before=None if wanted.delay_s is None else begins_at,
+            id=wanted.id,
         )
     )
 

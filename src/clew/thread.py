@@ -92,9 +92,13 @@ class Thread:
         timeout_s: float | None = None,
         wait: bool = True,
         person: Person | None = None,
+        new_run_id: str | None = None,
         lasting: bool = False,
     ) -> Run:
         """The prompt is stored when this returns. `person` answers the agent's questions; else they are declined.
+
+        `new_run_id` is the id that the run is to get. Asked again with the same one, it raises Conflict: whoever
+        does not know whether it was asked can ask again.
 
         `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and questions wait for an
         answer from anywhere (`Client.answer`).
@@ -110,6 +114,7 @@ class Thread:
             timeout_s=timeout_s,
             wait=wait,
             person=person,
+            run_id=new_run_id,
             lasting=lasting,
         )
         self.record = turn.ask.thread
@@ -121,13 +126,16 @@ class Thread:
         *,
         wait: bool = True,
         person: Person | None = None,
+        new_run_id: str | None = None,
         lasting: bool = False,
     ) -> Run:
         """Continues a run that met the account's usage limit once it has reset: until then the new run is queued.
 
         It asks in the same session to continue. Raises Conflict when the run met no limit or was followed by another.
         """
-        turn = await self._chat.continue_after_limit(self.record, run_id, wait=wait, person=person, lasting=lasting)
+        turn = await self._chat.continue_after_limit(
+            self.record, run_id, wait=wait, person=person, run_id=new_run_id, lasting=lasting
+        )
         return Run(self.record, turn)
 
     async def turns(self) -> tuple[Turn, ...]:
@@ -148,6 +156,7 @@ class Thread:
         timeout_s: float | None = None,
         wait: bool = True,
         person: Person | None = None,
+        new_run_id: str | None = None,
         lasting: bool = False,
     ) -> Run:
         """Asks an earlier user turn again in a fresh session; what follows it is archived when the run starts."""
@@ -159,6 +168,7 @@ class Thread:
             timeout_s=timeout_s,
             wait=wait,
             person=person,
+            run_id=new_run_id,
             lasting=lasting,
         )
         return Run(self.record, turn)

@@ -277,7 +277,7 @@ def prompt_turn(run: Run, at: float) -> Turn:
 
 def new_run(ask: Ask, model: str | None, around: Surroundings) -> Run:
     return Run(
-        id=RunId(around.new_id()),
+        id=ask.run_id or RunId(around.new_id()),
         thread_id=ask.thread.id,
         prompt_turn_id=ask.retry_of or TurnId(around.new_id()),
         prompt=ask.text,

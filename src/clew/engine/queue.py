@@ -37,9 +37,12 @@ def open_run(
     """The prompt on disk, with the thread's lease when it is free, else with one that says it is waiting.
 
     `also` is a host's part of the same transaction. `token` is of either lease. Raises Busy, and stores nothing, when
-    it would have to wait and must not; Conflict when the answer that it brings has been passed on already.
+    it would have to wait and must not; Conflict when the answer that it brings has been passed on already, or when
+    there is a run of its id.
     """
     with store.transaction():
+        if ask.run_id is not None and store.run(run.id) is not None:
+            raise Conflict("This was asked already.", hint=f"clew runs show {run.id} tells what became of it.")
         store.create_run(run)
         holder = take_turn(store, run, token, around, settings)
         if holder is not None and not ask.wait:

@@ -97,4 +97,5 @@ class Ask(Record):
     person: Person | None = None  # who answers the agent's questions; None: nobody
     slots: Slots | None = None  # beside this machine's own: a host's limit over all machines
     answers: Question | None = None  # what this prompt answers: of a run that died with its question open
+    run_id: RunId | None = None  # that the run is to get; None: a new one
     lasting: bool = False  # a daemon's: queued, it outlives this process; questions wait for an answer from anywhere

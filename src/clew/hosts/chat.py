@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clew.core.history import History, Role, Turn, Visibility
-from clew.core.ids import ThreadId
+from clew.core.ids import RunId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.question import QuestionState
 from clew.core.record import Record, replace
@@ -69,14 +69,16 @@ class Chat(Waiting):
         super().__init__(engine)
         self._archive_dir = archive_dir
 
-    async def create(self, new: NewThread, *, name: str | None = None, prompt: str = "") -> Thread:
+    async def create(
+        self, new: NewThread, *, name: str | None = None, prompt: str = "", thread_id: str | None = None
+    ) -> Thread:
         """A thread under that name (Conflict when it is taken), or under one made from the prompt."""
         self._engine.adapter(new.agent)
         if name is not None:
             check_name(name)
         now = self._engine.around.clock()
         thread = Thread(
-            id=ThreadId(self._engine.around.new_id()),
+            id=ThreadId(thread_id or self._engine.around.new_id()),
             name=name or name_from(prompt),
             cwd=existing_dir(new.cwd),
             agent=new.agent,
@@ -142,6 +144,7 @@ class Chat(Waiting):
         timeout_s: float | None = None,
         wait: bool = True,
         person: Person | None = None,
+        run_id: str | None = None,
         lasting: bool = False,
     ) -> LiveTurn:
         """Asks the thread's agent, or another one for this turn. `standing` holds from now on; "" takes it back."""
@@ -162,11 +165,12 @@ class Chat(Waiting):
                 timeout_s=timeout_s,
                 wait=wait,
                 person=person,
+                run_id=None if run_id is None else RunId(run_id),
                 lasting=lasting,
             )
         )
 
-    async def continue_after_limit(self, thread: Thread, run_id: str, **options: Any) -> LiveTurn:
+    async def continue_after_limit(self, thread: Thread, limited: str, **options: Any) -> LiveTurn:
         """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
 
         The prompt is stored when this returns, and the thread is the new run's while it waits. Raises Conflict when the
@@ -177,7 +181,7 @@ class Chat(Waiting):
         from clew.core.continuation import CONTINUE
 
         check_dir(thread)
-        run, not_before = await self._call(lambda store: _limited(store, thread, run_id))
+        run, not_before = await self._call(lambda store: _limited(store, thread, limited))
         return await self._engine.start(
             Ask(
                 thread=thread,

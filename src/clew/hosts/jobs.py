@@ -37,13 +37,14 @@ class NewJob(Record):
     limits: Limits = Limits()
     checkpoint: bool = False
     not_before: float | None = None
+    id: str | None = None  # that it is to get; None: a new one
 
 
 class Jobs(JobRuns):
     async def submit(self, new: NewJob) -> Job:
         """The job is on disk when this returns; a worker takes it up."""
         self._engine.adapter(new.agent)
-        now, job_id = self._engine.around.clock(), self._engine.around.new_id()
+        now, job_id = self._engine.around.clock(), new.id or self._engine.around.new_id()
         for at in (new.not_before, new.limits.deadline_at):
             if at is not None and not 0 <= at <= now + MOST_AHEAD_S:  # nor is it when it is no number
                 raise UsageError(

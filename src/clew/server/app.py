@@ -18,6 +18,7 @@ from clew.server import documents, events, hooks, jobs, live, metrics, problems,
 from clew.server.access import Shared
 from clew.server.doors import Doors
 from clew.server.guards import Guards
+from clew.server.idempotency import Idempotency
 from clew.server.json_body import answer
 from clew.server.page import methods_of, page_router
 from clew.server.problems import log
@@ -40,7 +41,8 @@ class App:
     ) -> None:
         self.shared = Shared(client, Roots(roots))
         self.api = _api(self.shared, page_router(doors, static, invitation))
-        self._guarded: ASGIApp = Guards(self.api, doors, self.shared.unsent)
+        once = Idempotency(self.api, client, doors.secret.cookie)
+        self._guarded: ASGIApp = Guards(once, doors, self.shared.unsent)
 
     @property
     def asgi(self) -> ASGIApp:

@@ -26,6 +26,13 @@ WORDS = {
     431: "The headers are too large",
     503: "The store is busy, full or cannot be read, the agent's CLI is missing, or too many listen already",
 }
+IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+    "description": "Sent again with the same key and body within a day, it is answered again and not carried out again",
+}
 OPEN = ("/healthz", "/hooks/{forge}")  # need no token
 ANY_CALL = (400, 401, 403, 405, 414, 421, 422, 431, 503)
 WITH_BODY = (413, 415)
@@ -67,6 +74,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
         "token": {"type": "http", "scheme": "bearer", "description": "The token that `clew serve` prints"},
     }
     for path, calls in made["paths"].items():
-        for call in calls.values():
+        for method, call in calls.items():
             call["security"] = [] if path in OPEN else [{"token": []}]
+            if method == "post" and path not in OPEN:
+                call.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
+                call["responses"].setdefault("409", fails(409)[409])
     return made

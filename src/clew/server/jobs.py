@@ -20,6 +20,7 @@ from clew.server.access import Shared, TheClient, TheShared
 from clew.server.documents import fails
 from clew.server.encoded import Parts, converted
 from clew.server.events import HEARTBEAT, EventStream, beating
+from clew.server.idempotency import TheMade, found
 from clew.server.json_body import answer, json_text, stamp
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
@@ -38,11 +39,13 @@ PLACE = r"^\d{1,9}-\d{1,15}$"
     },
     summary="A new job",
 )
-async def create(new: job_shapes.NewJob, shared: TheShared) -> Response:
+async def create(new: job_shapes.NewJob, shared: TheShared, made: TheMade) -> Response:
     """It is on disk when this answers; a worker (`clew work`, `clew serve --work`) takes it up.
 
     `no_worker` says what to do when none is alive.
     """
+    if before := await found(made, lambda job_id: _created(shared.client, job_id)):
+        return before
     wanted = jobs.Wanted(
         prompt=new.prompt,
         cwd=shared.roots.resolved(new.cwd),
@@ -54,9 +57,13 @@ async def create(new: job_shapes.NewJob, shared: TheShared) -> Response:
         limits=_limits(new),
         checkpoint=bool(new.checkpoint),
         delay_s=new.delay_s,
+        id=made.id,
     )
-    made = await jobs.submit(shared.client, wanted)
-    return await _answered(shared.client, made.id, 201, {"Location": f"/api/jobs/{made.id}"})
+    return await _created(shared.client, (await jobs.submit(shared.client, wanted)).id)
+
+
+async def _created(client: Client, job_id: str) -> Response:
+    return await _answered(client, job_id, 201, {"Location": f"/api/jobs/{job_id}"})
 
 
 def _limits(new: job_shapes.NewJob) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -14,6 +15,7 @@ from clew.errors import Conflict
 from clew.server import bodies, requests, schemas
 from clew.server.access import RunId, TheClient, TheShared
 from clew.server.documents import fails
+from clew.server.idempotency import TheMade, found
 from clew.server.json_body import answer
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -67,15 +69,17 @@ async def cancel(run_id: RunId, client: TheClient) -> Response:
 
 
 @router.post("/{run}/continue", status_code=202, response_model=schemas.Run, responses=fails(404, 409, 422, body=False))
-async def continue_(run_id: RunId, shared: TheShared) -> Response:
+async def continue_(run_id: RunId, shared: TheShared, made: TheMade) -> Response:
     """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
 
     Until then the new run is queued, also over a restart of the daemon. 409: it met no limit, or another run followed.
     """
+    if before := await found(made, partial(accepted, shared.client)):
+        return before
     run = await shared.client.run(run_id)
     thread = await shared.client.find(run.thread_id)
     shared.roots.check(thread.record.cwd)
-    follow_up = await thread.continue_after_limit(run.id, lasting=True)
+    follow_up = await thread.continue_after_limit(run.id, new_run_id=made.id, lasting=True)
     return await accepted(shared.client, follow_up.id)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clew.client import Thread
+from clew.client import Client, Thread
 from clew.server import bodies, requests, schemas
 from clew.server.access import Shared, TheClient, TheShared, ThreadName, TurnId
 from clew.server.documents import fails
+from clew.server.idempotency import TheMade, found
 from clew.server.json_body import answer
 from clew.server.runs import accepted
 
@@ -30,9 +32,11 @@ MAX_POSITION = 2**53
     tags=["threads"],
     summary="A new thread",
 )
-async def create(new: requests.NewThread, shared: TheShared) -> Response:
+async def create(new: requests.NewThread, shared: TheShared, made: TheMade) -> Response:
     client = shared.client
-    made = await client.new_thread(
+    if before := await found(made, lambda thread_id: _created(client, thread_id)):
+        return before
+    thread = await client.new_thread(
         new.name,
         cwd=shared.roots.resolved(new.cwd),
         agent=new.agent,
@@ -42,8 +46,13 @@ async def create(new: requests.NewThread, shared: TheShared) -> Response:
         visibility=new.visibility,
         instructions=new.instructions,
         prompt=new.prompt or "",
+        thread_id=made.id,
     )
-    body = bodies.thread(await client.card(made.record.id))
+    return await _created(client, thread.record.id)
+
+
+async def _created(client: Client, thread_id: str) -> Response:
+    body = bodies.thread(await client.card(thread_id))
     return answer(body, 201, {"Location": f"/api/threads/{body['id']}"})
 
 
@@ -152,9 +161,8 @@ async def session(
 async def fork(name: ThreadName, wanted: requests.ForkAsked, client: TheClient) -> Response:
     """A new thread with the history up to there; the old one stays as it is. Of a pair, its instructor's."""
     thread = await client.find(name)
-    made = await client.fork(thread.record.id, wanted.name, at_round=wanted.round, at_turn=wanted.turn)
-    body = bodies.thread(await client.card(made.threads[0].id))
-    return answer(body, 201, {"Location": f"/api/threads/{body['id']}"})
+    forked = await client.fork(thread.record.id, wanted.name, at_round=wanted.round, at_turn=wanted.turn)
+    return await _created(client, forked.threads[0].id)
 
 
 @router.patch("/{thread}/turns/{turn}", response_model=schemas.Turn, responses=fails(404, 409), tags=["turns"])
@@ -174,16 +182,20 @@ async def truncate(name: ThreadName, wanted: requests.TurnNamed, client: TheClie
 @router.post(
     "/{thread}/retry", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["turns", "runs"]
 )
-async def retry(name: ThreadName, wanted: requests.RetryAsked, shared: TheShared) -> Response:
+async def retry(name: ThreadName, wanted: requests.RetryAsked, shared: TheShared, made: TheMade) -> Response:
     """Asks that turn again in a fresh session; what follows it is archived when the run starts."""
+    if before := await found(made, partial(accepted, shared.client)):
+        return before
     thread = await _ready(shared, name)
-    run = await thread.retry(wanted.turn, agent=wanted.agent, model=wanted.model, lasting=True)
+    run = await thread.retry(wanted.turn, agent=wanted.agent, model=wanted.model, new_run_id=made.id, lasting=True)
     return await accepted(shared.client, run.id)
 
 
 @router.post("/{thread}/runs", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["runs"])
-async def ask(name: ThreadName, wanted: requests.NewRun, shared: TheShared) -> Response:
+async def ask(name: ThreadName, wanted: requests.NewRun, shared: TheShared, made: TheMade) -> Response:
     """The prompt is on disk when this answers. One run a thread at a time: a later one is queued."""
+    if before := await found(made, partial(accepted, shared.client)):
+        return before
     thread = await _ready(shared, name)
     run = await thread.ask(
         wanted.prompt,
@@ -192,6 +204,7 @@ async def ask(name: ThreadName, wanted: requests.NewRun, shared: TheShared) -> R
         instructions=wanted.instructions,
         fresh_session=bool(wanted.force_fresh_session),
         timeout_s=wanted.timeout_s,
+        new_run_id=made.id,
         lasting=True,
     )
     return await accepted(shared.client, run.id)

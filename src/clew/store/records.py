@@ -62,6 +62,18 @@ class StoredEvent(Record):
     body: Mapping[str, Any]
 
 
+class Request(Record):
+    """One that is carried out once, however often it is sent."""
+
+    key: str  # a digest of who asks, what for, and the key that it was sent with
+    sent: str  # a digest of the body
+    made_id: str  # of what it makes
+    created_at: float
+    status: int | None = None  # None: not answered yet
+    location: str | None = None
+    answer: str | None = None
+
+
 class ThreadCard(Record):
     """A thread with what a list shows of it."""
 
