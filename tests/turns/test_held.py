@@ -8,7 +8,9 @@ import pytest
 
 from clew.client import Client
 from clew.core.events import RunQueued, TextStreamed
-from clew.core.run import RunStatus
+from clew.core.ids import RunId, TurnId
+from clew.core.record import replace
+from clew.core.run import Owner, RunStatus
 from clew.errors import Conflict
 from clew.testing.stage import Stage
 from clew.thread import Run, Thread
@@ -192,3 +194,38 @@ async def test_one_that_was_sent_from_another_process_starts_too(scripted: Stage
         async with asyncio.timeout(60):
             assert await ended(client, runs["second"].id) is RunStatus.ANSWERED
     await kill(daemon)
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_prompt_that_was_cancelled_while_it_waited_does_not_stand(scripted: Stage, cancelled: bool) -> None:
+    """Whatever dies afterwards. One that nobody took back is a turn without an answer."""
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask("one"))
+        [done] = await client.runs()
+        left = replace(
+            done,
+            id=RunId("left"),
+            prompt_turn_id=TurnId("left"),
+            prompt="two",
+            status=RunStatus.QUEUED,
+            owner=Owner(client.engine.around.owner.host, 2**22 + 1, 1.0),
+            cancel_requested=cancelled,
+            answer_turn_id=None,
+            started_at=None,
+            ended_at=None,
+        )
+        await client.engine.database.call(lambda store: store.create_run(left))
+        await client.engine.recover()
+        reply = await client.reply("left")
+        turns = [turn.text for turn in await thread.turns()]
+        assert (await client.run("left")).prompt == "two", "it is kept with its run"
+        if cancelled:
+            assert (reply.status, turns) == ("cancelled", ["one", "ack: one"])
+            assert reply.error is not None
+            words = "Nothing was sent to the agent, and the prompt is no turn of the thread."
+            assert reply.error.hint == f"{words} Ask it again if you still want it."
+            await (await thread.ask("three"))
+            assert scripted.shown == [("user", "one"), ("assistant", "ack: one"), ("user", "three")]
+        else:
+            assert (reply.status, turns) == ("interrupted", ["one", "ack: one", "two"])

@@ -26,8 +26,9 @@ PROMPT_CHARS = 80
 def cancel(run_id: str | None, thread: str | None) -> None:
     """Stop a run of any process, and wait until it has ended. What the agent said so far is kept.
 
-    A queued one is taken back, as `clew runs remove` does. Prompts that the page or a program queued in the daemon
-    behind a run that is stopped are held until `clew runs send`; a `clew ask` that waits in a terminal is not.
+    A queued one is taken back, as `clew runs remove` does: its prompt is no turn of the thread. Prompts that the page
+    or a program queued in the daemon behind a run that is stopped are held until `clew runs send`; a `clew ask` that
+    waits in a terminal is not.
     """
     if run_id is not None and thread is not None:
         raise UsageError("Give an ID or --thread, not both.")
@@ -67,7 +68,10 @@ def edit(run_id: str, text: str) -> None:
 @click.command()
 @click.argument("run_id", metavar="ID")
 def remove(run_id: str) -> None:
-    """Take a queued run back: nothing of it reaches the agent. One that has started is left alone: see `cancel`."""
+    """Take a queued run back: nothing of it reaches the agent, and its prompt is no turn of the thread.
+
+    `clew runs show` still shows it. One that has started is left alone: see `cancel`.
+    """
 
     async def work(client: Client) -> None:
         run = await client.run(run_id)

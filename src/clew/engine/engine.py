@@ -13,7 +13,6 @@ from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities, Decision
 from clew.core.events import RunEnded, to_body
 from clew.core.ids import RunId, SessionId, ThreadId
-from clew.core.outcome import Outcome
 from clew.core.question import QuestionState
 from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import Thread
@@ -181,10 +180,13 @@ class Engine:
             except (AgentMissing, StoreError) as error:
                 log.warning("a queued run waits: %s", error.message)
             except ClewError as error:
-                await self.database.atomically(partial(self._end_unstarted, run, RunStatus.FAILED, error.message))
+                await self.database.atomically(partial(self._fail_unstarted, run, error.message))
             else:
                 taken += [turn] if turn is not None else []
         return taken
+
+    def _fail_unstarted(self, run: Run, message: str, store: Store) -> None:
+        queue.end_unstarted(store, run, RunStatus.FAILED, message, self.around.clock())
 
     async def _take_up(self, run: Run, may_run: Callable[[Thread], bool] | None) -> LiveTurn | None:
         binary = self.find(run.agent)
@@ -271,7 +273,7 @@ class Engine:
         def ask_to_stop(store: Store) -> bool:
             run = store.require_run(run_id)
             if run.status is RunStatus.QUEUED and run.owner is None:
-                self._end_unstarted(run, RunStatus.CANCELLED, "The run was cancelled while it waited.", store)
+                queue.end_unstarted(store, run, RunStatus.CANCELLED, queue.CANCELLED_WAITING, self.around.clock())
                 return True
             if run.status in LIVE:
                 now = self.around.clock()
@@ -302,14 +304,6 @@ class Engine:
         turn = self._live.get(run_id)
         if turn is not None:
             turn.look()
-
-    def _end_unstarted(self, run: Run, status: RunStatus, message: str, store: Store) -> None:
-        """A queued run that nobody carries out, so nobody else would end it."""
-        now = self.around.clock()
-        outcome = Outcome.CANCELLED if status is RunStatus.CANCELLED else Outcome.FAILED
-        store.update_run(run.id, status=status, outcome=outcome, error=message, ended_at=now)
-        ended = RunEnded(status, outcome, message=message)
-        store.append_events(run.id, [(store.last_seq(run.id) + 1, now, ended)])
 
     async def adopt(self, thread: Thread, agent: str, session_id: str, *, model: str | None = None) -> Adopted:
         """Makes a session that was begun without Clew the thread's own, as far as its file tells what it holds."""

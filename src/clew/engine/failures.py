@@ -64,6 +64,7 @@ _WORDS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     ),
     Outcome.FAILED: (AgentFailed, "{agent} gave no answer: {said}", "Ask again, or run clew doctor."),
 }
+NOT_ASKED = "Nothing was sent to the agent, and the prompt is no turn of the thread. Ask it again if you still want it."
 _MORE_TIME = "What was said so far is kept; ask to go on, or give it more time with --timeout."
 _TIMED_OUT = "The run took too long and was stopped."
 _IDLE = "Nothing came from {agent} for too long, and it was stopped."
@@ -98,6 +99,8 @@ def error_of_run(run: Run) -> AgentError | None:
     if run.status is RunStatus.INTERRUPTED:
         return AgentFailed(run.error or "Clew was ended while the run was going on.", hint=_WORDS[Outcome.KILLED][2])
     outcome = next((each for each in Outcome if each == run.outcome), Outcome.FAILED)
+    if outcome is Outcome.CANCELLED and run.started_at is None:
+        return Cancelled(run.error or _WORDS[outcome][1], hint=NOT_ASKED)
     if outcome is Outcome.TIMED_OUT:
         return TimedOut(run.error or _TIMED_OUT, hint=_MORE_TIME)
     cls, template, hint = _WORDS.get(outcome, _WORDS[Outcome.FAILED])

@@ -6,14 +6,19 @@ over, and moves on: a terminal's prompt at once, a daemon's behind those that wa
 
 Whoever stops a run may not want what was queued behind it any more: a daemon's prompts are held then. A held one is in
 nobody's way, and starts when it is sent. Prompts that a process waits for are not held, nor is an answer.
+
+A prompt that was cancelled before its run started is no turn of the thread, whoever cancelled it and whatever died
+afterwards (docs/threads.md). Its run is kept, with the prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from clew.core.events import RunEnded
 from clew.core.history import Role
 from clew.core.ids import ThreadId
+from clew.core.outcome import Outcome
 from clew.core.question import QuestionState
 from clew.core.record import replace
 from clew.core.run import Run, RunStatus
@@ -23,6 +28,7 @@ from clew.errors import Busy, Conflict
 from clew.store.store import Store
 
 RUNS_LOOKED_AT = 100_000
+CANCELLED_WAITING = "The run was cancelled while it waited."
 
 
 def open_run(
@@ -79,6 +85,13 @@ def take_up(store: Store, run: Run, token: str, around: Surroundings, settings: 
             return True
         _wait(store, run, token, around, settings)
         return False
+
+
+def end_unstarted(store: Store, run: Run, status: RunStatus, message: str, at: float) -> None:
+    """A queued run that nobody carries out, so nobody else would end it."""
+    outcome = Outcome.CANCELLED if status is RunStatus.CANCELLED else Outcome.FAILED
+    store.update_run(run.id, status=status, outcome=outcome, error=message, ended_at=at)
+    store.append_events(run.id, [(store.last_seq(run.id) + 1, at, RunEnded(status, outcome, message=message))])
 
 
 def stop(store: Store, run: Run, at: float) -> bool:

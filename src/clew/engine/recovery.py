@@ -29,7 +29,7 @@ from clew.core.outcome import Outcome
 from clew.core.pins import Pin
 from clew.core.run import LIVE, Attempt, Run, RunStatus
 from clew.core.usage import NO_USAGE, Usage
-from clew.engine import leases, processes
+from clew.engine import leases, processes, queue
 from clew.engine.database import Access
 from clew.engine.plan import prompt_turn
 from clew.engine.prices import price
@@ -142,7 +142,11 @@ def _root(run: Run, attempt: Attempt, around: Surroundings) -> int | None:
 
 def _conclude(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, around: Surroundings) -> None:
     now = leases.now(store, around)
-    if store.require_run(run.id).status not in LIVE:
+    stored = store.require_run(run.id)
+    if stored.status not in LIVE:
+        return
+    if stored.status is RunStatus.QUEUED and stored.cancel_requested:
+        queue.end_unstarted(store, stored, RunStatus.CANCELLED, queue.CANCELLED_WAITING, now)
         return
     if store.turn(run.prompt_turn_id) is None:
         store.add_turn(run.thread_id, prompt_turn(run, now))

@@ -36,6 +36,7 @@ from clew.engine.attempt import AttemptEnd, Budget, LiveAttempt, Watched
 from clew.engine.closing import Closing, Finished
 from clew.engine.database import Database, never
 from clew.engine.ending import Ending
+from clew.engine.failures import NOT_ASKED
 from clew.engine.faults import passed
 from clew.engine.journal import Journal, Noted
 from clew.engine.leases import Leases, slot_prefix
@@ -159,7 +160,7 @@ class LiveTurn:
             return await self._leave_queued()
         if await self._is_cancelled():
             await self._hold_those_behind()
-            error = Cancelled("The run was cancelled while it waited.", hint="Nothing was sent to the agent.")
+            error = Cancelled(queue.CANCELLED_WAITING, hint=NOT_ASKED)
             return await self._ending.failed(RunStatus.CANCELLED, Outcome.CANCELLED, error)
         if not await self._database.call(lambda store: queue.still_continues(store, self.run)):
             error = Cancelled(

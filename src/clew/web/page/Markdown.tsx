@@ -36,7 +36,7 @@ function parsed(text: string, typed: boolean): Block[] | null {
   try {
     return blocks(text, typed);
   } catch {
-    return null; // nested deeper than the parser can follow
+    return null; // nested deeper than the parser can follow, or too much for it
   }
 }
 
@@ -77,6 +77,7 @@ export function Markdown({ text, typed = false }: { text: string; typed?: boolea
   return (
     <div class={found ? "markdown" : "markdown plain"} ref={ref}>
       {found ? found.map((block, index) => <Rendered key={index} block={block} />) : visible(text)}
+      {near && !found && <p class="muted">Shown as it came: it is too much to be laid out.</p>}
     </div>
   );
 }

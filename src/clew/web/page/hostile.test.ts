@@ -5,11 +5,44 @@ import { test } from "node:test";
 import { editsOf, mainArgument } from "./edits.ts";
 import { fieldsOf } from "./fields.ts";
 import { askedOf, UNREADABLE } from "./forms.ts";
+import { hasManyMarks, isHeavy, MOST_DEPTH, MOST_ITEMS, MOST_MARKS } from "./heavy.ts";
+import { blocks } from "./sanitize.ts";
 import { visible, visibleLine } from "./visible.ts";
 
 type Input = Record<string, unknown>;
 
 const names = (input: Input): string[] => fieldsOf(input).map((field) => field.name);
+
+const KINDS = ["_a", "**a ", "[", "[a](", "*", "<", "`a ``b ", "~~a ", "&", "![", "http://a ", "a@b ", "\\\\"];
+
+for (const kind of KINDS) {
+  test(`120 KB of ${kind} are text, and the paragraphs around them are not`, () => {
+    const hostile = kind.repeat(120_000 / kind.length);
+    const [before, made, after] = blocks(`*before*\n\nx ${hostile}\n\n*after*`);
+    const kinds = (block = before) => (block?.token as { tokens?: { type: string }[] }).tokens?.map((token) => token.type);
+    assert.deepEqual([kinds(before), kinds(made), kinds(after)], [["em"], ["text"], ["em"]]);
+  });
+}
+
+test("what is nested too deep, or a list without an end, is not given to the parser", () => {
+  const deep = [">".repeat(200), "- ".repeat(200), "> - ".repeat(50), `${" ".repeat(60)}- a`, `${"1. ".repeat(30)}a`];
+  for (const line of deep) assert.ok(isHeavy(`a\n\n${line}\n`), line);
+  assert.ok(isHeavy("1. a\n".repeat(MOST_ITEMS + 1)));
+  assert.ok(isHeavy("a".repeat(1_000_001)));
+  assert.throws(() => blocks("- a\n".repeat(MOST_ITEMS + 1)), RangeError);
+});
+
+test("what people and agents write is laid out", () => {
+  const list = "- item with `code` and **words**\n".repeat(500);
+  const table = `| a | b |\n| - | - |\n${"| `x` | y_z |\n".repeat(1_000)}`;
+  const code = `\`\`\`c\n${"  int *p = &a[i]; /* __x__ */\n".repeat(2_000)}\`\`\`\n`;
+  const nested = Array.from({ length: 8 }, (_, n) => `${"  ".repeat(n)}- a\n`).join("");
+  const text = `${list}\n${table}\n${code}\n${"> quoted ".repeat(3)}\n\n${nested}`;
+  assert.ok(!isHeavy(text));
+  assert.deepEqual(blocks(text).map((block) => block.token.type), ["list", "table", "code", "blockquote", "list"]);
+  assert.ok(!hasManyMarks("_".repeat(MOST_MARKS)) && hasManyMarks("_".repeat(MOST_MARKS + 1)));
+  assert.ok(!isHeavy("    ".repeat(MOST_DEPTH) + "indented code"));
+});
 
 test("characters that act are shown, and what people write stays", () => {
   assert.equal(visible("a\u202eb\u2066c\u200fd\u200be"), "a[U+202E]b[U+2066]c[U+200F]d[U+200B]e");

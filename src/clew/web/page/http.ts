@@ -1,6 +1,7 @@
 // Calls to the daemon. An error is the daemon's own problem details, or says that it could not be reached.
 
 import { pageKey } from "./keep.ts";
+import { randomKey, Unanswered, untilAnswered } from "./once.ts";
 import type {
   Agent,
   HookEvent,
@@ -46,19 +47,39 @@ export const onAnswer = (tell: Answers): void => {
   answers = tell;
 };
 
+const unanswered = new Unanswered(randomKey);
+
 async function call<T>(method: string, path: string, body?: Body): Promise<T> {
-  const response = await answered(method, path, body);
+  const response = await (method === "POST" ? once(path, body) : answered(method, path, body));
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
 const text = async (path: string): Promise<string> => (await answered("GET", path)).text();
 
-async function answered(method: string, path: string, body?: Body): Promise<Response> {
-  let response: Response;
+/** A request that makes something: however often it is sent, it is carried out once. */
+async function once(path: string, body?: Body): Promise<Response> {
+  const request = `${path}\n${JSON.stringify(body)}`;
+  const key = unanswered.keyFor(request);
   try {
+    const response = await answered("POST", path, body, key);
+    unanswered.answered(request);
+    return response;
+  } catch (problem) {
+    if (!(problem instanceof Problem) || problem.code !== UNREACHABLE) unanswered.answered(request);
+    throw problem;
+  }
+}
+
+async function answered(method: string, path: string, body?: Body, key?: string): Promise<Response> {
+  let response: Response;
+  const send = (): Promise<Response> => {
     const headers: Record<string, string> = { "X-Clew-Key": pageKey.get() };
     if (body) headers["Content-Type"] = "application/json";
-    response = await fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
+    if (key) headers["Idempotency-Key"] = key;
+    return fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
+  };
+  try {
+    response = await (key ? untilAnswered(send) : send());
   } catch {
     throw new Problem(0, UNREACHABLE, "Clew does not answer.", "Is clew serve still running?");
   }

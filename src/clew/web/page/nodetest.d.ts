@@ -9,6 +9,8 @@ declare module "node:assert/strict" {
     match(actual: string, pattern: RegExp, message?: string): void;
     doesNotMatch(actual: string, pattern: RegExp, message?: string): void;
     ok(value: unknown, message?: string): void;
+    throws(work: () => unknown, kind: unknown): void;
+    rejects(work: Promise<unknown>, kind: unknown): Promise<void>;
   }
   const assert: Assert;
   export default assert;

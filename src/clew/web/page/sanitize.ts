@@ -2,7 +2,8 @@
 // to http(s) and mailto, pictures come only from data: addresses, and DOMPurify has the last word on every node.
 
 import DOMPurify from "dompurify";
-import { Marked, type Token, type Tokens } from "marked";
+import { Lexer, Marked, type Token, type Tokens } from "marked";
+import { hasManyMarks, isHeavy } from "./heavy.ts";
 import { makeVisible } from "./visible.ts";
 
 const TAGS = [
@@ -108,10 +109,20 @@ export interface Block {
   token: Token;
 }
 
+/** A paragraph with so many marks that pairing them would take the browser seconds is text, and nothing else. */
+class BoundedLexer extends Lexer {
+  override inlineTokens(src: string, tokens: Token[] = []): Token[] {
+    if (!hasManyMarks(src)) return super.inlineTokens(src, tokens);
+    tokens.push({ type: "text", raw: src, text: src, escaped: false });
+    return tokens;
+  }
+}
+
 /** The top-level blocks (`breaks`: a new line is one, as in what a person types): while an answer grows only the last one changes, so only that one is made again. */
 export function blocks(text: string, breaks = false): Block[] {
-  return marked
-    .lexer(text, { ...marked.defaults, breaks })
+  if (isHeavy(text)) throw new RangeError("too much to lay out");
+  return new BoundedLexer({ ...marked.defaults, breaks })
+    .lex(text)
     .filter((token) => token.type !== "space" && token.type !== "def")
     .map((token) => ({ raw: token.raw, token }));
 }
