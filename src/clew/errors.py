@@ -4,7 +4,8 @@
     ├── UsageError           you: what was asked cannot be done as asked             exit 2
     │   ├── NotFound         … names a thread, a turn or a run that is not there
     │   ├── Conflict         … changes what has gone on, or is over, in the meantime
-    │   └── ConfigError      … a setting that does not parse or does not exist
+    │   ├── ConfigError      … a setting that does not parse or does not exist
+    │   └── SecretFound      … would take a secret along (`secrets`)
     ├── AgentError           the agent's side
     │   ├── AgentMissing     no binary found                                         exit 3
     │   ├── AuthFailed       the agent is not logged in, or its key is refused       exit 4
@@ -23,6 +24,7 @@ maps `exit_code`, the server maps the class; neither has rules of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -53,6 +55,16 @@ class Conflict(UsageError):
 
 class ConfigError(UsageError):
     code = "config"
+
+
+class SecretFound(UsageError):
+    """What would leave holds secrets; `secrets` says of which kind and where, and not what they are."""
+
+    code = "secret_found"
+
+    def __init__(self, message: str, *, hint: str | None = None, secrets: Sequence[Mapping[str, object]] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.secrets = list(secrets)
 
 
 class AgentError(ClewError):

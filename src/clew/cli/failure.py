@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.output import at_clock, harmless, note, print_json
-from clew.errors import ClewError, UsageError, UsageLimit
+from clew.errors import ClewError, SecretFound, UsageError, UsageLimit
 
 # What `ask --json` prints when there was no run: the same keys as of a reply.
 NO_REPLY: dict[str, Any] = {
@@ -41,7 +41,9 @@ def tell(error: ClewError, args: Sequence[str]) -> int:
         error.hint = f"Try {command_of(args)} --help."
     say(error)
     if wants_json(args):
-        body = {"code": error.code, "message": error.message, "hint": error.hint}
+        body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+        if isinstance(error, SecretFound):
+            body["secrets"] = error.secrets
         replies = list(args[:1]) == ["ask"] or list(args[:2]) == ["threads", "retry"]
         reply = {**NO_REPLY, "thread": named_thread(args), "error": body, "warnings": []}
         print_json(reply if replies else {"error": body})

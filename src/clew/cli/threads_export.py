@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from clew.errors import Conflict, UsageError
 
 if TYPE_CHECKING:
     from clew.client import Client
+    from clew.hosts.outgoing import Secret
     from clew.hosts.portable import Exported
 
 VARIABLE = "CLEW_PASSPHRASE"
@@ -43,7 +44,7 @@ PASSPHRASE_FILE = click.option(
     help="For the holder of this key instead: age1…, or an SSH public key. May be given more than once.",
 )
 @click.option("--redact", is_flag=True, help="The history alone, with what looks like a secret blanked.")
-@click.option("--with-secrets", is_flag=True, help="Even if it holds a secret that your environment has.")
+@click.option("--with-secrets", is_flag=True, help="Even if it holds what is a secret, or looks like one.")
 @AS_JSON
 def export(
     name: str,
@@ -179,6 +180,8 @@ def _write(path: Path, content: bytes, *, force: bool) -> None:
 
 def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
     if as_json:
+        from clew.hosts.outgoing import as_objects
+
         print_json(
             {
                 "file": str(path),
@@ -187,6 +190,7 @@ def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bo
                 "turns": made.turns,
                 "encrypted": encrypted,
                 "redacted": made.redacted,
+                "secrets": as_objects(made.secrets),
                 "sessions": [
                     {"agent": each.agent, "model": each.model or None, "included": each.taken, "why": each.why or None}
                     for each in made.sessions
@@ -198,6 +202,13 @@ def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bo
     note(f"{' and '.join(made.threads)}: {plural(made.turns, 'turn')}, {size:,} bytes{', encrypted' * encrypted}")
     if made.redacted is not None:
         note(f"blanked {plural(made.redacted, 'secret')}; what looks like none is still in it")
+    tell_secrets(made.secrets, "blanked" if made.redacted is not None else "it holds")
     for each in made.sessions:
         who = harmless(" ".join(part for part in (each.agent, each.model) if part))
         note(f"the session of {who} goes along" if each.taken else f"not the session of {who}: {each.why}")
+
+
+def tell_secrets(secrets: Sequence[Secret], what: str) -> None:
+    for each in secrets:
+        times = f", {each.count} times" if each.count > 1 else ""
+        note(f"{what}: {harmless(each.kind)} ({harmless(each.where)}{times})")

@@ -42,7 +42,7 @@ ARGS = click.argument("args", metavar="[URL] [NAME]...", nargs=-1, shell_complet
     help="For the holder of this key instead, from the first push on: age1…, or an SSH public key. May be repeated.",
 )
 @IDENTITY
-@click.option("--with-secrets", is_flag=True, help="Even if it holds a secret that your environment has.")
+@click.option("--with-secrets", is_flag=True, help="Even if it holds what is a secret, or looks like one.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
 @AS_JSON
 def push(

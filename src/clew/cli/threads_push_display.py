@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.cli.failure import say as say_error
 from clew.cli.output import ago, columns, harmless, note, plural, print_json, say, stamp
+from clew.cli.threads_export import tell_secrets
 from clew.cli.threads_import import tell_sessions
-from clew.errors import ClewError
+from clew.errors import ClewError, SecretFound
 
 if TYPE_CHECKING:
     import asyncio
@@ -107,6 +108,7 @@ def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, d
             note(f"{whose}: {plural(pushed.new_bytes, 'byte')} would be compressed and sent")
         elif pushed.side == "pushed":
             note(f"{whose}: {plural(pushed.turns, 'turn')}; sent {plural(pushed.sent.size_bytes, 'byte')}")
+        tell_secrets(pushed.secrets, f"{whose} holds")
 
     if as_json:
         print_json(_about(remote, dry_run) | {"threads": [_pushed_object(*each) for each in done]})
@@ -187,6 +189,8 @@ def _about(remote: Remote, dry_run: bool) -> dict[str, Any]:
 def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
     if isinstance(each, ClewError):
         return _error_object(name, each)
+    from clew.hosts.outgoing import as_objects
+
     return {
         "name": each.name,
         "state": each.side,
@@ -195,6 +199,7 @@ def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
         "sent_bytes": each.sent.size_bytes,
         "sent_objects": each.sent.objects,
         "new_bytes": each.new_bytes,
+        "secrets": as_objects(each.secrets),
         "error": None,
     }
 
@@ -225,7 +230,9 @@ def _pulled_object(name: str, each: Pulled | ClewError) -> dict[str, Any]:
 
 
 def _error_object(name: str, error: ClewError) -> dict[str, Any]:
-    body = {"code": error.code, "message": error.message, "hint": error.hint}
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, SecretFound):
+        body["secrets"] = error.secrets
     return {"name": name, "state": "conflict" if error.code == "conflict" else "failed", "error": body}
 
 

@@ -1,4 +1,4 @@
-"""Secrets: by their shape (keys of the usual vendors, private keys, passwords in headers), and of the environment.
+"""Secrets: by their shape (see secret_shapes), and of the environment.
 
 What is blanked is said (`[redacted: …]`), so that a reader knows that something stood there. A shape is a guess: what
 looks like none of these stays, so a redacted text is safer to show, not safe.
@@ -11,60 +11,17 @@ file that leaves: an exported thread, a pushed one, the state file of a pair.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
+
+from clew.core import secret_shapes as shapes
+from clew.core.record import replace
+from clew.core.secret_shapes import Found
 
 SHORTEST_VALUE = 8  # of the environment: a shorter one may be anything
 PLAIN_VALUE = 12  # likewise of one that is made of letters alone, or of digits alone: `postgres`, `20261115`
 SHARED_CHARS = 8  # so much of a secret in a name gives it away; of a shorter one, all of it
 FEWEST_CHARS = 4  # what is shorter is in any name
-
-# Each is (what it is, pattern). Of a pattern with groups `keep` and `end`, what stands between them goes.
-_SHAPES: tuple[tuple[str, str], ...] = (
-    (
-        "private key",
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"[\s\S]*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
-    ),
-    ("private key", r"(?i:AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{20,})"),
-    ("API key", r"\bsk-[A-Za-z0-9_-]{16,}"),  # Anthropic, OpenAI and others
-    ("API key", r"\b[rsp]k_(?:live|test)_[A-Za-z0-9]{16,}|\bwhsec_[A-Za-z0-9+/=]{16,}"),  # Stripe
-    ("API key", r"\bAIza[0-9A-Za-z_-]{30,}"),  # Google
-    ("token", r"\bya29\.[0-9A-Za-z_-]{20,}|\b1//0[0-9A-Za-z_-]{20,}"),
-    ("token", r"\bgh[opusr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}"),
-    ("token", r"\bgl(?:pat|dt|rt|cbt|ptt|oas|soat|ft|imt|agent|ffct)-[A-Za-z0-9_.-]{16,}"),  # GitLab
-    ("token", r"\bxox[abeoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}|\bxapp-[A-Za-z0-9-]{10,}"),  # Slack
-    ("token", r"https://hooks\.slack\.com/services/[A-Za-z0-9/_-]+"),
-    ("API key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),  # AWS
-    ("token", r"\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{30,}|\bhf_[A-Za-z0-9]{20,}|\bdop_v1_[a-f0-9]{40,}"),
-    ("token", r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|\bshp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}"),
-    ("API key", r"\b(?:gsk|xai|pplx|r8|fw|csk|tgp_v1|nvapi|lin_api|dckr_pat|ATATT3|hvs\.|hvb\.)[-_A-Za-z0-9=]{24,}"),
-    ("token", r"\b\d{8,10}:AA[A-Za-z0-9_-]{30,}"),  # Telegram
-    ("token", r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),  # JWT
-    (
-        "authorization",
-        r"(?i)(?P<keep>\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest|apikey|negotiate)\s+)?)"
-        r"(?!\[redacted)[^\s\"',;]{6,}",
-    ),
-    ("token", r"(?i)(?P<keep>\bbearer\s+)(?!\[redacted)[A-Za-z0-9._~+/=-]{16,}"),
-    ("cookie", r"(?i)(?P<keep>\b(?:set-)?cookie[\"']?\s*:\s*[\"']?)(?!\[redacted)[^\r\n\"']{6,}"),
-    # One run of characters without a colon and one without an @: nothing to go back over.
-    (
-        "password",
-        r"(?i)(?P<keep>\b[a-z][a-z0-9+.-]{0,20}://[^\s/:@\"'<>]{0,256}:)(?!\[redacted)[^\s@/\"'<>]{1,512}(?P<end>@)",
-    ),
-    (
-        "secret",
-        r"(?i)(?P<keep>\b[\w.-]{0,64}(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credentials?)"
-        r"[\w-]{0,32}[\"']?\s{0,8}(?:=|:|=>)\s{0,8}[\"'])(?!\[redacted)[^\"'\r\n]{6,512}(?P<end>[\"'])",
-    ),
-    (
-        "secret",
-        r"(?P<keep>\b[A-Z][A-Z0-9_]{0,64}(?:KEY|SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)\s{0,8}[=:]\s{0,8})"
-        r"(?!\[redacted)[^\s\"'$<]{6,}",
-    ),
-)
 
 # Not KEYBOARD, AUTHOR, COMPASS, PATH or PWD itself.
 _SECRET_NAME = re.compile(
@@ -77,19 +34,50 @@ _ADDRESS = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}(?P<whole>://[^\s/:@]{0,25
 
 
 def redact(text: str, values: Iterable[str] = (), blanked: list[str] | None = None) -> tuple[str, int]:
-    """The text with its secrets blanked, and how many there were. `values` are ones that are known.
+    """The text with its secrets blanked, doubtful ones too, and how many there were. `values` are ones that are known.
 
     What was blanked is added to `blanked`.
     """
-    found: list[str] = []
-    for value in values:
-        found += [value] * text.count(value)
-        text = text.replace(value, "[redacted: value]")
-    for what, pattern in _patterns():
-        text = pattern.sub(lambda match, what=what: _blank(match, what, found), text)  # type: ignore[misc]
+    return blank(text, find_secrets(text, values, doubtful=True), blanked=blanked)
+
+
+def blank(
+    text: str, found: Sequence[Found], mark: str | None = None, blanked: list[str] | None = None
+) -> tuple[str, int]:
+    """The text without what was found in it, and how many that were. `mark` stands in its place."""
+    pieces, place = list[str](), 0
+    for each in found:
+        pieces += [text[place : each.start], f"[redacted: {each.kind}]" if mark is None else mark]
+        place = each.end
     if blanked is not None:
-        blanked += found
-    return text, len(found)
+        blanked += [text[each.start : each.end] for each in found]
+    return "".join((*pieces, text[place:])), len(found)
+
+
+def find_secrets(text: str, values: Iterable[str] | Mapping[str, str] = (), *, doubtful: bool = False) -> list[Found]:
+    """By value and by shape, in order; what overlaps is one. `values`: with a mapping, the name of each."""
+    names = values if isinstance(values, Mapping) else {}
+    found = [
+        Found(at, at + len(value), f"value of {names[value]}" if value in names else "value")
+        for value in values
+        for at in _places(text, value)
+    ]
+    found += [each for each in shapes.find(text) if doubtful or each.certain]
+    merged: list[Found] = []
+    for each in sorted(found, key=lambda each: each.start):
+        last = merged[-1] if merged else None
+        if last is None or each.start >= last.end:
+            merged.append(each)
+        elif each.end > last.end:
+            merged[-1] = replace(last, end=each.end)
+    return merged
+
+
+def _places(text: str, value: str) -> Iterator[int]:
+    at = text.find(value)
+    while at >= 0:
+        yield at
+        at = text.find(value, at + len(value))
 
 
 def gives_away(name: str, secrets: Iterable[str]) -> bool:
@@ -133,15 +121,3 @@ def _is_plain(value: str) -> bool:
 
 def _letters(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.lower())
-
-
-@cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((what, re.compile(pattern)) for what, pattern in _SHAPES)
-
-
-def _blank(match: re.Match[str], what: str, found: list[str]) -> str:
-    groups = match.groupdict()
-    keep, end = groups.get("keep") or "", groups.get("end") or ""
-    found.append(match[0][len(keep) : len(match[0]) - len(end)])
-    return f"{keep}[redacted: {what}]{end}"

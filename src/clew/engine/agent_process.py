@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from clew.core.redaction import blank, find_secrets, secret_values
 from clew.engine import processes
 from clew.engine.framing import LineFramer, Skipped
 from clew.engine.launching import Launched, launch
@@ -23,12 +24,14 @@ class AgentProcess:
     Whoever spawns it must call `end` in the end, also when cancelled: nothing it started may outlive it.
     """
 
-    def __init__(self, launched: Launched, mark: str) -> None:
+    def __init__(self, launched: Launched, mark: str, environ: Mapping[str, str]) -> None:
         self._launched = launched
         self._process = launched.process
         self._mark = mark
+        self._environ = environ
         self._stderr: deque[bytes] = deque()
         self._stderr_bytes = 0
+        self._stderr_is_cut = False
         self._stderr_task = asyncio.create_task(self._drain_stderr())
         self._since = processes.started_at(launched.process.pid)
         self.started = processes.started_at(launched.pid)
@@ -43,7 +46,7 @@ class AgentProcess:
             raise AgentMissing(f"{argv[0]} is gone.", hint="Run clew doctor.") from error
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
-        return cls(launched, mark)
+        return cls(launched, mark, environ)
 
     @property
     def pid(self) -> int:
@@ -86,7 +89,16 @@ class AgentProcess:
 
     @property
     def stderr_tail(self) -> str:
-        return b"".join(self._stderr).decode("utf-8", "replace")[-STDERR_CHARS:].strip()
+        """Without secrets: it is stored, shown and logged."""
+        said = b"".join(self._stderr).decode("utf-8", "replace")
+        if self._stderr_is_cut:
+            said = said.partition("\n")[2] or said  # half a secret is not recognised
+        return self.without_secrets(said)[-STDERR_CHARS:].strip()
+
+    def without_secrets(self, text: str) -> str:
+        """Without the values that the agent's environment holds, and without what looks like a secret."""
+        values = secret_values(self._environ.items(), os.path.lexists)
+        return blank(text, find_secrets(text, values))[0]
 
     async def end(self, *, grace_s: float) -> None:
         """Ends the whole family, the orphans too; safe to call when all is over already."""
@@ -107,8 +119,10 @@ class AgentProcess:
         while chunk := await stderr.read(CHUNK):
             self._stderr.append(chunk[-STDERR_CHARS * 4 :])
             self._stderr_bytes += len(self._stderr[-1])
+            self._stderr_is_cut |= len(chunk) > STDERR_CHARS * 4
             while self._stderr_bytes - len(self._stderr[0]) > STDERR_CHARS * 4:
                 self._stderr_bytes -= len(self._stderr.popleft())
+                self._stderr_is_cut = True
 
 
 def check_work_dir(path: str) -> None:

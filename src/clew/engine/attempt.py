@@ -27,7 +27,7 @@ from clew.core.events import (
 )
 from clew.core.outcome import Outcome, Stop, classify
 from clew.core.permissions import Answer, declined, nobody, settled
-from clew.core.record import Record
+from clew.core.record import Record, replace
 from clew.core.thread import Permissions
 from clew.engine.agent_process import AgentProcess
 from clew.engine.faults import passed
@@ -136,15 +136,18 @@ class LiveAttempt:
             finally:
                 await self.process.end(grace_s=self.settings.grace_s)
         passed("process_ended")
-        ending = self.reader.ending(resumed=resumed, exit_status=exit_status, stderr=self.process.stderr_tail)
+        said = self.process.stderr_tail
+        ending = self.reader.ending(resumed=resumed, exit_status=exit_status, stderr=said)
+        diagnosis = replace(ending.diagnosis, message=self.process.without_secrets(ending.diagnosis.message))
+        ending = replace(ending, diagnosis=diagnosis)
         return AttemptEnd(
             outcome=classify(ending.diagnosis, stopped=self.stopped, exit_status=exit_status),
             ending=ending,
             stopped=self.stopped,
             exit_status=exit_status,
-            stderr_tail=self.process.stderr_tail,
+            stderr_tail=said,
             tool_ran=self.reader.tool_ran,
-            trouble=self._trouble,
+            trouble=self._trouble and self.process.without_secrets(self._trouble),
             skipped=self._skipped,
         )
 

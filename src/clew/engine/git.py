@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from clew.core.record import Record
+from clew.core.redaction import blank, find_secrets
 from clew.engine import git_guard
 from clew.errors import ClewError, StoreError, UsageError
 
@@ -212,10 +213,11 @@ def failure(args: tuple[str, ...], done: Done, instead: str = INSTEAD) -> ClewEr
 
 
 def last_words(err: str) -> str:
-    """The lines that say what is wrong, without git's advice."""
+    """The lines that say what is wrong, without git's advice and without a password in an address."""
     lines = [line.strip() for line in err.splitlines()]
     named = [line for line in lines if line.startswith(("fatal: ", "error: "))]
-    return " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
+    said = " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
+    return blank(said, find_secrets(said))[0]
 
 
 def _full(instead: str = INSTEAD) -> StoreError:

@@ -1,6 +1,6 @@
 """The portable state of a pair, worded: one JSON file that another machine or directory can go on from.
 
-The environment's secrets are blanked in it, by the rule of core/redaction.
+Secrets are blanked in it, those of the environment and what looks like one, by the rules of core/redaction.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from clew.core import pair_prompts as words
+from clew.core import redaction
 from clew.core.history import Turn
 from clew.core.pair import Order, Pair, Part, Round
 from clew.core.record import Record
-from clew.core.redaction import secret_values
 
 VERSION = "1.0.0"
 BLANKED = "[blanked]"
@@ -32,14 +32,13 @@ class Whole(Record):
 
 
 def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What is blanked."""
-    return tuple(secret_values(environ.items(), os.path.lexists))
+    """What is blanked besides what looks like a secret."""
+    return tuple(redaction.secret_values(environ.items(), os.path.lexists))
 
 
 def blank(text: str, secrets: Iterable[str]) -> str:
-    """Without the environment's secrets, nor half characters, which not every reader takes."""
-    for value in secrets:
-        text = text.replace(value, BLANKED)
+    """Without secrets, nor half characters, which not every reader takes."""
+    text, _ = redaction.blank(text, redaction.find_secrets(text, secrets), BLANKED)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

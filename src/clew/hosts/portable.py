@@ -7,6 +7,7 @@ session. Nothing of this machine is in it: no directory, no program, no process,
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from clew.engine.engine import Engine
 from clew.engine.placing import ends_with, portable
 from clew.engine.sessions import file_of
 from clew.errors import Busy, UsageError
+from clew.hosts.outgoing import Secret, look_through, refuse, session_name
 from clew.hosts.portable_file import HISTORY, STATE, as_json, pack, session_part
 from clew.hosts.portable_rows import HISTORY as HISTORY_TABLES
 from clew.hosts.portable_rows import STATE as STATE_TABLES
@@ -33,6 +35,7 @@ from clew.store.store import Store
 
 LEANS = "it is a copy, and its beginning stands in another session's file"
 WENT_ON = "it went on without Clew, or does not hold what the thread says"
+NOT_BLANKED = "a session that was changed cannot be resumed, so only the history is in a redacted file"
 EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
 
 
@@ -55,6 +58,7 @@ class Exported(Record):
     sessions: tuple[Left, ...]
     content: bytes
     redacted: int | None = None  # how many secrets were blanked; None: not asked for
+    secrets: tuple[Secret, ...] = ()  # that were blanked, or are in it
 
 
 class Member(Record):
@@ -92,18 +96,21 @@ class Gathered(Record):
 async def export_thread(
     engine: Engine, name: str, environ: Mapping[str, str], *, redacted: bool = False, with_secrets: bool = False
 ) -> Exported:
-    """Raises NotFound, Busy while a run is going on, and UsageError when a secret of the environment is in it."""
+    """Raises NotFound, Busy while a run is going on, and SecretFound."""
     found = await gather(engine, name, with_files=not redacted)
-    secrets = secret_values(environ.items(), os.path.lexists)
     tables, count = outward(found.dumps), None
     if redacted:
-        tables, count = _redacted(tables, tuple(secrets))
+        tables = {table: tables[table] for table in HISTORY_TABLES}
+    besides = {} if redacted else {session_name(part): raw for part, raw in found.files.items()} | reviewed(found.dumps)
+    secrets = await asyncio.to_thread(look_through, tables, besides, environ, doubtful=redacted)
+    if redacted:
+        tables, count = _redacted(tables, tuple(secret_values(environ.items(), os.path.lexists)))
+    elif not with_secrets:
+        refuse(found.name, secrets, EXPORT_HINT)
     retire_others(tables, found.files)
     parts = {HISTORY: as_json({table: tables[table] for table in HISTORY_TABLES}), **found.files}
     if not redacted:
         parts[STATE] = as_json({table: tables[table] for table in STATE_TABLES})
-    if not with_secrets:
-        refuse_secrets(found.name, parts if redacted else parts | reviewed(found.dumps), secrets)
     first = found.threads[0]
     names = {row["id"]: row["name"] for row in tables["threads"]}
     about = {
@@ -111,10 +118,10 @@ async def export_thread(
         "redacted": redacted,
         "thread": {"name": names[first.id], "kind": first.kind, "agent": first.agent, "turns": found.turns},
     }
-    sessions = () if redacted else found.sessions
+    sessions = _left_behind(found.members) if redacted else found.sessions
     content = pack(about, parts)
     called = name if name == found.name and not redacted else names[first.id]
-    return Exported(called, tuple(names.values()), found.turns, sessions, content, count)
+    return Exported(called, tuple(names.values()), found.turns, sessions, content, count, secrets)
 
 
 async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Gathered:
@@ -181,6 +188,11 @@ def _sessions(engine: Engine, members: Sequence[Member]) -> list[tuple[Left, byt
             content, why = _session(engine, pin, member) if _part(left) else (None, "its id is no file's name")
             found.append((replace(left, taken=content is not None, why=why), content))
     return found
+
+
+def _left_behind(members: Sequence[Member]) -> tuple[Left, ...]:
+    pins = [pin for member in members for pin in _in_use(member.pins)]
+    return tuple(Left(pin.agent, pin.model, pin.session_id, taken=False, why=NOT_BLANKED) for pin in pins)
 
 
 def _part(left: Left) -> str | None:
@@ -255,7 +267,7 @@ def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
 def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
     """The history alone, its secrets blanked. A name is made from the first words, so a secret may be in it, too."""
     blanked: list[str] = []
-    kept: Tables = {table: [dict(row) for row in tables[table]] for table in HISTORY_TABLES}
+    kept: Tables = {table: [dict(row) for row in rows] for table, rows in tables.items()}
     for rows, column in ((kept["turns"], "text"), (kept["turn_revisions"], "text"), (kept["threads"], "standing")):
         for row in rows:
             if row[column] is not None:
@@ -273,15 +285,3 @@ def reviewed(dumps: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     """What reviewers were shown, as a part to look for secrets in: in the rows it is packed, and tells nothing."""
     rows = [row for dump in dumps for row in dump.get("review_rounds", ())]
     return {"reviews": b"\n".join(piece for row in rows for piece in shown_in(row))} if rows else {}
-
-
-def refuse_secrets(whose: str, parts: Mapping[str, bytes], secrets: Mapping[str, str], hint: str = EXPORT_HINT) -> None:
-    """A value of the environment does not leave the machine unnoticed, whoever wrote it into the conversation.
-
-    `secrets`: by value, the name of its variable.
-    """
-    for value, name in secrets.items():
-        spellings = {value.encode("utf-8", "surrogateescape"), as_json(value).strip().strip(b'"')}
-        where = [part for part, content in parts.items() if any(spelling in content for spelling in spellings)]
-        if where:
-            raise UsageError(f"{whose} holds the value of {name} ({', '.join(sorted(where))}).", hint=hint)

@@ -184,6 +184,7 @@ class _Sending:
     def __init__(self, remote: Remote, key: str, there: set[str], on_bytes: Progress | None) -> None:
         self.parts: list[Part] = []
         self.new_bytes = 0  # not compressed
+        self.new_of: dict[str, bytes] = {}  # by part: what of it is not there yet
         self._remote = remote
         self._key = key
         self._there = there
@@ -192,7 +193,9 @@ class _Sending:
 
     def split(self, parts: Mapping[str, bytes]) -> None:
         for name, content in parts.items():
-            levels = fold([self._keep(piece) for piece in cut(content)], self._keep)
+            pieces = [(self._keep(piece), piece) for piece in cut(content)]
+            self.new_of[name] = b"".join(piece for named, piece in pieces if named in self._new)
+            levels = fold([named for named, _ in pieces], self._keep)
             self.parts.append(Part(name, len(content), sha256(content), levels))
         self.new_bytes = sum(map(len, self._new.values()))
 

@@ -10,21 +10,21 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import difflib
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from clew.core.record import Record, replace
-from clew.core.redaction import secret_values
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.errors import Conflict, NotFound
 from clew.hosts.archives import Archives
-from clew.hosts.portable import Gathered, gather, gather_rows, refuse_secrets, retire_others, reviewed
+from clew.hosts.outgoing import Secret, look_through, refuse, session_name
+from clew.hosts.portable import Gathered, gather, gather_rows, retire_others, reviewed
 from clew.hosts.portable_base import NOTHING, Base, base_of, keep, refuse_opened, save
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, as_json
 from clew.hosts.portable_import import Imported, import_thread
@@ -58,6 +58,7 @@ class Pushed(Record):
     number: int | None  # None: nothing of it is there
     sent: Sent = Sent()
     new_bytes: int = 0  # that are to be sent, before they are compressed
+    secrets: tuple[Secret, ...] = ()  # that are in it; of sessions, in what is new
 
 
 class Pulled(Record):
@@ -75,6 +76,7 @@ class _Ours(Record):
     name: str  # of a pair, the pair's own
     found: Gathered
     schema: int
+    tables: Tables
     parts: Mapping[str, bytes]
     state: str
 
@@ -89,12 +91,9 @@ async def push(
     dry_run: bool = False,
     on_bytes: Progress | None = None,
 ) -> Pushed:
-    """Raises NotFound, Busy while a run is going on, Conflict, and UsageError for a secret of the environment."""
+    """Raises NotFound, Busy while a run is going on, Conflict, and SecretFound."""
     await refuse_opened(engine, remote)
     ours = await _ours(engine, name)
-    if not with_secrets:
-        secrets = secret_values(environ.items(), os.path.lexists)
-        refuse_secrets(ours.name, {**ours.parts, **reviewed(ours.found.dumps)}, secrets, SECRETS_HINT)
     theirs = await remote.newest(ours.thread.id)
     base = await base_of(engine, remote, ours.thread.id, theirs)
     before = base or NOTHING
@@ -106,7 +105,11 @@ async def push(
                 await keep(engine, remote, ours.thread.id, before.then(theirs.number, theirs.digest, ours.state))
             return replace(pushed, side=side)
     sending = await remote.send(ours.thread.id, ours.parts, on_bytes)
-    pushed = replace(pushed, new_bytes=sending.new_bytes)
+    new_of = {session_name(part): raw for part, raw in sending.new_of.items() if part != ROWS}
+    secrets = await asyncio.to_thread(look_through, ours.tables, new_of | reviewed(ours.found.dumps), environ)
+    if not with_secrets:
+        refuse(ours.name, secrets, SECRETS_HINT)
+    pushed = replace(pushed, new_bytes=sending.new_bytes, secrets=secrets)
     if dry_run:
         return pushed
     await remote.settle()
@@ -267,7 +270,8 @@ async def _ours(engine: Engine, name: str) -> _Ours:
     tables = outward(found.dumps)
     retire_others(tables, found.files)
     rows, state = to_lines(tables)
-    return _Ours(found.threads[0], found.name, found, int(found.dumps[0]["schema"]), {ROWS: rows, **found.files}, state)
+    schema = int(found.dumps[0]["schema"])
+    return _Ours(found.threads[0], found.name, found, schema, tables, {ROWS: rows, **found.files}, state)
 
 
 def _compared(ours: _Ours, theirs: Manifest, base: Base | None, url: str) -> Side:
