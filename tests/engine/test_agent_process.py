@@ -87,3 +87,43 @@ async def test_what_cannot_be_started(
     assert raised.value.message == error.message.format(path=path)
     with pytest.raises(AgentFailed, match=r"The work directory .* is gone"):
         await AgentProcess.spawn(["/bin/true"], cwd=str(tmp_path / "nowhere"), environ=ENVIRON, mark="m")
+
+
+KEY = "sk-ant-api03-" + "x1Y2z3" * 6
+ON_STDERR = {
+    "by value": ("refused: correct-horse-battery\n", "refused: [redacted: value of MY_TOKEN]"),
+    "by shape": (f"refused: {KEY} is not valid\n", "refused: [redacted: Anthropic API key] is not valid"),
+    "nothing secret, of Claude": (
+        "No conversation found with session ID: 01a1dfdb-189e-7681-b079-d4ea71ee7974\n",
+        "No conversation found with session ID: 01a1dfdb-189e-7681-b079-d4ea71ee7974",
+    ),
+    "nothing secret, of Codex": (
+        "Error: thread/resume failed: no rollout found for thread id 01a1dfdb-189e-7681-b079-d4ea71ee7974\n",
+        "Error: thread/resume failed: no rollout found for thread id 01a1dfdb-189e-7681-b079-d4ea71ee7974",
+    ),
+}
+
+
+async def said_on_stderr(said: str) -> str:
+    environ = {"PATH": os.environ["PATH"], "MY_TOKEN": "correct-horse-battery"}
+    process = await AgentProcess.spawn(["sh", "-c", "cat >&2"], cwd="/", environ=environ, mark="m-stderr")
+    try:
+        await process.send(said.encode())
+        process.close_stdin()
+        await process.wait()
+        return process.stderr_tail
+    finally:
+        await process.end(grace_s=1)
+
+
+@pytest.mark.parametrize("case", ON_STDERR)
+async def test_what_is_kept_of_stderr_holds_no_secret(case: str) -> None:
+    said, kept = ON_STDERR[case]
+    assert await said_on_stderr(said) == kept
+
+
+async def test_a_secret_at_the_edge_of_what_is_kept_goes_whole() -> None:
+    after = "x" * 60 + "\n"
+    for count in range(120, 126):  # the tail is cut within the key, or beside it
+        kept = await said_on_stderr(f"{KEY}\n" * 40 + after * count + f"{KEY}\n" + after * (7_990 // 61))
+        assert "x1Y2z3" not in kept and len(kept) <= 8_000

@@ -10,6 +10,7 @@ import pyrage
 import pytest
 
 from clew.hosts.portable_file import HISTORY, from_json, unpack
+from clew.testing.scripts import Text
 from clew.testing.stage import Stage
 from portable.machines import clew
 
@@ -103,7 +104,14 @@ def test_redacted_export_is_the_history_with_secrets_blanked(a: Stage, b: Stage)
     key = "sk-ant-api03-" + "x1Y2z3" * 6
     clew(a, "ask", "-t", "t", f"My key is {key}, and PLANTED is {PLANTED['PLANTED_API_KEY']}.", **PLANTED)
     made = clew(a, "threads", "export", "t", "--redact", "--output", "t.clew", "--json", **PLANTED)
-    assert (made.code, made.json["redacted"], made.json["sessions"]) == (0, 4, [])  # in the prompt and in the answer
+    assert (made.code, made.json["redacted"]) == (0, 4), "in the prompt and in the answer"
+    [session] = made.json["sessions"]
+    assert (session["included"], session["why"].partition(",")[0]) == (
+        False,
+        "a session that was changed cannot be resumed",
+    )
+    told = [(each["kind"], each["where"]) for each in made.json["secrets"]]
+    assert told.count(("Anthropic API key", "turn 3")) == 1 and ("value of PLANTED_API_KEY", "turn 4") in told
     raw = (a.work / "t.clew").read_bytes()
     assert key.encode() not in raw
     assert PLANTED["PLANTED_API_KEY"].encode() not in raw
@@ -112,7 +120,7 @@ def test_redacted_export_is_the_history_with_secrets_blanked(a: Stage, b: Stage)
     assert clew(b, "threads", "import", a.work / "t.clew").code == 0
     reply = clew(b, "ask", "-t", "t", "--json", "Go on.").json
     assert (reply["session_resumed"], reply["reason"]) == (False, "no_pin")
-    assert "My key is [redacted: API key]" in b.prompt
+    assert "My key is [redacted: Anthropic API key]" in b.prompt
 
 
 def test_redacted_export_has_no_name_that_was_made_from_a_secret(a: Stage, b: Stage) -> None:
@@ -143,6 +151,33 @@ def test_secret_that_was_said_does_not_leave(a: Stage, name: str, value: str, sa
     made = clew(a, "threads", "export", "t", "--redact", "--json", **{name: value})
     assert made.json["redacted"] == 2, "in the prompt and in the answer"
     assert value.removesuffix("db/x").encode() not in (a.work / "t.clew").read_bytes()
+
+
+def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> None:
+    """It was read out of a file, by a tool: it stands in the run's events and in the session, and in no turn's text."""
+    key = "ghp_" + "x1Y2z3" * 6
+    (a.work / ".env").write_text(f"DEPLOY={key}\n")
+    read = '!tool Read {"file_path": "' + str(a.work / ".env") + '"}'
+    a.api.reply = lambda request: Text("I have read it.") if "tool_result" in str(request.messages[-1]) else None
+    assert clew(a, "ask", "-t", "t", "--permissions", "all", read).code == 0
+    refused = clew(a, "threads", "export", "t")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == (
+        "clew: t holds a GitHub token (turn 4, the session of claude): 3 places in all.\n"
+        "  --redact exports the history with secrets blanked; --with-secrets exports it as it is.\n"
+    )
+    assert not (a.work / "t.clew").exists()
+    told = clew(a, "threads", "export", "t", "--json").json["error"]
+    assert told["code"] == "secret_found"
+    assert [(each["kind"], each["where"], each["count"]) for each in told["secrets"]] == [
+        ("GitHub token", "turn 4", 1),
+        ("GitHub token", "the session of claude", 2),
+    ]
+    made = clew(a, "threads", "export", "t", "--with-secrets")
+    assert (made.code, "it holds: GitHub token (turn 4)" in made.err) == (0, True)
+    pushed = clew(a, "threads", "push", f"file://{a.folder}/remote", "t")
+    assert (pushed.code, "t holds a GitHub token (turn 4, the session of claude)" in pushed.err) == (2, True)
+    assert not (a.folder / "remote" / "pieces").exists(), "nothing has left"
 
 
 def test_what_is_no_file_is_not_written_over(a: Stage) -> None:

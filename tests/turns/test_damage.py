@@ -327,3 +327,17 @@ async def test_person_that_breaks_declines_and_says_so(scripted: Stage) -> None:
         assert reply.status == "answered"
         assert "oops" in reply.warnings[0]
         assert not (scripted.work / "made").exists()
+
+
+async def test_secret_on_stderr_is_in_no_error_and_in_no_file(scripted: Stage) -> None:
+    key = "sk-ant-api03-" + "x1Y2z3" * 6
+    scripted.fault({"do": "crash_before_init", "stderr": f"auth: {key} was refused"})
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        reply = await ask(thread, "one")
+        [attempt] = await client.attempts(reply.run)
+    assert attempt.stderr_tail == "auth: [redacted: Anthropic API key] was refused"
+    assert reply.error is not None
+    assert reply.error.message == "claude gave no answer: auth: [redacted: Anthropic API key] was refused"
+    stored = b"".join(path.read_bytes() for path in scripted.clew_home.rglob("*") if path.is_file())
+    assert b"was refused" in stored and key.encode() not in stored

@@ -95,7 +95,7 @@ class _Places:
         self._of_run = {
             row["id"]: turn
             for row in tables.get("runs", ())
-            for turn in (row.get("answer_turn_id"), row.get("prompt_turn_id"))
+            for turn in (row.get("prompt_turn_id"), row.get("answer_turn_id"))
             if turn in self._turns
         }
 
