@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from clew import hooks_config
+from clew import config, hooks_config
 from clew.core.hook import Forge
 from clew.engine.engine import Engine
 from clew.errors import ConfigError
 from clew.hosts.forge_api import ForgeApi
 from clew.hosts.hooks import Hooks
+from clew.hosts.own_secrets import own_secrets
 
 
 def open_hooks(engine: Engine, home: Path, environ: Mapping[str, str]) -> Hooks:
@@ -21,7 +22,10 @@ def open_hooks(engine: Engine, home: Path, environ: Mapping[str, str]) -> Hooks:
         token = hooks_config.keys_of(forge, environ).token
         return ForgeApi(forge, settings.url(forge), token) if token is not None else None
 
-    return Hooks(engine, settings, home, api_of)
+    def secrets() -> dict[str, str]:
+        return own_secrets(environ, home, config.user_file(environ))
+
+    return Hooks(engine, settings, home, api_of, secrets=secrets)
 
 
 def check(hooks: Hooks) -> None:

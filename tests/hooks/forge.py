@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -92,10 +92,16 @@ class PlayedForge:
         self._server.server_close()
 
 
-def hooks_with(client: Client, forge: PlayedForge, *, again_s: float = 0.01) -> Hooks:
+def hooks_with(
+    client: Client,
+    forge: PlayedForge,
+    *,
+    again_s: float = 0.01,
+    secrets: Callable[[], Mapping[str, str]] | None = None,
+) -> Hooks:
     """The client's, as with a token; a forge that is down is asked again at once."""
 
     def api_of(kind: Forge) -> ForgeApi:
         return ForgeApi(kind, forge.url, TOKEN)
 
-    return Hooks(client.engine, client.hooks.settings, client.home, api_of, again_s=again_s)
+    return Hooks(client.engine, client.hooks.settings, client.home, api_of, again_s=again_s, secrets=secrets)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from clew.core.hook import (
@@ -32,7 +32,9 @@ from clew.core.hook import (
 )
 from clew.core.hook_settings import HookRepo, HookSettings
 from clew.core.job import Job
+from clew.core.leaks import leaked
 from clew.core.record import Record
+from clew.core.redaction import blank, find_secrets
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.engine.work import HOOKS_QUEUE, Work
@@ -41,6 +43,7 @@ from clew.hosts.forge_api import ForgeApi, is_ours, marked
 from clew.hosts.hook_plan import Planned, Verdict, create_job
 from clew.hosts.hook_skills import Form, Skills
 from clew.hosts.hook_sweep import HookSweep, is_open
+from clew.hosts.own_secrets import own_secrets
 from clew.store.hook_rows import HookKey, StoredHook
 from clew.store.store import Store
 
@@ -67,9 +70,12 @@ class Hooks(HookSweep):
         home: Path,
         api_of: Callable[[Forge], ForgeApi | None] = lambda forge: None,
         *,
+        secrets: Callable[[], Mapping[str, str]] | None = None,
         again_s: float = AGAIN_S,
     ) -> None:
+        """`secrets`: what must not be published, by value; by default what the agents' environment and `home` tell."""
         super().__init__(engine, settings, home, api_of)
+        self._secrets = secrets or (lambda: own_secrets(engine.around.environ, home))
         self.skills = Skills(settings)
         self._again_s = again_s
 
@@ -260,14 +266,29 @@ class Hooks(HookSweep):
         if api is None:
             await self._replied(job_id, "failed", f"there is no token for {hook.event.forge}")
             return
+        words = (job.result or "").strip()
+        own, words, kinds = await asyncio.to_thread(self._publishable, words)
+        if own:
+            await self._replied(job_id, "withheld", f"the answer holds {', '.join(own)}")
+            return
         if not await self._engine.database.atomically(lambda store: self._claim(store, job_id)):
             return
+        if kinds:
+            log.warning("secrets were blanked in a comment on %s: %s", purpose.key, ", ".join(sorted(set(kinds))))
         try:
-            url = await api.comment(repo, number, marked((job.result or "").strip()[:REPLY_MOST] or "(no words)"))
+            url = await api.comment(repo, number, marked(words[:REPLY_MOST] or "(no words)"))
         except ClewError as error:
             await self._replied(job_id, "failed", error.message)
             return
         await self._replied(job_id, "posted", None, url)
+
+    def _publishable(self, words: str) -> tuple[list[str], str, list[str]]:
+        """Which of our own secrets are in it; the words without what looks like a secret, and of which kinds that was.
+
+        Everything counts, also what a comment has no room for.
+        """
+        found = find_secrets(words)
+        return leaked(words, self._secrets()), blank(words, found)[0], [each.kind for each in found]
 
     def _claim(self, store: Store, job_id: str) -> bool:
         """False: another worker has begun to post it. Whoever dies from here on has posted it, or nobody does."""
@@ -279,7 +300,7 @@ class Hooks(HookSweep):
 
     async def _replied(self, job_id: str, reply: str, why: str | None, url: str | None = None) -> None:
         now = self._engine.around.clock()
-        if reply == "failed":
+        if reply in ("failed", "withheld"):
             log.warning("final words were not posted: %s", why)
         await self._call(lambda store: store.update_hook_job(job_id, reply=reply, why=why, url=url, at=now))
 

@@ -7,7 +7,6 @@ page's own origin. Both are made from the token, so that they die with it, and n
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import re
@@ -15,9 +14,9 @@ import secrets
 from pathlib import Path
 
 from clew.core.record import Record
+from clew.core.tokens import TOKEN_FILE, cookie_of, page_key_of
 from clew.errors import StoreError
 
-TOKEN_FILE = "token"
 TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}\Z")
 
@@ -32,11 +31,11 @@ class Secret(Record):
 
     @property
     def cookie(self) -> str:
-        return hmac.new(self.token.encode(), b"clew page", hashlib.sha256).hexdigest()
+        return cookie_of(self.token)
 
     @property
     def page_key(self) -> str:
-        return hmac.new(self.token.encode(), b"clew page key", hashlib.sha256).hexdigest()
+        return page_key_of(self.token)
 
     def is_token(self, given: str) -> bool:
         return _same(given, self.token)

@@ -46,7 +46,7 @@ class HookJob(NamedTuple):
     branch: str | None  # for the work tree
     fetch_ref: str | None
     tree_update: str
-    reply: str  # none, waiting, posting, posted, failed
+    reply: str  # none, waiting, posting, posted, failed, withheld: it held a secret
     why: str | None
     url: str | None
     tries: int

@@ -1,0 +1,16 @@
+"""The daemon's token: the file that holds it, and the two halves that a browser gets, which are made from it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+TOKEN_FILE = "token"
+
+
+def cookie_of(token: str) -> str:
+    return hmac.new(token.encode(), b"clew page", hashlib.sha256).hexdigest()
+
+
+def page_key_of(token: str) -> str:
+    return hmac.new(token.encode(), b"clew page key", hashlib.sha256).hexdigest()

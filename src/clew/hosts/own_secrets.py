@@ -1,0 +1,38 @@
+"""The secrets of this machine that Clew knows: what must be in nothing that it publishes by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from clew.core.leaks import SHORTEST
+from clew.core.redaction import find_secrets, secret_values
+from clew.core.tokens import TOKEN_FILE, cookie_of, page_key_of
+
+
+def own_secrets(environ: Mapping[str, str], home: Path, settings: Path | None = None) -> dict[str, str]:
+    """By value, what each is. Of the environment, of the user's settings, and the daemon's token as it is now."""
+    found = secret_values(environ.items(), os.path.lexists)
+    for name, value in environ.items():  # ours, however plain they are
+        if name.startswith("CLEW_") and name.endswith(("_SECRET", "_TOKEN", "_PASSPHRASE")) and len(value) >= SHORTEST:
+            found[value] = name
+    text = _read(settings) if settings is not None else ""
+    for value in secret_values([("clew.toml", text)], os.path.lexists):
+        found.setdefault(value, "a secret of clew.toml")
+    for each in find_secrets(text, doubtful=True):
+        found.setdefault(text[each.start : each.end], "a secret of clew.toml")
+    if token := _read(home / TOKEN_FILE).strip():
+        found |= {
+            token: "the daemon's token",
+            cookie_of(token): "the page's cookie",
+            page_key_of(token): "the page's key",
+        }
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

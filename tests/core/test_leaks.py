@@ -1,0 +1,71 @@
+"""A known secret is recognised in the disguises that an agent can be told to use; ordinary text holds none."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from clew.core.leaks import leaked
+from clew.core.tokens import TOKEN_FILE, cookie_of, page_key_of
+from clew.hosts.own_secrets import own_secrets
+
+TOKEN = "q7Vx-2Lk_9RtZp4WmYc8JdNb3HsGfTa6UeKi1Oo0PlM"
+SECRETS = {TOKEN: "the daemon's token", "hunter2-correct!": "CLEW_GITEA_SECRET"}
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "as it is": lambda secret: secret,
+    "backwards": lambda secret: secret[::-1],
+    "in capitals": str.upper,
+    "spaced": " ".join,
+    "one letter a line": "\n".join,
+    "with dots and zero-width spaces": lambda secret: "\u200b.".join(secret),
+    "in a list": lambda secret: "\n".join(f"- {letter}" for letter in secret),
+    "base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "base64 of more": lambda secret: base64.b64encode(f"x{secret}y".encode()).decode(),
+    "base64 of still more": lambda secret: base64.b64encode(f"it: {secret} ok".encode()).decode(),
+    "base64url": lambda secret: base64.urlsafe_b64encode(f"?{secret}".encode()).decode(),
+    "base64 in lines": lambda secret: "\n".join(base64.b64encode(secret.encode()).decode()),
+    "base64 of it backwards": lambda secret: base64.b64encode(secret[::-1].encode()).decode(),
+    "hex": lambda secret: secret.encode().hex(),
+    "hex with colons": lambda secret: secret.encode().hex(":").upper(),
+    "hex escapes": lambda secret: "".join(f"\\x{byte:02x}" for byte in secret.encode()),
+    "URL-encoded": lambda secret: quote(secret, safe=""),
+    "every byte URL-encoded": lambda secret: "".join(f"%{byte:02X}" for byte in secret.encode()),
+    "character references": lambda secret: "".join(f"&#{ord(letter)};" for letter in secret),
+    "full-width": lambda secret: "".join(chr(ord(each) + 0xFEE0) if "!" <= each <= "~" else each for each in secret),
+    "in two halves": lambda secret: f"{secret[:22]} and then comes {secret[22:]}",
+}
+
+
+@pytest.mark.parametrize("how", DISGUISES)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_secret_is_recognised(how: str, secret: str) -> None:
+    text = f"I looked into it.\n\n{DISGUISES[how](secret)}\n\nAll tests pass."
+    assert leaked(text, SECRETS) == [SECRETS[secret]]
+
+
+def test_ordinary_words_hold_none() -> None:
+    repository = Path(__file__).parents[2]
+    words = (repository / "docs" / "hooks.md").read_text() + (repository / "src/clew/hosts/hooks.py").read_text()
+    assert leaked(words, SECRETS) == []
+    assert leaked("", SECRETS) == []
+    assert leaked(words, {"the": "short", "!!!": "no letters", "": "nothing"}) == []
+
+
+def test_own_secrets_are_those_of_the_environment_the_settings_and_the_daemon(tmp_path: Path) -> None:
+    (tmp_path / TOKEN_FILE).write_text(f"{TOKEN}\n")
+    settings = tmp_path / "clew.toml"
+    settings.write_text('store = "postgresql://clew:s3cr3t-of-the-store@db/clew"\n')
+    environ = {"CLEW_GITEA_SECRET": "hookhook", "ANTHROPIC_API_KEY": "some-key-0123456789", "HOME": "/home/somebody"}
+    found = own_secrets(environ, tmp_path, settings)
+    assert found["hookhook"] == "CLEW_GITEA_SECRET"
+    assert found["some-key-0123456789"] == "ANTHROPIC_API_KEY"
+    assert found["s3cr3t-of-the-store"] == "a secret of clew.toml"
+    assert found[TOKEN] == "the daemon's token"
+    assert {cookie_of(TOKEN), page_key_of(TOKEN)} < set(found)
+    assert "/home/somebody" not in found
+    assert own_secrets({}, tmp_path / "gone") == {}
