@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
 
-.PHONY: demo test check unit soak bench clean fmt docs prompts web web-check chromium
+.PHONY: demo test check unit soak bench clean fmt docs prompts web web-check chromium openssh
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -25,7 +25,7 @@ check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP) web chromium ## the test suite
+unit: $(STAMP) web chromium openssh ## the test suite
 	$(BIN)/pytest -n $(WORKERS) -m "not soak"
 
 WEB := src/clew/web
@@ -50,6 +50,10 @@ web-check: $(MODULES)     ## the page's types, and the tests of its pure parts
 chromium:                 ## the browser of the tests in tests/browser
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; }; } || \
 	  { echo "tests/browser needs Debian's chromium: apt-get install chromium"; exit 1; }
+
+openssh:                  ## ssh-keygen and ssh-agent, for the tests of signatures
+	@command -v ssh-agent >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q openssh-client || { apt-get update -q && apt-get install -y -q openssh-client; }; }; } || \
+	  { echo "tests/portable needs OpenSSH: apt-get install openssh-client"; exit 1; }
 
 soak: $(STAMP)            ## long random runs
 	CLEW_SOAK=1 $(BIN)/pytest -n $(WORKERS) -m soak

@@ -180,6 +180,14 @@ def folders(value: Any) -> tuple[str, ...] | None:
     return tuple(part.strip() for part in parts if part.strip()) or None
 
 
+def signers(value: Any) -> tuple[str, ...] | None:
+    """A list of public keys or files; a text is one of them."""
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("is not a list of keys or files")
+    return tuple(part.strip() for part in parts if part.strip()) or None
+
+
 def choice(*options: str) -> Callable[[Any], str]:
     def parse(value: Any) -> str:
         if value not in options:
@@ -229,6 +237,13 @@ TABLE: tuple[Setting, ...] = (
     Setting("retention.threads", duration, None, "threads not used for so long are archived once a day; none: never"),
     Setting("retention.archives", duration, 2_592_000.0, "archives older than this are removed; none: never"),
     Setting("remote.url", word, None, "where `clew threads push` and `pull` go without a URL: s3://bucket/path"),
+    Setting("remote.sign", word, None, "the SSH key that `clew threads push` signs with; none: it does not sign"),
+    Setting(
+        "remote.signers",
+        signers,
+        None,
+        "whose signature `clew threads pull` accepts: public keys, or files of them; none: nobody need sign",
+    ),
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
     Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,39 @@ def test_store_that_refuses_you_names_its_own_variables(scheme: str, variable: s
         error = ObjectStore(f"{scheme}://team/x")._explain(ValueError(words))
         assert str(error.hint).count(variable) >= 1
         assert not any(other in str(error.hint) for other in {"GOOGLE_", "AZURE_", "AWS_"} - {variable})
+
+
+async def test_signed_push_signed_export_and_who_must_have_signed(cli: Any, url: str, tmp_path: Path) -> None:
+    key, other, settings = tmp_path / "key", tmp_path / "other", cli.stage.clew_home / "clew.toml"
+    for each in (key, other):
+        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", each.name, "-f", str(each)]
+        subprocess.run(make, check=True, stdin=subprocess.DEVNULL)
+    await put(cli.stage, "one")
+    signed = cli.run("threads", "push", url, "one", "--sign", str(key))
+    assert (signed.code, signed.out, signed.err.endswith(", signed\n")) == (0, "one  pushed\n", True)
+    file = tmp_path / "one.clew"
+    assert cli.run("threads", "export", "one", "--output", str(file), "--sign", str(key)).code == 0
+    cli.run("threads", "delete", "one", "--yes")
+
+    settings.write_text(f'[remote]\nsigners = ["{(tmp_path / "other.pub").read_text().strip()}"]\n')
+    refused = cli.run("threads", "pull", url, "one", "--json")
+    message = f"one at {url} is signed by nobody who may."
+    assert (refused.code, refused.json["error"]["message"]) == (2, message)
+    pulled = cli.run("threads", "pull", url, "one", "--signers", str(tmp_path / "key.pub"), "--json")
+    assert (pulled.code, pulled.json["threads"][0]["signer"]) == (0, "key")
+    unsigned = cli.run("threads", "push", url, "one")
+    assert unsigned.code == 2
+    assert "This push would not be signed, and remote.signers accepts only what is." in unsigned.err
+    cli.run("threads", "delete", "one", "--yes")
+
+    command = ["threads", "import", str(file), "--signers"]
+    denied = cli.run(*command, str(tmp_path / "other.pub"))
+    assert (denied.code, denied.err.splitlines()[0]) == (2, f"clew: {file} is signed by nobody who may.")
+    came = cli.run(*command, str(tmp_path / "key.pub"))
+    assert (came.code, came.err.splitlines()[0]) == (0, "signed by key")
+    file.write_bytes(file.read_bytes() + b"more")
+    changed = cli.run(*command, str(tmp_path / "key.pub"))
+    assert (changed.code, changed.err.splitlines()[0]) == (2, f"clew: The signature of {file} does not fit it.")
+    (tmp_path / "one.clew.sig").unlink()
+    bare = cli.run(*command, str(tmp_path / "key.pub"))
+    assert (bare.code, bare.err.splitlines()[0]) == (2, f"clew: {file} is not signed.")

@@ -44,15 +44,20 @@ async def test_real_agent_resumes_on_the_other_machine_and_back_again(
     voice, url, environ = Voice(api), f"{s3.new_bucket()}/team", s3.environ
     key, keys = pyrage.x25519.Identity.generate(), tmp_path / "key"
     keys.write_text(f"{key}\n")
+    signing = tmp_path / "signing"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(signing)], check=True)
+    sign, trust = (["--sign", str(signing)], ["--signers", f"{signing}.pub"]) if closed else ([], [])
     first = ["--recipient", str(key.to_public())] if closed else []
     options = ["--identity", str(keys)] if closed else []
     with two_machines(tmp_path, api, "real") as [a, b]:
         async with a.open() as client:
             thread = await client.thread("t", cwd=a.work)
             session = (await ask(thread, voice.prompt())).session_id
-        assert moved(a, "push", url, "t", *first, **environ) == "pushed"
+        assert moved(a, "push", url, "t", *first, *sign, **environ) == "pushed"
         for here, state in ((b, "new"), (a, "updated")):  # there, and back
-            came = clew(here, "threads", "pull", url, "t", "--cwd", str(here.work), *options, "--json", **environ)
+            came = clew(
+                here, "threads", "pull", url, "t", "--cwd", str(here.work), *options, *trust, "--json", **environ
+            )
             assert came.code == 0, came.err
             [pulled] = came.json["threads"]
             assert (pulled["state"], pulled["sessions"][0]["resumable"]) == (state, True)
@@ -63,7 +68,7 @@ async def test_real_agent_resumes_on_the_other_machine_and_back_again(
                 reply = await ask(thread, prompt)
                 assert (reply.session_resumed, reply.reason, reply.session_id) == (True, None, session)
                 assert voice.shown == expected(history, prompt), "the whole history, each turn once"
-            assert moved(here, "push", url, "t", *options, **environ) == "pushed"
+            assert moved(here, "push", url, "t", *options, *sign, **environ) == "pushed"
     assert not api.strays
 
 

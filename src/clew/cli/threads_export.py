@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from clew.client import Client
     from clew.hosts.outgoing import Secret
     from clew.hosts.portable import Exported
+    from clew.hosts.signing import Signer
 
 VARIABLE = "CLEW_PASSPHRASE"
 PASSPHRASE_FILE = click.option(
     "--passphrase-file",
     metavar="FILE",
     help=f"The passphrase is its first line.  [default: {VARIABLE}, else you are asked]",
+)
+SIGN = click.option(
+    "--sign", metavar="KEY", help="Sign it with this SSH key; a public one, if an agent holds the private one."
 )
 
 
@@ -45,6 +49,7 @@ PASSPHRASE_FILE = click.option(
 )
 @click.option("--redact", is_flag=True, help="The history alone, with what looks like a secret blanked.")
 @click.option("--with-secrets", is_flag=True, help="Even if it holds what is a secret, or looks like one.")
+@SIGN
 @AS_JSON
 def export(
     name: str,
@@ -55,12 +60,13 @@ def export(
     recipients: tuple[str, ...],
     redact: bool,
     with_secrets: bool,
+    sign: str | None,
     as_json: bool,
 ) -> None:
     """Write a thread to a file, to go on elsewhere: its history, its state, and its agents' sessions.
 
     Of a pair, both threads, also by the pair's name. `clew threads import` reads it, and so does any unzip; an
-    encrypted one opens with age.
+    encrypted one opens with age. With --sign, FILE.sig is its signature.
 
     \b
       clew threads export fix-login --encrypt
@@ -75,6 +81,7 @@ def export(
         from clew.hosts.sealing import check_recipients
 
         check_recipients(recipients)
+    by = _signer(sign) if sign is not None else None
     path = _checked(output, force=force) if output is not None else None
     passphrase = read_passphrase(passphrase_file, confirm=True) if encrypt else None
 
@@ -88,8 +95,24 @@ def export(
     made = with_client(work, reads=True)
     place = path or Path(f"{made.name}.clew{'.age' if encrypt or recipients else ''}")
     content = _sealed(made.content, passphrase, recipients)
+    if by is not None:
+        from clew.hosts.signing import OF_A_FILE
+        from clew.hosts.signing import sign as make_signature
+
+        _check(place, force=force)
+        _write(signature_file(place), make_signature(by, OF_A_FILE, content), force=force)
     _write(place, content, force=force)
     _tell(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
+
+
+def _signer(key: str) -> Signer:
+    from clew.hosts.signing import signer
+
+    return signer(key, os.environ)
+
+
+def signature_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sig")
 
 
 def _sealed(content: bytes, passphrase: str | None, recipients: tuple[str, ...]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -9,16 +10,21 @@ import click
 from clew.cli.options import AS_JSON
 from clew.cli.output import harmless, note, plural, print_json, say
 from clew.cli.session import with_client
-from clew.cli.threads_export import PASSPHRASE_FILE, read_passphrase
+from clew.cli.threads_export import PASSPHRASE_FILE, read_passphrase, signature_file
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clew.client import Client
     from clew.hosts.portable_file import Unpacked
     from clew.hosts.portable_import import Imported
 
 IDENTITY_MOST = 100_000
 HEAD_BYTES = 1000
+SIGNERS = click.option(
+    "--signers", metavar="FILE", help="Only what is signed by a key in FILE: public keys, or ssh's allowed signers."
+)
 
 
 @click.command("import")
@@ -29,6 +35,7 @@ HEAD_BYTES = 1000
 @click.option(
     "--identity", metavar="FILE", help="Your age identity, or SSH private key, for a file that is yours to open."
 )
+@SIGNERS
 @click.option("--dry-run", is_flag=True, help="Check it, and only say what would come of it.")
 @AS_JSON
 def import_(
@@ -37,6 +44,7 @@ def import_(
     name: str | None,
     passphrase_file: str | None,
     identity: str | None,
+    signers: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -53,7 +61,7 @@ def import_(
 
     if passphrase_file is not None and identity is not None:
         raise UsageError("--passphrase-file and --identity are two ways to open it.", hint="Give one of them.")
-    unpacked = read_file(file, passphrase_file, identity)
+    unpacked = read_file(file, passphrase_file, identity, signers)
     work_dir = existing_dir(cwd)
 
     async def work(client: Client) -> Imported:
@@ -73,7 +81,7 @@ def import_(
     _tell(with_client(work, work_dir=work_dir), dry_run=dry_run, as_json=as_json)
 
 
-def read_file(name: str, passphrase_file: str | None, identity: str | None) -> Unpacked:
+def read_file(name: str, passphrase_file: str | None, identity: str | None, signers: str | None = None) -> Unpacked:
     from clew.hosts import sealing
     from clew.hosts.checks import named_path
     from clew.hosts.portable_file import FILE_MOST, unpack
@@ -88,6 +96,8 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None) -> U
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", hint="See that it is yours to read.") from error
+    if signers is not None:
+        note(f"signed by {harmless(_verified(path, raw, signers))}")
     if sealing.is_sealed(raw):
         if identity is not None:
             raw = sealing.open_as(read_identity(identity), raw)
@@ -100,6 +110,19 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None) -> U
             f"{path} is the state file of a pair.", hint=f"clew pair --session-file {path} goes on with it."
         )
     return unpack(raw)
+
+
+def _verified(path: Path, raw: bytes, file: str) -> str:
+    """Who signed it. Raises UsageError."""
+    from clew.hosts.signing import OF_A_FILE, SIGNATURE_MOST, signers, unsigned, verify
+
+    known = signers((file,), os.environ)
+    try:
+        with signature_file(path).open("rb") as opened:
+            signature = opened.read(SIGNATURE_MOST)
+    except OSError as error:
+        raise unsigned(str(path)) from error
+    return verify(known, OF_A_FILE, raw, signature, str(path))
 
 
 def read_identity(file: str) -> str:

@@ -10,8 +10,8 @@ import click
 
 from clew.cli.options import AS_JSON
 from clew.cli.session import complete_thread, with_client
-from clew.cli.threads_export import PASSPHRASE_FILE, read_passphrase
-from clew.cli.threads_import import read_identity
+from clew.cli.threads_export import PASSPHRASE_FILE, SIGN, read_passphrase
+from clew.cli.threads_import import SIGNERS, read_identity
 from clew.cli.threads_push_display import Progress, tell_listed, tell_pulled, tell_pushed
 from clew.errors import ClewError, StoreError, UsageError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from clew.hosts.portable_head import Lock
     from clew.hosts.portable_remote import Remote
     from clew.hosts.portable_sync import Pulled, Pushed
+    from clew.hosts.signing import Signer, Signers
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ ARGS = click.argument("args", metavar="[URL] [NAME]...", nargs=-1, shell_complet
     help="For the holder of this key instead, from the first push on: age1…, or an SSH public key. May be repeated.",
 )
 @IDENTITY
+@SIGN
 @click.option("--with-secrets", is_flag=True, help="Even if it holds what is a secret, or looks like one.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
 @AS_JSON
@@ -52,6 +54,7 @@ def push(
     passphrase_file: str | None,
     recipients: tuple[str, ...],
     identity: str | None,
+    sign: str | None,
     with_secrets: bool,
     dry_run: bool,
     as_json: bool,
@@ -88,6 +91,7 @@ def push(
 
         done: list[tuple[str, Pushed | ClewError]] = []
         async with Progress() as progress:
+            signer = _signer(client, sign)
             remote = await _opened(client, url, lock, progress, to_push=True)
             chosen = await units(client.engine, names)
             for unit in chosen:
@@ -97,6 +101,7 @@ def push(
                     remote,
                     unit.key,
                     os.environ,
+                    signer=signer,
                     with_secrets=with_secrets,
                     dry_run=dry_run,
                     on_bytes=progress.of("sending", unit.name),
@@ -114,6 +119,7 @@ def push(
 @click.option("--name", metavar="NEW", help="Bring it under this name, beside what is here.")
 @PASSPHRASE_FILE
 @IDENTITY
+@SIGNERS
 @click.option("--dry-run", is_flag=True, help="Check it, and only say what would come of it.")
 @AS_JSON
 def pull(
@@ -123,6 +129,7 @@ def pull(
     name: str | None,
     passphrase_file: str | None,
     identity: str | None,
+    signers: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -154,6 +161,7 @@ def pull(
 
         done: list[tuple[str, Pulled | ClewError]] = []
         async with Progress() as progress:
+            trusted = _signers(client, signers)
             remote = await _opened(client, url, lock, progress, to_push=False)
             there = await remote.manifests()
             chosen = {each.thread_id: each for each in there.manifests} if everything else {}
@@ -173,6 +181,7 @@ def pull(
                     client.archives,
                     cwd=cwd or ".",
                     name=name,
+                    signers=trusted,
                     permissions=Permissions(client.settings.of("permissions")),
                     trust=Trust(client.settings.of("trust")),
                     dry_run=dry_run,
@@ -205,6 +214,26 @@ def _lock(passphrase_file: str | None, identity: str | None, recipients: tuple[s
     asked = (lambda is_new: read_passphrase(passphrase_file, confirm=is_new)) if ask else None
     is_given = passphrase_file is not None or identity is not None
     return Lock(asked, recipients, read_identity(identity) if identity is not None else None, must_be_needed=is_given)
+
+
+def _signer(client: Client, key: str | None) -> Signer | None:
+    """By the flag, else by the setting."""
+    from clew.hosts.signing import signer
+
+    key = key or client.settings.of("remote.sign")
+    if key is None and client.settings.of("remote.signers"):
+        raise UsageError(
+            "This push would not be signed, and remote.signers accepts only what is.",
+            hint="Give --sign KEY, or set remote.sign.",
+        )
+    return signer(key, os.environ) if key is not None else None
+
+
+def _signers(client: Client, file: str | None) -> Signers | None:
+    from clew.hosts.signing import signers
+
+    entries = (file,) if file is not None else client.settings.of("remote.signers")
+    return signers(entries, os.environ) if entries else None
 
 
 async def _opened(client: Client, url: str | None, lock: Lock, progress: Progress, *, to_push: bool) -> Remote:

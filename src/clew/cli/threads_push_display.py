@@ -107,7 +107,8 @@ def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, d
         if pushed.side == "pushed" and dry_run:
             note(f"{whose}: {plural(pushed.new_bytes, 'byte')} would be compressed and sent")
         elif pushed.side == "pushed":
-            note(f"{whose}: {plural(pushed.turns, 'turn')}; sent {plural(pushed.sent.size_bytes, 'byte')}")
+            sent = f"sent {plural(pushed.sent.size_bytes, 'byte')}{', signed' * pushed.signed}"
+            note(f"{whose}: {plural(pushed.turns, 'turn')}; {sent}")
         tell_secrets(pushed.secrets, f"{whose} holds")
 
     if as_json:
@@ -120,6 +121,8 @@ def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, d
 def tell_pulled(remote: Remote, done: list[tuple[str, Pulled | ClewError]], *, dry_run: bool, as_json: bool) -> int:
     def tell(pulled: Pulled, whose: str) -> None:
         say(f"{whose}  {_would(PULLED[pulled.side], dry_run)}")
+        if pulled.signer is not None:
+            note(f"{whose}: signed by {harmless(pulled.signer)}")
         if pulled.imported is not None:
             tell_sessions(pulled.imported, f"{whose}: ")
 
@@ -200,6 +203,7 @@ def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
         "sent_objects": each.sent.objects,
         "new_bytes": each.new_bytes,
         "secrets": as_objects(each.secrets),
+        "signed": each.signed,
         "error": None,
     }
 
@@ -214,6 +218,7 @@ def _pulled_object(name: str, each: Pulled | ClewError) -> dict[str, Any]:
         "number": each.number,
         "turns": each.turns,
         "new_ids": each.imported.renewed if each.imported is not None else False,
+        "signer": each.signer,
         "sessions": [
             {
                 "part": one.part,

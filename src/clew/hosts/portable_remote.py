@@ -3,11 +3,14 @@
     clew-remote.json          what it is: see portable_head
     manifests/THREAD/NUMBER   one for each push of a thread: which pieces it is made of
     pieces/THREAD/DIGEST      some lines of it
+    signatures/THREAD/DIGEST  of a manifest: who pushed it, if they signed
 
 Rules
 1. Objects are created and read, never changed and never deleted. Pieces come first and the manifest last: a push that
    was cut off has left nothing but pieces that the next one need not send.
 2. The next number can be created once: of two who push at the same moment, one is told that the other was faster.
+3. What is signed is the digest of a manifest, which has the digests of all parts, with the remote, the thread and the
+   number: so nothing of it can be changed, nor put in another place. The signature comes before the manifest.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from clew.core.record import Record
 from clew.engine.object_store import AT_ONCE, ObjectStore
 from clew.errors import Conflict, UsageError
-from clew.hosts.portable_file import FILE_MOST
+from clew.hosts.portable_file import FILE_MOST, as_json
 from clew.hosts.portable_head import Head, Lock, new_head, read_head
 from clew.hosts.portable_pieces import (
     DIGITS,
@@ -37,8 +40,10 @@ from clew.hosts.portable_pieces import (
     read_manifest,
     sha256,
 )
+from clew.hosts.signing import OF_A_REMOTE, SIGNATURE_MOST, Signer, Signers, sign, unsigned, verify
 
 HEAD = "clew-remote.json"
+SIGNED = "clew-remote-signature"
 NAMES_MOST = FILE_MOST // PIECE_LEAST + 1000
 
 _MANIFEST = re.compile(rf"manifests/([^/]+)/([0-9]{{{DIGITS}}})")
@@ -133,6 +138,33 @@ class Remote:
             if there is None or there.digest != sha256(raw):
                 return None
         return len(content)
+
+    async def sign(self, manifest: Manifest, by: Signer) -> int:
+        """Before it is committed. How many bytes it took."""
+        signature = await asyncio.to_thread(sign, by, OF_A_REMOTE, self._signed(manifest))
+        content = self.codec.encoded(signature)
+        await self.objects.create(self._signature_path(manifest), content)
+        return len(content)
+
+    async def is_signed(self, manifest: Manifest) -> bool:
+        return await self.objects.get(self._signature_path(manifest)) is not None
+
+    async def signed_by(self, manifest: Manifest, signers: Signers) -> str:
+        """Who signed it. Raises UsageError unless somebody did who may."""
+        what = f"{manifest.name} at {self.url}"
+        raw = await self.objects.get(self._signature_path(manifest))
+        if raw is None:
+            raise unsigned(what)
+        signature = self.codec.decoded(raw, SIGNATURE_MOST, "a signature")
+        return await asyncio.to_thread(verify, signers, OF_A_REMOTE, self._signed(manifest), signature, what)
+
+    def _signed(self, manifest: Manifest) -> bytes:
+        said = {"remote": self.id, "thread": manifest.thread_id, "number": manifest.number, "manifest": manifest.digest}
+        return as_json({"format": SIGNED, "version": 1, **said})
+
+    def _signature_path(self, manifest: Manifest) -> str:
+        name = self.codec.name(b"signature\0" + manifest.digest.encode())
+        return f"signatures/{self.codec.thread_key(manifest.thread_id)}/{name}"
 
     async def fetch(
         self, manifest: Manifest, at_hand: Iterable[bytes] = (), on_bytes: Progress | None = None

@@ -33,6 +33,7 @@ from clew.hosts.portable_remote import Listing, Progress, Remote, Sent
 from clew.hosts.portable_rows import HISTORY as HISTORY_TABLES
 from clew.hosts.portable_rows import STATE as STATE_TABLES
 from clew.hosts.portable_rows import Tables, outward
+from clew.hosts.signing import Signer, Signers
 from clew.store.store import Store
 
 THREADS_MOST = 1_000_000
@@ -59,6 +60,7 @@ class Pushed(Record):
     sent: Sent = Sent()
     new_bytes: int = 0  # that are to be sent, before they are compressed
     secrets: tuple[Secret, ...] = ()  # that are in it; of sessions, in what is new
+    signed: bool = False
 
 
 class Pulled(Record):
@@ -67,6 +69,7 @@ class Pulled(Record):
     turns: int
     number: int
     imported: Imported | None = None
+    signer: str | None = None  # None: nobody was required
 
 
 class _Ours(Record):
@@ -87,6 +90,7 @@ async def push(
     name: str,
     environ: Mapping[str, str],
     *,
+    signer: Signer | None = None,
     with_secrets: bool = False,
     dry_run: bool = False,
     on_bytes: Progress | None = None,
@@ -100,7 +104,9 @@ async def push(
     pushed = Pushed(ours.name, Side.PUSHED, ours.found.turns, theirs.number if theirs else None)
     if theirs is not None:
         side = _compared(ours, theirs, base, remote.url)
-        if side is not Side.AHEAD:
+        # The same, and nobody has signed it: what is there may be another's, so ours is pushed and signed.
+        is_to_sign = side is Side.UNCHANGED and signer is not None and not await remote.is_signed(theirs)
+        if side is not Side.AHEAD and not is_to_sign:
             if side is Side.UNCHANGED and not dry_run:
                 await keep(engine, remote, ours.thread.id, before.then(theirs.number, theirs.digest, ours.state))
             return replace(pushed, side=side)
@@ -128,14 +134,16 @@ async def push(
         pushed_at=engine.around.clock(),
         parts=tuple(sending.parts),
     )
-    raw = pack_manifest(manifest)
-    await keep(engine, remote, ours.thread.id, replace(before, trying=sha256(raw)))
+    manifest = replace(manifest, digest=sha256(pack_manifest(manifest)))
+    if signer is not None:
+        sent = Sent(sent.objects + 1, sent.size_bytes + await remote.sign(manifest, signer))
+    await keep(engine, remote, ours.thread.id, replace(before, trying=manifest.digest))
     size = await remote.commit(manifest)
     if size is None:
         raise _conflict(ours.name, remote.url)
-    await keep(engine, remote, ours.thread.id, before.then(manifest.number, sha256(raw), ours.state))
+    await keep(engine, remote, ours.thread.id, before.then(manifest.number, manifest.digest, ours.state))
     sent = Sent(sent.objects + 1, sent.size_bytes + size)
-    return replace(pushed, number=manifest.number, sent=sent)
+    return replace(pushed, number=manifest.number, sent=sent, signed=signer is not None)
 
 
 async def pull(
@@ -146,15 +154,20 @@ async def pull(
     *,
     cwd: str,
     name: str | None = None,
+    signers: Signers | None = None,
     permissions: Permissions = Permissions.ASK,
     trust: Trust = Trust.USER,
     dry_run: bool = False,
     on_bytes: Progress | None = None,
 ) -> Pulled:
-    """With a `name`, beside what is here. Raises Busy, Conflict, and UsageError for what is damaged."""
+    """With a `name`, beside what is here; with `signers`, only what one of them signed.
+
+    Raises Busy, Conflict, and UsageError for what is damaged or not signed so.
+    """
     await refuse_opened(engine, remote)
+    signer = await remote.signed_by(theirs, signers) if signers is not None else None
     here = await engine.database.call(lambda store: store.thread(theirs.thread_id))
-    pulled = Pulled(name or theirs.name, Side.NEW, theirs.turns, theirs.number)
+    pulled = Pulled(name or theirs.name, Side.NEW, theirs.turns, theirs.number, signer=signer)
     if name is not None or here is None or here.id != theirs.thread_id:
         file = _file(theirs, await remote.fetch(theirs, on_bytes=on_bytes))
 

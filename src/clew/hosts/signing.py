@@ -1,0 +1,143 @@
+"""Signatures of what travels: SSH signatures, made and verified by the user's own ssh-keygen.
+
+So the key may be a file, in an agent or on a token, and anybody can verify a signature without Clew. Who may sign is
+said by public keys, or by a file of them as `ssh-keygen` reads it (ALLOWED SIGNERS in its manual).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from clew.core.record import Record
+from clew.core.redaction import blank, find_secrets
+from clew.errors import UsageError
+from clew.hosts.checks import named_path
+
+OF_A_FILE, OF_A_REMOTE = "clew-file", "clew-remote"  # what a signature is for: one of a file is none of a remote
+SIGNATURE_MOST = 64 * 1024
+SIGNERS_MOST = 1024**2
+TIMEOUT_S = 120.0  # somebody may be typing a passphrase
+
+_KEY_TYPE = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+\Z")
+
+
+class Signer(Record):
+    """Who signs."""
+
+    key: Path  # a private key, or the public key of one that an agent holds
+    environ: Mapping[str, str]  # with the agent's socket
+
+
+class Signers(Record):
+    """Whose signature is accepted."""
+
+    text: str  # one a line, as ssh-keygen reads it
+    environ: Mapping[str, str]
+
+
+def signer(key: str, environ: Mapping[str, str]) -> Signer:
+    """Raises UsageError."""
+    path = named_path(key)
+    if not path.is_file():
+        raise UsageError(f"There is no key {path} to sign with.", hint="Name an SSH key, such as ~/.ssh/id_ed25519.")
+    _ssh_keygen(environ)
+    return Signer(path, environ)
+
+
+def signers(entries: Sequence[str], environ: Mapping[str, str]) -> Signers:
+    """Each is a public key, or names a file of them. Raises UsageError."""
+    lines = [line for entry in entries for line in (_lines(entry) if not _is_key(entry) else [entry])]
+    named = [_named(line.strip(), number) for number, line in enumerate(lines, 1)]
+    text = "".join(f"{line}\n" for line in named if line)
+    if not text:
+        raise UsageError("No signer is named.", hint="A public key a line: ssh-ed25519 AAAA… name.")
+    _ssh_keygen(environ)
+    return Signers(text, environ)
+
+
+def sign(by: Signer, purpose: str, content: bytes) -> bytes:
+    """Blocks. Raises UsageError."""
+    done = _run(by.environ, ["-Y", "sign", "-n", purpose, "-f", str(by.key)], content)
+    if done.returncode or b"BEGIN SSH SIGNATURE" not in done.stdout:
+        raise UsageError(f"Nothing was signed with {by.key}: {_last_words(done)}.", hint="See that it is an SSH key.")
+    return done.stdout
+
+
+def verify(signers: Signers, purpose: str, content: bytes, signature: bytes, what: str) -> str:
+    """Who signed it. Blocks. Raises UsageError for a signature that is of nobody who may, or of something else."""
+    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+        allowed, file = Path(folder) / "signers", Path(folder) / "signature"
+        allowed.write_text(signers.text, "utf-8")
+        file.write_bytes(signature)
+        known = _run(signers.environ, ["-Y", "find-principals", "-f", str(allowed), "-s", str(file)], b"")
+        for name in known.stdout.decode("utf-8", "replace").splitlines() if known.returncode == 0 else ():
+            how = ["-Y", "verify", "-n", purpose, "-f", str(allowed), "-I", name, "-s", str(file)]
+            if _run(signers.environ, how, content).returncode == 0:
+                return name
+    if known.returncode == 0:
+        raise UsageError(f"The signature of {what} does not fit it.", hint="It was changed, or signed as another.")
+    raise UsageError(f"{what} is signed by nobody who may.", hint="Nothing was stored. See whose key signed it.")
+
+
+def unsigned(what: str) -> UsageError:
+    return UsageError(f"{what} is not signed.", hint="Nothing was stored. Whoever made it signs with --sign KEY.")
+
+
+def _is_key(line: str) -> bool:
+    words = line.split()
+    return len(words) > 1 and any(_KEY_TYPE.match(word) for word in words[:3])
+
+
+def _lines(file: str) -> list[str]:
+    path = named_path(file)
+    try:
+        with path.open(encoding="utf-8") as opened:
+            return opened.read(SIGNERS_MOST).splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"The signers in {path} cannot be read: {why}.", hint="A public key a line.") from error
+
+
+def _named(line: str, number: int) -> str:
+    """A bare public key, as in a .pub file, gets its comment for a name."""
+    if not line or line.startswith("#"):
+        return ""
+    words = line.split()
+    if not _KEY_TYPE.match(words[0]):
+        return line
+    name = re.sub(r"[^A-Za-z0-9@._-]", "", "".join(words[2:3])) or f"signer-{number}"
+    return f"{name} {' '.join(words[:2])}"
+
+
+def _run(environ: Mapping[str, str], args: Sequence[str], given: bytes) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            [_ssh_keygen(environ), *args],
+            input=given,
+            capture_output=True,
+            env=dict(environ),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError("ssh-keygen took too long.", hint="Does it wait for a passphrase, or for a token?") from error
+    except OSError as error:
+        raise UsageError(f"ssh-keygen cannot be started: {error.strerror}.") from error
+
+
+def _ssh_keygen(environ: Mapping[str, str]) -> str:
+    found = shutil.which("ssh-keygen", path=environ.get("PATH"))
+    if found is None:
+        raise UsageError("Signatures need ssh-keygen, and there is none on the PATH.", hint="Install OpenSSH.")
+    return found
+
+
+def _last_words(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    said = lines[-1].strip().rstrip(".") if lines else f"exit status {done.returncode}"
+    return blank(said, find_secrets(said))[0]

@@ -1,0 +1,225 @@
+"""Signed remotes: what nobody signed who may is not pulled, whatever somebody did to it on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyrage
+import pytest
+
+from clew.client import Client
+from clew.engine.object_store import ObjectStore
+from clew.errors import NotFound, UsageError
+from clew.hosts.portable_head import Lock
+from clew.hosts.portable_pieces import sha256
+from clew.hosts.portable_remote import Remote, open_remote
+from clew.hosts.portable_sync import Pulled, Pushed, pull, push, wanted
+from clew.hosts.signing import Signer, signer, signers
+from clew.testing.model_api import ModelApi
+from clew.testing.stage import Stage
+from clew.testing.store_contract.samples import a_thread, a_turn
+from portable.machines import two_machines
+from portable.remotes import OPEN, folder_of, objects
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`mine` and `other`, each with its public half."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("mine", "other"):
+        make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"{name}@example.org", "-f", str(folder / name)]
+        subprocess.run(make, check=True, stdin=subprocess.DEVNULL)
+    return folder
+
+
+@pytest.fixture
+def mine(keys: Path) -> Signer:
+    return signer(str(keys / "mine"), os.environ)
+
+
+@pytest.fixture
+def machines(tmp_path: Path, api: ModelApi) -> Iterator[list[Stage]]:
+    with two_machines(tmp_path, api) as both:
+        yield both
+
+
+async def say(client: Client, *turns: str, thread: str = "t") -> None:
+    def add(store: object) -> None:
+        try:
+            store.require_thread(f"id-{thread}")  # type: ignore[attr-defined]
+        except NotFound:
+            store.create_thread(a_thread(f"id-{thread}", thread, cwd="/"))  # type: ignore[attr-defined]
+        for turn in turns:
+            store.add_turn(f"id-{thread}", a_turn(turn, text=turn))  # type: ignore[attr-defined]
+
+    await client.engine.database.call(add)
+
+
+async def sent(client: Client, url: str, by: Signer | None, lock: Lock = OPEN, thread: str = "t") -> Pushed:
+    remote = await open_remote(ObjectStore(url), lock, to_push=True)
+    return await push(client.engine, remote, thread, {}, signer=by)
+
+
+async def fetched(client: Client, url: str, public: Path | str, lock: Lock = OPEN, thread: str = "t") -> Pulled:
+    remote: Remote = await open_remote(ObjectStore(url), lock, to_push=False)
+    theirs = await wanted(client.engine, await remote.manifests(), thread)
+    trusted = signers((str(public),), os.environ)
+    return await pull(client.engine, remote, theirs, client.archives, cwd="/", signers=trusted)
+
+
+@pytest.mark.parametrize("closed", [False, True], ids=["plain", "encrypted"])
+async def test_what_one_who_may_has_signed_is_pulled(
+    machines: list[Stage], url: str, keys: Path, mine: Signer, closed: bool
+) -> None:
+    key = pyrage.x25519.Identity.generate()
+    first = Lock(recipients=(str(key.to_public()),)) if closed else OPEN
+    later = Lock(identity=str(key)) if closed else OPEN
+    allowed = keys / "allowed"
+    allowed.write_text(f"# the team\nalice@example.org {(keys / 'mine.pub').read_text()}")
+    async with machines[0].open() as a, machines[1].open() as b:
+        await say(a, "one")
+        assert (await sent(a, url, mine, first)).signed
+        assert (await fetched(b, url, keys / "mine.pub", later)).signer == "mine@example.org"
+        await say(a, "two")
+        await sent(a, url, mine, later)
+        pulled = await fetched(b, url, allowed, later)
+        assert (pulled.side, pulled.signer) == ("updated", "alice@example.org")
+        inline = (keys / "mine.pub").read_text().strip()
+        assert (await fetched(b, url, inline, later)).side == "unchanged"
+        assert [turn.text for turn in await (await b.find("t")).turns()] == ["one", "two"]
+    if closed:
+        assert not [raw for raw in objects(url).values() if b"SSH SIGNATURE" in raw]
+
+
+async def refused(client: Client, url: str, public: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        await fetched(client, url, public)
+    assert caught.value.exit_code == 2 and caught.value.hint
+    assert await client.threads() == [], "nothing was stored"
+    return caught.value.message.replace(url, "URL")
+
+
+async def test_what_is_not_signed_or_by_somebody_else_is_refused(
+    machines: list[Stage], url: str, keys: Path, mine: Signer
+) -> None:
+    async with machines[0].open() as a, machines[1].open() as b:
+        await say(a, "one")
+        await sent(a, url, None)
+        assert await refused(b, url, keys / "mine.pub") == "t at URL is not signed."
+        again = await sent(a, url, mine)
+        assert (again.side, again.number, again.signed) == ("pushed", 2, True), "the same, and now it is signed"
+        assert (await sent(a, url, mine)).side == "unchanged"
+        assert await refused(b, url, keys / "other.pub") == "t at URL is signed by nobody who may."
+        assert (await fetched(b, url, keys / "mine.pub")).side == "new"
+
+
+async def test_nothing_can_be_changed_or_put_elsewhere(
+    machines: list[Stage], url: str, keys: Path, mine: Signer, tmp_path: Path
+) -> None:
+    async with machines[0].open() as a, machines[1].open() as b:
+        await say(a, "one")
+        await say(a, "of another", thread="u")
+        await sent(a, url, mine)
+        await sent(a, url, mine, thread="u")
+        good = tmp_path / "good"
+        shutil.copytree(folder_of(url), good)
+        first, second = (next((good / "signatures" / f"id-{name}").iterdir()) for name in ("t", "u"))
+
+        def restored() -> Path:
+            shutil.rmtree(folder_of(url))
+            return Path(shutil.copytree(good, folder_of(url)))
+
+        def place_of(manifest: bytes) -> Path:
+            digest = sha256(b"signature\0" + sha256(manifest).encode())
+            return folder_of(url) / "signatures" / "id-t" / digest
+
+        # A manifest that somebody changed, under the signature that there is.
+        path = restored() / "manifests" / "id-t" / "00000001"
+        forged = json.dumps(json.loads(zlib.decompress(path.read_bytes())) | {"kind": "hook"}).encode()
+        path.write_bytes(zlib.compress(forged))
+        assert await refused(b, url, keys / "mine.pub") == "t at URL is not signed."
+        shutil.copy(first, place_of(forged))
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
+
+        # The signature of another thread, and rubbish.
+        restored()
+        here = folder_of(url) / first.relative_to(good)
+        here.write_bytes(second.read_bytes())
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
+        here.write_bytes(zlib.compress(b"rubbish"))
+        assert await refused(b, url, keys / "mine.pub") == "t at URL is signed by nobody who may."
+        here.write_bytes(b"rubbish")
+        assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a signature is not what was pushed."
+
+        # All of it, in a remote of another's.
+        head = restored() / "clew-remote.json"
+        head.write_text(json.dumps(json.loads(head.read_text()) | {"id": "0" * 32}))
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
+
+        # A piece, under the manifest that was signed.
+        [piece, *_] = (restored() / "pieces" / "id-t").iterdir()
+        piece.write_bytes(zlib.compress(b"something else"))
+        assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a piece is not what was pushed."
+
+
+async def test_an_older_push_takes_no_newer_ones_place(
+    machines: list[Stage], url: str, keys: Path, mine: Signer
+) -> None:
+    """A signature does not tell that there is nothing newer; what was pulled here does."""
+    async with machines[0].open() as a, machines[1].open() as b:
+        for turn in ("one", "two"):
+            await say(a, turn)
+            await sent(a, url, mine)
+            await fetched(b, url, keys / "mine.pub")
+        (folder_of(url) / "manifests" / "id-t" / "00000002").unlink()
+        assert (await fetched(b, url, keys / "mine.pub")).side == "ahead"
+        assert len(await (await b.find("t")).turns()) == 2
+
+
+def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> None:
+    def fails(make: object, *args: object) -> str:
+        with pytest.raises(UsageError) as caught:
+            make(*args)  # type: ignore[operator]
+        return caught.value.message
+
+    (tmp_path / "no-key").write_text("none")
+    (tmp_path / "empty").write_text("# nobody\n\n")
+    assert fails(signer, str(tmp_path / "gone"), os.environ) == f"There is no key {tmp_path / 'gone'} to sign with."
+    nothing = {"PATH": str(tmp_path)}
+    assert fails(signer, str(keys / "mine"), nothing) == "Signatures need ssh-keygen, and there is none on the PATH."
+    gone = tmp_path / "gone"
+    assert (
+        fails(signers, (str(gone),), os.environ) == f"The signers in {gone} cannot be read: No such file or directory."
+    )
+    assert fails(signers, (str(tmp_path / "empty"),), os.environ) == "No signer is named."
+    from clew.hosts.signing import OF_A_FILE, sign
+
+    said = fails(sign, signer(str(tmp_path / "no-key"), os.environ), OF_A_FILE, b"x")
+    assert said.startswith(f"Nothing was signed with {tmp_path / 'no-key'}: ") and "\n" not in said
+
+
+async def test_key_that_only_an_agent_holds_signs_by_its_public_half(
+    machines: list[Stage], url: str, keys: Path, tmp_path: Path
+) -> None:
+    public = tmp_path / "mine.pub"
+    shutil.copy(keys / "mine.pub", public)
+    socket = tmp_path / "s"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert agent.stdout is not None
+        agent.stdout.readline()  # it listens
+        environ = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
+        subprocess.run(["ssh-add", "-q", str(keys / "mine")], env=environ, check=True, capture_output=True)
+        async with machines[0].open() as a, machines[1].open() as b:
+            await say(a, "one")
+            await sent(a, url, signer(str(public), environ))
+            assert (await fetched(b, url, public)).signer == "mine@example.org"
+    finally:
+        agent.terminate()
+        agent.communicate()
