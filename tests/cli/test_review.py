@@ -352,6 +352,19 @@ def test_an_export_never_writes_over_a_file_unasked(house: Any) -> None:
     assert (nowhere.code, "cannot be written" in nowhere.err) == (2, True)
 
 
+def test_an_export_holds_no_secret_unless_asked(house: Any) -> None:
+    """The reviewer quotes one that it saw in the diff."""
+    key = "ghp_" + "x1Y2z3" * 6
+    house.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code, and so is abc-value-123.")]))
+    review = reviewed(house)
+    for form, count in (("md", 2), ("json", 4)):  # in JSON a finding stands twice
+        done = house.run("review", "export", review, "--format", form, MY_TOKEN="abc-value-123")
+        assert (done.code, key in done.out, "abc-value-123" in done.out) == (0, False, False)
+        assert "The token [redacted: GitHub token] is in the code" in done.out.replace("\\", "")
+        assert done.err == f"blanked {count} secrets: GitHub token, value of MY_TOKEN\n"
+    assert key in house.run("review", "export", review, "--with-secrets").out
+
+
 def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: Any) -> None:
     rounds = [{"review": {"summary": "One.", "findings": [{"severity": "major", "message": "It returns 1."}]}}]
     good, bad = house.stage.folder / "good.json", house.stage.folder / "bad.json"

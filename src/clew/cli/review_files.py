@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 )
 @click.option("--output", metavar="FILE", help="Write it there.  [default: stdout]")
 @click.option("--force", is_flag=True, help="Write over a FILE that is there.")
-def export(review_id: str, kind: str, output: str | None, force: bool) -> None:
-    """Write a review as Markdown, for a pull request, or as JSON: all that is known of it.
+@click.option("--with-secrets", is_flag=True, help="As it is: else what is a secret, or looks like one, is blanked.")
+def export(review_id: str, kind: str, output: str | None, force: bool, with_secrets: bool) -> None:
+    """Write a review as Markdown, for a pull request, or as JSON: all that is known of it. Secrets are blanked.
 
     \b
       clew review export latest --output review.md
@@ -49,6 +50,12 @@ def export(review_id: str, kind: str, output: str | None, force: bool) -> None:
         return review_json(state, await client.reviews.sessions(state), stamp)
 
     made = with_client(work, reads=True)
+    if not with_secrets:
+        from clew.hosts.outgoing import blanked
+
+        made, kinds = blanked(made, os.environ)
+        if kinds:
+            note(f"blanked {plural(len(kinds), 'secret')}: {', '.join(dict.fromkeys(kinds))}")
     if path is None:
         if isinstance(made, str):
             say(harmless(made).rstrip("\n"))
