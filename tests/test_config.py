@@ -151,6 +151,8 @@ UNSAFE = {
     "retention.threads": '"1s"',
     "retention.archives": '"1s"',
     "remote.url": '"s3://evil/x"',
+    "remote.sign": '"/evil/key"',
+    "remote.signers": '["ssh-ed25519 AAAA evil"]',
 }
 
 

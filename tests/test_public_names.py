@@ -42,6 +42,7 @@ PUBLIC = [
     "Run",
     "RunEnded",
     "RunQueued",
+    "SecretFound",
     "SessionStarted",
     "StoreError",
     "TextStreamed",

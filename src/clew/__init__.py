@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from clew.errors import ConfigError as ConfigError
     from clew.errors import Conflict as Conflict
     from clew.errors import NotFound as NotFound
+    from clew.errors import SecretFound as SecretFound
     from clew.errors import StoreError as StoreError
     from clew.errors import TimedOut as TimedOut
     from clew.errors import UsageError as UsageError
@@ -101,6 +102,7 @@ _HOME = {
         "ConfigError",
         "Conflict",
         "NotFound",
+        "SecretFound",
         "StoreError",
         "TimedOut",
         "UsageError",

@@ -24,8 +24,10 @@ maps `exit_code`, the server maps the class; neither has rules of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 class ClewError(Exception):

@@ -8,7 +8,6 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from clew.core.redaction import blank, find_secrets, secret_values
 from clew.engine import processes
 from clew.engine.framing import LineFramer, Skipped
 from clew.engine.launching import Launched, launch
@@ -97,6 +96,10 @@ class AgentProcess:
 
     def without_secrets(self, text: str) -> str:
         """Without the values that the agent's environment holds, and without what looks like a secret."""
+        if not text:
+            return text
+        from clew.core.redaction import blank, find_secrets, secret_values  # seldom: only of what went wrong
+
         values = secret_values(self._environ.items(), os.path.lexists)
         return blank(text, find_secrets(text, values))[0]
 

@@ -138,8 +138,9 @@ class LiveAttempt:
         passed("process_ended")
         said = self.process.stderr_tail
         ending = self.reader.ending(resumed=resumed, exit_status=exit_status, stderr=said)
-        diagnosis = replace(ending.diagnosis, message=self.process.without_secrets(ending.diagnosis.message))
-        ending = replace(ending, diagnosis=diagnosis)
+        if not ending.diagnosis.answered:  # its message becomes the run's error
+            diagnosis = replace(ending.diagnosis, message=self.process.without_secrets(ending.diagnosis.message))
+            ending = replace(ending, diagnosis=diagnosis)
         return AttemptEnd(
             outcome=classify(ending.diagnosis, stopped=self.stopped, exit_status=exit_status),
             ending=ending,

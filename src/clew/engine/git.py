@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from clew.core.record import Record
-from clew.core.redaction import blank, find_secrets
 from clew.engine import git_guard
 from clew.errors import ClewError, StoreError, UsageError
 
@@ -217,6 +216,8 @@ def last_words(err: str) -> str:
     lines = [line.strip() for line in err.splitlines()]
     named = [line for line in lines if line.startswith(("fatal: ", "error: "))]
     said = " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
+    from clew.core.redaction import blank, find_secrets
+
     return blank(said, find_secrets(said))[0]
 
 
