@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 from collections.abc import Iterator
@@ -11,11 +10,10 @@ from pathlib import Path
 
 from clew import config
 from clew.core.history import text_digest
-from clew.core.job import OWN, Job
 from clew.engine.engine import Engine
 from clew.engine.work import HEARTBEAT_S, HOOKS_QUEUE, QUEUE, SILENCE_S, Worker, WorkerSettings, queue_config
 from clew.hosts.hooks import EVENT, REPLY, Hooks
-from clew.hosts.jobs import KIND, Jobs
+from clew.hosts.jobs import Jobs
 
 QUEUE_FILE = "queue.db"
 WORKERS_DIR = "workers"
@@ -38,12 +36,7 @@ def open_worker(
 
     `hooks_only`: it carries out what hooks set going, and leaves other jobs to other workers.
     """
-    slots = asyncio.Semaphore(concurrency)
     queues = (HOOKS_QUEUE,) if hooks_only else (QUEUE, HOOKS_QUEUE)
-
-    def takes(job: Job) -> bool:
-        return not (hooks_only and job.kind == OWN)
-
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)
     queue = queue_config(worker_id, url=url, file=file)
@@ -51,12 +44,9 @@ def open_worker(
         engine.database,
         engine.around,
         WorkerSettings(worker_id, queue, file, queues, concurrency, heartbeat_s=heartbeat_s, silence_s=silence_s),
-        {
-            KIND: lambda job_id: jobs.carry_out(job_id, worker_id, slots, takes),
-            EVENT: hooks.deal_with,
-            REPLY: hooks.post,
-        },
-        lambda store: [*Jobs.waiting(store), *Hooks.waiting(store)],
+        {EVENT: hooks.deal_with, REPLY: hooks.post},
+        Hooks.waiting,
+        lambda job_id, place: jobs.carry_on(job_id, worker_id, place),
     )
 
 

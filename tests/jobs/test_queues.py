@@ -12,8 +12,9 @@ from dbos import DBOSClient, DBOSPortableJSONSerializer
 from clew import job as surface
 from clew.client import Client
 from clew.core.job import OWN, Job, JobStatus
-from clew.engine.work import APPLICATION, APPLICATION_VERSION, HOOKS_QUEUE, QUEUE, WORKFLOW
+from clew.engine.work import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW
 from clew.testing.stage import Stage
+from clew.wiring import STORE_FILE
 from clew.worker_wiring import QUEUE_FILE
 from jobs.house import a_job, carried_out, end, ended, speaking, start, until, workers
 
@@ -35,6 +36,12 @@ def place_of(stage: Stage, work: str) -> tuple[str, str]:
         query = "SELECT status, queue_name FROM workflow_status WHERE workflow_uuid = ?"
         found: tuple[str, str] = queue.execute(query, [work]).fetchone()
         return found
+
+
+def claims_of(stage: Stage) -> dict[str, str | None]:
+    """Which worker has which of the jobs in line."""
+    with closing(sqlite3.connect(stage.clew_home / STORE_FILE)) as store:
+        return dict(store.execute("SELECT job_id, claimed_by FROM job_line").fetchall())
 
 
 async def test_a_worker_for_hooks_leaves_other_jobs_to_others(scripted: Stage) -> None:
@@ -63,16 +70,17 @@ async def test_what_a_dead_worker_had_goes_back_where_it_was(scripted: Stage) ->
         job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05"))
         await speaking(client, job)
         before = await client.jobs.find(job.id)
+        assert claims_of(scripted) == {job.id: before.worker}
         alive[0].kill()
         await alive[0].wait()
         alive[0] = await start(scripted, {}, "--hooks-only")
         async with asyncio.timeout(60):
-            while place_of(scripted, f"job/{job.id}/1") != ("ENQUEUED", QUEUE):
+            while claims_of(scripted) != {job.id: None}:
                 await asyncio.sleep(0.05)
         hook = await ended(client, await of_a_hook(scripted, client, "!say of a hook"))
         assert hook.worker == before.worker
         assert (await client.jobs.find(job.id)).runs == 1, "nobody has begun it again"
-        assert place_of(scripted, f"job/{job.id}/1") == ("ENQUEUED", QUEUE)
+        assert claims_of(scripted) == {job.id: None}
         scripted.api.reply = None
         alive.append(await start(scripted, {}))
         begun = await until(client, job.id, lambda now: now.runs == 2)
@@ -112,7 +120,6 @@ async def test_what_an_older_clew_had_queued_for_a_hook_is_carried_out_once(scri
         try:
             done = await ended(client, job)
             assert (done.result, done.runs) == ("of a hook", 1)
-            assert place_of(scripted, f"{HOOKS_QUEUE}/{old}")[1] == HOOKS_QUEUE
             assert place_of(scripted, old) == ("ENQUEUED", QUEUE)
             async with workers(scripted), asyncio.timeout(60):
                 while place_of(scripted, old)[0] != "SUCCESS":
@@ -123,27 +130,27 @@ async def test_what_an_older_clew_had_queued_for_a_hook_is_carried_out_once(scri
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_one_that_waits_for_a_job_of_its_key_does_not_carry_that_out(scripted: Stage, is_cancelled: bool) -> None:
+async def test_a_job_of_a_hook_waits_for_a_job_of_its_key_that_its_worker_does_not_take(
+    scripted: Stage, is_cancelled: bool
+) -> None:
     async with scripted.open() as client:
         own = await client.jobs.submit(a_job(scripted, "!say own", key="shared"))
         hook = await of_a_hook(scripted, client, "!say of a hook", key="shared")
-        looked = asyncio.Event()
-
-        def takes(job: Job) -> bool:
-            looked.set()
-            return job.kind != OWN
-
-        carrying = asyncio.create_task(client.jobs.carry_out(hook.id, "for-hooks", asyncio.Semaphore(1), takes))
-        async with asyncio.timeout(60):
-            await looked.wait()
+        for_hooks = await start(scripted, {}, "--hooks-only")
+        try:
+            async with asyncio.timeout(60):
+                while not await surface.workers(client):
+                    await asyncio.sleep(0.05)
+            after_it = await ended(client, await of_a_hook(scripted, client, "!say of a later hook"))
+            assert claims_of(scripted) == {own.id: None, hook.id: None}, "it works, and leaves these two"
             if is_cancelled:
                 await client.jobs.cancel(hook.id)
-                await carrying
-                assert (await client.jobs.find(own.id)).status is JobStatus.QUEUED
+                assert claims_of(scripted) == {own.id: None}
                 return
             done = await carried_out(client, own)
-            await carrying
-        assert (done.result, done.worker != "for-hooks") == ("own", True)
-        after = await client.jobs.find(hook.id)
-        assert (after.result, after.worker) == ("of a hook", "for-hooks")
+            after = await ended(client, hook)
+        finally:
+            await end([for_hooks])
+        assert (done.result, done.worker != after_it.worker) == ("own", True)
+        assert (after.result, after.worker) == ("of a hook", after_it.worker)
         assert (after.started_at or 0) >= (done.ended_at or 0)

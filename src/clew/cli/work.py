@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clew.core.job import Job
 
 LOOK_S = 0.3  # at most so often, and only when this process wrote something
-RECENT = 100
+OVERLAP_S = 5.0  # of what two looks see, for an end that was long on its way to the store
 TIDY_SOON_S = 60.0  # after the start, so that a short one is not held up
 TIDY_EVERY_S = 3600.0  # it is done once a day, by whoever comes first
 
@@ -148,29 +148,21 @@ class WorkLog:
         """Tells what changed since the last look."""
         if self._worker is None:
             return
-        seen = self._seen
+        seen, now = self._seen, time.time()
         found = await self._client.engine.database.call(lambda store: self._mine(store, seen))
         self._seen = {}
         for job in found:
             self._tell(job, seen.get(job.id))
             if job.worker is not None:
                 self._seen[job.id] = job
+        self._since = max(self._since, now - OVERLAP_S)
 
     def _mine(self, store: Any, seen: dict[str, Job]) -> list[Job]:
-        """What it has, what it had, and what came and went between two looks; the oldest first."""
-        from clew.core.job import JobStatus
-
-        found = {job.id: job for job in store.jobs(limit=RECENT)}
-        found |= {job.id: job for job in store.jobs(statuses=[JobStatus.RUNNING], limit=10 * RECENT)}
-        found |= {job_id: store.job(job_id) for job_id, job in seen.items() if not _is_over(job)}
-        mine = [job for job in found.values() if job is not None and self._is_mine(job, seen)]
-        return sorted(mine, key=lambda job: job.created_at)
-
-    def _is_mine(self, job: Job, seen: dict[str, Job]) -> bool:
-        """Not one that it ended before it was last started; one that it handed back, once more."""
-        if job.worker is None:
-            return job.id in seen
-        return job.worker == self._worker and (job.ended_at or time.time()) >= self._since
+        """What it has, what came and went between two looks, and once more what it handed back; the oldest first."""
+        found = {job.id: job for job in store.jobs_of_worker(self._worker, self._since)}
+        left = [store.job(job_id) for job_id, job in seen.items() if job_id not in found and not _is_over(job)]
+        found |= {job.id: job for job in left if job is not None and job.worker in (None, self._worker)}
+        return sorted(found.values(), key=lambda job: job.created_at)
 
     def _tell(self, job: Job, before: Job | None) -> None:
         short = job.id[:SHORT_ID]

@@ -3,16 +3,17 @@
 Theory of operation
 1. Our own rows are the truth. A handler carries one subject (a job) to its end by looking at its row first, so work
    that is handed out twice, late or again does no harm.
-2. DBOS is the queue: it keeps which worker has what, in which order by key, over crashes. We ask it for nothing else:
+2. Jobs are claimed in our own store, as many as the worker can run (`claims.py`). Events and replies of hooks are
+   handed to DBOS, which keeps which worker has what, in which order by key, over crashes. We ask it for nothing else:
    no counts, no deadlines, no sleeping. Each try of a subject is one workflow with one step, named after both.
-3. A worker has an id of its own and a heartbeat in our store. Whatever DBOS has down for a worker that is not alive is
-   put back in its queue by any of the others. A worker that was only asleep finds its leases gone, and writes nothing.
-4. What is waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
+3. A worker has an id of its own and a heartbeat in our store. When one is not alive, any of the others releases what it
+   had claimed, and puts back into its queue whatever DBOS has down for it. A worker that was only asleep finds its
+   leases gone, and writes nothing.
+4. What hooks have waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
 5. A worker whose store was deleted or replaced ends: whoever started it starts it again.
 6. There are two queues: what hooks set going has one of its own, so that a daemon can carry that out and leave other
-   jobs alone. A worker listens to the queues that it serves, and to no other; what a dead one had goes back into the
-   queue that it was in. An older Clew put all into the first queue. There it stays for whoever serves that one; what
-   hooks set going is put into theirs as well, under another name, and by rule 1 that does no harm.
+   jobs alone. A worker listens to the queues that it serves, and to no other. An older Clew put jobs into them as well:
+   what is left of those ends when its turn comes, and does nothing, because the jobs are claimed by their rows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.record import Record
 from clew.engine import queue_file
+from clew.engine.claims import Carry, Claims, Place
 from clew.engine.database import Database
 from clew.engine.leases import is_gone, now
 from clew.engine.settings import Surroundings
@@ -50,7 +52,8 @@ AFTER_FAULT_S = 60.0
 WARN_EVERY_S = 5.0
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
-MOST_AT_ONCE = 1000  # that a worker holds: nearly all of them wait; how many agents run is decided elsewhere
+MOST_AT_ONCE = 1000  # of the events and replies that a worker holds: nearly all of them wait
+OLD_POLL_S = 5.0  # of the queue that only an older Clew put work into
 
 
 class Work(Record):
@@ -92,12 +95,22 @@ class Worker:
         settings: WorkerSettings,
         handlers: Mapping[str, Handler],
         waiting: Callable[[Store], Sequence[Work]],
+        carry: Carry,
     ) -> None:
+        """`handlers` and `waiting`: of what goes through the queue; `carry`: of a job that was claimed."""
         self._database = database
         self._around = around
         self._settings = settings
         self._handlers = handlers
         self._waiting = waiting
+        self._claims = Claims(
+            database,
+            around.clock,
+            settings.id,
+            settings.concurrency,
+            partial(self._carry_surely, carry),
+            own=QUEUE in settings.queues,
+        )
         self._queued: set[str] = set()  # by name: what is known to be in the queue
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
@@ -120,6 +133,7 @@ class Worker:
             await self._database.call(self._sign_on)
             await self._in_thread(_listen, self._settings)
             tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)))
+            tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._claim)))
             tasks.append(asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)))
             if until_idle:
                 look = partial(self._look_whether_idle, stop)
@@ -135,6 +149,7 @@ class Worker:
             for task in [*tasks, *self._busy]:
                 task.cancel()
             await asyncio.gather(*tasks, *self._busy, return_exceptions=True)
+            await self._claims.end()
             await self._in_thread(_end)
             for called in list(self._called):
                 called.cancel()
@@ -143,8 +158,13 @@ class Worker:
                 await self._database.call(lambda store: store.forget_worker(self._settings.id))
 
     async def _look_whether_idle(self, stop: asyncio.Event) -> None:
-        if not await self._database.call(self._to_do):
+        if not await self._database.call(lambda store: self._claims.any_left(store) or self._to_do(store)):
             stop.set()
+
+    async def _claim(self) -> None:
+        while True:
+            if not await self._claims.fill():
+                await self._claims.until_one_ends(self._settings.poll_s)
 
     def _to_do(self, store: Store) -> list[Work]:
         """What waits in our rows for the likes of this worker."""
@@ -152,6 +172,8 @@ class Worker:
 
     async def handle(self, kind: str, subject: str) -> None:
         """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
+        if kind not in self._handlers:
+            return  # a job, which an older Clew put there: it is claimed by its row
         called = asyncio.current_task()
         assert called is not None
         self._called.add(called)
@@ -167,7 +189,10 @@ class Worker:
             self._busy.discard(task)
             self._called.discard(called)
 
-    async def _persist(self, handler: Handler, subject: str) -> None:
+    async def _carry_surely(self, carry: Carry, job_id: str, place: Place) -> float | None:
+        return await self._persist(lambda subject: carry(subject, place), job_id)
+
+    async def _persist(self, handler: Callable[[str], Awaitable[T]], subject: str) -> T:
         """A store that is away for a while is no end: what was done is in it, and the handler looks."""
         while True:
             try:
@@ -221,6 +246,7 @@ class Worker:
     async def _beat(self) -> None:
         if not await self._database.call(self._is_known):
             await self._database.call(self._sign_on)
+        await self._claims.check()
         await self._take_over()
 
     def _is_known(self, store: Store) -> bool:
@@ -321,7 +347,7 @@ def _listen(settings: WorkerSettings) -> None:
                 queue,
                 partition_concurrency=1,
                 worker_concurrency=MOST_AT_ONCE,
-                polling_interval_sec=settings.poll_s,
+                polling_interval_sec=settings.poll_s if queue == HOOKS_QUEUE else OLD_POLL_S,
                 on_conflict="always_update",
             )
 

@@ -67,7 +67,7 @@ def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
 
 
 def _went_on(store: Store, job: Job, turns: tuple[Turn, ...]) -> bool:
-    others = {each.prompt_turn_id for each in store.jobs(key=job.key, limit=1000) if each.id != job.id}
+    others = store.prompt_turns_of_key(job)
     place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
     return any(turn.id in others for turn in turns[place:])
 

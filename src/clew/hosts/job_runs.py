@@ -22,6 +22,7 @@ from clew.core.job import OVER, TOO_LATE, UNDER_WAY, IllegalJobMove, Job, JobSta
 from clew.core.outcome import Outcome
 from clew.core.run import LIVE, Run, RunStatus
 from clew.engine import leases
+from clew.engine.claims import Place
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
 from clew.engine.settings import Slots
@@ -63,29 +64,50 @@ class JobRuns:
         self._checkpoint_s = checkpoint_s
         self._files = JobFiles(engine.around.environ, engine.around.clock)
 
-    async def carry_out(
-        self, job_id: str, worker: str, slots: asyncio.Semaphore, takes: Callable[[Job], bool] = lambda job: True
-    ) -> None:
+    async def carry_out(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
         """To the job's end, or until somebody must act. Cancelled: what was under way is handed back.
 
-        Those of its key that stand before it come first, whoever was to carry them out: a queue that hands a key's turn
-        to a later one (the earlier one's worker died, or it was retried) must not lead to two that wait for each other.
-        One that this worker does not take is waited for.
+        For a process that is no worker and has no claim. Those of its key that stand before it come first, whoever was
+        to carry them out.
         """
         while True:
             first = await self._call(lambda store: store.job_before(job_id))
-            if first is not None and not takes(first):
-                job = await self._call(lambda store: store.job(job_id))
-                if job is None or job.status in OVER:
-                    return
-                await asyncio.sleep(LOOK_S)
-                continue
             try:
                 await self._carry_to_end(first.id if first is not None else job_id, worker, slots)
             except NotItsTurn:
                 continue
             if first is None:
                 return
+
+    async def carry_on(self, job_id: str, worker: str, place: Place) -> float | None:
+        """A job that this worker has claimed, with a place for it among those that run: as far as it goes.
+
+        None: it is over, or somebody must act. Else it is not the job's turn or not yet its time, and nothing of it is
+        lost when another worker takes it up from the time that this says on. One that has begun is waited for: its
+        session is here. Cancelled: what was under way is handed back.
+        """
+        while True:
+            try:
+                job, wait_s = await self._engine.database.atomically(lambda store: self._look(store, job_id))
+                if job is None:
+                    return None
+                if wait_s > 0:
+                    if job.run_id is None:
+                        return self._engine.around.clock() + wait_s
+                    place.leave()
+                    await asyncio.sleep(min(wait_s, LOOK_S))
+                    continue
+                await place.take()
+                if not await self._run_once(job, worker):
+                    return None
+            except NotItsTurn:
+                return self._engine.around.clock() + LOOK_S
+            except (Busy, IllegalJobMove):  # another worker has it after all, or it was cancelled in this very moment
+                place.leave()
+                await asyncio.sleep(LOOK_S)
+            except asyncio.CancelledError:
+                await self._hand_back(job_id, worker)
+                raise
 
     async def _carry_to_end(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
         while True:
@@ -128,11 +150,13 @@ class JobRuns:
             return None, 0.0
         if store.job_before(job_id) is not None:
             raise NotItsTurn
-        return job, max(job.not_before or 0.0, job.wake_at or 0.0) - now
+        ready_at = max(job.not_before or 0.0, job.wake_at or 0.0)
+        return job, min(ready_at, job.limits.deadline_at or ready_at) - now
 
     async def _run_once(self, job: Job, worker: str) -> bool:
         """One run. True: another is to follow."""
-        await self._engine.recover()  # the last worker may have died with it
+        if job.run_id is not None:
+            await self._engine.recover()  # the last worker may have died with it
         job = await self._call(lambda store: store.require_job(job.id))
         begun: RunId | None = None
         try:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.core.ids import ThreadId
-from clew.core.job import LATEST, OWN, UNDER_WAY, Job, JobStatus, Limits, Wish
+from clew.core.job import LATEST, UNDER_WAY, Job, JobStatus, Limits, Wish
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
-from clew.engine.work import HOOKS_QUEUE, QUEUE, Work
 from clew.errors import Conflict, NotFound, UsageError
 from clew.hosts.job_rows import heard_at
 from clew.hosts.job_runs import JobRuns
@@ -173,14 +172,6 @@ class Jobs(JobRuns):
             )
 
         return await self._engine.database.atomically(queue)
-
-    @staticmethod
-    def waiting(store: Store) -> Sequence[Work]:
-        """What is to be in the queues, the oldest first."""
-        found = store.jobs(statuses=UNDER_WAY, limit=JOBS_LOOKED_AT)
-        return [
-            Work(KIND, job.id, job.tries, job.key, QUEUE if job.kind == OWN else HOOKS_QUEUE) for job in reversed(found)
-        ]
 
 
 def _as_it_is(store: Store, job: Job) -> Job:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from clew.core.record import replace
 from clew.errors import NotFound
 from clew.store.database import provisional_number
+from clew.store.job_line import JobLine
 from clew.store.records import each, first
-from clew.store.versions import Versions
 
 if TYPE_CHECKING:
     from clew.core.job import Job, JobStatus, Marker
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FIXED = frozenset({"id", "thread_id", "prompt", "full_prompt", "kind", "allowed_tools", "cwd", "key", "created_at"})
 
 
-class Jobs(Versions):
+class Jobs(JobLine):
     def create_job(self, job: Job) -> None:
         from clew.store.job_rows import job_row
 
@@ -77,6 +77,17 @@ class Jobs(Versions):
 
         return first(job_from, self._one("job_before", id=job_id))
 
+    def jobs_of_worker(self, worker_id: str, since: float) -> list[Job]:
+        """What it has and had, but for what ended before that time; the oldest first."""
+        from clew.store.job_rows import job_from
+
+        return each(job_from, self._all("jobs_of_worker", worker=worker_id, since=since))
+
+    def prompt_turns_of_key(self, job: Job) -> set[str]:
+        """Where the other jobs of its key asked in its thread."""
+        found = self._all("prompt_turns_of_key", id=job.id, key=job.key, thread_id=job.thread_id)
+        return {str(row["prompt_turn_id"]) for row in found}
+
     def add_marker(self, job_id: str, run_id: str, seq: int, message_id: str | None, at: float) -> None:
         """How far the agent has come: `seq` is the run's event with what it said."""
         self._do("add_marker", job_id=job_id, run_id=run_id, seq=seq, message_id=message_id or "", at=at)
@@ -112,8 +123,15 @@ class Jobs(Versions):
         return each(worker_from, self._all("workers"))
 
     def forget_silent_worker(self, worker: Worker) -> bool:
-        """False: it was heard of since that row was read."""
-        return self._do("forget_silent_worker", id=worker.id, heartbeat_at=worker.heartbeat_at) > 0
+        """With what it has claimed. False: it was heard of since that row was read."""
+        with self.transaction():
+            is_gone = self._do("forget_silent_worker", id=worker.id, heartbeat_at=worker.heartbeat_at) > 0
+            if is_gone:
+                self._do("release_claims", worker=worker.id)
+            return is_gone
 
     def forget_worker(self, worker_id: str) -> bool:
-        return self._do("forget_worker", id=worker_id) > 0
+        """With what it has claimed: others may take that up."""
+        with self.transaction():
+            self._do("release_claims", worker=worker_id)
+            return self._do("forget_worker", id=worker_id) > 0

@@ -40,10 +40,20 @@ ORDER BY number DESC LIMIT :limit;
 -- locks: key_of_job :id
 -- The first job of the same key that must end before this one: one that has begun, else the oldest.
 SELECT jobs.* FROM jobs, jobs AS mine
-WHERE mine.id = :id AND jobs.key = mine.key AND jobs.id <> mine.id AND jobs.status IN ('queued', 'running', 'waiting')
+WHERE mine.id = :id AND jobs.id <> mine.id
+    AND jobs.id = (SELECT job_id FROM job_line WHERE key = (SELECT key FROM jobs WHERE id = :id)
+        ORDER BY begun DESC, number LIMIT 1)
     AND ((jobs.started_at IS NOT NULL AND mine.started_at IS NULL)
-        OR ((jobs.started_at IS NULL) = (mine.started_at IS NULL) AND jobs.number < mine.number))
-ORDER BY (jobs.started_at IS NULL), jobs.number LIMIT 1;
+        OR ((jobs.started_at IS NULL) = (mine.started_at IS NULL) AND jobs.number < mine.number));
+
+-- name: jobs_of_worker
+-- What it has and had, but for what ended before that time.
+SELECT * FROM jobs WHERE worker = :worker AND (ended_at IS NULL OR ended_at >= :since) ORDER BY number;
+
+-- name: prompt_turns_of_key
+-- Where the other jobs of a job's key asked in a thread.
+SELECT prompt_turn_id FROM jobs
+WHERE key = :key AND thread_id = :thread_id AND id <> :id AND prompt_turn_id IS NOT NULL;
 
 -- name: add_marker
 -- locks: job :job_id

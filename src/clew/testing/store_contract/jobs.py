@@ -74,6 +74,79 @@ class JobContract:
             "job-1",
         ]
 
+    def test_a_worker_claims_what_may_begin_and_nobody_has(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        for number in range(3):
+            store.create_job(a_job(f"k-{number}", key="k"))
+        store.create_job(a_job("free"))
+        store.create_job(a_job("of-a-hook", kind="hook"))
+        store.create_job(a_job("later", not_before=50.0))
+        store.create_job(a_job("too-late", not_before=70.0, limits=Limits(deadline_at=60.0)))
+        assert store.claim_jobs("w", 0.0, 9) == [], "nobody knows that worker"
+        store.save_worker(Worker("w", OWNER, 4, 1.0, 1.0, None))
+        store.save_worker(Worker("v", OTHER, 4, 1.0, 1.0, None))
+        assert store.claimable_jobs(0.0, 9) == ["k-0", "free", "of-a-hook"]
+        assert store.claim_jobs("w", 0.0, 1) == ["k-0"] == store.claims("w")
+        assert store.claim_jobs("v", 0.0, 9, own=False) == ["of-a-hook"]
+        assert store.claim_jobs("v", 0.0, 9) == ["free"]
+        assert store.claim_jobs("w", 50.0, 9) == ["later"]
+        assert store.claim_jobs("w", 60.0, 9) == ["too-late"], "its deadline is to be seen in time"
+        assert store.release_claim("w", "later", 80.0) and not store.release_claim("w", "later", 80.0)
+        assert store.claimable_jobs(79.0, 9) == [] and store.claimable_jobs(80.0, 9) == ["later"]
+        assert store.forget_worker("w")
+        assert store.claimable_jobs(90.0, 9) == ["k-0", "later", "too-late"], "what a dead worker had"
+        assert store.claims("v") == ["free", "of-a-hook"]
+
+    def test_the_next_job_of_a_key_may_begin_when_the_one_before_it_is_over(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        for number in range(4):
+            store.create_job(a_job(f"k-{number}", key="k"))
+        store.save_worker(Worker("w", OWNER, 4, 1.0, 1.0, None))
+
+        def may_begin() -> list[str]:
+            return store.claimable_jobs(10.0, 9)
+
+        store.update_job("k-0", status=JobStatus.FAILED)
+        assert may_begin() == ["k-1"]
+        store.update_job("k-0", status=JobStatus.QUEUED)
+        assert may_begin() == ["k-0"], "a retried one has its old place"
+        store.update_job("k-0", status=JobStatus.FAILED)
+        assert store.claim_jobs("w", 10.0, 9) == ["k-1"]
+        store.update_job("k-1", status=JobStatus.RUNNING, started_at=5.0)
+        store.update_job("k-0", status=JobStatus.QUEUED)
+        assert may_begin() == [], "after the one that has begun"
+        store.update_job("k-1", status=JobStatus.WAITING, wake_at=20.0)
+        assert may_begin() == [] and store.claims("w") == ["k-1"]
+        store.update_job("k-1", status=JobStatus.FAILED)
+        assert may_begin() == ["k-0"] and store.claims("w") == []
+        store.update_job("k-0", status=JobStatus.CANCELLED)
+        store.update_job("k-2", status=JobStatus.CANCELLED)
+        assert may_begin() == ["k-3"] and store.any_job_under_way() and not store.any_job_under_way(own=False)
+        store.update_job("k-3", status=JobStatus.CANCELLED)
+        assert may_begin() == [] and not store.any_job_under_way()
+
+    def test_a_job_that_goes_with_its_thread_leaves_the_line(self, store: Store) -> None:
+        store.create_thread(a_thread())
+        store.create_thread(a_thread("thread-2", "other"))
+        store.create_job(a_job("one", key="k"))
+        store.create_job(a_job("two", key="k", thread_id="thread-2"))
+        assert store.claimable_jobs(0.0, 9) == ["one"]
+        store.delete_thread("thread-1")
+        assert store.claimable_jobs(0.0, 9) == ["two"]
+
+    def test_a_line_that_nobody_leads_is_put_right(self, store: Store) -> None:
+        """As two transactions leave it that did not see each other."""
+        store.create_thread(a_thread())
+        for number in range(5):
+            store.create_job(a_job(f"k-{number}", key="k" if number < 4 else "other"))
+        session = store._session()
+        store._execute(session, "UPDATE job_line SET is_next = 0")
+        assert store.claimable_jobs(0.0, 9) == []
+        looks = [store.check_line(0, 2)]
+        while looks[-1]:
+            looks.append(store.check_line(looks[-1], 2))
+        assert len(looks) == 3 and store.claimable_jobs(0.0, 9) == ["k-0", "k-4"]
+
     def test_markers_are_kept_in_order(self, store: Store) -> None:
         store.create_thread(a_thread())
         store.create_job(a_job())

@@ -1,0 +1,47 @@
+-- name: claimable_jobs
+-- The scan: the oldest jobs that may begin now. Each part reads at most as many rows of an index as it brings.
+SELECT job_id FROM (
+    SELECT job_id, number FROM (SELECT job_id, number FROM job_line
+        WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NULL AND own = 0 ORDER BY number LIMIT :limit) AS a
+    UNION ALL
+    SELECT job_id, number FROM (SELECT job_id, number FROM job_line
+        WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NULL AND own = 1 AND CAST(:own AS INTEGER) = 1
+        ORDER BY number LIMIT :limit) AS b
+    UNION ALL
+    SELECT job_id, number FROM (SELECT job_id, number FROM job_line
+        WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NOT NULL AND ready_at <= :now AND own = 0
+        ORDER BY ready_at LIMIT :limit) AS c
+    UNION ALL
+    SELECT job_id, number FROM (SELECT job_id, number FROM job_line
+        WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NOT NULL AND ready_at <= :now AND own = 1 AND CAST(:own AS INTEGER) = 1
+        ORDER BY ready_at LIMIT :limit) AS d
+) AS found ORDER BY number LIMIT :limit;
+
+-- name: claim_job
+-- One statement, so that it needs no lock: of two workers that try, the second one changes nothing. Nor does one that
+-- the others have taken for dead.
+UPDATE job_line SET claimed_by = :worker
+WHERE job_id = :job_id AND claimed_by IS NULL AND is_next = 1 AND EXISTS (SELECT 1 FROM workers WHERE id = :worker)
+RETURNING job_id;
+
+-- name: release_claim
+UPDATE job_line SET claimed_by = NULL, ready_at = :ready_at WHERE job_id = :job_id AND claimed_by = :worker;
+
+-- name: claims
+SELECT job_id FROM job_line WHERE claimed_by = :worker ORDER BY number;
+
+-- name: release_claims
+UPDATE job_line SET claimed_by = NULL WHERE claimed_by = :worker;
+
+-- name: any_job_under_way
+SELECT job_id FROM job_line WHERE own = 0 OR CAST(:own AS INTEGER) = 1 LIMIT 1;
+
+-- name: jobs_behind
+-- Some of those that wait for another job of their key, and whether there is one that goes first.
+SELECT job_id, number, EXISTS (SELECT 1 FROM job_line AS other WHERE other.key = job_line.key AND other.is_next = 1)
+    AS is_behind
+FROM job_line WHERE is_next = 0 AND number > :after ORDER BY number LIMIT :limit;
+
+-- name: put_next
+UPDATE job_line SET is_next = 1 WHERE job_id = :job_id
+    AND NOT EXISTS (SELECT 1 FROM job_line AS other WHERE other.key = job_line.key AND other.is_next = 1);
