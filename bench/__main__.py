@@ -25,6 +25,7 @@ NAMES = {
     "threads": "a list's and a search's first page over 100,000 threads",
     "push": "export and push of a session, and the push after one more turn, in bytes",
     "jobs": "submit to start, take-over, throughput, an idle worker",
+    "backlog": "50,000 queued jobs and four workers: jobs a second, evenly spread, and what a scan costs",
     "reviews": "a review's follow-ups by the full prompt and by resume, in tokens",
     "delivery": "from the agent's event to a client of the daemon",
 }

@@ -53,8 +53,8 @@ async def _measured(name: str, quick: bool) -> tuple[float, float, float, float]
         with server or nullcontext():
             environ = {"CLEW_STORE": server.new_database()} if server else {}
             async with stage.open(environ=environ) as client:
-                async with _workers(stage, environ, 1) as [worker]:
-                    await _over(client, await _submit(stage, client, "!say warm"))
+                async with workers(stage, environ, 1) as [worker]:
+                    await _over(client, await submit(stage, client, "!say warm"))
                     starts = [await _start(stage, client) for _ in range(3 if quick else 20)]
                     idle = await _idle(worker.pid, 2 if quick else 15)
                     rate = await _rate(stage, client, 6 if quick else 60)
@@ -62,7 +62,7 @@ async def _measured(name: str, quick: bool) -> tuple[float, float, float, float]
     return Sample.of(starts).median * 1000, Sample.of(deaths).median, rate, idle
 
 
-async def _submit(stage: Stage, client: Client, prompt: str) -> Job:
+async def submit(stage: Stage, client: Client, prompt: str) -> Job:
     new = NewJob(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, limits=Limits(max_runs=100))
     return await client.jobs.submit(new)
 
@@ -80,21 +80,21 @@ async def _over(client: Client, job: Job) -> Job:
 
 async def _start(stage: Stage, client: Client) -> float:
     """Until the run has begun, as its own row says."""
-    done = await _over(client, await _submit(stage, client, "!say x"))
+    done = await _over(client, await submit(stage, client, "!say x"))
     return (done.started_at or 0.0) - done.created_at
 
 
 async def _rate(stage: Stage, client: Client, count: int) -> float:
     began = time.monotonic()
-    jobs = [await _submit(stage, client, "!say x") for _ in range(count)]
+    jobs = [await submit(stage, client, "!say x") for _ in range(count)]
     for job in jobs:
         await _over(client, job)
     return count / (time.monotonic() - began)
 
 
 async def _death(stage: Stage, client: Client, environ: dict[str, str]) -> float:
-    async with _workers(stage, environ, 2) as alive:
-        job = await _submit(stage, client, "!slow 2000 0.05")
+    async with workers(stage, environ, 2) as alive:
+        job = await submit(stage, client, "!slow 2000 0.05")
         running = await _until(client, job, lambda now: now.run_id is not None)
         await asyncio.sleep(1.0)
         holder = next(worker for worker in alive if (running.worker or "").endswith(_number(worker)))
@@ -127,8 +127,10 @@ async def _idle(pid: int, seconds: float) -> float:
 
 
 @asynccontextmanager
-async def _workers(stage: Stage, environ: dict[str, str], count: int) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
-    command = [sys.executable, "-m", "clew", "work", "--concurrency", "4"]
+async def workers(
+    stage: Stage, environ: dict[str, str], count: int, at_once: int = 4
+) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
+    command = [sys.executable, "-m", "clew", "work", "--concurrency", str(at_once)]
     started = [
         subprocess.Popen(command, env={**stage.environ, **environ}, stderr=subprocess.DEVNULL) for _ in range(count)
     ]

@@ -54,6 +54,8 @@ def state(store: Store, job: Job) -> State:
 
 def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
     """Of the runs that its prompt and what followed it led to; the newest are read first, until there is enough."""
+    if job.prompt_turn_id is None:
+        return None
     place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
     asked = {turn.id for turn in turns[place:]}
     runs = [run for run in store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT) if run.prompt_turn_id in asked]
@@ -67,6 +69,8 @@ def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
 
 
 def _went_on(store: Store, job: Job, turns: tuple[Turn, ...]) -> bool:
+    if job.prompt_turn_id is None:
+        return False
     others = store.prompt_turns_of_key(job)
     place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
     return any(turn.id in others for turn in turns[place:])
@@ -116,7 +120,10 @@ def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
 
 def is_open(store: Store, job_id: str, run_id: RunId) -> bool:
     """The run is the job's newest, and nothing followed from it yet."""
-    job = store.require_job(job_id)
+    return is_open_now(store.require_job(job_id), run_id)
+
+
+def is_open_now(job: Job, run_id: RunId) -> bool:
     return job.run_id == run_id and job.saved_run_id != run_id and job.status in UNDER_WAY
 
 
@@ -126,9 +133,8 @@ def add_marker(job_id: str, run_id: RunId, said: Noted, store: Store) -> None:
         store.add_marker(job_id, run_id, said.seq, said.event.message_id, said.at)
 
 
-def unconcluded(store: Store, job_id: str) -> Finished | None:
+def unconcluded(store: Store, job: Job) -> Finished | None:
     """The job's newest run, when it is over and nothing followed from it yet: its worker died in between."""
-    job = store.require_job(job_id)
     run = store.run(job.run_id) if job.run_id is not None and job.saved_run_id != job.run_id else None
     if run is None or run.status in LIVE:
         return None
@@ -143,9 +149,10 @@ def _troubles(job: Job, what: Next) -> int:
     return job.troubles + 1 if what.counts_as_trouble else 0
 
 
-def changes(store: Store, job: Job, finished: Finished, outcome: Outcome, what: Next, now: float) -> dict[str, Any]:
+def changes(
+    store: Store, job: Job, run: Run, finished: Finished, outcome: Outcome, what: Next, now: float
+) -> dict[str, Any]:
     """Of the job's row, after a run."""
-    run = store.require_run(finished.run.id)
     changed = {
         "status": what.status,
         "wish": Wish.FRESH if what.afresh else job.wish,  # of a run that never came to pass: still to be met

@@ -43,6 +43,10 @@ LOOK_S = 1.0  # how soon a job that waits sees that it is cancelled, or that its
 CHECKPOINT_S = 120.0
 
 
+class _ToBeEnded(Exception):
+    """The job was cancelled, or its deadline has passed: that is written in a transaction."""
+
+
 class JobRuns:
     def __init__(
         self,
@@ -88,7 +92,7 @@ class JobRuns:
         """
         while True:
             try:
-                job, wait_s = await self._engine.database.atomically(lambda store: self._look(store, job_id))
+                job, wait_s = await self._looked(job_id)
                 if job is None:
                     return None
                 if wait_s > 0:
@@ -116,6 +120,7 @@ class JobRuns:
                 return
             async with slots:
                 try:
+                    job = await self._call(lambda store: store.require_job(job_id))  # it may have waited long
                     if not await self._run_once(job, worker):
                         return
                 except Busy:
@@ -129,22 +134,32 @@ class JobRuns:
     async def _ready(self, job_id: str) -> Job | None:
         """The job when it may run; None: it is over. Raises NotItsTurn."""
         while True:
-            job, wait_s = await self._engine.database.atomically(lambda store: self._look(store, job_id))
+            job, wait_s = await self._looked(job_id)
             if job is None or wait_s <= 0:
                 return job
             await asyncio.sleep(min(wait_s, LOOK_S))
 
-    def _look(self, store: Store, job_id: str) -> tuple[Job | None, float]:
+    async def _looked(self, job_id: str) -> tuple[Job | None, float]:
+        """The job, and how long it is to wait; None: it is over. Raises NotItsTurn."""
+        try:
+            return await self._call(lambda store: self._look(store, job_id, may_end=False))
+        except _ToBeEnded:
+            return await self._engine.database.atomically(lambda store: self._look(store, job_id))
+
+    def _look(self, store: Store, job_id: str, *, may_end: bool = True) -> tuple[Job | None, float]:
         job = store.job(job_id)
         if job is None or job.status in OVER:
             return None, 0.0
         now = leases.now(store, self._engine.around)  # other machines set the times that it is compared with
         if self._engine.is_held(store, job.thread_id):
             return job, LOOK_S  # by a run of a worker that is alive
+        is_late = job.limits.deadline_at is not None and now >= job.limits.deadline_at
+        if (job.cancel_requested or is_late) and not may_end:
+            raise _ToBeEnded
         if job.cancel_requested:
             self._end(store, job, JobStatus.CANCELLED, "The job was cancelled.")
             return None, 0.0
-        if job.limits.deadline_at is not None and now >= job.limits.deadline_at:
+        if is_late:
             store.update_job(job_id, outcome=Outcome.TIMED_OUT)
             self._end(store, job, JobStatus.FAILED, TOO_LATE)
             return None, 0.0
@@ -157,10 +172,10 @@ class JobRuns:
         """One run. True: another is to follow."""
         if job.run_id is not None:
             await self._engine.recover()  # the last worker may have died with it
-        job = await self._call(lambda store: store.require_job(job.id))
+            job = await self._call(lambda store: store.require_job(job.id))
         begun: RunId | None = None
         try:
-            ended = await self._call(lambda store: job_rows.unconcluded(store, job.id))
+            ended = await self._call(lambda store: job_rows.unconcluded(store, job)) if job.run_id is not None else None
             if ended is not None:
                 return await self._conclude(job, ended)
             is_there = job.run_id is not None and await asyncio.to_thread(os.path.isdir, job.cwd)
@@ -234,7 +249,7 @@ class JobRuns:
         """What follows from the end of a run, once: written only while the run is the job's newest."""
         if isinstance(finished.error, StoreError):
             return True  # the store tells what became of it, when it is well and recovery has been there
-        if not await self._call(lambda store: job_rows.is_open(store, job.id, finished.run.id)):
+        if job.checkpoint and not await self._call(lambda store: job_rows.is_open(store, job.id, finished.run.id)):
             return True  # it is another worker's by now, or over; so are the files
         await self._files.save(job, "end" if finished.error is None else "cut_off")
         resets_at = finished.error.resets_at if isinstance(finished.error, UsageLimit) else None
@@ -242,7 +257,7 @@ class JobRuns:
 
         def write(store: Store) -> bool:
             job_now, run = store.require_job(job.id), store.require_run(finished.run.id)
-            if not job_rows.is_open(store, job.id, run.id):
+            if not job_rows.is_open_now(job_now, run.id):
                 return True
             if run.status in LIVE:
                 return True  # so is the run: what this process has to say of it does not count
@@ -260,7 +275,7 @@ class JobRuns:
             )
             if job_now.status is not JobStatus.RUNNING:
                 store.update_job(job.id, status=JobStatus.RUNNING)
-            store.update_job(job.id, **job_rows.changes(store, job_now, finished, outcome, what, now))
+            store.update_job(job.id, **job_rows.changes(store, job_now, run, finished, outcome, what, now))
             return what.status in UNDER_WAY
 
         return await self._engine.database.atomically(write)

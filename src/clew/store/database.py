@@ -161,6 +161,7 @@ class Database:
 
     def _undo(self, session: _Session, level: int) -> None:
         """Roll back to where that level began; the first error is the one that the caller gets to see."""
+        session.marked.clear()
         if not self._dialect.in_transaction(session.connection):
             return
         try:
@@ -256,14 +257,24 @@ class Database:
 
     def _do(self, query: str, **parameters: Any) -> int:
         """Run a named query that writes; says how many rows it changed."""
-        with self.transaction():
-            session = self._session()
+        with self._statement() as session:
             self._hold_for(session, query, parameters)
             return int(self._execute(session, self._sql[query], _packed(parameters)).rowcount)
 
-    def _do_many(self, query: str, rows: Iterable[Row]) -> None:
+    @contextmanager
+    def _statement(self) -> Iterator[_Session]:
+        """A transaction for one statement. Inside an operation's own it needs none: when it fails, so do they both."""
+        session = self._session()
+        if session.depth >= 2:
+            self._still_inside(session)
+            yield session
+            return
         with self.transaction():
-            session, rows = self._session(), list(rows)
+            yield self._session()
+
+    def _do_many(self, query: str, rows: Iterable[Row]) -> None:
+        with self._statement() as session:
+            rows = list(rows)
             for row in rows:
                 self._hold_for(session, query, row)
             try:

@@ -18,7 +18,7 @@ class Versions(Database):
         return int(row["n"]) if row else 0
 
     def _changed(self, thread_id: str) -> None:
-        """Called in the transaction of every change that a surface shows."""
+        """Called in the transaction of every change that a surface shows. A transaction counts as one change."""
         self.changes_made += 1
         self._hold(self._session(), "thread", thread_id)  # before the counter: who has that waits for nobody
         self._at_commit("mark_thread", id=thread_id)

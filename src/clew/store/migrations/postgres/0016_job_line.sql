@@ -20,9 +20,10 @@ CREATE TRIGGER job_line_changed AFTER INSERT OR DELETE ON job_line
     FOR EACH ROW EXECUTE FUNCTION clew_job_line_changed ();
 CREATE TRIGGER job_line_moved AFTER UPDATE OF begun ON job_line FOR EACH ROW
     WHEN (old.begun <> new.begun) EXECUTE FUNCTION clew_job_line_changed ();
-CREATE TRIGGER job_added AFTER INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION clew_job_changed ();
-CREATE TRIGGER job_changed AFTER UPDATE OF status, started_at, not_before, wake_at, limits ON jobs FOR EACH ROW
-    EXECUTE FUNCTION clew_job_changed ();
+-- A job has its number from the last step of the transaction that adds it, and enters the line with it.
+CREATE TRIGGER job_added AFTER INSERT ON jobs FOR EACH ROW WHEN (new.number > 0) EXECUTE FUNCTION clew_job_changed ();
+CREATE TRIGGER job_changed AFTER UPDATE OF number, status, started_at, not_before, wake_at, limits ON jobs FOR EACH ROW
+    WHEN (new.number > 0) EXECUTE FUNCTION clew_job_changed ();
 
 -- Those that are under way already: by the trigger.
 UPDATE jobs SET status = status WHERE status IN ('queued', 'running', 'waiting');

@@ -12,14 +12,16 @@ CREATE TRIGGER job_line_left AFTER DELETE ON job_line BEGIN
     UPDATE job_line SET is_next = 1 WHERE job_id =
     (SELECT job_id FROM job_line WHERE key = old.key ORDER BY begun DESC, number LIMIT 1); END;
 
-CREATE TRIGGER job_added AFTER INSERT ON jobs WHEN new.status IN ('queued', 'running', 'waiting') BEGIN
+-- A job has its number from the last step of the transaction that adds it, and enters the line with it.
+CREATE TRIGGER job_added AFTER INSERT ON jobs
+WHEN new.number > 0 AND new.status IN ('queued', 'running', 'waiting') BEGIN
     INSERT INTO job_line (job_id, number, key, own, begun, ready_at)
     VALUES (new.id, new.number, new.key, new.kind = 'job', new.started_at IS NOT NULL,
         MIN(NULLIF(MAX(COALESCE(new.not_before, 0), COALESCE(new.wake_at, 0)), 0),
             COALESCE(json_extract(new.limits, '$.deadline_at'), 9e99))); END;
 
-CREATE TRIGGER job_changed AFTER UPDATE OF status, started_at, not_before, wake_at, limits ON jobs
-WHEN new.status IN ('queued', 'running', 'waiting') BEGIN
+CREATE TRIGGER job_changed AFTER UPDATE OF number, status, started_at, not_before, wake_at, limits ON jobs
+WHEN new.number > 0 AND new.status IN ('queued', 'running', 'waiting') BEGIN
     INSERT INTO job_line (job_id, number, key, own, begun, ready_at)
     VALUES (new.id, new.number, new.key, new.kind = 'job', new.started_at IS NOT NULL,
         MIN(NULLIF(MAX(COALESCE(new.not_before, 0), COALESCE(new.wake_at, 0)), 0),

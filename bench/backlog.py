@@ -1,0 +1,133 @@
+"""A long backlog on PostgreSQL, and four workers: jobs a second, how evenly they are spread, and what a scan costs.
+
+Real workers (`clew work`), two agents at once each. The backlog is copied by the database itself from one job that was
+submitted, and is not worked off: some hundred jobs are waited for. A scan is what every worker does to find its next
+jobs; it is timed here, on the same database, while the workers are at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import psycopg
+
+from bench import replayed_agent
+from bench.jobs import submit, workers
+from bench.report import Check, Column, Result, Table
+from bench.timing import Sample, tell
+from clew.client import Client
+from clew.store.job_line import SPARE
+from clew.store.store import Store
+from clew.testing import scripted_agent
+from clew.testing.model_api import ModelApi
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import Stage
+
+WORKERS = 4
+AT_ONCE = 2
+PROMPT = "!say x"
+LIMIT_S = 600.0
+LOOK_S = 0.1
+SCANNED = 2  # jobs wanted: as many as a worker can run
+AGENTS = {
+    "replayed by a shell script": lambda folder: replayed_agent.install(folder / "agent", folder / "work", PROMPT),
+    "scripted (Python)": lambda folder: scripted_agent.install(folder / "agent"),
+}
+
+
+def measure(quick: bool) -> Result:
+    backlog, count = (2_000, 40) if quick else (50_000, 500)
+    rows = []
+    for agent in AGENTS:
+        tell(f"  {agent}")
+        rows.append((agent, backlog, *asyncio.run(_measured(agent, backlog, count))))
+    columns = (
+        Column("agent"),
+        Column("backlog", ","),
+        Column("jobs a second", ".1f"),
+        Column("busiest worker ÷ even share", ".2f"),
+        Column("scan, median ms", ".1f"),
+        Column("scan, worst ms", ".1f"),
+    )
+    rate, share, scan = rows[0][2], max(row[3] for row in rows), max(row[4] for row in rows)
+    checks = (
+        Check("seconds that 25 jobs take, replayed agent", 25 / rate, 1.0, timed=True),
+        Check("jobs of the busiest worker ÷ its even share", share, 1.5, timed=False),
+        Check("a scan's median, ms", scan, 20.0, timed=True),
+    )
+    title = f"{WORKERS} workers, {AT_ONCE} agents at once each, on PostgreSQL: {count} jobs of a backlog"
+    return Result("backlog", [Table(title, columns, rows)], checks)
+
+
+async def _measured(agent: str, backlog: int, count: int) -> tuple[float, float, float, float]:
+    with tempfile.TemporaryDirectory() as name, ModelApi() as api:
+        folder = Path(name)
+        (folder / "work").mkdir()
+        stage = Stage(folder, api, AGENTS[agent](folder))
+        with PostgresServer(folder / "postgres") as server:
+            url = server.new_database()
+            async with stage.open(environ={"CLEW_STORE": url}) as client:
+                await submit(stage, client, PROMPT)
+                await asyncio.to_thread(copy_job, url, backlog - 1)
+                async with workers(stage, {"CLEW_STORE": url}, WORKERS, AT_ONCE):
+                    await _until_warm(client, url)
+                    return await _watched(client, url, count)
+
+
+def copy_job(url: str, times: int) -> None:
+    """The only job that there is, with a thread of its own for each copy."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table, others in (
+            ("threads", {"id": "md5('t' || n)", "name": "'copy-' || n"}),
+            ("jobs", {"id": "md5('j' || n)", "key": "md5('j' || n)", "thread_id": "md5('t' || n)", "number": "1 + n"}),
+        ):
+            found = connection.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER'",
+                (table,),
+            )
+            names = [str(row[0]) for row in found]
+            values = ", ".join(others.get(column, f"one.{column}") for column in names)
+            connection.execute(  # type: ignore[call-overload, unused-ignore]
+                f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} "
+                f"FROM (SELECT * FROM {table} LIMIT 1) AS one, generate_series(1, {times}) AS n"
+            )
+        connection.execute("ANALYZE")
+
+
+def done(connection: psycopg.Connection[tuple[str, int]]) -> Counter[str]:
+    """How many jobs each worker has ended."""
+    counted = "SELECT worker, count(*) FROM jobs WHERE worker IS NOT NULL AND status = 'succeeded' GROUP BY worker"
+    return Counter(dict(connection.execute(counted).fetchall()))
+
+
+async def _until_warm(client: Client, url: str) -> None:
+    """Every worker has done some."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        async with asyncio.timeout(LIMIT_S):
+            while len([n for n in done(connection).values() if n >= AT_ONCE]) < WORKERS:
+                await asyncio.sleep(LOOK_S)
+
+
+async def _watched(client: Client, url: str, count: int) -> tuple[float, float, float, float]:
+    scans: list[float] = []
+    with psycopg.connect(url, autocommit=True) as connection:
+        before, began = done(connection), time.monotonic()
+        async with asyncio.timeout(LIMIT_S):
+            while (now := done(connection) - before).total() < count:
+                scans.append(await client.engine.database.call(_scan))
+                await asyncio.sleep(LOOK_S)
+        took = time.monotonic() - began
+    share = max(now.values()) / (now.total() / WORKERS)
+    return now.total() / took, share, Sample.of(scans).median * 1000, max(scans) * 1000
+
+
+def _scan(store: Store) -> float:
+    began = time.perf_counter()
+    found = store.claimable_jobs(time.time(), SCANNED + SPARE)
+    took = time.perf_counter() - began
+    assert len(found) == SCANNED + SPARE
+    return took
