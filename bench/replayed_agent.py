@@ -20,15 +20,7 @@ from clew.testing.stage import MODEL, scrubbed_environ
 SESSION = "0f0f0f0f-0000-4000-8000-00000000aaaa"
 PROMPT = "0f0f0f0f-0000-4000-8000-00000000bbbb"
 
-FLAGS = [
-    "-p",
-    "--output-format",
-    "stream-json",
-    "--verbose",
-    "--input-format",
-    "stream-json",
-    "--include-partial-messages",
-]
+FLAGS = ["-p", "--output-format=stream-json", "--verbose", "--input-format=stream-json", "--include-partial-messages"]
 
 SCRIPT = """\
 #!/bin/sh

@@ -68,6 +68,11 @@ class Claims:
         self._one_ended = asyncio.Event()
         self._checked = 0
 
+    @property
+    def held(self) -> frozenset[str]:
+        """The jobs that it has, those that wait included."""
+        return frozenset(self._held)
+
     async def fill(self) -> bool:
         """Waits for a free place, then claims and begins one job for each. False: there was nothing for all of them."""
         await self._places.acquire()
@@ -114,7 +119,7 @@ class Claims:
     async def check(self) -> None:
         """Releases what is claimed for this worker and not known here, and looks after the line."""
         async with self._claiming:
-            held = set(self._held)
+            held = self.held
 
             def look(store: Store) -> int:
                 for job_id in store.claims(self._worker_id):

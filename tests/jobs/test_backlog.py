@@ -1,0 +1,221 @@
+"""A backlog is shared by all workers: each claims what it can run, and finds it without a look at the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from clew.core.job import JobStatus
+from clew.core.record import replace
+from clew.engine.claims import Claims, Place
+from clew.engine.database import Database
+from clew.store.job_line import SPARE
+from clew.store.job_rows import Worker
+from clew.store.store import Store, open_store
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import Stage
+from clew.testing.store_contract.jobs import a_job
+from clew.testing.store_contract.samples import OWNER, a_thread
+from clew.wiring import STORE_FILE
+from jobs.house import a_job as new_job
+from jobs.house import ended, workers
+
+MANY = 3000
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A new database: its file or its address."""
+    if request.param == "sqlite":
+        return tmp_path / "clew.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database()
+
+
+@pytest.fixture
+def store(where: Path | str) -> Iterator[Store]:
+    with open_store(where) as store:
+        store.create_thread(a_thread())
+        yield store
+
+
+def sign_on(store: Store, *names: str) -> None:
+    for name in names:
+        store.save_worker(Worker(name, OWNER, 2, 1.0, 1.0, None))
+
+
+def fill(store: Store, count: int, key: str | None = None, **more: Any) -> None:
+    with store.transaction():
+        for number in range(count):
+            job = a_job(f"{key or 'job'}-{number:05}", **more)
+            store.create_job(replace(job, key=key) if key else job)
+
+
+class Shift:
+    """A worker's claims, whose jobs end when the gate opens."""
+
+    def __init__(self, where: Path | str, name: str, most: int, opened: ExitStack) -> None:
+        self.name = name
+        self.done: list[str] = []
+        self.gate = asyncio.Event()
+        database = Database(open_store(where))
+        opened.callback(database.close)
+        self.claims = Claims(database, lambda: 10.0, name, most, self.carry)
+        self._database = database
+
+    async def carry(self, job_id: str, _: Place) -> None:
+        await self.gate.wait()
+        self.done.append(job_id)
+
+        def end(store: Store) -> None:
+            store.update_job(job_id, status=JobStatus.RUNNING, worker=self.name)
+            store.update_job(job_id, status=JobStatus.SUCCEEDED)
+
+        await self._database.atomically(end)
+
+
+async def test_40_jobs_are_shared_by_4_workers_and_none_has_more_than_it_can_run(
+    where: Path | str, store: Store
+) -> None:
+    sign_on(store, *"abcd")
+    fill(store, 40)
+    with ExitStack() as opened:
+        shifts = [Shift(where, name, 2, opened) for name in "abcd"]
+        for _ in range(5):
+            for shift in shifts:
+                shift.gate = asyncio.Event()
+                assert await shift.claims.fill(), "there was one for every place"
+            assert [len(store.claims(name)) for name in "abcd"] == [2, 2, 2, 2]
+            for shift in shifts:
+                shift.gate.set()
+            async with asyncio.timeout(60):
+                while any(shift.claims.held for shift in shifts):
+                    await asyncio.sleep(0.01)
+        for shift in shifts:
+            shift.gate.set()
+            assert not await shift.claims.fill(), "nothing is left"
+    everything = [job for shift in shifts for job in shift.done]
+    assert len(everything) == len(set(everything)) == 40, "each once"
+    assert [len(shift.done) for shift in shifts] == [10, 10, 10, 10]
+    assert sorted(shifts[0].done[:2]) == ["job-00000", "job-00001"], "the oldest first"
+
+
+async def test_a_job_that_waits_keeps_its_claim_and_leaves_its_place(where: Path | str, store: Store) -> None:
+    sign_on(store, "a")
+    fill(store, 2)
+    waits, go_on = asyncio.Event(), asyncio.Event()
+    order: list[str] = []
+
+    async def carry(job_id: str, place: Place) -> None:
+        if job_id == "job-00000":
+            place.leave()
+            waits.set()
+            await go_on.wait()
+            await place.take()
+        order.append(job_id)
+        if job_id == "job-00001":
+            go_on.set()
+
+    database = Database(open_store(where))
+    try:
+        claims = Claims(database, lambda: 10.0, "a", 1, carry)
+        async with asyncio.timeout(60):
+            assert await claims.fill()
+            await waits.wait()
+            assert store.claims("a") == ["job-00000"]
+            assert await claims.fill()
+            await go_on.wait()
+            while len(order) < 2:
+                await claims.until_one_ends(0.05)
+    finally:
+        database.close()
+    assert order == ["job-00001", "job-00000"]
+
+
+async def test_a_claim_whose_answer_was_lost_is_released_and_one_that_is_held_is_not(
+    where: Path | str, store: Store
+) -> None:
+    sign_on(store, "a")
+    fill(store, 3)
+    with ExitStack() as opened:
+        shift = Shift(where, "a", 2, opened)
+        assert store.claim_jobs("a", 10.0, 1) == ["job-00000"], "as if by a call whose connection broke"
+        assert await shift.claims.fill()
+        assert store.claims("a") == ["job-00000", "job-00001", "job-00002"]
+        await shift.claims.check()
+        assert store.claims("a") == ["job-00001", "job-00002"]
+        await shift.claims.end()
+
+
+def _beside(store: Store) -> None:
+    fill(store, MANY)
+
+
+def _of_one_key(store: Store) -> None:
+    fill(store, MANY, key="k")
+    fill(store, SPARE + 2)
+
+
+def _for_later(store: Store) -> None:
+    fill(store, MANY, not_before=1e12)
+
+
+@pytest.mark.parametrize("backlog", [_beside, _of_one_key, _for_later])
+def test_a_scan_reads_no_more_rows_than_it_brings_whatever_the_backlog(
+    where: Path | str, store: Store, backlog: Callable[[Store], None]
+) -> None:
+    backlog(store)
+    given = {"now": 10.0, "limit": 2 + SPARE, "own": 1}
+    query = store._sql["claimable_jobs"]
+    if isinstance(where, Path):
+        with closing(sqlite3.connect(where)) as connection:
+            plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", given)]
+        reads = [step for step in plan if "job_line" in step]
+        assert len(reads) == 4
+        assert all("USING INDEX job_line_ready" in step or "USING INDEX job_line_later" in step for step in reads), plan
+    else:
+        with psycopg.connect(where, autocommit=True) as connection:
+            connection.execute("ANALYZE")
+            row = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}".encode(), given).fetchone()
+        assert row is not None
+        assert sum(_rows_read(json.loads(json.dumps(row[0]))[0]["Plan"])) <= 4 * given["limit"]
+
+
+def _rows_read(node: dict[str, Any]) -> Iterator[float]:
+    """By every step that reads a table or an index, those that it threw away included."""
+    if "Relation Name" in node:
+        yield (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+    for inner in node.get("Plans", ()):
+        yield from _rows_read(inner)
+
+
+@pytest.mark.timeout(300)
+async def test_4_workers_each_take_what_they_can_run_of_a_backlog(scripted: Stage) -> None:
+    """Processes of their own, for 3 at once each. Every agent hangs, so nothing ends but by a person."""
+    async with scripted.open() as client:
+        jobs = [await client.jobs.submit(new_job(scripted, "!hang text so far")) for _ in range(20)]
+        async with workers(scripted, {}, 4):
+            async with asyncio.timeout(120):
+                while len(claimed := _claims(scripted)) < 12:
+                    await asyncio.sleep(0.1)
+            assert sorted(Counter(claimed.values()).values()) == [3, 3, 3, 3]
+            assert sorted(claimed) == sorted(job.id for job in jobs[:12]), "the oldest"
+            for job in reversed(jobs):  # the newest first: no place is free while there is another to take it
+                await client.jobs.cancel(job.id)
+            assert {(await ended(client, job)).status for job in jobs} == {JobStatus.CANCELLED}
+    assert _claims(scripted) == {}
+
+
+def _claims(stage: Stage) -> dict[str, str]:
+    with closing(sqlite3.connect(stage.clew_home / STORE_FILE)) as connection:
+        found = connection.execute("SELECT job_id, claimed_by FROM job_line WHERE claimed_by IS NOT NULL")
+        return dict(found.fetchall())
