@@ -1,0 +1,5 @@
+"""The daemon's fixture is the server tests' own."""
+
+from __future__ import annotations
+
+from server.conftest import serve as serve

@@ -1,0 +1,96 @@
+"""A conversation under random faults: on the scripted agent, on the real CLIs, on both databases, by the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clew.client import Thread
+from clew.testing.model_api import ModelApi
+from clew.testing.postgres import PostgresServer
+from clew.testing.stage import CODEX_MODEL, MODEL, Stage
+from conftest import make_stage
+from server.house import Served
+from soak.script import (
+    CONVERSATION,
+    FILES,
+    SECONDS,
+    Script,
+    ask,
+    cut_connections,
+    edit,
+    leave_it_unsaved,
+    new_seed,
+    truncate,
+)
+from turns.world import MODELS
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(SECONDS * 4 + 600)]
+
+
+async def test_scripted_agents_take_turns(scripted: Stage) -> None:
+    script = Script(scripted, {"claude": MODELS, "other": MODELS}, new_seed())
+    assert await script.run([*CONVERSATION, *FILES, leave_it_unsaved])
+
+
+async def test_on_postgresql(scripted: Stage, postgres: PostgresServer) -> None:
+    script = Script(scripted, {"claude": MODELS}, new_seed(), store=postgres.new_database())
+    assert await script.run([*CONVERSATION, cut_connections])
+
+
+@pytest.mark.real
+async def test_real_claude(real: Stage) -> None:
+    script = Script(real, {"claude": MODELS}, new_seed())
+    assert await script.run([*CONVERSATION, *FILES])
+
+
+@pytest.mark.real
+async def test_real_claude_and_real_codex_take_turns(tmp_path: Path, api: ModelApi) -> None:
+    with make_stage("real", tmp_path, api, codex=True) as stage:
+        script = Script(stage, {"codex": [CODEX_MODEL], "claude": [MODEL]}, new_seed())
+        assert await script.run([*CONVERSATION, *FILES])
+    assert not api.strays, "it called the world"
+
+
+class ServedScript(Script):
+    """Turns are asked of a daemon, which may die in the middle of one."""
+
+    house: Served
+
+    async def turn(self, words: str = "", *, cancel: bool = False) -> tuple[str, object]:
+        async with self.open() as client:
+            history = await (await self.thread(client)).turns()
+        prompt, before = self.voice.prompt(words), self._requests
+        run = await self.house.ask("t", prompt, model=self.dice.choice(MODELS))
+        self.check(before, history, prompt, "claude")
+        return run["status"], run.get("error")
+
+
+async def kill_the_daemon(script: Script) -> None:
+    assert isinstance(script, ServedScript)
+    async with script.open() as client:
+        thread: Thread = await script.thread(client)
+        history = await thread.turns()
+    prompt, before, house = script.voice.prompt("slowly"), script._requests, script.house
+    accepted = await house.post("/api/threads/t/runs", {"prompt": prompt})
+    await asyncio.sleep(script.dice.uniform(0.0, 1.0))  # it may be at any point of the turn
+    house.kill()
+    house.restart()
+    await house.http.aclose()
+    house.http = house.client()
+    assert (await house.ended(accepted["id"]))["status"] in ("interrupted", "answered"), "what was accepted is not lost"
+    script.check(before, history, prompt, "claude")
+
+
+async def test_the_daemon(scripted: Stage, serve: Callable[..., Served]) -> None:
+    script = ServedScript(scripted, {"claude": MODELS}, new_seed())
+    script.house = serve(scripted)
+    await script.house.thread("t")
+    assert await script.run([ask, edit, truncate, *FILES, leave_it_unsaved, kill_the_daemon])
+    with pytest.raises(httpx.HTTPError):
+        script.house.kill()
+        await script.house.get("/healthz")
