@@ -161,7 +161,6 @@ class Database:
 
     def _undo(self, session: _Session, level: int) -> None:
         """Roll back to where that level began; the first error is the one that the caller gets to see."""
-        session.marked.clear()
         if not self._dialect.in_transaction(session.connection):
             return
         try:
