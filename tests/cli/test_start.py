@@ -82,7 +82,7 @@ def test_a_follow_up_in_a_pipe_loads_what_a_turn_needs_and_no_more(cli: Any) -> 
 
     own = {name for name in loaded if name.partition(".")[0] == "clew"}
     assert len(cli.api.main_requests) == 2, "both were answered"
-    assert not loaded & NOT_FOR_A_TURN
+    assert loaded & NOT_FOR_A_TURN == set()
     assert "clew.client" in own and len(own) <= OWN_MODULES, sorted(own)
 
 

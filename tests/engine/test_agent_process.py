@@ -106,7 +106,7 @@ ON_STDERR = {
 
 async def said_on_stderr(said: str) -> str:
     environ = {"PATH": os.environ["PATH"], "MY_TOKEN": "correct-horse-battery"}
-    process = await AgentProcess.spawn(["sh", "-c", "cat >&2"], cwd="/", environ=environ, mark="m-stderr")
+    process = await AgentProcess.spawn(["/bin/sh", "-c", "cat >&2"], cwd="/", environ=environ, mark="m-stderr")
     try:
         await process.send(said.encode())
         process.close_stdin()

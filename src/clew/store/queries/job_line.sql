@@ -18,6 +18,7 @@ SELECT job_id FROM (
 ) AS found ORDER BY number LIMIT :limit;
 
 -- name: claim_job
+-- locks: row
 -- One statement, so that it needs no lock: of two workers that try, the second one changes nothing. Nor does one that
 -- the others have taken for dead.
 UPDATE job_line SET claimed_by = :worker
@@ -25,12 +26,14 @@ WHERE job_id = :job_id AND claimed_by IS NULL AND is_next = 1 AND EXISTS (SELECT
 RETURNING job_id;
 
 -- name: release_claim
+-- locks: row
 UPDATE job_line SET claimed_by = NULL, ready_at = :ready_at WHERE job_id = :job_id AND claimed_by = :worker;
 
 -- name: claims
 SELECT job_id FROM job_line WHERE claimed_by = :worker ORDER BY number;
 
 -- name: release_claims
+-- locks: row
 UPDATE job_line SET claimed_by = NULL WHERE claimed_by = :worker;
 
 -- name: any_job_under_way
@@ -43,5 +46,6 @@ SELECT job_id, number, EXISTS (SELECT 1 FROM job_line AS other WHERE other.key =
 FROM job_line WHERE is_next = 0 AND number > :after ORDER BY number LIMIT :limit;
 
 -- name: put_next
+-- locks: row
 UPDATE job_line SET is_next = 1 WHERE job_id = :job_id
     AND NOT EXISTS (SELECT 1 FROM job_line AS other WHERE other.key = job_line.key AND other.is_next = 1);
