@@ -242,9 +242,7 @@ class ReviewRounds:
                 else:
                     seen = self.concluded(store, round_)
                 raise _OnlyLooked
-            seen = seen.replace(
-                ended_at=(run and run.ended_at) or round_.started_at
-            )  # and not now, each time
+            seen = seen.replace(ended_at=(run and run.ended_at) or round_.started_at)  # and not now, each time
         return seen
 
     def _left(self, store: Store, round_: Round) -> tuple[Run | None, bool]:
