@@ -89,6 +89,17 @@ async def test_what_cannot_be_started(
         await AgentProcess.spawn(["/bin/true"], cwd=str(tmp_path / "nowhere"), environ=ENVIRON, mark="m")
 
 
+async def test_without_its_launcher_the_agent_ends_too(tmp_path: Path) -> None:
+    process = await spawn(tmp_path, "sleep 600 & echo $! > pid; wait")
+    pid = await written(tmp_path / "pid")
+    [launcher] = [each for each in processes.family(str(tmp_path)) if each.parent == os.getpid()]
+    os.kill(launcher.pid, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        assert await process.wait() == -signal.SIGKILL
+        await process.end(grace_s=5)
+    assert not processes.is_alive(pid, None) and not processes.is_alive(process.pid, process.started)
+
+
 KEY = "sk-ant-api03-" + "x1Y2z3" * 6
 ON_STDERR = {
     "by value": ("refused: correct-horse-battery\n", "refused: [redacted: value of MY_TOKEN]"),

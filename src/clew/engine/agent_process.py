@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from clew.engine import processes
 from clew.engine.framing import LineFramer, Skipped
-from clew.engine.launching import Launched, launch
+from clew.engine.launching import Launched, close, launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
 
 CHUNK = 256 * 1024
@@ -112,9 +112,7 @@ class AgentProcess:
         finally:
             self._stderr_task.cancel()
             self.close_stdin()
-            transport = getattr(self._process, "_transport", None)
-            if transport is not None:
-                transport.close()  # or the pipes wait for the garbage collector
+            close(self._process)
 
     async def _drain_stderr(self) -> None:
         stderr = self._process.stderr

@@ -23,6 +23,7 @@ from clew.errors import ClewError, StoreError, UsageError
 QUICK_S = 60.0  # for what takes milliseconds
 WHOLE_S = 900.0  # for what reads or writes the whole tree
 NESTED_MOST = 500  # submodules that are looked into
+USAGE = 129  # git's exit status for an option that it does not know
 
 INSTEAD = "Or do without: --no-checkpoint."
 
@@ -148,8 +149,16 @@ class Git:
         return git_guard.environment(found, {**self._environ, **extra})
 
     async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
-        """All settings that hold there. Where git cannot read them, it cannot run what they name."""
-        done = await self.attempt("config", "--list", "--show-scope", "--includes", "-z", cwd=cwd, extra=extra)
+        """All settings that hold there. Where git itself cannot read them, it cannot run what they name."""
+        words = ("config", "--list", "--show-scope", "--includes", "-z")
+        done = await self.attempt(*words, cwd=cwd, extra=extra)
+        if done.status == USAGE:
+            raise UsageError(
+                "This git is too old to tell which commands the repository's settings name.",
+                hint="Git 2.26 can. With --trust project they stay on.",
+            )
+        if done.status < 0:
+            raise failure(words, done, self._instead)
         found = git_guard.entries(done.out) if done.status == 0 else []
         return found[: -len(_SWITCHED_OFF)]  # those of this very call are neither the user's nor the repository's
 

@@ -17,23 +17,29 @@ from _signal import (  # type: ignore[import-not-found]  # `signal` makes enumer
     SIG_IGN,
     SIGHUP,
     SIGINT,
+    SIGKILL,
     SIGPIPE,
     SIGTERM,
     SIGXFSZ,
     signal,
 )
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG = 36, 1
+PRCTL = ctypes.CDLL(None).prctl
 
 
 def main(report: int, argv: list[str]) -> None:
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    launcher = os.getpid()
     read, write = os.pipe()  # closed by the agent's start
     agent = os.fork()
     if agent == 0:
         os.close(report)
         os.setsid()
-        become(argv, write)
+        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without the launcher, what it starts could be lost
+        if os.getppid() == launcher:
+            become(argv, write)
+        os._exit(127)
     os.close(write)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):  # or the agent's end of its output would not be the end

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,34 +36,29 @@ class Launched:
 
 
 async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> Launched:
-    """Raises OSError when it cannot be started."""
+    """Raises OSError when it cannot be started. Cancelled, nothing of it is left."""
     if not is_possible():
         process = await _spawn(argv, cwd, environ, ())
-        return Launched(process, process.pid, asyncio.create_task(process.wait()))
+        return Launched(process, process.pid, asyncio.create_task(_returned(process)))
     read, write = os.pipe()
+    reports = asyncio.StreamReader()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(read, "rb", 0)
+    )
+    word, number = "", "0"
     try:
         try:
-            process = await _spawn(
-                [sys.executable, "-I", "-S", str(_SCRIPT), str(write), *argv], cwd, environ, (write,)
-            )
+            script = [sys.executable, "-I", "-S", str(_SCRIPT), str(write), *argv]
+            process = await _spawn(script, cwd, environ, (write,))
         finally:
             os.close(write)
-        reports = asyncio.StreamReader()
-        await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(read, "rb", 0)
-        )
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.close(read)
-        raise
-    try:
         word, _, number = (await reports.readline()).decode().partition(" ")
-    except BaseException:
-        for each in processes.family(environ.get(processes.MARK, ""), process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each.pid, signal.SIGKILL)
-        raise
+    finally:
+        if word != "started":
+            await processes.end_family(environ.get(processes.MARK, ""), grace_s=0)
+            pipe.close()
     if word != "started":
+        close(process)
         await process.wait()
         code = int(number) if word == "failed" else 0
         raise OSError(code, os.strerror(code) if code else "its launcher was ended")
@@ -74,7 +67,14 @@ async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -
 
 async def _ended(reports: asyncio.StreamReader, process: asyncio.subprocess.Process) -> int:
     said = (await reports.readline()).decode().split()
-    return int(said[1]) if said else await process.wait()  # the launcher was killed, and the agent with its family
+    return int(said[1]) if said else await _returned(process)  # the launcher was killed, and the agent with it
+
+
+async def _returned(process: asyncio.subprocess.Process) -> int:
+    """Its exit status. `Process.wait` would wait for all that hold its output open, too."""
+    while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it alone
+        await asyncio.sleep(processes.POLL_S)
+    return process.returncode
 
 
 async def _spawn(
@@ -90,6 +90,13 @@ async def _spawn(
         pass_fds=tuple(held),
         start_new_session=True,
     )
+
+
+def close(process: asyncio.subprocess.Process) -> None:
+    """Its pipes, or they wait for the garbage collector."""
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
 
 
 def is_possible() -> bool:

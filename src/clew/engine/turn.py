@@ -265,18 +265,16 @@ class LiveTurn:
     async def _attempt(self, plan: Plan, can: Abilities, watched: Watched) -> AttemptEnd:
         decision = plan.decision
         omitted = decision.omitted if isinstance(decision, Fresh) else 0
+        argv = self._adapter.command(self._binary, can, await self._hiding(plan, can))
+        environ = await self._environment(plan.launch)
         self._closing.begin(plan)
         await self._note(AttemptStarted(plan.attempt.number, plan.attempt.resumed, decision.reason, omitted))
         for warning in plan.warnings:
             await self._note(warning)
         if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
             await self._note(Warned("cannot_ask", cannot_ask(self._adapter.name)))
-        process = await AgentProcess.spawn(
-            self._adapter.command(self._binary, can, await self._hiding(plan, can)),
-            cwd=plan.request.work_dir,
-            environ=await self._environment(plan.launch),
-            mark=plan.attempt.id,
-        )
+        cwd, mark = plan.request.work_dir, plan.attempt.id
+        process = await AgentProcess.spawn(argv, cwd=cwd, environ=environ, mark=mark)
         passed("spawned")
         try:
             await self._database.atomically(
