@@ -258,6 +258,7 @@ NO_SETTINGS = (  # variables that stand in no file; docs/settings.md says what e
     *("CLEW_GITHUB_SECRET", "CLEW_GITEA_SECRET", "CLEW_FORGEJO_SECRET"),
     *("CLEW_GITHUB_TOKEN", "CLEW_GITEA_TOKEN", "CLEW_FORGEJO_TOKEN"),
     *("CLEW_FAULT", "CLEW_SCRIPT", "CLEW_SCRIPT_LOG", "CLEW_SOAK", "CLEW_SOAK_EXAMPLES"),
+    *("CLEW_SOAK_SECONDS", "CLEW_SOAK_SEED"),
 )
 BY_NAME = {setting.name: setting for setting in TABLE}
 BY_ALIAS = {setting.alias: setting for setting in TABLE if setting.alias is not None}

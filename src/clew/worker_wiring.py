@@ -37,13 +37,14 @@ def open_worker(
     `hooks_only`: it carries out what hooks set going, and leaves other jobs to other workers.
     """
     queues = (HOOKS_QUEUE,) if hooks_only else (QUEUE, HOOKS_QUEUE)
+    at_once = min(concurrency, engine.settings.max_agents)  # what it claims and cannot run, another worker could
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)
     queue = queue_config(worker_id, url=url, file=file)
     return Worker(
         engine.database,
         engine.around,
-        WorkerSettings(worker_id, queue, file, queues, concurrency, heartbeat_s=heartbeat_s, silence_s=silence_s),
+        WorkerSettings(worker_id, queue, file, queues, at_once, heartbeat_s=heartbeat_s, silence_s=silence_s),
         {EVENT: hooks.deal_with, REPLY: hooks.post},
         Hooks.waiting,
         lambda job_id, place: jobs.carry_on(job_id, worker_id, place),

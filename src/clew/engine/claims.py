@@ -18,6 +18,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from clew.engine.database import Database
+from clew.errors import StoreError
 from clew.store.store import Store
 
 CHECKED_AT_ONCE = 500  # of the jobs behind others
@@ -102,7 +103,8 @@ class Claims:
         try:
             ready_at = await self._carry(job_id, place)
             if ready_at is not None:
-                await self._database.call(lambda store: store.release_claim(self._worker_id, job_id, ready_at))
+                with contextlib.suppress(StoreError):  # the next check releases it
+                    await self._database.call(lambda store: store.release_claim(self._worker_id, job_id, ready_at))
         finally:
             if self._held.get(job_id) is asyncio.current_task():
                 del self._held[job_id]
