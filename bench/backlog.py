@@ -20,7 +20,7 @@ from bench.jobs import submit, workers
 from bench.report import Check, Column, Result, Table
 from bench.timing import Sample, tell
 from clew.client import Client
-from clew.store.job_line import SPARE
+from clew.store.jobs import SPARE
 from clew.store.store import Store
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi

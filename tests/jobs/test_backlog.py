@@ -18,8 +18,8 @@ from clew.core.job import JobStatus
 from clew.core.record import replace
 from clew.engine.claims import Claims, Place
 from clew.engine.database import Database
-from clew.store.job_line import SPARE
 from clew.store.job_rows import Worker
+from clew.store.jobs import SPARE
 from clew.store.store import Store, open_store
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage

@@ -1,7 +1,7 @@
 """What one worker has claimed of the jobs in line: as many as it can run, and no more.
 
 Theory of operation
-1. The line of jobs stands in the store (`store/job_line.py`). A worker claims the oldest ones that may begin, one for
+1. The line of jobs stands in the store (`store/jobs.py`). A worker claims the oldest ones that may begin, one for
    each free place, and the next one as soon as a place is free. So a backlog stays in the line, where every worker
    takes from it at its own pace, and a look at it costs the same however long it is.
 2. A claimed job holds a place while it runs. One that waits for a time (a usage limit) keeps its claim, because its
