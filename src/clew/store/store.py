@@ -19,7 +19,6 @@ from clew.store.jobs import Jobs
 from clew.store.leases import Leases
 from clew.store.pairs import Pairs
 from clew.store.pins import Pins
-from clew.store.requests import Requests
 from clew.store.reviews import Reviews
 from clew.store.search import Search
 from clew.store.tallies import Tallies
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 CHECK_LIMIT = 20  # problems of one kind that are worth listing
 
 
-class Store(Search, Archives, Turns, Pins, Leases, Jobs, Reviews, Hooks, Pairs, Tallies, Facts, Requests):
+class Store(Search, Archives, Turns, Pins, Leases, Jobs, Reviews, Hooks, Pairs, Tallies, Facts):
     """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
 
     def wait_for_locks(self, most_s: float) -> None:
