@@ -30,14 +30,22 @@ def find(
             raise AgentMissing(f"agents.{agent}.path is {configured}, and that is not an executable file.", hint=hint)
         return Binary(str(path.absolute()), "setting")
     for name in names:
-        for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-            found = Path(folder or ".", name).absolute()
-            if is_program(found):
-                return Binary(str(found), "PATH")
+        found = on_path(name, environ)
+        if found is not None:
+            return Binary(str(found), "PATH")
     for path in _installed(packaged):
         if is_program(path):
             return Binary(str(path), package)
     raise AgentMissing(f"The {agent.capitalize()} CLI is not on this machine: no {names[0]} on PATH.", hint=hint)
+
+
+def on_path(name: str, environ: Mapping[str, str]) -> Path | None:
+    """As `shutil.which`, which costs every turn an import."""
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        found = Path(folder or ".", name).absolute()
+        if is_program(found):
+            return found
+    return None
 
 
 def is_program(path: Path) -> bool:

@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import errno
 import os
-import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from clew.agents.programs import on_path
 from clew.core.record import Record
 from clew.engine import git_guard
 from clew.errors import ClewError, StoreError, UsageError
@@ -178,7 +178,7 @@ class Git:
     async def _spawn(
         self, args: tuple[str, ...], cwd: str, extra: Mapping[str, str], held: Sequence[int]
     ) -> asyncio.subprocess.Process:
-        binary = shutil.which("git", path=self._environ.get("PATH", os.defpath))
+        binary = on_path("git", self._environ)
         if binary is None:
             raise UsageError(
                 f"{self._needed_for} git, and there is none on the PATH.", hint=f"Install git. {self._instead}".strip()
@@ -250,7 +250,7 @@ async def agent_environment(environ: Mapping[str, str], work_dir: str) -> dict[s
 
     Read anew for every attempt: an agent may have changed them. Raises UsageError when they cannot be switched off.
     """
-    if shutil.which("git", path=environ.get("PATH", os.defpath)) is None:
+    if on_path("git", environ) is None:
         return dict(environ)  # nobody's git will look at the tree
     git = Git(environ, needed_for="Agents need", instead="", keeps=True)
     return {**environ, **await git.guarded(work_dir, {}, nested=True)}
