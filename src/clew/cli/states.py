@@ -15,13 +15,13 @@ ASKS = "asks you"  # the run that asked is over; an answer would still count
 
 def of_run(run: Run, *, asks: bool, gone: bool = False) -> str:
     """`asks`: a question of it is open. `gone`: its process died."""
-    if gone:
+    if gone and not (run.status == "queued" and run.asked.lasting):  # such a one waits for the next daemon
         return f"{run.status}, its process is gone"
     if run.status == "waiting":
         return WAITING
     if run.status == "queued" and run.asked.held:
         return "held"
-    if run.status == "queued" and run.owner is None:
+    if run.status == "queued" and (run.owner is None or gone):
         return "queued, for the next clew serve"
     words = run.status.replace("_", " ")
     return f"{words}, {ASKS}" if asks and run.status == "interrupted" else words
