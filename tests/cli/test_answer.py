@@ -281,7 +281,7 @@ def test_the_follow_up_of_a_killed_process_is_one_object_in_json(cli: Any) -> No
     daemon.kill()
     daemon.wait()
     shown = cli.run("runs", "list")
-    assert "interrupted, asks you" in shown.out
+    assert "waiting, its process is gone, asks you" in shown.out
     assert "asks you" in cli.run("threads", "list").out
 
     done = cli.run("runs", "answer", "--deny", "--message", "Leave it.", "--json")

@@ -16,7 +16,7 @@ ASKS = "asks you"  # the run that asked is over; an answer would still count
 def of_run(run: Run, *, asks: bool, gone: bool = False) -> str:
     """`asks`: a question of it is open. `gone`: its process died."""
     if gone and not (run.status == "queued" and run.asked.lasting):  # such a one waits for the next daemon
-        return f"{run.status}, its process is gone"
+        return f"{run.status}, its process is gone" + (f", {ASKS}" if asks else "")
     if run.status == "waiting":
         return WAITING
     if run.status == "queued" and run.asked.held:
@@ -31,7 +31,7 @@ def of_thread(card: ThreadCard, queued: int, *, gone: bool = False) -> str:
     live = card.live
     words = []
     if live is not None and live.status != "queued":
-        words.append(of_run(live, asks=False, gone=gone))
+        words.append(of_run(live, asks=gone and bool(card.questions), gone=gone))
     elif card.questions:
         words.append(ASKS)
     return ", ".join([*words, *([f"queued {queued}"] if queued else [])]) or "-"
