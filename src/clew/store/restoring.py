@@ -109,6 +109,8 @@ def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:
     by_names: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         fit = checked(table, row)
+        if table == "jobs":
+            fit["number"] = provisional_number()
         by_names.setdefault(tuple(sorted(fit)), []).append(fit)
     session = store._session()
     for names, alike in by_names.items():
@@ -124,7 +126,7 @@ def _fitted(store: Store, content: Content) -> dict[str, list[Row]]:
     """With numbers and names of this store's own, where they must be unique."""
     fitted = {table: [dict(row) for row in rows] for table, rows in content.items()}
     for job in fitted.get("jobs", ()):
-        job["number"] = provisional_number()
+        job["number"] = 0  # the last step of the transaction gives it one
         store._at_commit("number_job", id=str(job.get("id")))
     for review in fitted.get("reviews", ()):
         _fit_review(store, review, fitted.get("review_rounds", ()))
