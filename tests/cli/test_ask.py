@@ -144,7 +144,7 @@ def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_p
     assert cli.run("threads", "show", "t", "--json").json["cwd"] == str(cli.stage.work)
 
 
-def test_a_fallback_is_told(both: Any) -> None:
+def test_an_emptied_session_is_told(both: Any) -> None:
     both.run("ask", "-t", "t", "one")
     [session] = both.stage.session_files()
     session.write_bytes(b"")
@@ -152,8 +152,7 @@ def test_a_fallback_is_told(both: Any) -> None:
     done = both.run("ask", "-t", "t", "two")
 
     assert (done.code, done.out) == (0, "ack: two\n")
-    assert "fresh" in done.err
-    assert "the agent did not know the session" in done.err or "file is gone" in done.err
+    assert "fresh: the session's file was altered; what it held is not in it as it was" in done.err
 
 
 def test_an_overflow_is_told_as_what_it_is(cli: Any) -> None:

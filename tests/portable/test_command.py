@@ -163,7 +163,7 @@ def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> Non
     refused = clew(a, "threads", "export", "t")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
-        "clew: t holds a GitHub token (turn 4, the session of claude): 3 places in all.\n"
+        "clew: t holds a GitHub token (turn 4, the session of claude): 2 places in all.\n"
         "  --redact exports the history with secrets blanked; --with-secrets exports it as it is.\n"
     )
     assert not (a.work / "t.clew").exists()
@@ -171,7 +171,7 @@ def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> Non
     assert told["code"] == "secret_found"
     assert [(each["kind"], each["where"], each["count"]) for each in told["secrets"]] == [
         ("GitHub token", "turn 4", 1),
-        ("GitHub token", "the session of claude", 2),
+        ("GitHub token", "the session of claude", 1),
     ]
     made = clew(a, "threads", "export", "t", "--with-secrets")
     assert (made.code, "it holds: GitHub token (turn 4)" in made.err) == (0, True)
