@@ -152,7 +152,7 @@ def test_an_emptied_session_is_told(both: Any) -> None:
     done = both.run("ask", "-t", "t", "two")
 
     assert (done.code, done.out) == (0, "ack: two\n")
-    assert "fresh: the session's file was altered; what it held is not in it as it was" in done.err
+    assert "fresh: the session's file is gone" in done.err
 
 
 def test_an_overflow_is_told_as_what_it_is(cli: Any) -> None:

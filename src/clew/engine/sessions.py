@@ -33,6 +33,8 @@ def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
     if mark is not None and at_rest and mark.stamp is not None and mark.stamp == stamp_of(path, leans_on):
         return Observed(exists=True, mark=mark)
     size = path.stat().st_size
+    if not size:
+        return Observed(exists=False)
     found = fingerprint(path, size, mark.size_bytes if mark is not None else 0, leans_on)
     if is_altered(mark, found):
         return Observed(exists=True, damaged=True)
