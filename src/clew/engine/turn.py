@@ -130,7 +130,14 @@ class LiveTurn:
     async def _carry_out(self, token: str, leased: bool) -> Finished:
         try:
             async with self._leases.kept():
-                return await self._hold_and_run(token, leased)
+                return await self._ended(token, leased)
+        finally:
+            await self._journal.close()
+
+    async def _ended(self, token: str, leased: bool) -> Finished:
+        """Its end is written while the thread is still its own."""
+        try:
+            return await self._hold_and_run(token, leased)
         except StoreError as error:
             return self._ending.left(error)
         except ClewError as error:
@@ -139,8 +146,6 @@ class LiveTurn:
             fault = AgentFailed(f"A fault in Clew itself: {error!r}")
             await self._ending.failed(RunStatus.FAILED, Outcome.FAILED, fault)
             raise
-        finally:
-            await self._journal.close()
 
     async def _hold_and_run(self, token: str, leased: bool) -> Finished:
         passed("prompt_stored")
