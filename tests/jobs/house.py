@@ -89,11 +89,13 @@ def _is_free(database: Path) -> bool:
     return True
 
 
-async def start(stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str) -> asyncio.subprocess.Process:
+async def start(
+    stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str, program: str = sys.executable
+) -> asyncio.subprocess.Process:
     """`machine`: the name of another one, on which it counts as running; or --hooks-only."""
     with (stage.folder / "worker.log").open("ab") as log:
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(WORKER), "3", *machine, env={**stage.environ, **environ}, stderr=log
+            program, str(WORKER), "3", *machine, env={**stage.environ, **environ}, stderr=log
         )
 
 

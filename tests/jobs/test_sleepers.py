@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from clew.store.store import Store
 from clew.testing.stage import Stage
 from jobs.house import a_job, a_repository, end, ended, log_of, put_to_sleep, speaking, start
 
-# The agents of one machine cannot be seen from another: they lose the mark by which they would be found here.
+# The agents of one machine cannot be seen from another: they lose the mark by which they would be found here, and have
+# no launcher, which a program that is not called Python cannot start.
 LAUNCHER = '#!/bin/sh\n[ -n "$CLEW_TEST_OUT_OF_SIGHT" ] && unset CLEW_ATTEMPT\nexec "{behind}" "$@"\n'
 OUT_OF_SIGHT = {"CLEW_TEST_OUT_OF_SIGHT": "1"}
 
@@ -29,6 +31,12 @@ def put_out_of_sight(stage: Stage) -> None:
     behind.write_text(text)
     stage.binary.write_text(LAUNCHER.format(behind=behind))
     stage.binary.chmod(0o755)
+
+
+def program_out_of_sight(stage: Stage) -> dict[str, str]:
+    path = stage.folder / "another-machine"
+    path.symlink_to(os.path.realpath(sys.executable))
+    return {"PYTHONPATH": os.pathsep.join(sys.path), **OUT_OF_SIGHT}
 
 
 async def all_of(client: Client, job: Job) -> Any:
@@ -63,7 +71,8 @@ async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
     a_repository(scripted)
     prompt = "!hang text so far" if agent == "still at work" else "!slow 40 0.1"
     async with scripted.open(environ=environ) as client:
-        sleeper = await start(scripted, {**environ, **OUT_OF_SIGHT}, "one")
+        unseen = program_out_of_sight(scripted)
+        sleeper = await start(scripted, {**environ, **unseen}, "one", program=str(scripted.folder / "another-machine"))
         other: asyncio.subprocess.Process | None = None
         try:
             job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
