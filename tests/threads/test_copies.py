@@ -33,6 +33,7 @@ async def test_a_copy_that_was_cut_off_is_made_once_more(stage: Stage, share: fl
             session_id=str(uuid.uuid4()),
             state=PinState.PROVISIONAL,
             borrowed_at=None,
+            mark=None,
             pending=Pending(str(uuid.uuid4()), (Absorbed("never-sent", None),), None),
         )
         await client.engine.database.call(lambda store: store.save_pin(cut_off))

@@ -49,6 +49,14 @@ async def two_turns(stage: Stage, client: Client) -> Thread:
     return thread
 
 
+async def without_digests(client: Client, thread: Thread) -> None:
+    """As an older Clew left it: nobody can tell that its file was altered."""
+    [pin] = await client.engine.database.call(lambda store: store.pins(thread.record.id))
+    assert pin.mark is not None
+    older = replace(pin, mark=replace(pin.mark, digest=None, stamp=None))
+    await client.engine.database.call(lambda store: store.save_pin(older))
+
+
 def use_plain_cli(stage: Stage, path: Path, prompt: str) -> None:
     """Somebody goes on in the session, without Clew."""
     subprocess.run(
@@ -121,6 +129,7 @@ class TestSession:
             thread = await two_turns(codex, client)
             [path] = codex.codex_files()
             path.write_bytes(path.read_bytes().partition(b"\n")[2])  # without the line that says what it is
+            await without_digests(client, thread)
             run = await thread.ask("third question")
             fell_back = [event.reason async for event in run if isinstance(event, FellBack)]
             reply = await run
