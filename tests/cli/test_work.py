@@ -119,6 +119,7 @@ def test_a_second_signal_does_not_wait(cli: Any, worker: Callable[..., Any]) -> 
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(START_S) in (0, 7)
+    cli.stage.fault()
     cli.run("ask", "-t", "other", "hello")  # whoever asks next ends what it left
     assert not cli.stage.processes()
 
