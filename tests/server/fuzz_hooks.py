@@ -23,6 +23,11 @@ def map_case(_context: Any, case: Any) -> Any:
             _mend_review(body)
     if case.operation.path == "/api/jobs/{job}/events" and _is_well_formed(case):
         case.path_parameters = {"job": os.environ["FUZZ_JOB"]}
+    if (
+        case.operation.path == "/api/jobs/{job}/retry"
+        and (case.path_parameters or {}).get("job") == os.environ["FUZZ_JOB"]
+    ):
+        case.path_parameters = {"job": "nobody"}  # it stays over
     if case.method.upper() == "DELETE" and (case.path_parameters or {}).get("thread") == os.environ["FUZZ_KEPT"]:
         case.path_parameters = {"thread": "nobody"}  # the review is wanted to the end
     if "{review}" in case.operation.path and _is_well_formed(case):
