@@ -49,6 +49,14 @@ def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
     assert not api.strays, "it called the world"
 
 
+@pytest.fixture
+def both_real(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
+    """The real Claude and the real Codex."""
+    with make_stage("real", tmp_path, api, codex=True) as stage:
+        yield stage
+    assert not api.strays, "it called the world"
+
+
 @contextmanager
 def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -> Iterator[Stage]:
     """Whatever a test does to a run, nothing that its agents started may outlive it."""

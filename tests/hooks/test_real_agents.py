@@ -13,10 +13,8 @@ import pytest
 from clew.core.hook import session_key
 from clew.core.job import JobStatus
 from clew.engine import faults
-from clew.testing.model_api import ModelApi
 from clew.testing.scripts import Text, ToolUse
 from clew.testing.stage import CODEX_MODEL, Stage
-from conftest import make_stage
 from engine import trap
 from hooks.house import REPO, SETTINGS, House, event, handled, succeeded, trees
 from hooks.prompt_cases import SKILLS
@@ -30,35 +28,29 @@ WITH_CODEX = SETTINGS.replace(
 
 
 @pytest.fixture
-def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
-    """The real Claude and the real Codex."""
-    with make_stage("real", tmp_path, api, codex=True) as stage:
-        yield stage
-    assert not api.strays, "it called the world"
-
-
-@pytest.fixture
 def no_hook() -> Iterator[None]:
     yield
     faults.install(None)
 
 
 async def test_codex_is_told_the_skill_once_and_then_the_news_and_a_closed_issue_drops_both_agents_sessions(
-    both: Stage,
+    both_real: Stage,
 ) -> None:
-    house = House(both, WITH_CODEX)
-    trap.arm(house.repo, ran := both.folder / "ran")
+    house = House(both_real, WITH_CODEX)
+    trap.arm(house.repo, ran := both_real.folder / "ran")
     async with house.open() as client:
         claude = await succeeded(client, event())
         first = await succeeded(client, event("pull.review_requested"))
-        assert (first.agent, first.reason, both.launches[-1].agent) == ("codex", "first_turn", "codex")
-        assert "SKILL: you are reviewer" in both.prompt
+        assert (first.agent, first.reason, both_real.launches[-1].agent) == ("codex", "first_turn", "codex")
+        assert "SKILL: you are reviewer" in both_real.prompt
         second = await succeeded(client, event("pull.review_requested", text="Look at the port."))
         assert (second.resume_count, second.thread_id) == (1, first.thread_id)
-        assert both.launches[-1].resumes == first.session_id
-        assert both.prompt.startswith("DELTA pull.review_requested #4:") and "Look at the port." in both.prompt
-        assert "SKILL" not in both.prompt
-        assert sum("SKILL" in text for role, text in both.shown if role == "user") == 1
+        assert both_real.launches[-1].resumes == first.session_id
+        assert (
+            both_real.prompt.startswith("DELTA pull.review_requested #4:") and "Look at the port." in both_real.prompt
+        )
+        assert "SKILL" not in both_real.prompt
+        assert sum("SKILL" in text for role, text in both_real.shown if role == "user") == 1
         found = {each.key.key: (each.state, each.session_id) for each in await client.hooks.sessions()}
         assert found == {BOSS: ("resumable", claude.session_id), REVIEWER: ("resumable", second.session_id)}
 
@@ -68,7 +60,7 @@ async def test_codex_is_told_the_skill_once_and_then_the_news_and_a_closed_issue
         assert (await client.hooks.events())[0].why == "The work tree is removed.", "said once, of both"
         again = await succeeded(client, event("pull.review_requested", text="Once more."))
         assert (again.reason, again.thread_id != first.thread_id) == ("first_turn", True)
-        assert "SKILL" in both.prompt and both.launches[-1].resumes is None
+        assert "SKILL" in both_real.prompt and both_real.launches[-1].resumes is None
     assert trap.marks(ran) == set(), "no command that the repository's git settings name"
 
 

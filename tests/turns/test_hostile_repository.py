@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,7 @@ from clew.core.review import RoundStatus
 from clew.core.thread import Permissions
 from clew.hosts.jobs import NewJob
 from clew.hosts.reviews import NewReview
-from clew.testing.model_api import ModelApi
 from clew.testing.stage import CODEX_MODEL, Stage
-from conftest import make_stage
 from engine import trap
 from jobs.house import carried_out
 from reviews.house import Reviewer, answer
@@ -22,25 +19,17 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
-    """The real Claude and the real Codex."""
-    with make_stage("real", tmp_path, api, codex=True) as stage:
-        yield stage
-    assert not api.strays, "it called the world"
-
-
-@pytest.fixture
-def ran(both: Stage) -> Path:
+def ran(both_real: Stage) -> Path:
     """Where each command of the work directory's repository leaves a file."""
-    ran = both.folder / "ran"
-    trap.arm(trap.repository(both.work / "repo"), ran)
-    trap.change(both.work / "repo")
+    ran = both_real.folder / "ran"
+    trap.arm(trap.repository(both_real.work / "repo"), ran)
+    trap.change(both_real.work / "repo")
     return ran
 
 
-async def test_nothing_of_it_runs_under_any_host(both: Stage, ran: Path) -> None:
-    repo = both.work / "repo"
-    async with both.open() as client:
+async def test_nothing_of_it_runs_under_any_host(both_real: Stage, ran: Path) -> None:
+    repo = both_real.work / "repo"
+    async with both_real.open() as client:
         for agent in ("claude", "codex"):
             thread = await client.thread(agent, cwd=repo, agent=agent)
             for _ in range(2):
@@ -49,20 +38,20 @@ async def test_nothing_of_it_runs_under_any_host(both: Stage, ran: Path) -> None
         # The model may call git as well: its tools have the same environment.
         thread = await client.thread("tools", cwd=repo, agent="codex", permissions="all")
         reply = await (await thread.ask('!tool exec_command {"cmd": "git status --porcelain && git diff | head -40"}'))
-        assert reply.status == "answered" and "-def a():" in str(both.api.main_requests[-1].messages)
+        assert reply.status == "answered" and "-def a():" in str(both_real.api.main_requests[-1].messages)
         assert trap.marks(ran) == set(), "a tool"
         new = NewJob("Hello.", str(repo), "codex", CODEX_MODEL, permissions=Permissions.ALL, checkpoint=True)
         job = await carried_out(client, await client.jobs.submit(new))
         assert job.result == "ack: Hello."
         assert trap.marks(ran) == set(), "a job with checkpoints"
-        both.api.reply = Reviewer(answer())
+        both_real.api.reply = Reviewer(answer())
         review = await (await client.reviews.start(NewReview(str(repo), "codex", CODEX_MODEL))).finish()
         assert review.status is RoundStatus.DONE
         assert trap.marks(ran) == set(), "a review"
 
 
-async def test_where_the_project_is_trusted_it_runs(both: Stage, ran: Path) -> None:
-    async with both.open() as client:
-        thread = await client.thread("t", cwd=both.work / "repo", agent="codex", trust="project")
+async def test_where_the_project_is_trusted_it_runs(both_real: Stage, ran: Path) -> None:
+    async with both_real.open() as client:
+        thread = await client.thread("t", cwd=both_real.work / "repo", agent="codex", trust="project")
         assert (await (await thread.ask("Hello."))).status == "answered"
     assert trap.marks(ran) >= {"clean", "process"}

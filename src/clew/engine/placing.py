@@ -25,7 +25,7 @@ from clew.core.answer import joined
 from clew.core.explained import Known, Said, explains
 from clew.core.history import Role
 from clew.core.pins import Mark, Pin
-from clew.core.record import Record
+from clew.core.record import Record, replace
 from clew.engine.sessions import borrowed_in, mark_of
 
 UNEXPLAINED = "its file does not hold what the thread shows, or holds more than that"
@@ -37,6 +37,24 @@ class Where(StrEnum):
     THERE = "there"  # the very same was there already
     OTHER = "other"  # another one is there: nothing was done
     NOWHERE = "nowhere"  # the agent has no place for it
+
+
+class Arriving(Record):
+    """A session's portable form that is to be put where its agent looks for it."""
+
+    adapter: Adapter
+    config_dir: str
+    work_dir: str
+    session_id: str
+    content: bytes
+    calls: Mapping[str, KnownCall]  # the uses of tools that the thread's events tell of
+
+    def place(self) -> Path | None:
+        return self.adapter.session_place(self.config_dir, self.work_dir, self.session_id)
+
+    def file(self) -> Path | None:
+        """The one that is there already."""
+        return self.adapter.session_file(self.config_dir, self.work_dir, self.session_id)
 
 
 class Placed(Record):
@@ -100,28 +118,20 @@ def _said(view: SessionView) -> Iterator[Said]:
         yield Said(Role.ASSISTANT, joined(answer))
 
 
-def look(
-    adapter: Adapter,
-    config_dir: str,
-    work_dir: str,
-    session_id: str,
-    content: bytes,
-    calls: Mapping[str, KnownCall],
-    *,
-    may_grow: bool = False,
-) -> Placed:
-    """What `place` would do with this portable form. Reads the disk."""
-    path = adapter.session_place(config_dir, work_dir, session_id)
+def look(arriving: Arriving, *, may_grow: bool = False) -> Placed:
+    """What `place` would do. Reads the disk."""
+    adapter, content = arriving.adapter, arriving.content
+    path = arriving.place()
     if path is None:
         return Placed(Where.NOWHERE)
-    there = path if os.path.lexists(path) else adapter.session_file(config_dir, work_dir, session_id)
-    if there is None or not _in_the_way(adapter, config_dir, work_dir, session_id, path, there):
+    there = path if os.path.lexists(path) else arriving.file()
+    if there is None or not _is_in_the_way(arriving, path, there):
         return Placed(Where.NEW, path)
     try:
         found = there.read_bytes()
     except OSError:
         return Placed(Where.OTHER, there)
-    held = adapter.portable(found, calls)
+    held = adapter.portable(found, arriving.calls)
     if held == content or found == content:
         return Placed(Where.THERE, there)
     if may_grow and held and content.startswith(held) and not there.is_symlink():
@@ -130,26 +140,17 @@ def look(
     return Placed(Where.OTHER, there)
 
 
-def _in_the_way(adapter: Adapter, config_dir: str, work_dir: str, session_id: str, path: Path, there: Path) -> bool:
+def _is_in_the_way(arriving: Arriving, path: Path, there: Path) -> bool:
     """Another directory's session of that id is not, for an agent that keeps them apart by directory."""
     if there == path:
         return True
-    elsewhere = adapter.session_place(config_dir, f"{work_dir}{os.sep}elsewhere", session_id)
-    return elsewhere == path  # one place for all directories
+    elsewhere = replace(arriving, work_dir=f"{arriving.work_dir}{os.sep}elsewhere")
+    return elsewhere.place() == path  # one place for all directories
 
 
-def place(
-    adapter: Adapter,
-    config_dir: str,
-    work_dir: str,
-    session_id: str,
-    content: bytes,
-    calls: Mapping[str, KnownCall],
-    *,
-    may_grow: bool = False,
-) -> Placed:
+def place(arriving: Arriving, *, may_grow: bool = False) -> Placed:
     """Writes it, unless something is there. Raises OSError."""
-    seen = look(adapter, config_dir, work_dir, session_id, content, calls, may_grow=may_grow)
+    seen = look(arriving, may_grow=may_grow)
     if seen.where is Where.GREW and seen.path is not None:
         _append(seen.path, seen.more)
         return seen
@@ -161,12 +162,12 @@ def place(
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.write(arriving.content)
             file.flush()
             os.fsync(file.fileno())
         os.link(draft, path)  # unlike a rename, not over one that has come meanwhile
     except FileExistsError:
-        return look(adapter, config_dir, work_dir, session_id, content, calls)
+        return look(arriving)
     finally:
         draft.unlink(missing_ok=True)
     return seen

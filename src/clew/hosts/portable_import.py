@@ -26,7 +26,7 @@ from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.changes import Repository
 from clew.engine.engine import Engine
-from clew.engine.placing import UNEXPLAINED, Placed, Where, look, mark_in, place, portable, take_back
+from clew.engine.placing import UNEXPLAINED, Arriving, Placed, Where, look, mark_in, place, portable, take_back
 from clew.engine.plan import runtime_of
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.hosts.checks import check_name, existing_dir
@@ -305,11 +305,14 @@ def _placed(
     if known is not None and pin.borrowed_at is None:
         other = store.thread(known.thread_id)
         return replace(arrived, why=f"the session belongs to {other.name if other else 'another thread'} already")
-    adapter, config_dir = engine.adapter(pin.agent), luggage.runtime.config_dir
+    config_dir = luggage.runtime.config_dir
+    arriving = Arriving(
+        engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, luggage.content, luggage.calls
+    )
     put = look if dry_run else place
     try:
         grows = may_grow and pin.borrowed_at is None  # a borrowed one is another thread's
-        found = put(adapter, config_dir, pin.work_dir, pin.session_id, luggage.content, luggage.calls, may_grow=grows)
+        found = put(arriving, may_grow=grows)
     except OSError as error:
         return replace(arrived, why=f"its file cannot be written: {error.strerror}")
     placed.append(found)

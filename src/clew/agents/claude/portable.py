@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clew.agents.adapter import KnownCall
+from clew.agents.claude.session import NOTES
+from clew.agents.claude.stream import OUTPUT_CHARS
 from clew.agents.portable import dumped, figures
 
 # The CLI's own words in the user's name or the agent's, and no others.
@@ -30,8 +32,6 @@ HARMLESS = frozenset(
         "No response requested.",
     }
 )
-# How the CLI's notes in the user's name begin: commands and their output, tasks, interruptions.
-_NOTES = ("[Request interrupted", "<local-command", "<command-", "<task-notification>", "<bash-", "<user-memory-input>")
 # Kinds of notes that the CLI writes by itself, and again where they are missing. None of them is kept.
 LEFT_BEHIND = frozenset(
     {
@@ -42,7 +42,6 @@ LEFT_BEHIND = frozenset(
     }
 )  # fmt: skip
 OUTPUT_ENDS = "\n[The rest of this output stayed on the machine where the tool ran.]"
-OUTPUT_CHARS = 2_000  # what the events keep of it
 
 _BLOCKS = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking"})
 _SYNTHETIC = "<synthetic>"
@@ -149,7 +148,7 @@ def _check_own_words(line: Line, message: Line, found: list[Line]) -> None:
     """What the CLI says in the name of the user or of the agent is known to the letter. Raises _Unfit."""
     of_the_cli = bool(line.get("isMeta")) or message.get("model") == _SYNTHETIC
     for text in (block["text"] for block in found if block["type"] == "text"):
-        if (of_the_cli or (line["type"] == "user" and text.startswith(_NOTES))) and text not in HARMLESS:
+        if (of_the_cli or (line["type"] == "user" and text.startswith(NOTES))) and text not in HARMLESS:
             raise _Unfit
 
 

@@ -20,7 +20,8 @@ from clew.core.history import Role
 HEAD_BYTES = 256 * 1024  # of a session that is only listed
 
 _ON_CHAIN = frozenset({"user", "assistant", "attachment", "system"})
-_NOT_A_PROMPT = ("[Request interrupted", "<local-command", "<command-name>", "<task-notification>")
+# How the notes begin that the CLI writes in the name of the user.
+NOTES = ("[Request interrupted", "<local-command", "<command-name>", "<task-notification>")
 
 
 class _Message(msgspec.Struct):
@@ -133,7 +134,7 @@ def _entries(chain: list[_Line]) -> Iterator[Entry]:
 
 
 def _is_prompt(line: _Line, text: str) -> bool:
-    if line.is_meta or line.is_compact_summary or text.startswith(_NOT_A_PROMPT):
+    if line.is_meta or line.is_compact_summary or text.startswith(NOTES):
         return False
     content = line.message.content if line.message else None
     if isinstance(content, list):
