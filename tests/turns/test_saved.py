@@ -68,7 +68,9 @@ def files(stage: Stage, agent: str) -> list[Path]:
 def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of its own, small enough to be filled. Needs the right to mount, as root has."""
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)], check=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"A full disk needs the right to mount one: {done.stderr}"
     try:
         yield folder
     finally:
