@@ -201,7 +201,8 @@ def _adopt(
             warnings.append(f"The single session is left: {session.view.model} has one by its name.")
             continue
         try:
-            pin = adoption.adopt(store, thread, session, old.sessions[model], named, engine.around).pin
+            with store.savepoint():
+                pin = adoption.adopt(store, thread, session, old.sessions[model], named, engine.around).pin
         except Conflict as error:
             warnings.append(error.message)
             continue

@@ -235,7 +235,7 @@ class ReviewRounds:
         run, is_left = self._left(store, round_)
         seen = round_
         if is_left:
-            with contextlib.suppress(_OnlyLooked), store.transaction():
+            with contextlib.suppress(_OnlyLooked), store.savepoint():
                 if run is not None and run.status in LIVE:
                     error = AgentFailed("Clew died while the run was going on.", hint="Ask for the next round.")
                     seen = store.update_round(round_.review_id, round_.number, **self._failure(error))

@@ -6,11 +6,12 @@ Theory of operation
    each query locks what it is about before it runs, and the transaction keeps that to its end (`locks.py`).
    What concerns the whole store (the counter of versions, the numbers of jobs) is put off to the last step, which goes
    to the server in one message with the commit: whatever becomes of the client then, nobody waits for it.
-2. Each OS thread has a connection of its own. Transactions nest: an inner one is a savepoint, so an operation that
-   fails undoes itself and no more, and one that succeeds is durable when the outermost one ends. Do not `await` inside
-   a transaction: whatever else ran on that OS thread would join it.
-3. Some failures (a full disk) end the whole transaction inside the database. It is then lost: every further step in it
-   raises the same error, so that a caller who caught the first one cannot commit half of its work.
+2. Each OS thread has a connection of its own. Transactions nest: an inner one joins, and what it wrote is durable when
+   the outermost one ends. Do not `await` inside a transaction: whatever else ran on that OS thread would join it.
+3. When an operation fails after it has written, or a statement fails in the database, the whole transaction is lost:
+   every further step in it raises the same error, so that a caller who caught the first one cannot commit half of its
+   work. A caller that has something else to do when an operation fails puts it into a `savepoint`, which undoes the
+   operation and no more. It costs two more statements, so nobody has one who does not ask for it.
 4. No driver's exception leaves this module: the dialect translates.
 5. Nothing here knows SQL of one database. That is in the dialect's own module.
 """
@@ -45,7 +46,10 @@ class _Session:
         self.connection = connection
         self.thread = threading.current_thread()
         self.depth = 0
-        self.locked: frozenset[tuple[str, Any]] | None = None  # None: no locks are taken, since it only reads
+        self.savepoints = 0
+        self.written = 0  # statements in this transaction that may have changed something
+        # What is locked: the names, and what was asked for. None: no locks are taken, since it only reads.
+        self.locked: frozenset[str | tuple[str, Any] | None] | None = None
         self.last_step: tuple[Statement, ...] = ()
         self.lost: ClewError | None = None  # the whole transaction is gone, for this reason
 
@@ -81,30 +85,63 @@ class Database:
     def transaction(self) -> Iterator[None]:
         """Everything inside happens, or nothing does. Re-entrant: inner ones join."""
         session = self._session()
-        inner = session.depth > 0
-        if inner:
+        if session.depth:
+            with self._joined(session):
+                yield
+            return
+        session = self._begun(session, self._dialect.begin)
+        session.locked, session.written = frozenset(), 0
+        session.depth = 1
+        try:
+            yield
             self._still_inside(session)
-            self._execute(session, f"SAVEPOINT level_{session.depth}")
-        else:
-            session = self._begun(session, self._dialect.begin)
-            session.locked, session.last_step = frozenset(), ()
-        before = session.locked, session.last_step
+            self._commit(session)
+        except BaseException:
+            self._undo(session)
+            raise
+        finally:
+            session.depth = 0
+            session.lost, session.locked, session.last_step = None, None, ()
+
+    @contextmanager
+    def _joined(self, session: _Session) -> Iterator[None]:
+        self._still_inside(session)
+        written = session.written
+        session.depth += 1
+        try:
+            yield
+        except BaseException as error:
+            if session.written != written:
+                session.lost = session.lost or _lost_by(error)
+            raise
+        finally:
+            session.depth -= 1
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A transaction. What fails in it is undone, and the one around it may continue without it."""
+        session = self._session()
+        if not session.depth:
+            with self.transaction():
+                yield
+            return
+        self._still_inside(session)
+        session.savepoints += 1
+        level = session.savepoints
+        self._execute(session, f"SAVEPOINT level_{level}")
+        before = session.locked, session.last_step, session.written
         session.depth += 1
         try:
             yield
             self._still_inside(session)
-            if inner:
-                self._execute(session, f"RELEASE SAVEPOINT level_{session.depth - 1}")
-            else:
-                self._commit(session)
+            self._execute(session, f"RELEASE SAVEPOINT level_{level}")
         except BaseException:
-            self._undo(session, session.depth - 1)
-            session.locked, session.last_step = before  # a lock that was taken inside went with the savepoint
+            self._undo(session, level)
+            session.locked, session.last_step, session.written = before  # a lock taken inside went with the savepoint
             raise
         finally:
             session.depth -= 1
-            if not session.depth:
-                session.lost, session.locked, session.last_step = None, None, ()
+            session.savepoints -= 1
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -119,7 +156,7 @@ class Database:
             yield
         finally:
             session.depth -= 1
-            self._undo(session, 0)
+            self._undo(session)
             session.lost = None
 
     def _begun(self, session: _Session, begin: Callable[[Any], None]) -> _Session:
@@ -159,14 +196,15 @@ class Database:
         if session.lost is not None:
             raise session.lost
 
-    def _undo(self, session: _Session, level: int) -> None:
-        """Roll back to where that level began; the first error is the one that the caller gets to see."""
+    def _undo(self, session: _Session, level: int = 0) -> None:
+        """Roll back to that savepoint, or all; the first error is the one that the caller gets to see."""
         if not self._dialect.in_transaction(session.connection):
             return
         try:
             if level:
                 session.connection.execute(f"ROLLBACK TO SAVEPOINT level_{level}")
                 session.connection.execute(f"RELEASE SAVEPOINT level_{level}")
+                session.lost = None
             else:
                 session.connection.execute("ROLLBACK")
         except self._dialect.errors as error:
@@ -203,19 +241,26 @@ class Database:
 
     def _failed(self, session: _Session, error: Exception) -> ClewError:
         translated = self._dialect.translate(error)
-        if session.depth and not self._dialect.in_transaction(session.connection):
-            session.lost = translated
+        if session.depth:
+            session.lost = session.lost or translated
         return translated
 
     def _hold(self, session: _Session, kind: str, value: Any) -> None:
         """To the end of the transaction; outside of one, and of one that only reads, nothing is locked."""
-        if session.locked is None or (kind, value) in session.locked:
+        if session.locked is None:
+            return
+        asked = kind, pack(value) if isinstance(value, str) else value
+        name = self._dialect.lock_name(*asked)
+        if asked in session.locked or name in session.locked:
             return
         try:
-            self._dialect.lock(session.connection, kind, pack(value) if isinstance(value, str) else value)
+            if name is None:
+                name = self._dialect.lock_of(session.connection, *asked)
+            else:
+                self._dialect.lock(session.connection, name)
         except self._dialect.errors as error:
             raise self._failed(session, error) from error
-        session.locked |= {(kind, value)}
+        session.locked |= {asked, name}
 
     def _hold_for(self, session: _Session, query: str, parameters: Mapping[str, Any]) -> None:
         for kind, parameter in self._locks.get(query, ()):
@@ -226,6 +271,7 @@ class Database:
         session = self._session()
         assert session.locked is not None, "inside a write transaction"
         statement = (self._sql[query], _packed(parameters))
+        session.written += 1
         if statement not in session.last_step:
             session.last_step += (statement,)
 
@@ -234,8 +280,10 @@ class Database:
 
         def read(session: _Session) -> list[Row]:
             self._hold_for(session, query, parameters)
-            cursor = session.connection.execute(self._sql[query], _packed(parameters))
-            names = [column[0] for column in cursor.description]
+            statement = self._sql[query]
+            session.written += not statement.startswith("SELECT")
+            cursor = session.connection.execute(statement, _packed(parameters))
+            names = self._dialect.columns(cursor)
             return [_unpacked(names, values) for values in cursor.fetchall()]
 
         return self._first_or_inside(read)
@@ -256,26 +304,19 @@ class Database:
 
     def _do(self, query: str, **parameters: Any) -> int:
         """Run a named query that writes; says how many rows it changed."""
-        with self._statement() as session:
+        with self.transaction():
+            session = self._session()
             self._hold_for(session, query, parameters)
+            session.written += 1
             return int(self._execute(session, self._sql[query], _packed(parameters)).rowcount)
 
-    @contextmanager
-    def _statement(self) -> Iterator[_Session]:
-        """A transaction for one statement. Inside an operation's own it needs none: when it fails, so do they both."""
-        session = self._session()
-        if session.depth >= 2:
-            self._still_inside(session)
-            yield session
-            return
-        with self.transaction():
-            yield self._session()
-
     def _do_many(self, query: str, rows: Iterable[Row]) -> None:
-        with self._statement() as session:
+        with self.transaction():
+            session = self._session()
             rows = list(rows)
             for row in rows:
                 self._hold_for(session, query, row)
+            session.written += 1
             try:
                 session.connection.cursor().executemany(self._sql[query], [_packed(row) for row in rows])
             except self._dialect.errors as error:
@@ -344,6 +385,12 @@ def told_when_long(after_s: float = TELL_AFTER_S) -> Iterator[None]:
 def provisional_number() -> int:
     """For a row whose number is chosen in the last step of its transaction: below zero, and nobody else's."""
     return -int.from_bytes(os.urandom(7)) - 1
+
+
+def _lost_by(error: BaseException) -> ClewError:
+    if isinstance(error, ClewError):
+        return error
+    return StoreError(f"A step of the transaction failed ({error!r}).", kind="unreachable", hint="Try again.")
 
 
 def _packed(parameters: Mapping[str, Any]) -> Row:

@@ -37,11 +37,17 @@ class Dialect(Protocol):
     def locks(self) -> Mapping[str, Locks]:
         """By query, what it must lock in a write transaction; empty where such a transaction is alone."""
 
-    def lock(self, connection: Any, kind: str, value: Any) -> None:
+    def lock_name(self, kind: str, value: Any) -> str | None:
+        """None: a row says it, and has not been looked at yet."""
+
+    def lock(self, connection: Any, name: str) -> None:
         """To the end of the transaction, waiting for whoever has it."""
 
+    def lock_of(self, connection: Any, kind: str, value: Any) -> str | None:
+        """The same, of a lock whose name a row says. Returns the name; None: there is no such row."""
+
     def wait_for_locks(self, most_s: float) -> None:
-        """For so long in each transaction, where they are narrow; then the error says that another try may do."""
+        """For so long on new connections, where they are narrow; then the error says that another try may do."""
 
     def commit(self, connection: Any, statements: Sequence[Statement]) -> None:
         """Run these, and end the write transaction: in one step for everybody else."""
@@ -53,6 +59,9 @@ class Dialect(Protocol):
         """Begin a transaction that only reads, and sees one moment's state."""
 
     def in_transaction(self, connection: Any) -> bool: ...
+
+    def columns(self, cursor: Any) -> list[str]:
+        """The names of what was selected."""
 
     def guard(self) -> AbstractContextManager[None]:
         """Only one process at a time is inside: for the first creation and for migrations."""

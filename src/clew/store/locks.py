@@ -22,9 +22,24 @@ Locks = tuple[tuple[str, str], ...]  # kinds, each with the parameter that says 
 
 ROW, COMMIT = "row", "commit"
 
-# By kind: what selects the lock's name. {} is the parameter's value.
-NAMES: dict[str, str] = {
-    "thread": "SELECT 'thread/' || {}",
+# By kind: how the name of the lock begins; the parameter's value is the rest of it.
+PREFIXES: dict[str, str] = {
+    "thread": "thread/",
+    "lease": "",  # `thread/…` is the thread's own
+    "leases": "leases/",  # all slots of one prefix
+    "name": "name/",  # of a thread or of a pair: they share one space
+    "session": "session/",  # which thread owns it
+    "day": "review-day/",  # the number of the next review
+    "pair": "pair/",
+    "hook": "hook/",
+    "hook_key": "hook-key/",
+    "delivery": "delivery/",  # told once
+    "digest": "digest/",
+    "fact": "fact/",
+}
+
+# By kind: what selects the name of the lock, or nothing where there is no such row. {} is the parameter's value.
+OF_THREAD: dict[str, str] = {  # a row never goes over to another thread, so its lock's name is known for good
     "run": "SELECT 'thread/' || thread_id FROM runs WHERE id = {}",
     "turn": "SELECT 'thread/' || thread_id FROM turns WHERE id = {}",
     "pin": "SELECT 'thread/' || thread_id FROM pins WHERE id = {}",
@@ -33,19 +48,10 @@ NAMES: dict[str, str] = {
     "attempt": (
         "SELECT 'thread/' || runs.thread_id FROM attempts JOIN runs ON runs.id = attempts.run_id WHERE attempts.id = {}"
     ),
-    "lease": "SELECT {}",  # `thread/…` is the thread's own
-    "leases": "SELECT 'leases/' || {}",  # all slots of one prefix
-    "name": "SELECT 'name/' || {}",  # of a thread or of a pair: they share one space
-    "session": "SELECT 'session/' || {}",  # which thread owns it
+}
+LOOKED_UP: dict[str, str] = OF_THREAD | {
     "session_of_pin": "SELECT 'session/' || session_id FROM pins WHERE id = {}",
     "key_of_job": "SELECT 'job-key/' || key FROM jobs WHERE id = {}",  # whose turn it is
-    "day": "SELECT 'review-day/' || {}",  # the number of the next review
-    "pair": "SELECT 'pair/' || {}",
-    "hook": "SELECT 'hook/' || {}",
-    "hook_key": "SELECT 'hook-key/' || {}",
-    "delivery": "SELECT 'delivery/' || {}",  # told once
-    "digest": "SELECT 'digest/' || {}",
-    "fact": "SELECT 'fact/' || {}",
 }
 
 _LOCKS = re.compile(r"^-- locks: (.+)$", re.MULTILINE)

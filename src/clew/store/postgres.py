@@ -37,6 +37,7 @@ MIGRATIONS = 0x436C6578  # advisory locks are numbers: this one, and for the res
 WAIT_S = 30.0  # for a lock, as long as SQLite's busy time-out
 CONNECT_S = 10
 IDLE_S = 10  # inside a transaction, where nobody waits for anything: well below the life of a lease
+NAMES_KEPT = 10_000  # of locks
 LONG_S = 5.0  # for what is done within milliseconds
 
 # Where the address does not say otherwise. The server is told to look after its end as well: it holds the locks.
@@ -101,7 +102,7 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.wait_s = WAIT_S
+        self._lock_names: dict[tuple[str, Any], str] = {}  # of rows that lead to their thread
         try:
             parts = conninfo_to_dict(url)
             self.name = _shown(parts)
@@ -132,20 +133,32 @@ class Postgres:
         return bool(connection.closed or connection.broken)
 
     def begin(self, connection: psycopg.Connection[Any]) -> None:
-        if self.wait_s == WAIT_S:
-            connection.execute("BEGIN")
-        else:
-            connection.execute(f"BEGIN; SET LOCAL lock_timeout = '{self.wait_s * 1000:.0f}ms'")
+        connection.execute("BEGIN")
 
     def locks(self) -> dict[str, Locks]:
         return locks.by_query()
 
-    def lock(self, connection: psycopg.Connection[Any], kind: str, value: Any) -> None:
-        name = locks.NAMES[kind].format("%s::text")
-        connection.execute(f"SELECT pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({name}) AS l (it)", (value,))
+    def lock_name(self, kind: str, value: Any) -> str | None:
+        prefix = locks.PREFIXES.get(kind)
+        return self._lock_names.get((kind, value)) if prefix is None else f"{prefix}{value}"
+
+    def lock(self, connection: psycopg.Connection[Any], name: str) -> None:
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))", (name,))
+
+    def lock_of(self, connection: psycopg.Connection[Any], kind: str, value: Any) -> str | None:
+        select = locks.LOOKED_UP[kind].format("%s::text")
+        row = connection.execute(
+            f"SELECT it, pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({select}) AS l (it)", (value,)
+        ).fetchone()
+        name = None if row is None else str(row[0])
+        if name is not None and kind in locks.OF_THREAD:
+            if len(self._lock_names) >= NAMES_KEPT:
+                self._lock_names.clear()
+            self._lock_names[kind, value] = name
+        return name
 
     def wait_for_locks(self, most_s: float) -> None:
-        self.wait_s = most_s
+        self._settings["lock_timeout"] = f"{most_s * 1000:.0f}ms"
 
     def commit(self, connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> None:
         cursor = psycopg.ClientCursor(connection)
@@ -161,7 +174,11 @@ class Postgres:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
     def in_transaction(self, connection: psycopg.Connection[Any]) -> bool:
-        return connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+        return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def columns(self, cursor: Any) -> list[str]:
+        result = cursor.pgresult  # its description would be made of an object for each column
+        return [result.fname(n).decode() for n in range(result.nfields)]
 
     @contextmanager
     def guard(self) -> Iterator[None]:

@@ -179,7 +179,13 @@ class Sqlite:
     def locks(self) -> dict[str, Locks]:
         return {}
 
-    def lock(self, connection: sqlite3.Connection, kind: str, value: Any) -> None:
+    def lock_name(self, kind: str, value: Any) -> str:
+        return ""  # there is one for all
+
+    def lock(self, connection: sqlite3.Connection, name: str) -> None:
+        """A write transaction is alone."""
+
+    def lock_of(self, connection: sqlite3.Connection, kind: str, value: Any) -> str | None:
         """A write transaction is alone."""
 
     def wait_for_locks(self, most_s: float) -> None:
@@ -201,6 +207,9 @@ class Sqlite:
 
     def in_transaction(self, connection: sqlite3.Connection) -> bool:
         return connection.in_transaction
+
+    def columns(self, cursor: sqlite3.Cursor) -> list[str]:
+        return [column[0] for column in cursor.description]
 
     @contextmanager
     def guard(self) -> Iterator[None]:

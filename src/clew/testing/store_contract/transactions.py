@@ -19,16 +19,45 @@ class TransactionContract:
             store.add_turn("thread-1", a_turn("turn-1"))
         assert len(store.history("thread-1")) == 1
 
-    def test_an_operation_that_fails_undoes_itself_and_no_more(self, store: Store) -> None:
+    def test_what_fails_in_a_savepoint_is_undone_and_no_more(self, store: Store) -> None:
         with store.transaction():
             store.create_thread(a_thread())
-            with raises(NotFound):
+            with raises(NotFound), store.savepoint():
                 store.add_turn("nobody", a_turn("turn-1"))
-            with raises(ZeroDivisionError), store.transaction():
+            with raises(ZeroDivisionError), store.savepoint():
                 store.add_turn("thread-1", a_turn("turn-2"))
+                with store.savepoint():
+                    store.add_turn("thread-1", a_turn("turn-4"))
+                raise ZeroDivisionError
+            with store.savepoint(), raises(ZeroDivisionError), store.savepoint(), store.transaction():
+                store.add_turn("thread-1", a_turn("turn-5"))
                 raise ZeroDivisionError
             store.add_turn("thread-1", a_turn("turn-3"))
         assert [turn.id for turn in store.history("thread-1")] == ["turn-3"]
+        with raises(ZeroDivisionError), store.savepoint():
+            store.add_turn("thread-1", a_turn("turn-6"))
+            raise ZeroDivisionError
+        assert len(store.history("thread-1")) == 1
+
+    def test_half_an_operation_is_never_stored(self, store: Store) -> None:
+        """Whoever catches its error, and says nothing of a savepoint, loses the whole transaction."""
+        store.create_thread(a_thread())
+        with raises(StoreError), store.transaction():
+            with raises(ZeroDivisionError), store.transaction():
+                store.add_turn("thread-1", a_turn("turn-1"))
+                raise ZeroDivisionError
+            store.save_fact("x", "1")
+        with raises(NotFound), store.transaction():
+            with raises(NotFound):
+                store.add_turn("nobody", a_turn("turn-1"))
+        assert not store.history("thread-1") and store.fact("x") is None
+
+    def test_what_fails_before_it_writes_does_no_harm(self, store: Store) -> None:
+        with store.transaction():
+            with raises(NotFound):
+                store.update_thread("nobody", at=1.0, name="x")
+            store.create_thread(a_thread())
+        assert len(store.threads()) == 1
 
     def test_a_closed_store_says_so(self, store: Store) -> None:
         store.close()
@@ -45,7 +74,7 @@ class TransactionContract:
         store.create_thread(a_thread())
         before = store.version()
         with store.transaction():
-            with raises(ZeroDivisionError), store.transaction():
+            with raises(ZeroDivisionError), store.savepoint():
                 store.add_turn("thread-1", a_turn("turn-1"))
                 raise ZeroDivisionError
             store.save_fact("x", "1")
