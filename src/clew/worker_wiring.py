@@ -11,7 +11,7 @@ from pathlib import Path
 from clew import config
 from clew.core.history import text_digest
 from clew.engine.engine import Engine
-from clew.engine.work import HEARTBEAT_S, HOOKS_QUEUE, QUEUE, SILENCE_S, Worker, WorkerSettings, queue_config
+from clew.engine.work import HEARTBEAT_S, SILENCE_S, Worker, WorkerSettings
 from clew.hosts.hooks import EVENT, REPLY, Hooks
 from clew.hosts.jobs import Jobs
 
@@ -36,15 +36,13 @@ def open_worker(
 
     `hooks_only`: it carries out what hooks set going, and leaves other jobs to other workers.
     """
-    queues = (HOOKS_QUEUE,) if hooks_only else (QUEUE, HOOKS_QUEUE)
     at_once = min(concurrency, engine.settings.max_agents)  # what it claims and cannot run, another worker could
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)
-    queue = queue_config(worker_id, url=url, file=file)
     return Worker(
         engine.database,
         engine.around,
-        WorkerSettings(worker_id, queue, file, queues, at_once, heartbeat_s=heartbeat_s, silence_s=silence_s),
+        WorkerSettings(worker_id, url, file, hooks_only, at_once, heartbeat_s=heartbeat_s, silence_s=silence_s),
         {EVENT: hooks.deal_with, REPLY: hooks.post},
         Hooks.waiting,
         lambda job_id, place: jobs.carry_on(job_id, worker_id, place),

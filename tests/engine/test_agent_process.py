@@ -23,7 +23,7 @@ async def spawn(folder: Path, script: str) -> AgentProcess:
 
 
 async def signals_of_a_child() -> list[str]:
-    """Those that a child of this process starts with, blocked and ignored: a container may ignore some for all in it."""
+    """Those that a child of this process starts with, blocked and ignored: a container may ignore some for all."""
     script = "grep -E 'SigIgn|SigBlk' /proc/self/status"
     child = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=asyncio.subprocess.PIPE)
     return (await child.communicate())[0].decode().splitlines()
@@ -99,8 +99,8 @@ async def test_what_cannot_be_started(
 async def test_without_its_launcher_the_agent_ends_too(tmp_path: Path) -> None:
     process = await spawn(tmp_path, "sleep 600 & echo $! > pid; wait")
     pid = await written(tmp_path / "pid")
-    [launcher] = [each for each in processes.family(str(tmp_path)) if each.parent == os.getpid()]
-    os.kill(launcher.pid, signal.SIGKILL)
+    [above] = [each for each in processes.family(str(tmp_path)) if each.name == processes.launcher_name(str(tmp_path))]
+    os.kill(above.pid, signal.SIGKILL)
     async with asyncio.timeout(30):
         assert await process.wait() == -signal.SIGKILL
         await process.end(grace_s=5)

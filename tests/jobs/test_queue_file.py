@@ -14,13 +14,30 @@ from pathlib import Path
 
 import pytest
 
+from clew.client import Client
+from clew.core.hook import Forge, HookEvent
 from clew.core.job import Job, JobStatus
 from clew.engine import queue_file
 from clew.errors import StoreError
 from clew.testing.stage import Stage
-from jobs.house import a_job, carried_out, end, ended, log_of, start, workers
+from jobs.house import a_job, carried_out, ended, log_of, workers
 
 pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+
+
+async def an_event(client: Client, number: int = 1) -> str:
+    """Of a repository that no hook is for: what workers have the queue for, and soon done with."""
+    event = HookEvent(Forge.GITHUB, f"delivery-{number}", "issue.opened", "o/r", number, "someone")
+    return (await client.engine.database.call(lambda store: store.add_hook_event(f"hook-{number}", event, 1.0)))[0]
+
+
+async def dealt_with(client: Client, hook_id: str) -> None:
+    async with asyncio.timeout(60):
+        while (stored := await client.engine.database.call(lambda store: store.hook_event(hook_id))) is None or (
+            stored.state == "received"
+        ):
+            await asyncio.sleep(0.05)
+    assert stored.state == "ignored"
 
 
 def random_bytes(path: Path) -> None:
@@ -51,13 +68,12 @@ def garbage_inside(path: Path) -> None:
 @pytest.mark.parametrize("damage", [random_bytes, cut_short, garbage_inside])
 async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage: Callable[[Path], None]) -> None:
     async with scripted.open() as client:
-        job = await client.jobs.submit(a_job(scripted, "!say done"))
+        event = await an_event(client)
         file = scripted.clew_home / "queue.db"
         damage(file)
         before = file.read_bytes()
         async with workers(scripted):
-            done = await ended(client, job)
-        assert (done.status, done.result) == (JobStatus.SUCCEEDED, "done")
+            await dealt_with(client, event)
         aside = [
             path for path in scripted.clew_home.glob("queue.db.broken-*") if not path.name.endswith(("-wal", "-shm"))
         ]
@@ -70,22 +86,47 @@ async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage:
 
 async def test_workers_that_start_at_once_on_a_damaged_one_share_the_new_one(scripted: Stage) -> None:
     async with scripted.open() as client:
-        jobs = [await client.jobs.submit(a_job(scripted, "!say done")) for _ in range(4)]
+        events = [await an_event(client, number) for number in range(4)]
         random_bytes(scripted.clew_home / "queue.db")
         async with workers(scripted, {}, 3) as alive:
-            done = [await ended(client, job) for job in jobs]
+            for event in events:
+                await dealt_with(client, event)
             assert [process.returncode for process in alive] == [None] * 3
-        assert [job.status for job in done] == [JobStatus.SUCCEEDED] * 4
         assert log_of(scripted).count("damaged") == 1
 
 
 async def test_an_empty_one_is_a_new_one(scripted: Stage) -> None:
     async with scripted.open() as client:
-        job = await client.jobs.submit(a_job(scripted, "!say done"))
+        event = await an_event(client)
         nothing(scripted.clew_home / "queue.db")
         async with workers(scripted):
-            assert (await ended(client, job)).status is JobStatus.SUCCEEDED
+            await dealt_with(client, event)
         assert not list(scripted.clew_home.glob("queue.db.broken-*"))
+
+
+async def test_one_whose_maker_was_killed_is_made_anew(scripted: Stage) -> None:
+    """Its tables are made one by one, and whoever finds some of them makes no more."""
+    async with scripted.open() as client:
+        event = await an_event(client)
+        file = scripted.clew_home / "queue.db"
+        with pytest.raises(ZeroDivisionError), queue_file.made_ready(str(file)):
+            with closing(sqlite3.connect(file)) as database:
+                database.execute("CREATE TABLE workflow_status (text TEXT)")
+                database.commit()
+            raise ZeroDivisionError
+        async with workers(scripted):
+            await dealt_with(client, event)
+        assert sorted(path.name for path in scripted.clew_home.glob("queue.db.*")) == [
+            "queue.db.lock",
+            "queue.db.users",
+        ]
+
+
+async def test_jobs_need_none(scripted: Stage) -> None:
+    """It is for what hooks set going: a worker without any makes none, and minds none that is damaged."""
+    async with scripted.open() as client, workers(scripted):
+        assert (await ended(client, await client.jobs.submit(a_job(scripted, "!say done")))).result == "done"
+    assert not list(scripted.clew_home.glob("queue.db*"))
 
 
 async def test_a_job_in_place_needs_none(scripted: Stage) -> None:
@@ -97,27 +138,32 @@ async def test_a_job_in_place_needs_none(scripted: Stage) -> None:
 
 async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) -> None:
     async with scripted.open() as client, workers(scripted):
-        done = await ended(client, await client.jobs.submit(a_job(scripted, "!say done")))
-        assert done.status is JobStatus.SUCCEEDED
-    with pytest.raises(StoreError) as caught:
-        file = scripted.clew_home / "queue.db"
-        random_bytes(file)
-        with queue_file.made_ready(str(file), in_use=True):
-            pass
+        await dealt_with(client, await an_event(client))
+    file = scripted.clew_home / "queue.db"
+    with queue_file.made_ready(str(file)) as users:
+        pass
+    random_bytes(file)
+    with pytest.raises(StoreError) as caught, queue_file.made_ready(str(file)):
+        pass
+    os.close(users)
     assert caught.value.kind == "corrupt" and caught.value.hint
     assert not list(scripted.clew_home.glob("queue.db.broken-*"))
 
 
 def test_a_healthy_one_is_not_touched_whoever_uses_it(tmp_path: Path) -> None:
     file = tmp_path / "queue.db"
-    with queue_file.made_ready(str(file), in_use=False), closing(sqlite3.connect(file)) as database:
+    with queue_file.made_ready(str(file)), closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA journal_mode = WAL")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("CREATE TABLE t (x)")
         database.execute("BEGIN IMMEDIATE")
-        for in_use in (True, False):
-            with queue_file.made_ready(str(file), in_use=in_use):
+        users = []
+        for _ in range(2):
+            with queue_file.made_ready(str(file)) as user:
                 assert file.exists()
+            users.append(user)
+        for user in users:
+            os.close(user)
         database.execute("COMMIT")
         assert database.execute("SELECT count(*) FROM t").fetchone() == (0,)
     assert [path.name for path in tmp_path.iterdir() if "broken" in path.name] == []
@@ -132,23 +178,22 @@ def test_what_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> 
         file.symlink_to(file)
     else:
         file = tmp_path / "not there" / "queue.db"
-    with pytest.raises(StoreError) as caught, queue_file.made_ready(str(file), in_use=False):
+    with pytest.raises(StoreError) as caught, queue_file.made_ready(str(file)):
         pass
     assert str(file) in caught.value.message and "\n" not in caught.value.message and caught.value.hint
 
 
-async def test_a_worker_says_so_in_one_line_and_ends(scripted: Stage) -> None:
-    scripted.clew_home.mkdir(exist_ok=True)
-    (scripted.clew_home / "queue.db").mkdir()
-    worker = await start(scripted)
-    try:
+async def test_a_worker_says_so_in_one_line_and_carries_out_jobs(scripted: Stage) -> None:
+    (scripted.clew_home / "queue.db").mkdir(parents=True)
+    async with scripted.open() as client, workers(scripted):
+        event = await an_event(client)
+        assert (await ended(client, await client.jobs.submit(a_job(scripted, "!say done")))).result == "done"
         async with asyncio.timeout(60):
-            assert await worker.wait() != 0
-    finally:
-        await end([worker])
-    [*_, last] = log_of(scripted).splitlines()
-    assert "queue.db cannot be used (Is a directory)" in last
-    assert "sqlalchemy" not in log_of(scripted)
+            while "queue.db cannot be used (Is a directory)" not in log_of(scripted):
+                await asyncio.sleep(0.05)
+        (scripted.clew_home / "queue.db").rmdir()
+        await dealt_with(client, event)
+    assert "sqlalchemy" not in log_of(scripted) and "Traceback" not in log_of(scripted)
 
 
 AS_NOBODY = """
@@ -158,7 +203,7 @@ from clew.errors import StoreError
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:
-    with queue_file.made_ready(sys.argv[1], in_use=False):
+    with queue_file.made_ready(sys.argv[1]):
         print("fine")
 except StoreError as error:
     print(error.kind, bool(error.hint))

@@ -7,12 +7,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from dbos import DBOSClient, DBOSPortableJSONSerializer
 
 from clew import job as surface
 from clew.client import Client
 from clew.core.job import OWN, Job, JobStatus
-from clew.engine.work import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW
 from clew.testing.stage import Stage
 from clew.wiring import STORE_FILE
 from clew.worker_wiring import QUEUE_FILE
@@ -87,46 +85,6 @@ async def test_what_a_dead_worker_had_goes_back_where_it_was(scripted: Stage) ->
         assert begun.worker not in (None, hook.worker)
         await client.jobs.cancel(job.id)
         await ended(client, job)
-
-
-async def test_what_an_older_clew_had_queued_for_a_hook_is_carried_out_once(scripted: Stage) -> None:
-    """It put everything into one queue."""
-    async with scripted.open() as client:
-        async with workers(scripted):
-            first = await ended(client, await client.jobs.submit(a_job(scripted, "!say there is a queue")))
-        assert first.status is JobStatus.SUCCEEDED
-        job = await of_a_hook(scripted, client, "!say of a hook")
-        old = f"job/{job.id}/1"
-        url = f"sqlite:///{scripted.clew_home / QUEUE_FILE}"
-        queue = DBOSClient(
-            system_database_url=url, application_name=APPLICATION, serializer=DBOSPortableJSONSerializer()
-        )
-        try:
-            await asyncio.to_thread(
-                queue.enqueue,
-                {
-                    "workflow_name": WORKFLOW,
-                    "queue_name": QUEUE,
-                    "workflow_id": old,
-                    "queue_partition_key": job.key,
-                    "app_version": APPLICATION_VERSION,
-                },
-                "job",
-                job.id,
-            )
-        finally:
-            queue.destroy()
-        for_hooks = await start(scripted, {}, "--hooks-only")
-        try:
-            done = await ended(client, job)
-            assert (done.result, done.runs) == ("of a hook", 1)
-            assert place_of(scripted, old) == ("ENQUEUED", QUEUE)
-            async with workers(scripted), asyncio.timeout(60):
-                while place_of(scripted, old)[0] != "SUCCESS":
-                    await asyncio.sleep(0.05)
-        finally:
-            await end([for_hooks])
-        assert (await client.jobs.find(job.id)).runs == 1
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from clew.engine import processes
 from clew.engine.framing import LineFramer, Skipped
-from clew.engine.launching import Launched, close, launch
+from clew.engine.launching import Launched, launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
 
 CHUNK = 256 * 1024
@@ -25,14 +25,13 @@ class AgentProcess:
 
     def __init__(self, launched: Launched, mark: str, environ: Mapping[str, str]) -> None:
         self._launched = launched
-        self._process = launched.process
         self._mark = mark
         self._environ = environ
         self._stderr: deque[bytes] = deque()
         self._stderr_bytes = 0
         self._stderr_is_cut = False
         self._stderr_task = asyncio.create_task(self._drain_stderr())
-        self._since = processes.started_at(launched.process.pid)
+        self._since = processes.started_at(launched.top)
         self.started = processes.started_at(launched.pid)
 
     @classmethod
@@ -57,23 +56,20 @@ class AgentProcess:
 
     async def send(self, line: bytes) -> None:
         """Writes a line. An agent that has gone says so by its end, not here."""
-        stdin = self._process.stdin
-        if stdin is None or stdin.is_closing():
+        stdin = self._launched.stdin
+        if stdin.is_closing():
             return
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             stdin.write(line)
             await stdin.drain()
 
     def close_stdin(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._launched.stdin.close()
 
     async def lines(self) -> AsyncIterator[bytes | Skipped]:
         """Every line of stdout, to its very end; an unfinished last one too."""
-        stdout = self._process.stdout
-        assert stdout is not None
         framer = LineFramer()
-        while chunk := await stdout.read(CHUNK):
+        while chunk := await self._launched.stdout.read(CHUNK):
             for line in framer.feed(chunk):
                 yield line
         if rest := framer.rest():
@@ -107,17 +103,15 @@ class AgentProcess:
         """Ends the whole family, the orphans too; safe to call when all is over already."""
         try:
             root = self.pid if self.exit_status is None else None
-            await processes.end_family(self._mark, root, self._since, grace_s=grace_s)
+            if not self._launched.is_alone:
+                await processes.end_family(self._mark, root, self._since, grace_s=grace_s)
             await self._launched.gone()
         finally:
             self._stderr_task.cancel()
-            self.close_stdin()
-            close(self._process)
+            self._launched.close()
 
     async def _drain_stderr(self) -> None:
-        stderr = self._process.stderr
-        assert stderr is not None
-        while chunk := await stderr.read(CHUNK):
+        while chunk := await self._launched.stderr.read(CHUNK):
             self._stderr.append(chunk[-STDERR_CHARS * 4 :])
             self._stderr_bytes += len(self._stderr[-1])
             self._stderr_is_cut |= len(chunk) > STDERR_CHARS * 4

@@ -164,7 +164,7 @@ class Git:
 
     async def _submodules(self, cwd: str, extra: Mapping[str, str] | None) -> list[str]:
         """The folders of those that are there. None: they are not looked for."""
-        if extra is None:
+        if extra is None or not _may_be_in_repository(cwd, {**self._environ, **extra}):
             return []
         everywhere = {**extra, "GIT_LITERAL_PATHSPECS": "0"}
         done = await self.attempt("ls-files", "--stage", "--full-name", "-z", ":/", cwd=cwd, extra=everywhere)
@@ -201,6 +201,14 @@ class Git:
             if not Path(cwd).is_dir():
                 raise UsageError(f"The work directory {cwd} is gone.", hint="Name another with --cwd.") from error
             raise UsageError(f"{binary} cannot be started: {error.strerror}.") from error
+
+
+def _may_be_in_repository(folder: str, environ: Mapping[str, str]) -> bool:
+    """False: git would find none. It is asked nothing: outside of a repository that saves a start of git an attempt."""
+    path = Path(folder)
+    return "GIT_DIR" in environ or any(
+        os.path.lexists(above / name) for above in (path, *path.parents) for name in (".git", "HEAD")
+    )
 
 
 async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:

@@ -1,20 +1,27 @@
-"""The program between Clew and an agent on Linux: all that the agent ever starts stays below it.
+"""The program between Clew and its agents on Linux: all that an agent ever starts stays below a process of its own.
 
 A process whose parent ends goes to the nearest ancestor that asked for it, or else to the machine's first process,
-where nothing tells any more whose it was. This one asks for it. It starts the agent in a session of its own, reports
-its process id and later its exit status, and stays as long as anything is left below it: so a tool's child that
-scrubbed its environment and left its parents is still found, by Clew or by the next Clew after a crash.
+where nothing tells any more whose it was. So each agent has a parent here that asks for it. It starts the agent in a
+session of its own, reports its process id and later its exit status, and stays as long as anything is left below it:
+so a tool's child that scrubbed its environment and left its parents is still found, by Clew or by the next Clew after
+a crash. Such a parent is known by its name, which is made of the attempt's mark (`processes.launcher_name`).
 
-It is run as a script, with the descriptor to report to and the agent's command line, and imports nothing of Clew's: an
-agent's start waits for it.
+This program is started once for each process of Clew's, and forks such a parent whenever it is asked for one: a fork
+takes a millisecond, a start of Python twenty. It ends with whoever started it; the parents do not.
+
+It is run as a script, with the number of a socket, and imports nothing of Clew's: the first agent's start waits for it.
+A request is one byte on the socket with five descriptors: stdin, stdout and stderr of the agent, where to report to,
+and a file: the parent's name, the directory, how many words the command line has, these, and the environment.
 """
 
 import ctypes
+import gc
 import os
 import sys
 from _signal import (  # type: ignore[import-not-found]  # `signal` makes enumerations of them, which takes longer
     SIG_DFL,
     SIG_IGN,
+    SIGCHLD,
     SIGHUP,
     SIGINT,
     SIGKILL,
@@ -23,60 +30,109 @@ from _signal import (  # type: ignore[import-not-found]  # `signal` makes enumer
     SIGXFSZ,
     signal,
 )
+from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, SOCK_SEQPACKET, socket
 
-PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG = 36, 1
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 PRCTL = ctypes.CDLL(None).prctl
+DESCRIPTORS, BYTES = 5, 4
 
 
-def main(report: int, argv: list[str]) -> None:
+def serve(control: socket) -> None:
+    signal(SIGPIPE, SIG_IGN)
+    signal(SIGCHLD, SIG_IGN)  # a parent that has ended need not be waited for
+    gc.disable()
+    while True:
+        asked, ancillary, _, _ = control.recvmsg(1, CMSG_SPACE(DESCRIPTORS * BYTES), MSG_CMSG_CLOEXEC)
+        if not asked:
+            return
+        [(_, _, packed)] = ancillary
+        given = [int.from_bytes(packed[n : n + BYTES], sys.byteorder) for n in range(0, len(packed), BYTES)]
+        try:
+            is_parent_of_agent = os.fork() == 0
+        except OSError as error:
+            is_parent_of_agent = False
+            say(given[3], f"failed {error.errno}")
+        if is_parent_of_agent:
+            control.close()
+            try:
+                launch(*given)
+            finally:
+                os._exit(0)
+        for descriptor in given:
+            os.close(descriptor)
+
+
+def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> None:
+    os.setsid()
+    signal(SIGCHLD, SIG_DFL)
     PRCTL(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    launcher = os.getpid()
+    with open(request, "rb") as file:
+        name, cwd, count, *words = file.read().split(b"\0")
+    PRCTL(PR_SET_NAME, name, 0, 0, 0)
+    argv, environ = words[: int(count)], words[int(count) :]
+    if not say(report, "launching"):  # from here on it is found by its name
+        return
+    parent = os.getpid()
     read, write = os.pipe()  # closed by the agent's start
     agent = os.fork()
     if agent == 0:
-        os.close(report)
         os.setsid()
-        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without the launcher, what it starts could be lost
-        if os.getppid() == launcher:
-            become(argv, write)
+        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without its parent, what it starts could be lost
+        if os.getppid() == parent:
+            for number, descriptor in enumerate((stdin, stdout, stderr)):
+                os.dup2(descriptor, number)
+            become(argv, cwd, environ, write)
         os._exit(127)
-    os.close(write)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):  # or the agent's end of its output would not be the end
-        os.dup2(nowhere, descriptor)
+    for descriptor in (write, stdin, stdout, stderr):  # or the agent's end of its output would not be the end
+        os.close(descriptor)
     for number in (SIGHUP, SIGINT, SIGTERM):  # it ends when all below it has
         signal(number, SIG_IGN)
     failed = os.read(read, 100)
-    say(report, f"failed {failed.decode()}" if failed else f"started {agent}")
-    while True:
-        try:
-            pid, status = os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-        if pid == agent:
-            say(report, f"ended {os.waitstatus_to_exitcode(status)}")
+    say(report, f"failed {failed.decode()}" if failed else f"started {agent} {parent}")
+    status = wait_for(agent)
+    say(report, f"ended {status} {'alone' if is_alone() else 'with others left'}")
+    while not is_alone(wait=True):
+        pass
 
 
-def become(argv: list[str], write: int) -> None:
-    signal(SIGPIPE, SIG_DFL)  # Python ignores these two, and a program would start so
+def become(argv: list[bytes], cwd: bytes, environ: list[bytes], write: int) -> None:
+    signal(SIGPIPE, SIG_DFL)  # a program would start as it is here
     signal(SIGXFSZ, SIG_DFL)
     try:
-        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - as it was given: Python may have set LC_CTYPE
-            given = dict(pair.split(b"=", 1) for pair in file.read().split(b"\0") if b"=" in pair)
-        os.execve(argv[0], argv, given)
+        os.chdir(cwd)
+        os.execve(argv[0], argv, dict(pair.split(b"=", 1) for pair in environ if pair))
     except OSError as error:
         os.write(write, str(error.errno).encode())
     finally:
         os._exit(127)
 
 
-def say(report: int, words: str) -> None:
-    try:  # noqa: SIM105 - an import that an agent's start would wait for
+def wait_for(agent: int) -> int:
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == agent:
+            return os.waitstatus_to_exitcode(status)
+
+
+def is_alone(*, wait: bool = False) -> bool:
+    """Nothing is left below it. What has ended is reaped; `wait`: until one more has."""
+    try:
+        pid, _ = os.waitpid(-1, 0 if wait else os.WNOHANG)
+        while pid:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def say(report: int, words: str) -> bool:
+    """False: nobody listens. Clew was told to stop, or has died; an agent then runs until the next one ends it."""
+    try:
         os.write(report, f"{words}\n".encode())
     except OSError:
-        pass  # Clew has died; the agent goes on until the next one ends it
+        return False
+    return True
 
 
 if __name__ == "__main__":
-    signal(SIGPIPE, SIG_IGN)
-    main(int(sys.argv[1]), sys.argv[2:])
+    serve(socket(AF_UNIX, SOCK_SEQPACKET, 0, int(sys.argv[1])))

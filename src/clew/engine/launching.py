@@ -1,25 +1,45 @@
-"""Starting an agent: below a launcher of its own where there can be one (see launcher.py), else directly."""
+"""Starting an agent: below a parent of its own where there can be one (see launcher.py), else directly."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
+import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clew.engine import processes
 
 _SCRIPT = Path(__file__).with_name("launcher.py")
+_FOR_PYTHON = "LD_"  # of the environment: what may be needed to start this very Python
 
 
 class Launched:
-    """An agent that runs. `process` holds its pipes; `pid` is the agent's own."""
+    """An agent that runs, and its pipes. `pid` is the agent's own; `top` is above all that it starts."""
 
-    def __init__(self, process: asyncio.subprocess.Process, pid: int, ended: asyncio.Task[int]) -> None:
-        self.process = process
-        self.pid = pid
-        self._ended = ended
+    def __init__(
+        self,
+        stdin: asyncio.StreamWriter,
+        stdout: asyncio.StreamReader,
+        stderr: asyncio.StreamReader,
+        transports: Sequence[asyncio.BaseTransport],
+    ) -> None:
+        self.stdin = stdin
+        self.stdout = stdout
+        self.stderr = stderr
+        self.pid = self.top = 0
+        self.is_alone = False  # it has ended, and nothing of what it started is left
+        self._transports = transports
+        self._ended: asyncio.Task[int]
+        self._gone: asyncio.Task[None]
+
+    def watch(self, ended: asyncio.Task[int], gone: asyncio.Task[None]) -> None:
+        self._ended, self._gone = ended, gone
 
     @property
     def exit_status(self) -> int | None:
@@ -31,43 +51,172 @@ class Launched:
 
     async def gone(self) -> None:
         """Until nothing is left of it, nor of what it started."""
-        await self.process.wait()
         await self.wait()
+        await asyncio.shield(self._gone)
+
+    def close(self) -> None:
+        """Its pipes, or they wait for the garbage collector."""
+        self.stdin.close()
+        for transport in self._transports:
+            transport.close()
 
 
 async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> Launched:
     """Raises OSError when it cannot be started. Cancelled, nothing of it is left."""
     if not is_possible():
-        process = await _spawn(argv, cwd, environ, ())
-        return Launched(process, process.pid, asyncio.create_task(_returned(process)))
-    read, write = os.pipe()
-    reports = asyncio.StreamReader()
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reports), os.fdopen(read, "rb", 0)
-    )
-    word, number = "", "0"
-    try:
+        return await _directly(argv, cwd, environ)
+    with contextlib.ExitStack() as theirs:
+        launched, reports, given = await _pipes(theirs)
+        word, numbers = "", list[str]()
         try:
-            script = [sys.executable, "-I", "-S", str(_SCRIPT), str(write), *argv]
-            process = await _spawn(script, cwd, environ, (write,))
+            _Launcher.ask((*given, _request(theirs, argv, cwd, environ)))
+            theirs.close()
+            while word in ("", "launching"):
+                word, *numbers = (await reports.readline()).decode().split() or ["lost"]
         finally:
-            os.close(write)
-        word, _, number = (await reports.readline()).decode().partition(" ")
-    finally:
-        if word != "started":
-            await processes.end_family(environ.get(processes.MARK, ""), grace_s=0)
-            pipe.close()
+            if word != "started":
+                await _give_up(launched, environ.get(processes.MARK, ""))
     if word != "started":
-        close(process)
-        await process.wait()
-        code = int(number) if word == "failed" else 0
+        code = int(numbers[0]) if word == "failed" else 0
         raise OSError(code, os.strerror(code) if code else "its launcher was ended")
-    return Launched(process, int(number), asyncio.create_task(_ended(reports, process)))
+    launched.pid, launched.top = map(int, numbers)
+    ended = asyncio.create_task(_ended(launched, reports))
+    launched.watch(ended, asyncio.create_task(_over(ended, reports)))
+    return launched
 
 
-async def _ended(reports: asyncio.StreamReader, process: asyncio.subprocess.Process) -> int:
+async def _give_up(launched: Launched, mark: str) -> None:
+    """Nobody listens any more: so what has not said that it launches never will, and what has is found by its mark."""
+    launched.close()
+    try:
+        await asyncio.sleep(0)  # the pipes are closed by the loop
+    finally:
+        await processes.end_family(mark, grace_s=0)
+
+
+async def _pipes(theirs: contextlib.ExitStack) -> tuple[Launched, asyncio.StreamReader, list[int]]:
+    """Ours, what is reported, and the agent's ends, which `theirs` closes."""
+    ours, its_stdin = socket.socketpair()  # as asyncio's own: the end of a pipe does not tell that nobody reads it
+    theirs.callback(its_stdin.close)
+    given, readers, transports = [its_stdin.fileno()], [], []
+    try:
+        for _ in ("stdout", "stderr", "report"):
+            read, write = os.pipe()
+            theirs.callback(os.close, write)
+            given.append(write)
+            reader, transport = await _reader(read)
+            readers.append(reader)
+            transports.append(transport)
+        _, stdin = await asyncio.open_connection(sock=ours)
+    except BaseException:
+        ours.close()
+        for transport in transports:
+            transport.close()
+        raise
+    stdout, stderr, reports = readers
+    return Launched(stdin, stdout, stderr, transports), reports, given
+
+
+async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
+    )
+    return reader, transport
+
+
+def _request(theirs: contextlib.ExitStack, argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> int:
+    """A file in memory with the words that the launcher reads: none of them can hold a zero byte."""
+    name = processes.launcher_name(environ.get(processes.MARK, ""))
+    words = [name, cwd, str(len(argv)), *argv, *(f"{variable}={value}" for variable, value in environ.items())]
+    if any("\0" in word for word in words):
+        raise ValueError("embedded null byte")
+    file = os.memfd_create("request")
+    theirs.callback(os.close, file)
+    with open(file, "wb", closefd=False) as writing:
+        writing.write(b"\0".join(os.fsencode(word) for word in words))
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+class _Launcher:
+    """The one of this process: it ends with it."""
+
+    _lock = threading.Lock()
+    _one: _Launcher | None = None
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.owner = os.getpid()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SCRIPT), str(theirs.fileno())],
+                cwd="/",
+                env={name: value for name, value in os.environ.items() if name.startswith(_FOR_PYTHON)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    @classmethod
+    def ask(cls, descriptors: Sequence[int]) -> None:
+        with cls._lock:
+            launcher = cls._ready()
+            try:
+                socket.send_fds(launcher.socket, [b"."], descriptors)
+            except OSError:  # it was killed
+                launcher.end()
+                cls._one = None
+                socket.send_fds(cls._ready().socket, [b"."], descriptors)
+
+    @classmethod
+    def _ready(cls) -> _Launcher:
+        if cls._one is None or cls._one.owner != os.getpid():  # a fork has no launcher of its own yet
+            cls._one = cls()
+        return cls._one
+
+    def end(self) -> None:
+        self.socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+async def _ended(launched: Launched, reports: asyncio.StreamReader) -> int:
     said = (await reports.readline()).decode().split()
-    return int(said[1]) if said else await _returned(process)  # the launcher was killed, and the agent with it
+    if not said:
+        return -signal.SIGKILL  # its parent was killed, and the agent with it
+    launched.is_alone = said[2] == "alone"
+    return int(said[1])
+
+
+async def _over(ended: asyncio.Task[int], reports: asyncio.StreamReader) -> None:
+    await asyncio.shield(ended)
+    await reports.read()
+
+
+async def _directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> Launched:
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=cwd,
+        env=dict(environ),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    transport = getattr(process, "_transport", None)
+    launched = Launched(process.stdin, process.stdout, process.stderr, [transport] if transport is not None else [])
+    launched.pid = launched.top = process.pid
+    ended = asyncio.create_task(_returned(process))
+    launched.watch(ended, asyncio.create_task(_all_of(process)))
+    return launched
+
+
+async def _all_of(process: asyncio.subprocess.Process) -> None:
+    await process.wait()
 
 
 async def _returned(process: asyncio.subprocess.Process) -> int:
@@ -75,28 +224,6 @@ async def _returned(process: asyncio.subprocess.Process) -> int:
     while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it alone
         await asyncio.sleep(processes.POLL_S)
     return process.returncode
-
-
-async def _spawn(
-    argv: Sequence[str], cwd: str, environ: Mapping[str, str], held: Sequence[int]
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=cwd,
-        env=dict(environ),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        pass_fds=tuple(held),
-        start_new_session=True,
-    )
-
-
-def close(process: asyncio.subprocess.Process) -> None:
-    """Its pipes, or they wait for the garbage collector."""
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
 
 
 def is_possible() -> bool:

@@ -2,14 +2,16 @@
 
 An agent's tools start processes in sessions of their own, so the agent's process group does not hold them, and when the
 agent dies they become orphans that no parent leads to. So every attempt carries a mark in its environment, which all
-that it starts inherit; together with the tree of parents that finds the whole family, also after Clew itself died and
-another Clew cleans up. A pid alone proves nothing (they are reused): its start time is recorded beside it.
+that it starts inherit, and on Linux there is a process above it that bears the mark in its name; together with the tree
+of parents that finds the whole family, also after Clew itself died and another Clew cleans up. A pid alone proves
+nothing (they are reused): its start time is recorded beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import signal
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ class Process(Record):
     parent: int
     started: float  # in units of this machine; only ever compared for equality
     state: str  # "Z": dead already, waiting to be reaped
+    name: str = ""
 
 
 def started_at(pid: int) -> float | None:
@@ -42,6 +45,11 @@ def is_alive(pid: int, started: float | None) -> bool:
     return now is not None and (started is None or now == started)
 
 
+def launcher_name(mark: str) -> str:
+    """Of the process above an agent, which has not the agent's environment (launcher.py). As long as Linux allows."""
+    return f"clew-{hashlib.blake2b(mark.encode(), digest_size=5).hexdigest()}"
+
+
 def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
     """Every live process that carries the mark or descends from one that does (or from `root`), parents first.
 
@@ -52,7 +60,8 @@ def family(mark: str, root: int | None = None, since: float | None = None) -> li
         for process in _table()
         if process.state != "Z" and (since is None or process.started >= since)
     }
-    members = {pid for pid in table if pid == root or _carries(pid, mark)}
+    above = launcher_name(mark)
+    members = {pid for pid, each in table.items() if pid == root or each.name == above or _carries(pid, mark)}
     grown = True
     while grown:
         more = {pid for pid, process in table.items() if process.parent in members and pid not in members}
@@ -141,8 +150,9 @@ def _read(pid: int) -> Process | None:
         stat = _content(pid, "stat")
     except OSError:
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold anything
-    return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode())
+    name, rest = stat[stat.index(b"(") + 1 :].rsplit(b")", 1)  # the name may hold anything
+    fields = rest.split()
+    return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode(), name.decode("utf-8", "replace"))
 
 
 def _content(pid: int, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The queue's own SQLite file, beside the store's. It can be spared: the queue is made anew from the jobs' rows."""
+"""The queue's own SQLite file, beside the store's. It can be spared: the queue is made anew from the hooks' rows."""
 
 from __future__ import annotations
 
@@ -21,38 +21,69 @@ _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQL
 
 
 @contextmanager
-def made_ready(file: str, *, in_use: bool) -> Iterator[None]:
+def made_ready(file: str) -> Iterator[int]:
     """The file can be used; one that is damaged is set aside, unless other workers are at work on it.
 
-    Workers that start at once come in here one after the other: the first one makes the tables. Nothing in this process
-    may have the file open before: closing a file drops all locks on it. Raises StoreError.
+    Yields a descriptor: as long as it is open, the file counts as one that is in use. Workers that start at once come
+    in here one after the other: the first one makes the tables, inside this context. Nothing in this process may have
+    the file open before: closing a file drops all locks on it. Raises StoreError.
     """
     import fcntl
 
     try:
-        guard = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        guard, users = (_opened(f"{file}.{name}") for name in ("lock", "users"))
     except OSError as error:
         raise _unusable(file, error) from error
+    is_ready = False
     try:
         fcntl.flock(guard, fcntl.LOCK_EX)
+        in_use = _has_others(users)
+        making = Path(f"{file}.making")
+        if making.exists():  # whoever made its tables was killed meanwhile, and nobody has used them
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{file}{suffix}").unlink(missing_ok=True)
         _make(file)
+        if not Path(file).stat().st_size:
+            making.touch(0o600)
         if _is_damaged(file):
             if in_use:
                 raise StoreError(
                     f"The queue's file {file} is damaged, and other workers have it open.",
                     kind="corrupt",
-                    hint="End them, and start again: it is then made anew from the jobs' rows, and no job is lost.",
+                    hint="End them, and start again: it is then made anew from the hooks' rows, and nothing is lost.",
                 )
             _set_aside(file)
             _make(file)
-        yield
+            making.touch(0o600)
+        yield users
+        making.unlink(missing_ok=True)
+        is_ready = True
     finally:
         os.close(guard)
+        if not is_ready:
+            os.close(users)
+
+
+def _has_others(users: int) -> bool:
+    """Others hold it as well. From here on this one does."""
+    import fcntl
+
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = True
+    except BlockingIOError:
+        is_alone = False
+    fcntl.flock(users, fcntl.LOCK_SH)
+    return not is_alone
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _make(file: str) -> None:
     try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(_opened(file))
     except OSError as error:
         raise _unusable(file, error) from error
 
@@ -93,7 +124,7 @@ def _set_aside(file: str) -> None:
         if os.path.lexists(f"{file}{suffix}"):
             Path(f"{file}{suffix}").rename(f"{name}{suffix}")
     Path(file).rename(name)
-    log.warning("the queue's file was damaged: it is now %s, and the queue is made anew from the jobs' rows", name)
+    log.warning("the queue's file was damaged: it is now %s, and the queue is made anew from the hooks' rows", name)
 
 
 def _unusable(file: str, error: Exception) -> StoreError:
@@ -103,5 +134,5 @@ def _unusable(file: str, error: Exception) -> StoreError:
     return StoreError(
         f"The queue's file {file} cannot be used ({why}).",
         kind=kinds.get(number or 0, "unreachable"),
-        hint="It must be a file that you may write to. Move away what is there: it is made anew, and no job is lost.",
+        hint="It must be a file that you may write to. Move away what is there: it is made anew, and nothing is lost.",
     )

@@ -10,10 +10,10 @@ Theory of operation
    had claimed, and puts back into its queue whatever DBOS has down for it. A worker that was only asleep finds its
    leases gone, and writes nothing.
 4. What hooks have waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
+   A worker starts the queue engine when it first finds such work: it takes a second and then a twelfth of a core, and
+   whoever has no hooks has no use for it.
 5. A worker whose store was deleted or replaced ends: whoever started it starts it again.
-6. There are two queues: what hooks set going has one of its own, so that a daemon can carry that out and leave other
-   jobs alone. A worker listens to the queues that it serves, and to no other. An older Clew put jobs into them as well:
-   what is left of those ends when its turn comes, and does nothing, because the jobs are claimed by their rows.
+6. What an older Clew had put into its own queue of jobs stays there: the jobs are claimed by their rows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("clew.engine.work")
 
-QUEUE = "clew"
-HOOKS_QUEUE = "clew_hooks"  # what hooks set going
+QUEUE = "clew_hooks"  # what hooks set going
 WORKFLOW = "clew_work"
 APPLICATION = "clew"
 APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
@@ -53,7 +53,6 @@ WARN_EVERY_S = 5.0
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
 MOST_AT_ONCE = 1000  # of the events and replies that a worker holds: nearly all of them wait
-OLD_POLL_S = 5.0  # of the queue that only an older Clew put work into
 
 
 class Work(Record):
@@ -63,12 +62,10 @@ class Work(Record):
     subject: str  # what of: a job's id
     number: int  # which try of it
     key: str  # those of one key are done one at a time and in order
-    queue: str = QUEUE
 
     @property
     def name(self) -> str:
-        name = f"{self.kind}/{self.subject}/{self.number}"
-        return name if self.queue == QUEUE else f"{self.queue}/{name}"
+        return f"{QUEUE}/{self.kind}/{self.subject}/{self.number}"
 
 
 Handler = Callable[[str], Awaitable[None]]
@@ -76,9 +73,9 @@ Handler = Callable[[str], Awaitable[None]]
 
 class WorkerSettings(Record):
     id: str  # unique among those that are alive, and the same after a restart
-    queue: DBOSConfig  # where the queue is: `queue_config`
-    queue_file: str | None = None  # when it is in a file of its own
-    queues: tuple[str, ...] = (QUEUE, HOOKS_QUEUE)  # those that it serves
+    queue_url: str | None  # of the PostgreSQL database that holds the queue, and the store
+    queue_file: str | None = None  # when it is in a file of its own, beside the store's
+    hooks_only: bool = False  # it leaves other jobs to other workers
     concurrency: int = 4
     poll_s: float = 0.5
     heartbeat_s: float = HEARTBEAT_S
@@ -109,13 +106,14 @@ class Worker:
             settings.id,
             settings.concurrency,
             partial(self._carry_surely, carry),
-            own=QUEUE in settings.queues,
+            own=not settings.hooks_only,
         )
         self._queued: set[str] = set()  # by name: what is known to be in the queue
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
         self._called: set[asyncio.Task[Any]] = set()  # by the queue, which waits for them
         self._stopping = False
+        self._queue: contextlib.ExitStack | None = None  # what ends the queue engine; None: it has not been started
         self._warned_at = -WARN_EVERY_S
         self._lost: asyncio.Future[StoreError] = self._loop.create_future()  # the store's files were taken away
         # The queue engine's own async calls would make its pool the loop's default, and shut that down with itself.
@@ -126,12 +124,10 @@ class Worker:
 
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
-        others = await self._database.call(self._forget_the_dead) - {self._settings.id}
+        await self._database.call(self._forget_the_dead)
         tasks: list[asyncio.Task[Any]] = []
         try:
-            await self._in_thread(_launch, self, self._settings, bool(others))
             await self._database.call(self._sign_on)
-            await self._in_thread(_listen, self._settings)
             tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)))
             tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._claim)))
             tasks.append(asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)))
@@ -150,7 +146,8 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*tasks, *self._busy, return_exceptions=True)
             await self._claims.end()
-            await self._in_thread(_end)
+            if self._queue is not None:
+                await self._in_thread(self._queue.close)
             for called in list(self._called):
                 called.cancel()
             self._threads.shutdown(wait=False)
@@ -158,17 +155,13 @@ class Worker:
                 await self._database.call(lambda store: store.forget_worker(self._settings.id))
 
     async def _look_whether_idle(self, stop: asyncio.Event) -> None:
-        if not await self._database.call(lambda store: self._claims.any_left(store) or self._to_do(store)):
+        if not await self._database.call(lambda store: self._claims.any_left(store) or self._waiting(store)):
             stop.set()
 
     async def _claim(self) -> None:
         while True:
             if not await self._claims.fill():
                 await self._claims.until_one_ends(self._settings.poll_s)
-
-    def _to_do(self, store: Store) -> list[Work]:
-        """What waits in our rows for the likes of this worker."""
-        return [work for work in self._waiting(store) if work.queue in self._settings.queues]
 
     async def handle(self, kind: str, subject: str) -> None:
         """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
@@ -228,15 +221,21 @@ class Worker:
             self._warned_at = now
             log.warning("%s", words)
 
-    async def _hand_in(self) -> None:
-        from dbos import DBOS
+    async def _start_queue(self) -> None:
+        if self._queue is None:
+            self._queue = await self._in_thread(_launch, self, self._settings)
 
-        waiting = await self._database.call(self._to_do)
+    async def _hand_in(self) -> None:
+        waiting = await self._database.call(self._waiting)
+        if waiting:
+            await self._start_queue()
         for work in waiting:
             if work.name not in self._queued:
+                from dbos import DBOS
+
                 options: EnqueueOptions = {
                     "workflow_name": WORKFLOW,
-                    "queue_name": work.queue,
+                    "queue_name": QUEUE,
                     "workflow_id": work.name,
                     "queue_partition_key": work.key,
                 }
@@ -254,21 +253,22 @@ class Worker:
 
     def _sign_on(self, store: Store) -> None:
         at = now(store, self._around)
-        settings, hooks_only = self._settings, QUEUE not in self._settings.queues
+        settings, owner = self._settings, self._around.owner
         store.save_worker(
-            WorkerRow(settings.id, self._around.owner, settings.concurrency, at, at, None, hooks_only=hooks_only)
+            WorkerRow(settings.id, owner, settings.concurrency, at, at, None, hooks_only=settings.hooks_only)
         )
 
     async def _take_over(self) -> None:
-        """What a queue has down for a worker that is not alive goes back into that queue."""
+        """What the queue has down for a worker that is not alive goes back into it."""
+        alive = await self._database.call(self._forget_the_dead)
+        if self._queue is None:
+            return
         from dbos import DBOS
 
-        alive = await self._database.call(self._forget_the_dead)
         pending = partial(DBOS.list_workflows, status="PENDING", name=WORKFLOW, load_input=False, load_output=False)
         for workflow in await self._in_thread(pending):
             if workflow.executor_id not in alive:
-                queue = workflow.queue_name or QUEUE
-                await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=queue))
+                await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=QUEUE))
 
     def _forget_the_dead(self, store: Store) -> set[str]:
         """The workers that are alive; the others are forgotten."""
@@ -280,17 +280,17 @@ class Worker:
         return alive
 
 
-def queue_config(worker_id: str, *, file: str | None = None, url: str | None = None) -> DBOSConfig:
-    """Where the queue is: in a file of its own beside the store, or in the PostgreSQL database that holds the store."""
+def _config(settings: WorkerSettings) -> DBOSConfig:
     from dbos import DBOSPortableJSONSerializer
 
+    file = settings.queue_file
     config: DBOSConfig = {
         "name": APPLICATION,
-        "executor_id": worker_id,
+        "executor_id": settings.id,
         "application_version": APPLICATION_VERSION,
         "serializer": DBOSPortableJSONSerializer(),
         "log_level": "ERROR",
-        "system_database_url": url or f"sqlite:///{file}",
+        "system_database_url": settings.queue_url or f"sqlite:///{file}",
     }
     if file is not None:
         config["system_database_engine"] = queue_file.connected(file)
@@ -322,7 +322,8 @@ def _register() -> None:
         await handle(kind, subject)
 
 
-def _launch(worker: Worker, settings: WorkerSettings, beside_others: bool) -> None:
+def _launch(worker: Worker, settings: WorkerSettings) -> contextlib.ExitStack:
+    """Starts the queue engine. What it returns ends it."""
     global _running
     from dbos import DBOS
 
@@ -330,26 +331,24 @@ def _launch(worker: Worker, settings: WorkerSettings, beside_others: bool) -> No
     _running = worker
     file = settings.queue_file
     with (
-        queue_file.made_ready(file, in_use=beside_others) if file is not None else contextlib.nullcontext(),
+        contextlib.ExitStack() as started,
+        queue_file.made_ready(file) if file is not None else contextlib.nullcontext() as users,
         _reached(),
     ):
-        DBOS(config=settings.queue)
-        DBOS.listen_queues(settings.queues)
+        if users is not None:
+            started.callback(os.close, users)
+        started.callback(_end)
+        DBOS(config=_config(settings))
+        DBOS.listen_queues((QUEUE,))
         DBOS.launch()
-
-
-def _listen(settings: WorkerSettings) -> None:
-    from dbos import DBOS
-
-    with _reached():
-        for queue in settings.queues:
-            DBOS.register_queue(
-                queue,
-                partition_concurrency=1,
-                worker_concurrency=MOST_AT_ONCE,
-                polling_interval_sec=settings.poll_s if queue == HOOKS_QUEUE else OLD_POLL_S,
-                on_conflict="always_update",
-            )
+        DBOS.register_queue(
+            QUEUE,
+            partition_concurrency=1,
+            worker_concurrency=MOST_AT_ONCE,
+            polling_interval_sec=settings.poll_s,
+            on_conflict="always_update",
+        )
+        return started.pop_all()
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ from clew.core.record import Record
 from clew.core.redaction import blank, find_secrets
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
-from clew.engine.work import HOOKS_QUEUE, Work
+from clew.engine.work import Work
 from clew.errors import ClewError, ConfigError, StoreError, UsageError
 from clew.hosts.forge_api import ForgeApi, is_ours, marked
 from clew.hosts.hook_plan import Planned, Verdict, create_job
@@ -89,19 +89,10 @@ class Hooks(HookSweep):
     def waiting(store: Store) -> Sequence[Work]:
         """What is to be in the queue: events in order by issue, replies by key."""
         events = [
-            Work(
-                EVENT,
-                each.id,
-                int(each.received_at),
-                f"hook/{each.event.repo.lower()}/{each.event.number or 0}",
-                HOOKS_QUEUE,
-            )
+            Work(EVENT, each.id, int(each.received_at), f"hook/{each.event.repo.lower()}/{each.event.number or 0}")
             for each in store.hook_events(state="received", limit=10_000)
         ]
-        replies = [
-            Work(REPLY, each.job_id, each.tries + 1, f"reply/{each.key}", HOOKS_QUEUE)
-            for each in store.hook_replies_due()
-        ]
+        replies = [Work(REPLY, each.job_id, each.tries + 1, f"reply/{each.key}") for each in store.hook_replies_due()]
         return [*events, *replies]
 
     async def deal_with(self, hook_id: str) -> None:

@@ -47,9 +47,8 @@ class TransactionContract:
                 store.add_turn("thread-1", a_turn("turn-1"))
                 raise ZeroDivisionError
             store.save_fact("x", "1")
-        with raises(NotFound), store.transaction():
-            with raises(NotFound):
-                store.add_turn("nobody", a_turn("turn-1"))
+        with raises(NotFound), store.transaction(), raises(NotFound):
+            store.add_turn("nobody", a_turn("turn-1"))
         assert not store.history("thread-1") and store.fact("x") is None
 
     def test_what_fails_before_it_writes_does_no_harm(self, store: Store) -> None:
