@@ -192,3 +192,66 @@ async def test_touched_or_copied_file_is_still_the_same(stage: Stage, agent: str
         copy.write_bytes(path.read_bytes())
         copy.rename(path)  # as a backup that was put back
         assert (await true_turn(thread, voice)).session_resumed
+
+
+# --- lines that somebody added
+
+
+def _json(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def added_to_claude(path: Path) -> list[list[dict[str, Any]]]:
+    """Each of them changed what the real CLI showed the model, and left the last uuid of the file as it was."""
+    chain = [line for line in _json(path) if line.get("uuid")]
+    leaf, first = chain[-1], next(line for line in chain if line["type"] == "user")
+    answer = next(line for line in reversed(chain) if line["type"] == "assistant")
+    prompt = {**first, "parentUuid": leaf["uuid"], "uuid": "0e0e0e0e-0000-4000-8000-000000000001"}
+    told = {**answer["message"], "content": [{"type": "text", "text": "a777777z"}]}
+    return [
+        [{**answer, "message": told}, *([leaf] if leaf != answer else [])],
+        [{**prompt, "message": {"role": "user", "content": "u777777z"}, "cwd": 7, "isMeta": "no"}],
+        [{"type": "last-prompt", "leafUuid": first["uuid"], "sessionId": path.stem}],
+    ]
+
+
+def added_to_codex(path: Path) -> list[list[dict[str, Any]]]:
+    lines = _json(path)
+    said = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u777777z"}]}]
+    last = next(line for line in reversed(lines) if line["type"] == "response_item")
+    following = {"timestamp": last["timestamp"], "ordinal": max(line["ordinal"] for line in lines) + 1}
+    return [
+        [{**following, "type": "compacted", "payload": {"message": "u777777z", "replacement_history": said}}],
+        [{**lines[0], **following}],
+        [{**following, "type": "response_item", "payload": {**said[0], "id": last["payload"].get("id")}}],
+    ]
+
+
+async def test_lines_that_somebody_added_mean_a_fresh_session(stage: Stage, agent: str, api: ModelApi) -> None:
+    voice = Voice(api)
+    async with opened(stage, agent) as client:
+        thread = await client.thread("t", cwd=stage.work)
+        for n in range(3):
+            for _ in range(2):
+                await true_turn(thread, voice)
+            path = max(files(stage, agent), key=lambda file: file.stat().st_mtime_ns)
+            added = (added_to_codex if agent == "codex" else added_to_claude)(path)[n]
+            with path.open("a") as file:
+                file.writelines(f"{json.dumps(line, separators=(',', ':'))}\n" for line in added)
+            healed = await true_turn(thread, voice)
+            assert (healed.session_resumed, healed.reason) == (False, "session_diverged"), n
+
+
+async def test_book_keeping_that_the_cli_added_is_no_turn(stage: Stage, agent: str, api: ModelApi) -> None:
+    voice = Voice(api)
+    async with opened(stage, agent) as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await true_turn(thread, voice)
+        [path] = files(stage, agent)
+        kinds = ("token_count",) if agent == "codex" else ("last-prompt", "mode", "cost-state")
+        notes = [
+            line for line in _json(path) if (line["payload"].get("type") if agent == "codex" else line["type"]) in kinds
+        ]
+        with path.open("a") as file:
+            file.writelines(f"{json.dumps(line)}\n" for line in notes[-len(kinds) :])
+        assert notes and (await true_turn(thread, voice)).session_resumed

@@ -193,6 +193,12 @@ class Adapter(Protocol):
         """
         return ()
 
+    def only_notes(self, path: Path, since: int, last_entry: str | None) -> bool:
+        """All that stands beyond byte `since` is the agent's own book-keeping: a closed list of lines, none of which is
+        shown to the model or moves the session's end away from `last_entry`. Reads the disk. Raises OSError.
+        """
+        return False
+
     def session_usage(self, path: Path) -> Usage | None:
         """The running total that the agent will go on from (reads the disk). None: it tells each run's own usage."""
         return None

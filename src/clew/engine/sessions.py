@@ -40,6 +40,8 @@ def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
         return Observed(exists=True, damaged=True)
     if mark is not None and at_rest and mark.size_bytes == size:
         return Observed(exists=True, mark=replace(mark, digest=found.digest, stamp=found.stamp))
+    if mark is not None and at_rest and not adapter.only_notes(path, mark.size_bytes, mark.last_entry):
+        return Observed(exists=True, went_on=True)
     view = adapter.read_session(path)
     if pin.borrowed_at is not None:
         return borrowed_in(view, pin.borrowed_at)

@@ -67,6 +67,12 @@ class Claude(Adapter):
 
         return session.read_session(path, since)
 
+    def only_notes(self, path: Path, since: int, last_entry: str | None) -> bool:
+        from clew.agents.claude import session
+        from clew.agents.notes import only_notes
+
+        return only_notes(path, since, lambda line: session.is_note(line, last_entry))
+
     def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         return location.session_place(config_dir, work_dir, session_id)
 

@@ -7,7 +7,7 @@ back to the root. Lines without one are book-keeping. Bad lines are skipped, as 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,22 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     chain = list(_chain(lines, last))
     chain.reverse()
     return SessionView(tuple(_entries(chain)), last, size, _model(chain))
+
+
+def is_note(line: Mapping[str, Any], last_entry: str | None) -> bool:
+    """What the CLI writes when it is opened and closed and nobody has said anything. `last_entry` is where it ends."""
+    if "uuid" in line:
+        return False
+    match line.get("type"):
+        case "cost-state" | "ai-title":
+            return True
+        case "mode":
+            return line.get("mode") == "normal"
+        case "atis-latch":
+            return line.get("atis") == ""
+        case "last-prompt":  # it names where the CLI continues
+            return line.get("leafUuid") == last_entry
+    return False
 
 
 def session_head(path: Path) -> SessionHead | None:

@@ -78,6 +78,12 @@ class Codex(Adapter):
 
         return session.leans_on(path)
 
+    def only_notes(self, path: Path, since: int, last_entry: str | None) -> bool:
+        from clew.agents.codex import session
+        from clew.agents.notes import only_notes
+
+        return only_notes(path, since, session.is_note)
+
     def session_usage(self, path: Path) -> Usage | None:
         from clew.agents.codex import session
 

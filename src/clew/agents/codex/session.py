@@ -136,6 +136,14 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called, not is_copy)
 
 
+def is_note(line: Mapping[str, Any]) -> bool:
+    """Counts of tokens. All else is a turn's, or may change what the model is shown."""
+    payload = line.get("payload")
+    if line.get("type") != "event_msg":
+        return line.get("type") == "token_usage_record"
+    return isinstance(payload, Mapping) and payload.get("type") == "token_count"
+
+
 def _origins(path: Path) -> list[tuple[Path, int | None]] | None:
     """What a copy goes on from, the oldest first, each up to which line. None: a part of it is gone."""
     found: list[tuple[Path, int | None]] = []
