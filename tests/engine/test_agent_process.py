@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import signal
 from pathlib import Path
 
 import pytest
 
-from clew.engine import processes
+from clew.engine import launching, processes
 from clew.engine.agent_process import AgentProcess
 from clew.errors import AgentFailed, AgentMissing, ClewError
 
@@ -145,3 +147,30 @@ async def test_a_secret_at_the_edge_of_what_is_kept_goes_whole() -> None:
     for count in range(120, 126):  # the tail is cut within the key, or beside it
         kept = await said_on_stderr(f"{KEY}\n" * 40 + after * count + f"{KEY}\n" + after * (7_990 // 61))
         assert "x1Y2z3" not in kept and len(kept) <= 8_000
+
+
+async def test_a_launcher_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    first = await spawn(tmp_path, "read line; exit 4")
+    launcher = launching._Launcher._one
+    assert launcher is not None
+    os.kill(launcher._process.pid, signal.SIGKILL)
+    launcher._process.wait()
+    second = await spawn(tmp_path, "exit 5")
+    assert await second.wait() == 5 and launching._Launcher._one is not launcher
+    await second.end(grace_s=1)
+    first.close_stdin()
+    assert await first.wait() == 4, "what it had forked goes on"
+    await first.end(grace_s=1)
+
+
+async def test_cancelled_while_it_starts_it_leaves_nothing(tmp_path: Path) -> None:
+    for _ in range(20):
+        starting = asyncio.create_task(spawn(tmp_path, "sleep 600"))
+        for _ in range(random.randrange(8)):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await (await starting).end(grace_s=0)
+    async with asyncio.timeout(30):
+        while processes.family(str(tmp_path)):
+            await asyncio.sleep(0.02)

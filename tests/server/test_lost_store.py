@@ -1,4 +1,4 @@
-"""A daemon whose database was deleted or replaced: it accepts nothing more, says so, and loses nothing silently."""
+"""A daemon whose database was deleted, replaced or cut short: it accepts nothing more, says so, and loses nothing silently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clew.testing.stage import Stage
 from server.house import Served
 
 pytestmark = pytest.mark.timeout(120)
-LOST = "The store was deleted or replaced under the daemon: nothing more is accepted."
+LOST = "The store was deleted, replaced or cut short under the daemon: nothing more is accepted."
 
 
 async def unhealthy(house: Served) -> Any:
@@ -50,7 +50,7 @@ async def test_it_refuses_says_so_and_keeps_what_it_had(
 
     answer = await house.http.post("/api/threads/t/runs", json={"prompt": "refused"})
     assert (answer.status_code, answer.json()["code"]) == (503, "store"), "at once, before anybody looked"
-    assert "was deleted or replaced under this process" in answer.json()["detail"]
+    assert "was deleted, replaced or cut short under this process" in answer.json()["detail"]
     answer = await unhealthy(house)
     assert answer.status_code == 503 and answer.headers["content-type"] == "application/problem+json"
     assert (answer.json()["detail"], answer.json()["code"]) == (LOST, "store")
@@ -62,7 +62,7 @@ async def test_it_refuses_says_so_and_keeps_what_it_had(
         await asyncio.sleep(0.02)
     [copy] = re.findall(r"A copy of all that this process had stored is (\S+)\.", house.log)
     assert await asyncio.to_thread(house.stop) == 0
-    assert house.log.count("deleted or replaced") == 1, "once in its log"
+    assert house.log.count("deleted, replaced or cut short") == 1, "once in its log"
     with sqlite3.connect(copy) as rescued:
         texts = {text for (text,) in rescued.execute("SELECT text FROM turns")}
     assert {"kept", "ack: kept"} <= texts and "refused" not in texts

@@ -143,7 +143,10 @@ def test_nothing_is_written_into_a_database_that_was_taken_away(
         for _ in range(2):  # for ever: nobody can tell that it is well again
             with pytest.raises(StoreError) as caught:
                 store.save_fact("after", "1")
-            assert caught.value.kind == "lost" and "was deleted or replaced under this process" in caught.value.message
+            assert (
+                caught.value.kind == "lost"
+                and "was deleted, replaced or cut short under this process" in caught.value.message
+            )
             with pytest.raises(StoreError):
                 store.fact("before")
         copy = store.rescue()
@@ -339,3 +342,29 @@ def test_a_file_that_cannot_grow(open_folder: Path) -> None:
             os.chown(owned, NOBODY, NOBODY)
         Path(f"{path}.lock").unlink()
     assert as_nobody(FILL, path).splitlines() == ["full True None", "52 []"]
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_a_file_that_somebody_cut_short_is_lost_before_anything_more_is_accepted(tmp_path: Path, suffix: str) -> None:
+    path = filled(tmp_path / "clew.db")
+    with open_store(path) as store:
+        store.save_fact("before", "1")
+        os.truncate(f"{path}{suffix}", 0)
+        for _ in range(2):
+            with pytest.raises(StoreError) as caught:
+                store.save_fact("after", "2")
+            assert caught.value.kind == "lost" and f"(clew.db{suffix} was cut short)" in caught.value.message
+
+
+@pytest.mark.parametrize("command", ["PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"])
+def test_what_sqlite_itself_cuts_off_is_nothing_lost(tmp_path: Path, command: str) -> None:
+    path = filled(tmp_path / "clew.db")
+    with open_store(path) as store:
+        store.add_turn("thread-1", a_turn("last"))
+        store.archive_turns("thread-1", "turn-1", inclusive=True, at=1.0, why="x")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.executescript(f"DROP TABLE turn_words; CREATE TABLE turn_words (x); {command}")
+        other.close()
+        assert Path(f"{path}-wal").stat().st_size == 0
+        store.save_fact("after", "2")
+        assert store.lost() is None and store.fact("after") == "2"

@@ -44,7 +44,7 @@ def serve(control: socket) -> None:
     while True:
         asked, ancillary, _, _ = control.recvmsg(1, CMSG_SPACE(DESCRIPTORS * BYTES), MSG_CMSG_CLOEXEC)
         if not asked:
-            return
+            os._exit(0)
         [(_, _, packed)] = ancillary
         given = [int.from_bytes(packed[n : n + BYTES], sys.byteorder) for n in range(0, len(packed), BYTES)]
         try:

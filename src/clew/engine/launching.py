@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -159,6 +160,7 @@ class _Launcher:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
+        atexit.register(self.end)
 
     @classmethod
     def ask(cls, descriptors: Sequence[int]) -> None:
@@ -167,6 +169,7 @@ class _Launcher:
             try:
                 socket.send_fds(launcher.socket, [b"."], descriptors)
             except OSError:  # it was killed
+                atexit.unregister(launcher.end)
                 launcher.end()
                 cls._one = None
                 socket.send_fds(cls._ready().socket, [b"."], descriptors)
@@ -178,9 +181,11 @@ class _Launcher:
         return cls._one
 
     def end(self) -> None:
+        """What it has forked goes on."""
         self.socket.close()
-        self._process.kill()
-        self._process.wait()
+        if self.owner == os.getpid():  # and not a fork of its owner, which has none of its children
+            self._process.kill()
+            self._process.wait()
 
 
 async def _ended(launched: Launched, reports: asyncio.StreamReader) -> int:

@@ -12,7 +12,7 @@ Theory of operation
 4. What hooks have waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
    A worker starts the queue engine when it first finds such work: it takes a second and then a twelfth of a core, and
    whoever has no hooks has no use for it.
-5. A worker whose store was deleted or replaced ends: whoever started it starts it again.
+5. A worker whose store was deleted, replaced or cut short ends: whoever started it starts it again.
 6. What an older Clew had put into its own queue of jobs stays there: the jobs are claimed by their rows.
 """
 

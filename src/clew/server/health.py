@@ -1,8 +1,8 @@
 """Whether the daemon can do what it is there for: its store answers, and is still the one that it opened.
 
-A store whose files were deleted or replaced does not come back under a running process. The daemon then accepts nothing
-more (every write is refused by the store itself), says so once in its log and for ever on /healthz, and keeps a copy of
-all that it had stored and nobody else can see. Whoever started it starts it again.
+A store whose files were deleted, replaced or cut short does not come back under a running process. The daemon then
+accepts nothing more (every write is refused by the store itself), says so once in its log and for ever on /healthz, and
+keeps a copy of all that it had stored and nobody else can see. Whoever started it starts it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from clew.server.problems import log
 
 LOOK_S = 1.0
 ANSWER_S = 3.0  # that the store may take
-LOST = "The store was deleted or replaced under the daemon: nothing more is accepted."
+LOST = "The store was deleted, replaced or cut short under the daemon: nothing more is accepted."
 
 
 class Health:

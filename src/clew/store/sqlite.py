@@ -6,9 +6,9 @@ Rules
 3. Switching a new file to WAL and creating its tables happen under an flock on a file beside it. SQLite's own locks do
    not cover the switch: of several processes that try it at once, some would fail.
 4. Connections open the file, never create it: a database that vanished must not come back empty and world-readable.
-   And nobody goes on writing when one of its files was deleted or replaced: SQLite would not notice, and all of it be
-   lost. That is looked at before and after each transaction, and such a store is of no more use to this process: which
-   of the files are the right ones is for a person to say.
+   And nobody goes on writing when one of its files was deleted, replaced or cut short: SQLite would not notice, and all
+   of it be lost. That is looked at before and after each transaction, and such a store is of no more use to this
+   process: which of the files are the right ones is for a person to say.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SAYS: dict[str, tuple[str, str]] = {
         "Move it away (keep its -wal file with it) and restore a copy, or start anew; `clew doctor` says more.",
     ),
     "lost": (
-        "was deleted or replaced under this process",
+        "was deleted, replaced or cut short under this process",
         "Start this process again. What it had stored and others cannot see is in a copy beside the database, if a "
         "daemon or a worker could make one: clew.db.rescued-….",
     ),
@@ -74,16 +74,20 @@ _SAYS: dict[str, tuple[str, str]] = {
 
 SUFFIXES = ("", "-wal", "-shm")
 Files = dict[str, tuple[int, int]]  # by suffix: device and inode
+Sizes = dict[str, int]
+WAL_HEADER, FRAME_HEADER = 32, 24  # bytes
 
 
 class _Connection(sqlite3.Connection):
     path: Path
     files: Files  # what it has opened
+    sizes: Sizes  # as they were last seen
+    is_lost = False
 
     def close(self) -> None:
         """Not once its files were taken away: the last one to close would copy its own log over what others have
         written since. The system closes it with the process, and copies nothing."""
-        if difference(self.path, self.files) is None:
+        if not self.is_lost and difference(self.path, self.files) is None:
             super().close()
         else:
             import ctypes  # until Python 3.12 there is no way to tell SQLite
@@ -123,7 +127,7 @@ class Sqlite:
             factory=_Connection,
         )
         try:
-            connection.path, connection.files = self.path, {}
+            connection.path, connection.files, connection.sizes = self.path, {}, {}
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
@@ -137,10 +141,28 @@ class Sqlite:
         return connection
 
     def is_broken(self, connection: _Connection) -> bool:
-        """Never again, once its files are not those of this path any more."""
+        """Never again, once its files are not those of this path any more, or have lost a part."""
         if self._lost is None:
-            self._lost = difference(self.path, connection.files)
-        return self._lost is not None
+            self._lost = difference(self.path, connection.files) or self._shortened(connection)
+        connection.is_lost = self._lost is not None
+        return connection.is_lost
+
+    def _shortened(self, connection: _Connection) -> str | None:
+        """Somebody cut one of the files short. SQLite itself does so only with what nobody needs, and can tell."""
+        if connection.in_transaction:
+            return None  # it is looked at before and after
+        seen, connection.sizes = connection.sizes, sizes(self.path)
+        for suffix, needed in (("-wal", _needed_of_log), ("", _needed_of_database)):
+            was, now = seen.get(suffix, 0), connection.sizes.get(suffix, 0)
+            if now >= was:
+                continue
+            try:
+                is_short = now < min(was, needed(connection))
+            except sqlite3.Error:
+                is_short = True
+            if is_short:
+                return f"{self.path.name}{suffix} was cut short"
+        return None
 
     def lost(self, connection: _Connection) -> StoreError | None:
         return self._is_lost() if self.is_broken(connection) else None
@@ -290,7 +312,9 @@ class Sqlite:
         if holder is not None and holder.is_stopped:
             found.append((f"Nobody can write to the database: it is held by {holder}.", holder.hint))
         for copy in sorted(self.path.parent.glob(f"{self.path.name}.rescued-*")):
-            what = f"{copy} holds what a process saw of the database when its files were deleted or replaced."
+            what = (
+                f"{copy} holds what a process saw of the database when its files were deleted, replaced or cut short."
+            )
             found.append((what, "See what it has (CLEW_HOME, or sqlite3), then move it into place or delete it."))
         return found
 
@@ -324,6 +348,27 @@ def difference(path: Path, opened: Files) -> str | None:
         if there.get(suffix) != identity:
             return f"{path.name}{suffix} was {'replaced' if suffix in there else 'deleted'}"
     return None
+
+
+def sizes(path: Path) -> Sizes:
+    found = {}
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            found[suffix] = os.stat(f"{path}{suffix}").st_size  # noqa: PTH116 - called at every transaction
+    return found
+
+
+def _needed_of_log(connection: sqlite3.Connection) -> int:
+    """Bytes, for what SQLite says is in it. Raises when that cannot be read."""
+    _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    [page] = connection.execute("PRAGMA page_size").fetchone()
+    return WAL_HEADER + int(frames) * (FRAME_HEADER + int(page)) if frames > 0 else 0
+
+
+def _needed_of_database(connection: sqlite3.Connection) -> int:
+    """Bytes, for all of its pages: those that were never written but into the log are not there yet."""
+    [pages], [page] = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+    return int(pages) * int(page)
 
 
 def _words(error: Exception) -> str:

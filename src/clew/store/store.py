@@ -45,7 +45,7 @@ class Store(Search, Archives, Turns, Pins, Leases, Jobs, Reviews, Hooks, Pairs, 
         self.version()
 
     def lost(self) -> StoreError | None:
-        """Why this process can never use it again: its files were deleted or replaced. None: they are in place."""
+        """Why this process can never use it again: its files were deleted, replaced or cut short. None: all is well."""
         try:
             return self._dialect.lost(self._session().connection)
         except StoreError as error:
