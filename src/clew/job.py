@@ -236,7 +236,7 @@ def _no_worker(client: Client, store: Store, job: Job, alive: Sequence[Worker]) 
 def _card(store: Store, job: Job) -> JobCard:
     runs = _runs(store, job)
     usage = sum((run.usage for run in runs), NO_USAGE)
-    name = store.require_thread(job.thread_id).name
+    name = store.require_thread_by_id(job.thread_id).name
     tail = store.run_card(runs[-1]).stderr_tail if runs and job.status is JobStatus.FAILED else ""
     return JobCard(job, name, usage, sum(run.cost_usd for run in runs), runs, tail)
 

@@ -61,7 +61,7 @@ def error_json(error: ClewError) -> dict[str, Any]:
 
 def stored_reply(store: Store, run: Run) -> Reply:
     turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
-    name = store.require_thread(run.thread_id).name
+    name = store.require_thread_by_id(run.thread_id).name
     events = [each.event for each in store.steps(run.id)]
     return reply_of(run, name, turn.text if turn is not None else "", error_of_run(run), events)
 

@@ -1,4 +1,4 @@
-"""A daemon whose database was deleted, replaced or cut short: it accepts nothing more, says so, and loses nothing silently."""
+"""A daemon whose database was deleted, replaced or cut short: it takes nothing, says so, and loses nothing silently."""
 
 from __future__ import annotations
 

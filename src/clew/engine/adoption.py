@@ -82,7 +82,7 @@ def adopt(
     if known != owner:
         raise Conflict(f"Session {session_id} belongs to a thread already.", hint="clew threads list shows them.")
     if owner is not None:
-        _check_idle(store, store.require_thread(owner.thread_id), around)
+        _check_idle(store, store.require_thread_by_id(owner.thread_id), around)
         store.give_up_session(session_id)
         store.save_fact(taken_over(owner.thread_id), thread.name)
     runtime = found.runtime

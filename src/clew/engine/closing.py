@@ -253,7 +253,7 @@ class Closing:
         """The first run's model is the thread's from then on; an agent's default is kept once it is known."""
         if self.model is None:
             return
-        thread = store.require_thread(self.run.thread_id)
+        thread = store.require_thread_by_id(self.run.thread_id)
         changes = {"model": self.model} if thread.model is None and thread.agent == self.run.agent else {}
         store.update_thread(thread.id, at=now, **changes)
         if self.run.model is None:

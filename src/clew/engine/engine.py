@@ -191,7 +191,7 @@ class Engine:
     async def _take_up(self, run: Run, may_run: Callable[[Thread], bool] | None) -> LiveTurn | None:
         binary = self.find(run.agent)
         check_word("model", run.model)
-        thread = await self.database.call(lambda store: store.require_thread(run.thread_id))
+        thread = await self.database.call(lambda store: store.require_thread_by_id(run.thread_id))
         if may_run is not None and not may_run(thread):
             return None
         if run.id in self._live:

@@ -196,7 +196,7 @@ def _as_known(store: Store, session: AgentSession) -> AgentSession:
     """One that a thread has is where the thread is, and began with what was asked there: its file may have been made
     on another machine, and begins with the standing text."""
     pin = store.pin_by_session(session.id)
-    thread = store.thread(pin.thread_id) if pin is not None else None
+    thread = store.thread_by_id(pin.thread_id) if pin is not None else None
     if pin is None or thread is None:
         return session
     pair = store.pair_of_thread(thread.id)

@@ -188,7 +188,7 @@ class Archives:
         self, thread: Thread, before: float, *, dry_run: bool, tell: Tell | None
     ) -> tuple[set[str], Archived]:
         def clean(store: Store) -> tuple[set[str], Archived]:
-            found = store.require_thread(thread.id)
+            found = store.require_thread_by_id(thread.id)
             unit = [found, *store.companions(found.id)]
             for each_ in unit:
                 self._check_idle(store, each_)

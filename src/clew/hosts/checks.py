@@ -68,5 +68,5 @@ def single_thread(store: Store, name: str) -> Thread:
     pair = store.pair(name) if found is None else None
     if pair is None:
         return found or store.require_thread(name)
-    threads = [store.require_thread(each).name for each in (pair.instructor_thread_id, pair.worker_thread_id)]
+    threads = [store.require_thread_by_id(each).name for each in (pair.instructor_thread_id, pair.worker_thread_id)]
     raise UsageError(f"{name} is a pair, with two threads.", hint=f"Name one of them: {' or '.join(threads)}.")

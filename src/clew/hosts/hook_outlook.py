@@ -103,7 +103,7 @@ def _asks(
 
 def _thread(store: Store, key: HookKey, agent: HookAgent, place: str) -> Thread | None:
     """The key's, as its agent is set up now; None: its next event makes another."""
-    thread = store.thread(key.thread_id)
+    thread = store.thread_by_id(key.thread_id)
     if thread is None or thread.cwd != place:
         return None
     return thread.replace(agent=agent.agent, model=agent.model, permissions=agent.permissions)
@@ -115,7 +115,7 @@ def _ask(thread: Thread, agent: HookAgent, delta: str, full: str) -> Ask:
 
 def noted(store: Store, key: HookKey) -> str | None:
     """The key's session as Clew knows it; whether it is still there was not looked at."""
-    thread = store.thread(key.thread_id)
+    thread = store.thread_by_id(key.thread_id)
     if thread is None:
         return None
     pins = store.pins(thread.id, retired=False)

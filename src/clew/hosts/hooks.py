@@ -204,7 +204,7 @@ class Hooks(HookSweep):
         """The key's, as its agent is set up now; or a new one."""
         agent, cwd = planned.agent, planned.cwd
         known = store.hook_key(planned.key)
-        thread = store.thread(known.thread_id) if known is not None else None
+        thread = store.thread_by_id(known.thread_id) if known is not None else None
         if thread is not None and thread.cwd == cwd:
             wanted = {"agent": agent.agent, "model": agent.model, "permissions": agent.permissions}
             changes = {name: value for name, value in wanted.items() if getattr(thread, name) != value}

@@ -47,7 +47,7 @@ def state(store: Store, job: Job) -> State:
     last = store.run(job.run_id) if job.run_id is not None else None
     # A process's id is stored before the prompt is sent to it.
     asked = last is not None and any(attempt.pid is not None for attempt in store.attempts(last.id))
-    thread, turns = store.require_thread(job.thread_id), store.history(job.thread_id)
+    thread, turns = store.require_thread_by_id(job.thread_id), store.history(job.thread_id)
     went_on = _went_on(store, job, turns)
     return State(thread, turns, last, asked, heard_at(store, job), went_on, _done(store, job, turns))
 

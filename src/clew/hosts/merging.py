@@ -135,7 +135,7 @@ def _write(store: Store, engine: Engine, both: _Both, draft: _Draft, *, unique: 
         store.add_turn(thread.id, turn)
     ours, theirs = both.histories
     return Merged(
-        thread=store.require_thread(thread.id),
+        thread=store.require_thread_by_id(thread.id),
         of=both.threads,
         common=draft.common,
         own=(len(ours) - draft.common, len(theirs) - draft.common),

@@ -226,7 +226,7 @@ class Pairs:
             pair,
             pair.status(is_held=held is not None and not is_dead(store, held, self._engine.around)),
             tuple(store.pair_rounds(pair.id)),
-            store.require_thread(pair.worker_thread_id).permissions,
+            store.require_thread_by_id(pair.worker_thread_id).permissions,
             {part.value: sessions_of(store, pair.thread_of(part)) for part in Part},
             sum((row.usage for row in rows), NO_USAGE),
             sum(row.cost_usd for row in rows),

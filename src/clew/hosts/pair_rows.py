@@ -197,7 +197,7 @@ def take_up(store: Store, pair: Pair, wishes: Wishes, now: float, mark: str) -> 
 
 def check_may(store: Store, pair: Pair, wishes: Wishes) -> None:
     """Raises UsageError when nobody has said yet what the worker may do here: an import leaves it so."""
-    if wishes.permissions is None and store.require_thread(pair.worker_thread_id).permissions is Permissions.ASK:
+    if wishes.permissions is None and store.require_thread_by_id(pair.worker_thread_id).permissions is Permissions.ASK:
         raise UsageError(
             f"The worker of {pair.name} may do nothing without asking, and nobody is asked in every round.",
             hint="Say what it may do: --permissions edits, all or read-only.",

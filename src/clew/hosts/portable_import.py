@@ -303,7 +303,7 @@ def _placed(
     arrived = Arrived(pin.agent, pin.model, pin.session_id, False)
     known = store.pin_by_session(pin.session_id)
     if known is not None and pin.borrowed_at is None:
-        other = store.thread(known.thread_id)
+        other = store.thread_by_id(known.thread_id)
         return replace(arrived, why=f"the session belongs to {other.name if other else 'another thread'} already")
     config_dir = luggage.runtime.config_dir
     arriving = Arriving(

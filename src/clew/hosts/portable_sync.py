@@ -166,7 +166,7 @@ async def pull(
     """
     await refuse_opened(engine, remote)
     signer = await remote.signed_by(theirs, signers) if signers is not None else None
-    here = await engine.database.call(lambda store: store.thread(theirs.thread_id))
+    here = await engine.database.call(lambda store: store.thread_by_id(theirs.thread_id))
     pulled = Pulled(name or theirs.name, Side.NEW, theirs.turns, theirs.number, signer=signer)
     if name is not None or here is None or here.id != theirs.thread_id:
         file = _file(theirs, await remote.fetch(theirs, on_bytes=on_bytes))
@@ -200,7 +200,7 @@ async def pull(
         now = gather_rows(store, engine, here.id)
         if to_lines(outward(now.dumps))[1] != ours.state:
             raise Conflict(f"{here.name} has changed in the meantime.", hint="Pull again.")
-        archived.append(archives.put_away(store, store.require_thread(here.id)).path)
+        archived.append(archives.put_away(store, store.require_thread_by_id(here.id)).path)
         tables = {"threads": [dict(dump["thread"]) for dump in now.dumps]}
         return tables | {
             table: [dict(row) for dump in now.dumps for row in dump.get(table, ())]

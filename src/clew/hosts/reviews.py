@@ -235,7 +235,7 @@ class Reviews(ReviewRounds):
 
     def _state(self, store: Store, review: Review) -> ReviewState:
         rounds = tuple(self.as_it_is(store, each) for each in store.rounds(review.id))
-        return ReviewState(review, store.require_thread(review.thread_id), rounds)
+        return ReviewState(review, store.require_thread_by_id(review.thread_id), rounds)
 
 
 def _is_repeated(state: ReviewState, wanted: Next) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.events import Event, ToolStarted, to_body
+from clew.core.events import Event, RunEnded, ToolStarted, to_body
 from clew.store.questions import Questions
 from clew.store.records import StoredEvent, dumps, each, event_from
 
@@ -26,9 +26,10 @@ class Events(Questions):
         if not rows:
             return
         with self.transaction():
-            known = self.last_seq(run_id)
-            if self._one("run_has_ended", run_id=run_id, last=known) is not None:
+            last = self._one("last_event", run_id=run_id)
+            if last is not None and last["kind"] == RunEnded.kind:
                 return
+            known = int(last["seq"]) if last is not None else 0
             new = [item for item in events if item[0] > known]
             self._do_many("append_event", rows)
             tools = sum(isinstance(event, ToolStarted) for _, _, event in new)
@@ -58,5 +59,5 @@ class Events(Questions):
 
     def last_seq(self, run_id: str) -> int:
         """0 when there is none."""
-        row = self._one("last_seq", run_id=run_id)
-        return int(row["seq"]) if row else 0
+        last = self._one("last_event", run_id=run_id)
+        return int(last["seq"]) if last is not None else 0

@@ -41,13 +41,22 @@ class Threads(Versions):
 
     def thread(self, name_or_id: str) -> Thread | None:
         """By exact name first, then by id."""
-        row = self._one("thread_by_name", name=name_or_id) or self._one("thread_by_id", id=name_or_id)
-        return first(thread_from, row)
+        return first(thread_from, self._one("thread_by_name", name=name_or_id)) or self.thread_by_id(name_or_id)
+
+    def thread_by_id(self, thread_id: str) -> Thread | None:
+        """Also when another thread has that id for its name."""
+        return first(thread_from, self._one("thread_by_id", id=thread_id))
 
     def require_thread(self, name_or_id: str) -> Thread:
         found = self.thread(name_or_id)
         if found is None:
             raise NotFound(f"There is no thread named {name_or_id}.", hint=self._meant(name_or_id))
+        return found
+
+    def require_thread_by_id(self, thread_id: str) -> Thread:
+        found = self.thread_by_id(thread_id)
+        if found is None:
+            raise NotFound(f"There is no thread {thread_id} any more.", hint="clew threads list shows those there are.")
         return found
 
     def _meant(self, name: str) -> str:

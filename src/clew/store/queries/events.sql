@@ -4,10 +4,6 @@
 INSERT INTO events (run_id, seq, at, kind, body) VALUES (:run_id, :seq, :at, :kind, :body)
 ON CONFLICT (run_id, seq) DO NOTHING;
 
--- name: run_has_ended
--- locks: run :run_id
-SELECT seq FROM events WHERE run_id = :run_id AND seq = :last AND kind = 'run_ended';
-
 -- name: events_after
 -- locks: run :run_id
 SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq AND seq <= :last_seq ORDER BY seq;
@@ -19,6 +15,6 @@ SELECT seq, LENGTH(body) AS size FROM events WHERE run_id = :run_id AND seq > :a
 -- locks: run :run_id
 SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn', 'tokens_counted') ORDER BY seq;
 
--- name: last_seq
+-- name: last_event
 -- locks: run :run_id
-SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE run_id = :run_id;
+SELECT seq, kind FROM events WHERE run_id = :run_id ORDER BY seq DESC LIMIT 1;

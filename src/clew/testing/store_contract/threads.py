@@ -27,6 +27,14 @@ class ThreadContract:
         assert store.create_thread(thread) == thread
         assert store.thread("maze") == store.thread("thread-1") == store.require_thread("maze") == thread
 
+    def test_a_name_that_is_another_threads_id(self, store: Store) -> None:
+        store.create_thread(a_thread("thread-1", "maze"))
+        odd = store.create_thread(a_thread("thread-2", "thread-1"))
+        assert store.thread("thread-1") == odd, "whoever types it means the name"
+        assert store.require_thread_by_id("thread-1").name == "maze"
+        with raises(NotFound):
+            store.require_thread_by_id("maze")
+
     def test_a_taken_name_gets_a_number(self, store: Store) -> None:
         names = [store.create_thread(a_thread(f"thread-{n}")).name for n in range(3)]
         assert names == ["maze", "maze-2", "maze-3"]
