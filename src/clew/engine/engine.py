@@ -16,7 +16,7 @@ from clew.core.ids import RunId, SessionId, ThreadId
 from clew.core.question import QuestionState
 from clew.core.run import LIVE, Run, RunStatus
 from clew.core.thread import Thread
-from clew.engine import leases, probe, queue, recovery
+from clew.engine import launching, leases, probe, queue, recovery
 from clew.engine.database import Database
 from clew.engine.journal import Noted
 from clew.engine.plan import default_model_fact, model_for, new_run, runtime_of
@@ -102,6 +102,7 @@ class Engine:
         `also` is what a host has to write about it, in the same transaction: both are stored, or neither.
         """
         binary = self.find(ask.agent)
+        launching.prepare()
         token = self.around.new_id()
         model = await self.database.call(lambda store: self._model(ask, store))
         check_word("model", model)  # wherever it comes from: a flag, the thread, the settings, the store

@@ -86,6 +86,13 @@ async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -
     return launched
 
 
+def prepare() -> None:
+    """Starts the launcher: its first agent need not wait for it."""
+    if is_possible():
+        with contextlib.suppress(OSError):  # said when there is something to launch
+            _Launcher.prepare()
+
+
 async def _give_up(launched: Launched, mark: str) -> None:
     """Nobody listens any more: so what has not said that it launches never will, and what has is found by its mark."""
     launched.close()
@@ -161,6 +168,11 @@ class _Launcher:
                 start_new_session=True,
             )
         atexit.register(self.end)
+
+    @classmethod
+    def prepare(cls) -> None:
+        with cls._lock:
+            cls._ready()
 
     @classmethod
     def ask(cls, descriptors: Sequence[int]) -> None:
