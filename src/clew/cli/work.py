@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clew.client import Client
     from clew.core.job import Job
 
-LOOK_S = 0.3  # at most so often, and only when this process wrote something
+LOOK_S = 1.0  # at most so often, and only when this process wrote something
 OVERLAP_S = 5.0  # of what two looks see, for an end that was long on its way to the store
 TIDY_SOON_S = 60.0  # after the start, so that a short one is not held up
 TIDY_EVERY_S = 3600.0  # it is done once a day, by whoever comes first
