@@ -32,10 +32,10 @@ OF_THE_MACHINE = frozenset({*DIRECTORIES, *OWNER, *MARK, "pid", "pid_started", "
 OF_THE_STORE = {
     "threads": {"version", "updated_at"},  # used last: there, not here
     "pairs": {"updated_at"},
-    "jobs": {"number"},
+    "jobs": {"number", "full_prompt"},  # no surface shows what a hook's fresh session was told
     "pins": {"absorbed_count", "absorbed_digest"},
 }
-OF_ONES_OWN = {"threads": ("name", "permissions", "trust")}  # what whoever has it decides
+OF_ONES_OWN = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}  # what whoever has it decides
 RUNTIME = ("agent", "product", "can_resume")  # of the runtime: what another machine's can be held against
 HISTORY = ("threads", "turns", "turn_revisions")
 STATE = (*(table for table in TABLES if table not in HISTORY), "pins", "pin_absorbed")
@@ -95,7 +95,11 @@ def at_rest(tables: Tables, now: float) -> Tables:
 
 
 def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
-    """With no more rights than these. Raises UsageError."""
+    """From elsewhere: with no more rights than these, and with nothing that would reach a prompt unseen.
+
+    That is a job's full prompt; and what tools did, for a process's id says that an agent was asked here
+    (`job_rows.state`). Raises UsageError.
+    """
     threads = [
         row
         | {
@@ -105,10 +109,16 @@ def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
         for row in tables["threads"]
     ]
     jobs = [
-        row | {"permissions": _narrowed(row.get("permissions"), permissions), "allowed_tools": "[]"}
+        row
+        | {
+            "permissions": _narrowed(row.get("permissions"), permissions),
+            "allowed_tools": "[]",
+            "full_prompt": None,
+        }
         for row in tables.get("jobs", ())
     ]
-    return tables | {"threads": threads, "jobs": jobs}
+    attempts = [row | {"pid": None, "pid_started": None} for row in tables.get("attempts", ())]
+    return tables | {"threads": threads, "jobs": jobs, "attempts": attempts}
 
 
 def as_here(tables: Tables, before: Tables) -> Tables:
