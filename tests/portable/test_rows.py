@@ -120,10 +120,20 @@ async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Pat
         await engine.close()
 
 
-def test_a_pull_leaves_what_a_hook_tells_a_fresh_session_here_as_it_is() -> None:
-    came = {"jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": None}]}
-    here = {"jobs": [{"id": "job-1", "prompt": "ours", "full_prompt": "the whole skill"}]}
-    assert as_here(came, here) == {"jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": "the whole skill"}]}
+def test_a_pull_leaves_what_a_hook_tells_a_fresh_session_here_as_it_is_and_vouches_for_no_tools() -> None:
+    """The events are theirs, so nothing says that what they tell of ran here."""
+    here = {
+        "jobs": [{"id": "job-1", "prompt": "ours", "full_prompt": "the whole skill"}],
+        "attempts": [{"id": "attempt-1", "pid": 7}],
+    }
+    came = {
+        "jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": None}],
+        "attempts": [{"id": "attempt-1", "pid": None}],
+    }
+    assert as_here(came, here) == {
+        "jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": "the whole skill"}],
+        "attempts": [{"id": "attempt-1", "pid": None}],
+    }
 
 
 _numbers = itertools.count()
