@@ -242,7 +242,7 @@ TABLE: tuple[Setting, ...] = (
         "remote.signers",
         signers,
         None,
-        "whose signature `clew threads pull` accepts: public keys, or files of them; none: nobody need sign",
+        "whose signature `clew threads pull` and `import` accept: public keys or files of them; none: nobody need sign",
     ),
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),

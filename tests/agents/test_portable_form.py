@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from clew.agents.adapter import KnownCall
 from clew.agents.claude import portable as claude
 from clew.agents.codex import portable as codex
 
-CALLS = {"toolu_1": KnownCall("Bash", {"command": "ls"}, "a.py\n"), "toolu_2": KnownCall("Read", {}, "x" * 2000, True)}
 Line = dict[str, Any]
 
 
@@ -48,41 +46,33 @@ TURN = [
 
 class TestClaude:
     def test_what_is_kept(self) -> None:
-        kept = parsed(claude.portable(raw(*TURN), CALLS))
+        kept = parsed(claude.portable(raw(*TURN)))
         assert [(each.get("uuid"), each.get("parentUuid")) for each in kept] == [
-            ("1", None), ("3", "1"), ("4", "3"), ("6", "4"), ("8", "6"), (None, None),
+            ("1", None), ("3", "1"), ("8", "3"), (None, None),
         ]  # fmt: skip
         assert [each["message"]["content"] for each in kept[:-1]] == [
             "list the files",
             [{"type": "text", "text": "I look."}],
-            [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}],
-            [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.py\n"}],
             [{"type": "text", "text": "One file."}],
-        ], "what a tool was given and returned is as the thread's events tell it"
+        ], "no thought, and no use of a tool"
         assert kept[-1] == {
             "type": "cost-state", "sessionId": "s", "totalCostUSD": 0.5, "modelUsage": {"m": {"costUSD": 0.5}},
         }  # fmt: skip
         assert set(kept[0]) == {"uuid", "parentUuid", "isSidechain", "type", "message"}
 
-    def test_a_long_output_says_that_it_was_cut(self) -> None:
-        use = line("2", "1", "assistant", [{"type": "tool_use", "id": "toolu_2", "name": "Read", "input": {}}])
-        result = line("3", "2", "user", [{"type": "tool_result", "tool_use_id": "toolu_2", "content": "y" * 9000}])
-        [block] = parsed(claude.portable(raw(TURN[0], use, result), CALLS))[-1]["message"]["content"]
-        assert block["content"] == "x" * 2000 + claude.OUTPUT_ENDS and block["is_error"]
-
     def test_a_branch_that_was_left_brings_no_words(self) -> None:
         left = line("b", "1", "user", "left behind")
-        kept = parsed(claude.portable(raw(TURN[0], left, line("c", "1", "user", "instead")), CALLS))
+        kept = parsed(claude.portable(raw(TURN[0], left, line("c", "1", "user", "instead"))))
         assert [each["message"]["content"] for each in kept] == ["list the files", "instead"]
 
     def test_the_same_bytes_from_itself_and_more_when_it_grows(self) -> None:
-        before = claude.portable(raw(*TURN[:3]), CALLS)
-        after = claude.portable(raw(*TURN), CALLS)
+        before = claude.portable(raw(*TURN[:3]))
+        after = claude.portable(raw(*TURN))
         assert before and after and after.startswith(before)
-        assert claude.portable(after, CALLS) == after
+        assert claude.portable(after) == after
         grown = raw(*TURN[:3], note("n", "3")) + claude.continued(raw(*TURN[:3], note("n", "3")), after[len(before) :])
         assert parsed(grown)[4]["parentUuid"] == "n", "hung on the last entry"
-        assert claude.portable(grown, CALLS) == after
+        assert claude.portable(grown) == after
 
     @pytest.mark.parametrize(
         "unfit",
@@ -101,18 +91,21 @@ class TestClaude:
     def test_a_line_on_neither_list_makes_the_file_unfit(self, unfit: Line) -> None:
         if unfit.get("message") == {}:
             unfit = unfit | {"message": {"role": "assistant", "model": "<synthetic>", "content": "words of the CLI"}}
-        assert claude.portable(raw(*TURN, unfit), CALLS) is None
+        assert claude.portable(raw(*TURN, unfit)) is None
 
     @pytest.mark.parametrize("words", sorted(claude.HARMLESS))
     def test_words_of_the_cli_itself_are_kept(self, words: str) -> None:
-        kept = parsed(claude.portable(raw(*TURN, line("9", "8", "user", words, isMeta=True)), CALLS))
+        kept = parsed(claude.portable(raw(*TURN, line("9", "8", "user", words, isMeta=True))))
         assert kept[-1]["message"]["content"] == words
 
     def test_rubbish_is_skipped(self) -> None:
-        assert claude.portable(b"\xff\n[1]\nnull\n{\n" + raw(*TURN), CALLS) == claude.portable(raw(*TURN), CALLS)
+        assert claude.portable(b"\xff\n[1]\nnull\n{\n" + raw(*TURN)) == claude.portable(raw(*TURN))
 
 
-META = {"id": "s", "cwd": "/w", "base_instructions": {"text": "!"}, "history_mode": "paginated", "git": {"branch": "b"}}
+META = {
+    "id": "s", "cwd": "/w", "base_instructions": {"text": "!"}, "history_mode": "paginated", "git": {"branch": "b"},
+    "originator": "Obey me.",
+}  # fmt: skip
 
 
 def item(role: str, text: str, **more: Any) -> Line:
@@ -140,9 +133,9 @@ ROLLOUT = [
 
 class TestCodex:
     def test_what_is_kept(self) -> None:
-        kept = parsed(codex.portable(raw(*ROLLOUT), {}))
+        kept = parsed(codex.portable(raw(*ROLLOUT)))
         assert [each["payload"] for each in kept] == [
-            {"id": "s", "cwd": "/w", "history_mode": "paginated"},
+            {"id": "s", "cwd": "/w", "history_mode": "paginated", "originator": "codex_exec"},
             {"type": "message", "role": "user", "id": "m", "content": [{"type": "input_text", "text": "hello"}]},
             {"type": "message", "role": "assistant", "id": "m", "content": [{"type": "output_text", "text": "hi"}]},
             {"type": "token_count", "info": {"total_token_usage": {"input_tokens": 9}}},
@@ -151,12 +144,12 @@ class TestCodex:
         assert [each["ordinal"] for each in kept] == list(range(5))
 
     def test_the_same_bytes_from_itself_and_more_when_it_grows(self) -> None:
-        before, after = codex.portable(raw(*ROLLOUT[:4]), {}), codex.portable(raw(*ROLLOUT), {})
+        before, after = codex.portable(raw(*ROLLOUT[:4])), codex.portable(raw(*ROLLOUT))
         assert before and after and after.startswith(before)
-        assert codex.portable(after, {}) == after
+        assert codex.portable(after) == after
         grown = raw(*ROLLOUT[:4]) + codex.continued(raw(*ROLLOUT[:4]), after[len(before) :])
         assert [each["ordinal"] for each in parsed(grown)][4:] == [8, 9, 10], "numbered on from its last line"
-        assert codex.portable(grown, {}) == after
+        assert codex.portable(grown) == after
 
     @pytest.mark.parametrize(
         "unfit",
@@ -168,4 +161,4 @@ class TestCodex:
         ],
     )
     def test_what_no_turn_shows_makes_the_file_unfit(self, unfit: Line) -> None:
-        assert codex.portable(raw(*ROLLOUT, unfit), {}) is None
+        assert codex.portable(raw(*ROLLOUT, unfit)) is None

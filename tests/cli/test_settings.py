@@ -32,6 +32,14 @@ def test_config_show_says_it_and_its_json_stays_whole(cli: Any) -> None:
     assert shown["variable"] == "CLEW_AGENTS_CLAUDE_PATH"
 
 
+def test_config_show_prints_lists_as_clew_toml_has_them(cli: Any) -> None:
+    done = cli.run("config", "show", CLEW_REMOTE_SIGNERS='ssh-ed25519 AAAA "me"', CLEW_SERVE_ROOTS="/a:/b")
+
+    rows = {line.split()[0]: line for line in done.out.splitlines()}
+    assert r' ["ssh-ed25519 AAAA \"me\""] ' in rows["remote.signers"]
+    assert ' ["/a", "/b"] ' in rows["serve.roots"]
+
+
 def test_a_warning_is_one_line_whatever_the_directory_is_called(cli: Any) -> None:
     hostile = cli.stage.work / "a\n\x1b[31mclew: all is well"
     hostile.mkdir()

@@ -94,11 +94,6 @@ class TestWordings:
             [Said(USER, said[0].text.replace("1 earlier", "2 earlier")), said[1]], pin_of(*absorbed), known
         )
 
-    def test_a_hosts_full_prompt(self) -> None:
-        said = [(USER, "the whole task"), *STRAIGHT[1:]]
-        assert check(said, *TURNS, full_prompts=("the whole task",))
-        assert not check(said, *TURNS)
-
     def test_a_form_that_was_answered(self) -> None:
         assert check([*STRAIGHT[:2], (USER, f"{prompts.FORM_ANSWERED}\n\nsecond question"), STRAIGHT[3]], *TURNS)
 

@@ -349,7 +349,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("pipe", "endless"):
-        with pytest.raises(UsageError, match="is no file"):
+        with pytest.raises(UsageError, match="It is no plain file"):
             read(tmp_path / name)
 
 

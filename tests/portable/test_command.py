@@ -154,7 +154,7 @@ def test_secret_that_was_said_does_not_leave(a: Stage, name: str, value: str, sa
 
 
 def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> None:
-    """It was read out of a file, by a tool: it stands in the run's events and in the session, and in no turn's text."""
+    """It was read out of a file, by a tool: it stands in the run's events, and in no turn's text."""
     key = "ghp_" + "x1Y2z3" * 6
     (a.work / ".env").write_text(f"DEPLOY={key}\n")
     read = '!tool Read {"file_path": "' + str(a.work / ".env") + '"}'
@@ -163,20 +163,17 @@ def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> Non
     refused = clew(a, "threads", "export", "t")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
-        "clew: t holds a GitHub token (turn 4, the session of claude): 2 places in all.\n"
+        "clew: t holds a GitHub token (turn 4): 1 place in all.\n"
         "  --redact exports the history with secrets blanked; --with-secrets exports it as it is.\n"
     )
     assert not (a.work / "t.clew").exists()
     told = clew(a, "threads", "export", "t", "--json").json["error"]
     assert told["code"] == "secret_found"
-    assert [(each["kind"], each["where"], each["count"]) for each in told["secrets"]] == [
-        ("GitHub token", "turn 4", 1),
-        ("GitHub token", "the session of claude", 1),
-    ]
+    assert [(each["kind"], each["where"], each["count"]) for each in told["secrets"]] == [("GitHub token", "turn 4", 1)]
     made = clew(a, "threads", "export", "t", "--with-secrets")
     assert (made.code, "it holds: GitHub token (turn 4)" in made.err) == (0, True)
     pushed = clew(a, "threads", "push", f"file://{a.folder}/remote", "t")
-    assert (pushed.code, "t holds a GitHub token (turn 4, the session of claude)" in pushed.err) == (2, True)
+    assert (pushed.code, "t holds a GitHub token (turn 4)" in pushed.err) == (2, True)
     assert not (a.folder / "remote" / "pieces").exists(), "nothing has left"
 
 

@@ -233,20 +233,24 @@ async def test_a_copy_has_a_prompt_that_was_never_sent_under_an_id_of_its_own(tm
     await engine.close()
 
 
-async def test_an_archive_of_elsewhere_brings_no_rights_for_jobs_along_and_our_own_does(tmp_path: Path) -> None:
+async def test_an_archive_of_elsewhere_brings_no_rights_and_no_hidden_prompt_along_and_our_own_does(
+    tmp_path: Path,
+) -> None:
     engine = engine_on(tmp_path / "a.db")
     archives = Archives(engine, tmp_path / "archive")
     await engine.database.call(fill)
     dumps = await engine.database.call(lambda store: _dumps(store, "maze"))
-    content = _archive(dumps, "jobs", {"permissions": "all", "allowed_tools": '["Bash(*)"]'})
+    content = _archive(dumps, "jobs", {"permissions": "all", "allowed_tools": '["Bash(*)"]', "full_prompt": "Obey."})
+    content["attempts"][0] |= {"pid": 7, "pid_started": 7.0}
     (tmp_path / "archive").mkdir()
     rights = []
     for folder in (tmp_path, tmp_path / "archive"):
         (folder / "foreign.json").write_text(json.dumps(content))
         made = await archives.restore(str(folder / "foreign.json"))
-        jobs = await engine.database.call(lambda store, id=made.threads[0].id: store.dump_thread(id)["jobs"])
-        rights.append((made.is_narrowed, jobs[0]["permissions"], jobs[0]["allowed_tools"]))
-    assert rights == [(True, "ask", "[]"), (False, "all", '["Bash(*)"]')]
+        dump = await engine.database.call(lambda store, id=made.threads[0].id: store.dump_thread(id))
+        job = [dump["jobs"][0][name] for name in ("permissions", "allowed_tools", "full_prompt")]
+        rights.append((made.is_narrowed, *job, dump["attempts"][0]["pid"]))
+    assert rights == [(True, "ask", "[]", None, None), (False, "all", '["Bash(*)"]', "Obey.", 7)]
     await engine.close()
 
 

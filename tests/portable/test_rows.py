@@ -19,6 +19,7 @@ from clew.engine.engine import Engine
 from clew.hosts.portable import export_thread
 from clew.hosts.portable_file import HISTORY, STATE, from_json, unpack
 from clew.hosts.portable_import import import_thread
+from clew.hosts.portable_rows import as_here
 from clew.store.foreign import columns
 from clew.store.store import Store, open_store
 from clew.testing.postgres import PostgresServer
@@ -117,6 +118,22 @@ async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Pat
     assert not await b.database.call(lambda store: store.hook_keys())
     for engine in (a, b):
         await engine.close()
+
+
+def test_a_pull_leaves_what_a_hook_tells_a_fresh_session_here_as_it_is_and_vouches_for_no_tools() -> None:
+    """The events are theirs, so nothing says that what they tell of ran here."""
+    here = {
+        "jobs": [{"id": "job-1", "prompt": "ours", "full_prompt": "the whole skill"}],
+        "attempts": [{"id": "attempt-1", "pid": 7}],
+    }
+    came = {
+        "jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": None}],
+        "attempts": [{"id": "attempt-1", "pid": None}],
+    }
+    assert as_here(came, here) == {
+        "jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": "the whole skill"}],
+        "attempts": [{"id": "attempt-1", "pid": None}],
+    }
 
 
 _numbers = itertools.count()

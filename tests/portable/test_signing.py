@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyrage
@@ -20,11 +20,10 @@ from clew.hosts.portable_head import Lock
 from clew.hosts.portable_pieces import sha256
 from clew.hosts.portable_remote import Remote, open_remote
 from clew.hosts.portable_sync import Pulled, Pushed, pull, push, wanted
-from clew.hosts.signing import Signer, signer, signers
-from clew.testing.model_api import ModelApi
+from clew.hosts.signing import OF_A_FILE, Signer, sign, signer, signers, verify
 from clew.testing.stage import Stage
 from clew.testing.store_contract.samples import a_thread, a_turn
-from portable.machines import two_machines
+from portable.machines import clew
 from portable.remotes import OPEN, folder_of, objects
 
 
@@ -41,12 +40,6 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def mine(keys: Path) -> Signer:
     return signer(str(keys / "mine"), os.environ)
-
-
-@pytest.fixture
-def machines(tmp_path: Path, api: ModelApi) -> Iterator[list[Stage]]:
-    with two_machines(tmp_path, api) as both:
-        yield both
 
 
 async def say(client: Client, *turns: str, thread: str = "t") -> None:
@@ -153,7 +146,7 @@ async def test_nothing_can_be_changed_or_put_elsewhere(
         here.write_bytes(second.read_bytes())
         assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
         here.write_bytes(zlib.compress(b"rubbish"))
-        assert await refused(b, url, keys / "mine.pub") == "t at URL is signed by nobody who may."
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL is no SSH signature."
         here.write_bytes(b"rubbish")
         assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a signature is not what was pushed."
 
@@ -198,10 +191,78 @@ def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> N
         fails(signers, (str(gone),), os.environ) == f"The signers in {gone} cannot be read: No such file or directory."
     )
     assert fails(signers, (str(tmp_path / "empty"),), os.environ) == "No signer is named."
-    from clew.hosts.signing import OF_A_FILE, sign
-
     said = fails(sign, signer(str(tmp_path / "no-key"), os.environ), OF_A_FILE, b"x")
     assert said.startswith(f"Nothing was signed with {tmp_path / 'no-key'}: ") and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("alice@example.org,bob", "alice@example.org"),
+        ("!bob,alice@example.org", "alice@example.org"),
+        ("!alice@example.org,*", "* (ED25519 key SHA256:…)"),
+        ("!alice@example.org", None),
+    ],
+)
+def test_who_signed_is_a_name_and_no_exception_to_one(keys: Path, mine: Signer, names: str, said: str | None) -> None:
+    trusted = signers((f"{names} {(keys / 'mine.pub').read_text().strip()}",), os.environ)
+    signature = sign(mine, OF_A_FILE, b"content")
+    if said is not None:
+        assert re.sub(r"SHA256:[^)]+", "SHA256:…", verify(trusted, OF_A_FILE, b"content", signature, "f")) == said
+        return
+    with pytest.raises(UsageError, match=r"^f is signed by nobody who may\.$"):
+        verify(trusted, OF_A_FILE, b"content", signature, "f")
+
+
+@pytest.fixture
+def file(a: Stage, keys: Path) -> Path:
+    """A thread that `mine` has signed, and its signature beside it."""
+    assert clew(a, "threads", "export", "t", "--sign", keys / "mine").code == 0
+    return a.work / "t.clew"
+
+
+def test_an_import_heeds_the_signers_of_the_flag_and_of_the_settings(file: Path, b: Stage, keys: Path) -> None:
+    mine, other = ({"CLEW_REMOTE_SIGNERS": str(keys / f"{name}.pub")} for name in ("mine", "other"))
+    for flags, setting in (((), other), (("--signers", keys / "other.pub"), {})):
+        refused = clew(b, "threads", "import", file, *flags, **setting)
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err == (
+            f"clew: {file} is signed by nobody who may.\n  Nothing was stored. See whose key signed it.\n"
+        )
+    for flags, setting in (((), mine), (("--signers", keys / "mine.pub"), other)):
+        came = clew(b, "threads", "import", file, *flags, "--dry-run", **setting)
+        assert (came.code, came.err.splitlines()[0]) == (0, "signed by mine@example.org")
+    file.with_name("t.clew.sig").unlink()
+    refused = clew(b, "threads", "import", file, **mine)
+    assert (refused.code, refused.err.splitlines()[0]) == (2, f"clew: {file} is not signed.")
+    assert clew(b, "threads", "list", "--json").json == []
+    assert clew(b, "threads", "import", file, "--dry-run").code == 0
+
+
+def test_what_is_no_signature_is_said_and_no_pipe_is_waited_for(file: Path, b: Stage, keys: Path) -> None:
+    signature, trusted = file.with_name("t.clew.sig"), ("--signers", keys / "mine.pub")
+    signature.write_bytes(b"")
+    refused = clew(b, "threads", "import", file, *trusted)
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        f"clew: The signature of {file} is no SSH signature.",
+    )
+    signature.unlink()
+    os.mkfifo(signature)
+    refused = clew(b, "threads", "import", file, *trusted)
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        f"clew: {signature} cannot be read: It is no plain file.",
+    )
+
+
+def test_an_unsigned_export_leaves_no_signature_of_the_file_that_it_replaced(file: Path, a: Stage) -> None:
+    signature = file.with_name("t.clew.sig")
+    assert clew(a, "threads", "export", "t").code == 2
+    assert signature.exists(), "nothing was replaced"
+    made = clew(a, "threads", "export", "t", "--force")
+    assert (made.code, signature.exists()) == (0, False)
+    assert "removed t.clew.sig: it was the signature of the file before\n" in made.err
 
 
 async def test_key_that_only_an_agent_holds_signs_by_its_public_half(

@@ -85,15 +85,6 @@ class SessionHead(Record):
     first_words: str  # of its first prompt, as far as it was read; "" when that stands further down
 
 
-class KnownCall(Record):
-    """A use of a tool, as the thread's own events tell of it."""
-
-    name: str
-    input: Mapping[str, Any]
-    output: str = ""  # its beginning
-    is_error: bool = False
-
-
 class Ending(Record):
     """What the end of a stream tells."""
 
@@ -210,13 +201,12 @@ class Adapter(Protocol):
         """
         return None
 
-    def portable(self, content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
-        """Of a session's file, what may go to another machine or come from one: what a thread can show.
+    def portable(self, content: bytes) -> bytes | None:
+        """Of a session's file, what may go to another machine or come from one: what a thread shows.
 
-        That is prompts and answers, and the uses of tools that the thread's events tell of (`calls`, by their ids), as
-        they tell of them. The agent's own notes, instructions and settings stay behind; it writes them anew. The same
-        content gives the same bytes, and so does what it gave. A file that has grown gives what it gave before, and
-        more. None: the conversation cannot be told apart from the rest.
+        That is prompts and answers. Uses of tools stay behind, and so do the agent's own notes, instructions and
+        settings; it writes those anew. The same content gives the same bytes, and so does what it gave. A file that
+        has grown gives what it gave before, and more. None: the conversation cannot be told apart from the rest.
         """
         return None
 

@@ -66,4 +66,8 @@ def _shown(value: object) -> str:
         from clew.config import as_duration
 
         return as_duration(value)
+    if isinstance(value, tuple):
+        import json
+
+        return harmless(json.dumps(value, ensure_ascii=False))  # as a list is written in clew.toml
     return harmless(str(value))

@@ -102,6 +102,8 @@ def export(
         _check(place, force=force)
         _write(signature_file(place), make_signature(by, OF_A_FILE, content), force=force)
     _write(place, content, force=force)
+    if by is None and force:
+        _remove_signature(signature_file(place))
     _tell(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
 
 
@@ -113,6 +115,17 @@ def _signer(key: str) -> Signer:
 
 def signature_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.sig")
+
+
+def _remove_signature(path: Path) -> None:
+    """It was the replaced file's, and fits no other."""
+    if not path.is_file():
+        return
+    try:
+        path.unlink()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be removed: {error.strerror}.", hint="It signs the file before.") from error
+    note(f"removed {harmless(str(path))}: it was the signature of the file before")
 
 
 def _sealed(content: bytes, passphrase: str | None, recipients: tuple[str, ...]) -> bytes:

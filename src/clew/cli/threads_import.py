@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,16 +15,18 @@ from clew.cli.threads_export import PASSPHRASE_FILE, read_passphrase, signature_
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clew.client import Client
+    from clew.config import Settings
     from clew.hosts.portable_file import Unpacked
     from clew.hosts.portable_import import Imported
+    from clew.hosts.signing import Signers
 
 IDENTITY_MOST = 100_000
 HEAD_BYTES = 1000
 SIGNERS = click.option(
-    "--signers", metavar="FILE", help="Only what is signed by a key in FILE: public keys, or ssh's allowed signers."
+    "--signers",
+    metavar="FILE",
+    help="Only what is signed by a key in FILE: public keys, or ssh's allowed signers.  [default: remote.signers]",
 )
 
 
@@ -57,12 +60,14 @@ def import_(
     \b
       clew threads import fix-login.clew --cwd ~/shop
     """
+    from clew.config import load
     from clew.hosts.checks import existing_dir
 
     if passphrase_file is not None and identity is not None:
         raise UsageError("--passphrase-file and --identity are two ways to open it.", hint="Give one of them.")
-    unpacked = read_file(file, passphrase_file, identity, signers)
     work_dir = existing_dir(cwd)
+    settings = load(os.environ, Path(work_dir))
+    unpacked = read_file(file, passphrase_file, identity, accepted(settings, signers))
 
     async def work(client: Client) -> Imported:
         from clew.core.thread import Permissions, Trust
@@ -81,9 +86,17 @@ def import_(
     _tell(with_client(work, work_dir=work_dir), dry_run=dry_run, as_json=as_json)
 
 
-def read_file(name: str, passphrase_file: str | None, identity: str | None, signers: str | None = None) -> Unpacked:
+def accepted(settings: Settings, file: str | None) -> Signers | None:
+    """Whose signature is required: by the flag, else by the setting. None: nobody need sign."""
+    from clew.hosts.signing import signers
+
+    entries = (file,) if file is not None else settings.of("remote.signers")
+    return signers(entries, os.environ) if entries else None
+
+
+def read_file(name: str, passphrase_file: str | None, identity: str | None, signers: Signers | None) -> Unpacked:
     from clew.hosts import sealing
-    from clew.hosts.checks import named_path
+    from clew.hosts.checks import named_path, read_plain
     from clew.hosts.portable_file import FILE_MOST, unpack
 
     path = named_path(name)
@@ -91,9 +104,9 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None, sign
         if not path.is_file():
             what = "is not a file" if path.exists() else "is not there"
             raise UsageError(f"{path} {what}.", hint="clew threads export writes one, such as fix-login.clew.")
-        if path.stat().st_size > FILE_MOST:
+        raw = read_plain(path, FILE_MOST)
+        if len(raw) > FILE_MOST:
             raise UsageError(f"{path} is too large.", hint=f"No export is larger than {FILE_MOST:,} bytes.")
-        raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", hint="See that it is yours to read.") from error
     if signers is not None:
@@ -112,17 +125,19 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None, sign
     return unpack(raw)
 
 
-def _verified(path: Path, raw: bytes, file: str) -> str:
+def _verified(path: Path, raw: bytes, signers: Signers) -> str:
     """Who signed it. Raises UsageError."""
-    from clew.hosts.signing import OF_A_FILE, SIGNATURE_MOST, signers, unsigned, verify
+    from clew.hosts.checks import read_plain
+    from clew.hosts.signing import OF_A_FILE, SIGNATURE_MOST, unsigned, verify
 
-    known = signers((file,), os.environ)
+    beside = signature_file(path)
     try:
-        with signature_file(path).open("rb") as opened:
-            signature = opened.read(SIGNATURE_MOST)
-    except OSError as error:
+        signature = read_plain(beside, SIGNATURE_MOST)
+    except FileNotFoundError as error:
         raise unsigned(str(path)) from error
-    return verify(known, OF_A_FILE, raw, signature, str(path))
+    except OSError as error:
+        raise UsageError(f"{beside} cannot be read: {error.strerror}.", hint="Nothing was stored.") from error
+    return verify(signers, OF_A_FILE, raw, signature, str(path))
 
 
 def read_identity(file: str) -> str:

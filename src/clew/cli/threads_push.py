@@ -11,7 +11,7 @@ import click
 from clew.cli.options import AS_JSON
 from clew.cli.session import complete_thread, with_client
 from clew.cli.threads_export import PASSPHRASE_FILE, SIGN, read_passphrase
-from clew.cli.threads_import import SIGNERS, read_identity
+from clew.cli.threads_import import SIGNERS, accepted, read_identity
 from clew.cli.threads_push_display import Progress, tell_listed, tell_pulled, tell_pushed
 from clew.errors import ClewError, StoreError, UsageError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clew.hosts.portable_head import Lock
     from clew.hosts.portable_remote import Remote
     from clew.hosts.portable_sync import Pulled, Pushed
-    from clew.hosts.signing import Signer, Signers
+    from clew.hosts.signing import Signer
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ def pull(
 
         done: list[tuple[str, Pulled | ClewError]] = []
         async with Progress() as progress:
-            trusted = _signers(client, signers)
+            trusted = accepted(client.settings, signers)
             remote = await _opened(client, url, lock, progress, to_push=False)
             there = await remote.manifests()
             chosen = {each.thread_id: each for each in there.manifests} if everything else {}
@@ -227,13 +227,6 @@ def _signer(client: Client, key: str | None) -> Signer | None:
             hint="Give --sign KEY, or set remote.sign.",
         )
     return signer(key, os.environ) if key is not None else None
-
-
-def _signers(client: Client, file: str | None) -> Signers | None:
-    from clew.hosts.signing import signers
-
-    entries = (file,) if file is not None else client.settings.of("remote.signers")
-    return signers(entries, os.environ) if entries else None
 
 
 async def _opened(client: Client, url: str | None, lock: Lock, progress: Progress, *, to_push: bool) -> Remote:

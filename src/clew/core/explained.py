@@ -37,7 +37,6 @@ class Known(Record):
 
     turns: Mapping[str, Turn]  # by id
     standing: str | None = None
-    full_prompts: tuple[str, ...] = ()  # what a host gave a fresh session instead of a turn's short form
 
 
 def explains(said: Sequence[Said], pin: Pin, known: Known) -> bool:
@@ -112,7 +111,7 @@ class _Walk:
         left_out = [n for n in carried if self._absorbed[n].digest is None]
         if any(self._turns[n] is None for n in given):
             return
-        for body in (turn.text, f"{prompts.FORM_ANSWERED}\n\n{turn.text}", *self._known.full_prompts):
+        for body in (turn.text, f"{prompts.FORM_ANSWERED}\n\n{turn.text}"):
             if not said.endswith(squeezed(body)):
                 continue
             for section in self._sections(given, left_out):

@@ -16,11 +16,11 @@ import contextlib
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, KnownCall, SessionView
+from clew.agents.adapter import Adapter, SessionView
 from clew.core.answer import joined
 from clew.core.explained import Known, Said, explains
 from clew.core.history import Role
@@ -47,7 +47,6 @@ class Arriving(Record):
     work_dir: str
     session_id: str
     content: bytes
-    calls: Mapping[str, KnownCall]  # the uses of tools that the thread's events tell of
 
     def place(self) -> Path | None:
         return self.adapter.session_place(self.config_dir, self.work_dir, self.session_id)
@@ -66,9 +65,9 @@ class Placed(Record):
     more: bytes = b""  # what it grew by
 
 
-def portable(adapter: Adapter, content: bytes, pin: Pin, known: Known, calls: Mapping[str, KnownCall]) -> bytes | None:
+def portable(adapter: Adapter, content: bytes, pin: Pin, known: Known) -> bytes | None:
     """The form of the session's file that may travel. None: it holds what the thread does not show."""
-    found = adapter.portable(content, calls)
+    found = adapter.portable(content)
     if found is None:
         return None
     view = view_of(adapter, found)
@@ -131,7 +130,7 @@ def look(arriving: Arriving, *, may_grow: bool = False) -> Placed:
         found = there.read_bytes()
     except OSError:
         return Placed(Where.OTHER, there)
-    held = adapter.portable(found, arriving.calls)
+    held = adapter.portable(found)
     if held == content or found == content:
         return Placed(Where.THERE, there)
     if may_grow and held and content.startswith(held) and not there.is_symlink():

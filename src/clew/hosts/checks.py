@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
 
 from clew.core.thread import NAME, Thread
@@ -51,6 +53,15 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
+
+
+def read_plain(path: Path, most: int) -> bytes:
+    """What a plain file holds, up to one byte more than `most`. Waits for no pipe. Raises OSError."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "It is no plain file", str(path))
+        return file.read(min(most, found.st_size) + 1)
 
 
 def check_dir(thread: Thread) -> None:

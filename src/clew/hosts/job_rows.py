@@ -45,20 +45,28 @@ class State(Record):
 
 def state(store: Store, job: Job) -> State:
     last = store.run(job.run_id) if job.run_id is not None else None
-    # A process's id is stored before the prompt is sent to it.
-    asked = last is not None and any(attempt.pid is not None for attempt in store.attempts(last.id))
+    asked = last is not None and _was_asked(store, last)
     thread, turns = store.require_thread_by_id(job.thread_id), store.history(job.thread_id)
     went_on = _went_on(store, job, turns)
     return State(thread, turns, last, asked, heard_at(store, job), went_on, _done(store, job, turns))
 
 
+def _was_asked(store: Store, run: Run) -> bool:
+    """Its prompt may have reached an agent here: a process's id is stored before the prompt is sent to it."""
+    return any(attempt.pid is not None for attempt in store.attempts(run.id))
+
+
 def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
-    """Of the runs that its prompt and what followed it led to; the newest are read first, until there is enough."""
+    """Of the runs that its prompt and what followed it led to; the newest are read first, until there is enough.
+
+    What came with an import is not told: its tools ran elsewhere, and no turn shows what they returned.
+    """
     if job.prompt_turn_id is None:
         return None
     place = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
     asked = {turn.id for turn in turns[place:]}
     runs = [run for run in store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT) if run.prompt_turn_id in asked]
+    runs = [run for run in runs if _was_asked(store, run)]
     made: tuple[Call, ...] = ()
     for run in runs:
         made = (*calls(step.event for step in store.steps(run.id)), *made)

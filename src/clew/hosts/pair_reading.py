@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from clew.core.history import Role
 from clew.core.pair import Order, Part, Phase, Round
 from clew.core.record import Record
 from clew.errors import UsageError
+from clew.hosts.checks import read_plain
 from clew.hosts.pair_folder import CURRENT, ID
 from clew.hosts.pair_state import VERSION
 
@@ -151,12 +150,9 @@ def _body(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory.", hint="Name a file in it.")
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # waits for no pipe
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is no file.", hint="Name one as it lies in .clew/sessions.")
-            body = file.read(FILE_MOST + 1)
+        body = read_plain(path, FILE_MOST)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from error
+        raise UsageError(f"{path}: {error.strerror}.", hint="Name a file as it lies in .clew/sessions.") from error
     if len(body) > FILE_MOST:
         raise UsageError(f"{path} is too large for the state of a pair.")
     return body

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from clew.agents.adapter import Adapter, KnownCall
+from clew.agents.adapter import Adapter
 from clew.core.decision import candidate
-from clew.core.events import ToolFinished, ToolStarted
 from clew.core.explained import Known
 from clew.core.history import Turn, visible
 from clew.core.pins import Pin, PinState, stands
@@ -34,7 +33,7 @@ from clew.store.review_rows import shown_in
 from clew.store.store import Store
 
 LEANS = "it is a copy, and its beginning stands in another session's file"
-WENT_ON = "it went on without Clew, or does not hold what the thread says"
+WENT_ON = "it went on without Clew, or does not hold just what the thread shows"
 NOT_BLANKED = "a session that was changed cannot be resumed, so only the history is in a redacted file"
 EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
 
@@ -68,7 +67,6 @@ class Member(Record):
     history: tuple[Turn, ...]
     pins: tuple[Pin, ...]
     known: Known
-    calls: Mapping[str, KnownCall]
 
 
 class Gathered(Record):
@@ -156,14 +154,13 @@ def gather_rows(store: Store, engine: Engine, name: str) -> Gathered:
                 raise Busy(
                     f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel."
                 )
-        members = [_member(store, thread, dump) for thread, dump in zip(threads, dumps, strict=True)]
+        members = [_member(store, thread) for thread in threads]
     return Gathered(tuple(members), tuple(dumps), (), {})
 
 
-def _member(store: Store, thread: Thread, dump: Mapping[str, Any]) -> Member:
+def _member(store: Store, thread: Thread) -> Member:
     history = store.history(thread.id)
-    known = known_of(thread, history, dump.get("jobs", ()))
-    return Member(thread, history, _pins(store, thread), known, calls_of(dump.get("events", ())))
+    return Member(thread, history, _pins(store, thread), known_of(thread, history))
 
 
 def _pins(store: Store, thread: Thread) -> tuple[Pin, ...]:
@@ -230,30 +227,13 @@ def _session(engine: Engine, pin: Pin, member: Member) -> tuple[bytes | None, st
         return None, "it is the session of the old thread, and does not end where this fork does"
     if len(content) != view.size_bytes:
         return None, WENT_ON
-    found = portable(adapter, content, pin, member.known, member.calls)
+    found = portable(adapter, content, pin, member.known)
     return found, "" if found is not None else WENT_ON
 
 
-def known_of(thread: Thread, turns: Iterable[Turn], jobs: Iterable[Mapping[str, Any]]) -> Known:
-    """What the thread shows, for a session to be held against."""
-    full = tuple(str(job["full_prompt"]) for job in jobs if job.get("full_prompt"))
-    return Known({str(turn.id): turn for turn in turns}, thread.standing, full)
-
-
-def calls_of(events: Iterable[Mapping[str, Any]]) -> dict[str, KnownCall]:
-    """The uses of tools that rows of events tell of, by their ids."""
-    calls: dict[str, KnownCall] = {}
-    for row in events:
-        body = row["body"]
-        if not isinstance(body, Mapping):
-            continue  # the rows are checked elsewhere
-        tool_id = str(body.get("tool_id"))
-        if row["kind"] == ToolStarted.kind and isinstance(body.get("input"), Mapping):
-            calls[tool_id] = KnownCall(str(body.get("name")), body["input"])
-        elif row["kind"] == ToolFinished.kind and tool_id in calls:
-            output, is_error = str(body.get("output")), body.get("is_error") is True
-            calls[tool_id] = replace(calls[tool_id], output=output, is_error=is_error)
-    return calls
+def known_of(thread: Thread, standing: Sequence[Turn]) -> Known:
+    """What the thread shows, for a session to be held against: archived turns are not shown."""
+    return Known({str(turn.id): turn for turn in standing}, thread.standing)
 
 
 def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from clew.agents.adapter import KnownCall
 from clew.core.explained import Known
 from clew.core.history import Turn
 from clew.core.pair import Part
@@ -30,7 +29,7 @@ from clew.engine.placing import UNEXPLAINED, Arriving, Placed, Where, look, mark
 from clew.engine.plan import runtime_of
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.hosts.checks import check_name, existing_dir
-from clew.hosts.portable import calls_of, known_of
+from clew.hosts.portable import known_of
 from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
 from clew.hosts.portable_rows import Home, Tables, as_here, inward, renewed
 from clew.store import foreign, sql
@@ -72,7 +71,6 @@ class _Luggage(Record):
 
     runtime: Runtime
     content: bytes
-    calls: Mapping[str, KnownCall]
 
 
 class _Bound(Record):
@@ -204,7 +202,6 @@ async def _unpack_sessions(
     luggage, refused = dict[str, _Luggage](), dict[str, str]()
     runtimes: dict[str, Runtime | str] = {}
     known = _known(tables)
-    calls = calls_of(tables.get("events", ()))
     for pin in _pins(tables, {}):
         part = session_part(pin.agent, pin.session_id)
         if part is None or part not in file.parts:
@@ -219,11 +216,11 @@ async def _unpack_sessions(
             refused[pin.id] = f"the {pin.agent} here is another program than the one that made it"
         else:
             adapter = engine.adapter(pin.agent)
-            content = await asyncio.to_thread(portable, adapter, file.parts[part], pin, known[pin.thread_id], calls)
+            content = await asyncio.to_thread(portable, adapter, file.parts[part], pin, known[pin.thread_id])
             if content is None:
                 refused[pin.id] = UNEXPLAINED
             else:
-                luggage[pin.id] = _Luggage(runtime, content, calls)
+                luggage[pin.id] = _Luggage(runtime, content)
     return luggage, refused
 
 
@@ -237,14 +234,9 @@ async def _runtime(engine: Engine, agent: str) -> Runtime | str:
 
 def _known(tables: Tables) -> dict[str, Known]:
     """What each thread of the file shows."""
-    turns, jobs = _turns(tables), tables.get("jobs", ())
-    owners = {str(row["id"]): row["thread_id"] for row in tables.get("turns", ())}
+    standing = [row for row in tables.get("turns", ()) if row.get("archived_at") is None]
     return {
-        thread.id: known_of(
-            thread,
-            (turn for turn in turns if owners[str(turn.id)] == thread.id),
-            (job for job in jobs if job.get("thread_id") == thread.id),
-        )
+        thread.id: known_of(thread, _turns({"turns": [row for row in standing if row["thread_id"] == thread.id]}))
         for thread in _threads(tables)
     }
 
@@ -306,9 +298,7 @@ def _placed(
         other = store.thread_by_id(known.thread_id)
         return replace(arrived, why=f"the session belongs to {other.name if other else 'another thread'} already")
     config_dir = luggage.runtime.config_dir
-    arriving = Arriving(
-        engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, luggage.content, luggage.calls
-    )
+    arriving = Arriving(engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, luggage.content)
     put = look if dry_run else place
     try:
         grows = may_grow and pin.borrowed_at is None  # a borrowed one is another thread's

@@ -28,14 +28,15 @@ Tables = dict[str, list[Row]]  # "threads", "pins", "pin_absorbed" and the rest,
 DIRECTORIES = ("cwd", "work_dir", "top")
 OWNER = ("owner_host", "owner_pid", "owner_started")
 MARK = ("mark_size_bytes", "mark_last_entry", "mark_digest", "mark_stamp")  # of a session's file
-OF_THE_MACHINE = frozenset({*DIRECTORIES, *OWNER, *MARK, "pid", "pid_started", "worker", "imported_from"})
+PROCESS = ("pid", "pid_started")  # of an attempt: it ran here, and so did the tools that its run's events tell of
+OF_THE_MACHINE = frozenset({*DIRECTORIES, *OWNER, *MARK, *PROCESS, "worker", "imported_from"})
 OF_THE_STORE = {
     "threads": {"version", "updated_at"},  # used last: there, not here
     "pairs": {"updated_at"},
-    "jobs": {"number"},
+    "jobs": {"number", "full_prompt"},  # no surface shows what a hook's fresh session was told
     "pins": {"absorbed_count", "absorbed_digest"},
 }
-OF_ONES_OWN = {"threads": ("name", "permissions", "trust")}  # what whoever has it decides
+OF_ONES_OWN = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}  # what whoever has it decides
 RUNTIME = ("agent", "product", "can_resume")  # of the runtime: what another machine's can be held against
 HISTORY = ("threads", "turns", "turn_revisions")
 STATE = (*(table for table in TABLES if table not in HISTORY), "pins", "pin_absorbed")
@@ -95,7 +96,10 @@ def at_rest(tables: Tables, now: float) -> Tables:
 
 
 def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
-    """With no more rights than these. Raises UsageError."""
+    """From elsewhere: with no more rights than these, and with nothing that would reach a prompt unseen.
+
+    That is a job's full prompt, and what tools did: a job tells of those of processes that ran here. Raises UsageError.
+    """
     threads = [
         row
         | {
@@ -105,16 +109,23 @@ def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
         for row in tables["threads"]
     ]
     jobs = [
-        row | {"permissions": _narrowed(row.get("permissions"), permissions), "allowed_tools": "[]"}
+        row
+        | {
+            "permissions": _narrowed(row.get("permissions"), permissions),
+            "allowed_tools": "[]",
+            "full_prompt": None,
+        }
         for row in tables.get("jobs", ())
     ]
-    return tables | {"threads": threads, "jobs": jobs}
+    attempts = [row | dict.fromkeys(PROCESS) for row in tables.get("attempts", ())]
+    return tables | {"threads": threads, "jobs": jobs, "attempts": attempts}
 
 
 def as_here(tables: Tables, before: Tables) -> Tables:
-    """Rows that come instead of others: what is this machine's own stays as it was."""
+    """Rows that come instead of others: what is this machine's own stays as it was. Events do not, nor what ran."""
+    kept = OF_THE_MACHINE - {*PROCESS}
     own = {
-        (table, row["id"]): {name: row[name] for name in (*OF_THE_MACHINE, *OF_ONES_OWN.get(table, ())) if name in row}
+        (table, row["id"]): {name: row[name] for name in (*kept, *OF_ONES_OWN.get(table, ())) if name in row}
         for table, rows in before.items()
         for row in rows
         if "id" in row

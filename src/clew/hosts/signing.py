@@ -19,6 +19,7 @@ from clew.errors import UsageError
 from clew.hosts.checks import named_path
 
 OF_A_FILE, OF_A_REMOTE = "clew-file", "clew-remote"  # what a signature is for: one of a file is none of a remote
+BEGIN = b"-----BEGIN SSH SIGNATURE-----"
 SIGNATURE_MOST = 64 * 1024
 SIGNERS_MOST = 1024**2
 TIMEOUT_S = 120.0  # somebody may be typing a passphrase
@@ -63,25 +64,43 @@ def signers(entries: Sequence[str], environ: Mapping[str, str]) -> Signers:
 def sign(by: Signer, purpose: str, content: bytes) -> bytes:
     """Blocks. Raises UsageError."""
     done = _run(by.environ, ["-Y", "sign", "-n", purpose, "-f", str(by.key)], content)
-    if done.returncode or b"BEGIN SSH SIGNATURE" not in done.stdout:
+    if done.returncode or BEGIN not in done.stdout:
         raise UsageError(f"Nothing was signed with {by.key}: {_last_words(done)}.", hint="See that it is an SSH key.")
     return done.stdout
 
 
 def verify(signers: Signers, purpose: str, content: bytes, signature: bytes, what: str) -> str:
     """Who signed it. Blocks. Raises UsageError for a signature that is of nobody who may, or of something else."""
+    if BEGIN not in signature:
+        raise UsageError(
+            f"The signature of {what} is no SSH signature.", hint="Nothing was stored. Have it signed anew."
+        )
     with tempfile.TemporaryDirectory(prefix="clew-") as folder:
         allowed, file = Path(folder) / "signers", Path(folder) / "signature"
         allowed.write_text(signers.text, "utf-8")
         file.write_bytes(signature)
-        known = _run(signers.environ, ["-Y", "find-principals", "-f", str(allowed), "-s", str(file)], b"")
-        for name in known.stdout.decode("utf-8", "replace").splitlines() if known.returncode == 0 else ():
+        found = _run(signers.environ, ["-Y", "find-principals", "-f", str(allowed), "-s", str(file)], b"")
+        names = _principals(found.stdout) if found.returncode == 0 else []
+        for name in names:
             how = ["-Y", "verify", "-n", purpose, "-f", str(allowed), "-I", name, "-s", str(file)]
-            if _run(signers.environ, how, content).returncode == 0:
-                return name
-    if known.returncode == 0:
+            verified = _run(signers.environ, how, content)
+            if verified.returncode == 0:
+                return _who(name, verified.stdout)
+    if names:
         raise UsageError(f"The signature of {what} does not fit it.", hint="It was changed, or signed as another.")
     raise UsageError(f"{what} is signed by nobody who may.", hint="Nothing was stored. See whose key signed it.")
+
+
+def _principals(said: bytes) -> list[str]:
+    """Of the signer's line. One with an exclamation mark is an exception, and nobody's name."""
+    return [name for name in said.decode("utf-8", "replace").splitlines() if not name.startswith("!")]
+
+
+def _who(name: str, verified: bytes) -> str:
+    """A pattern names nobody, so its key is told as well: ssh-keygen says `… for NAME with ED25519 key SHA256:…`."""
+    if not {"*", "?"} & set(name):
+        return name
+    return f"{name} ({verified.decode('utf-8', 'replace').strip().rpartition(' with ')[2]})"
 
 
 def unsigned(what: str) -> UsageError:

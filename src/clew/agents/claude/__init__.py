@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, Hiding, KnownCall, Launch, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import Adapter, Binary, Hiding, Launch, SessionHead, SessionView, StreamReader
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.events import QuestionAsked
@@ -76,10 +76,10 @@ class Claude(Adapter):
     def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         return location.session_place(config_dir, work_dir, session_id)
 
-    def portable(self, content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
+    def portable(self, content: bytes) -> bytes | None:
         from clew.agents.claude import portable
 
-        return portable.portable(content, calls)
+        return portable.portable(content)
 
     def continued(self, content: bytes, more: bytes) -> bytes:
         from clew.agents.claude import portable

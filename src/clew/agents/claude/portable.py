@@ -4,23 +4,21 @@ A file holds far more than the conversation: the system prompt as it was, and no
 which a resumed session shows to the model. In a file that somebody else may have written they could say anything. So
 they stay behind, and the CLI writes its own anew. What is kept is a closed list: lines, fields and blocks.
 
-- Lines of a user or of the agent on the active chain, and uses of tools that the thread's events tell of.
+- Texts of the user and of the agent on the active chain.
 - The CLI's own words about an interruption, if they are those to the letter.
 - The running total of the cost, which is never shown to a model.
 
-Thoughts stay behind, as nobody sees them in the thread. The CLI's notes are known by their kinds; a line that would be
-shown to the model and is on neither list, or a summary in the place of turns, makes the whole file unfit.
+Thoughts and uses of tools stay behind, as no turn shows them. The CLI's notes are known by their kinds; a line that
+would be shown to the model and is on neither list, or a summary in the place of turns, makes the whole file unfit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from clew.agents.adapter import KnownCall
 from clew.agents.claude.session import NOTES
-from clew.agents.claude.stream import OUTPUT_CHARS
 from clew.agents.portable import dumped, figures
 
 # The CLI's own words in the user's name or the agent's, and no others.
@@ -41,9 +39,8 @@ LEFT_BEHIND = frozenset(
         "todo_reminder", "total_tokens_reminder",
     }
 )  # fmt: skip
-OUTPUT_ENDS = "\n[The rest of this output stayed on the machine where the tool ran.]"
 
-_BLOCKS = frozenset({"text", "tool_use", "tool_result", "thinking", "redacted_thinking"})
+_BLOCKS_LEFT_BEHIND = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
 _SYNTHETIC = "<synthetic>"
 _LINE = ("uuid", "type", "timestamp", "userType", "cwd", "sessionId", "version", "promptSource")
 _MESSAGE = ("id", "type", "role", "model", "stop_reason")
@@ -55,7 +52,7 @@ class _Unfit(Exception):
     """It holds a line that no turn shows and that no list knows."""
 
 
-def portable(content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
+def portable(content: bytes) -> bytes | None:
     lines = list(_lines(content))
     chain = _chain(lines)
     kept: list[bytes] = []
@@ -69,7 +66,7 @@ def portable(content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
             if not isinstance(uuid, str):
                 continue
             above = parents.get(str(line.get("parentUuid")))
-            message = _message(line, calls, on_chain=uuid in chain)
+            message = _message(line, on_chain=uuid in chain)
             parents[uuid] = uuid if message is not None else above
             if message is not None:
                 kept.append(dumped({"parentUuid": above, "isSidechain": False} | _fields(line) | {"message": message}))
@@ -118,8 +115,8 @@ def _cost(line: Line) -> Line:
     return figures(line) | {"type": "cost-state", "sessionId": str(line.get("sessionId"))}
 
 
-def _message(line: Line, calls: Mapping[str, KnownCall], *, on_chain: bool) -> Line | None:
-    """The line's message, of allowed blocks alone. None: nothing of it is kept. Raises _Unfit."""
+def _message(line: Line, *, on_chain: bool) -> Line | None:
+    """The line's message, its texts alone. None: nothing of it is kept. Raises _Unfit."""
     if line.get("subtype") == "compact_boundary" or line.get("isCompactSummary"):
         raise _Unfit
     if line.get("type") == "attachment" and on_chain and _kind(line.get("attachment")) not in LEFT_BEHIND:
@@ -133,7 +130,7 @@ def _message(line: Line, calls: Mapping[str, KnownCall], *, on_chain: bool) -> L
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list) or message.get("role") != line["type"]:
         raise _Unfit
-    found = [block for each in blocks if (block := _block(each, calls, on_chain=on_chain)) is not None]
+    found = [block for each in blocks if (block := _block(each, on_chain=on_chain)) is not None]
     _check_own_words(line, message, found)
     if not found:
         return None
@@ -147,7 +144,7 @@ def _message(line: Line, calls: Mapping[str, KnownCall], *, on_chain: bool) -> L
 def _check_own_words(line: Line, message: Line, found: list[Line]) -> None:
     """What the CLI says in the name of the user or of the agent is known to the letter. Raises _Unfit."""
     of_the_cli = bool(line.get("isMeta")) or message.get("model") == _SYNTHETIC
-    for text in (block["text"] for block in found if block["type"] == "text"):
+    for text in (block["text"] for block in found):
         if (of_the_cli or (line["type"] == "user" and text.startswith(NOTES))) and text not in HARMLESS:
             raise _Unfit
 
@@ -156,20 +153,11 @@ def _kind(attachment: Any) -> str:
     return str(attachment.get("type")) if isinstance(attachment, dict) else ""
 
 
-def _block(block: Any, calls: Mapping[str, KnownCall], *, on_chain: bool) -> Line | None:
+def _block(block: Any, *, on_chain: bool) -> Line | None:
     """As it is kept. None: it is left out. Raises _Unfit."""
     kind = _kind(block)
-    if kind == "text" and isinstance(block.get("text"), str):
-        return {"type": "text", "text": block["text"]} if on_chain else None
-    if kind not in _BLOCKS and on_chain:
-        raise _Unfit
-    call = calls.get(str(block.get("id" if kind == "tool_use" else "tool_use_id")))
-    if call is None:
+    if not on_chain or kind in _BLOCKS_LEFT_BEHIND:
         return None
-    if kind == "tool_use":
-        return {"type": "tool_use", "id": block["id"], "name": call.name, "input": dict(call.input)}
-    if kind == "tool_result":
-        output = call.output + (OUTPUT_ENDS if len(call.output) >= OUTPUT_CHARS else "")
-        result = {"type": "tool_result", "tool_use_id": block["tool_use_id"], "content": output}
-        return result | ({"is_error": True} if call.is_error else {})
-    return None
+    if kind != "text" or not isinstance(block.get("text"), str):
+        raise _Unfit
+    return {"type": "text", "text": block["text"]}

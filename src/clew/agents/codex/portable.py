@@ -4,29 +4,29 @@ The first line holds the instructions that Codex began with, and lines in a deve
 itself follow: a resumed session shows all of them to the model. In a file that somebody else may have written they
 could say anything. So they stay behind, and Codex writes its own anew. What is kept is a closed list: the fields of the
 first line that name the session, messages of the user and of the agent, and figures. Uses of tools stay behind as well:
-Codex's events do not name them by the ids that they have here, so nothing could vouch for them.
+no turn shows them.
 
 Lines are numbered anew (`ordinal`), so that the form does not depend on what was left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from clew.agents.adapter import KnownCall
 from clew.agents.codex.session import NOTES, is_prompt, text_of
 from clew.agents.codex.stream import decode
 from clew.agents.portable import dumped, figures
 
-_META = ("id", "session_id", "timestamp", "cwd", "originator", "cli_version", "source", "model_provider")
+_META = ("id", "session_id", "timestamp", "cwd", "cli_version", "source", "model_provider")
+_ORIGINATOR = "codex_exec"  # resumed, it goes out as an HTTP header: whatever the file says, it is what Clew starts
 _MODES = frozenset({"paginated"})
 _UNFIT_EVENTS = frozenset({"thread_rolled_back"})
 
 Line = dict[str, Any]
 
 
-def portable(content: bytes, calls: Mapping[str, KnownCall]) -> bytes | None:
+def portable(content: bytes) -> bytes | None:
     kept: list[Line] = []
     for line in _lines(content):
         payload = line.get("payload")
@@ -70,7 +70,7 @@ def _payload(kind: str, payload: Line) -> Line | None:
         case "session_meta", _:
             kept = {name: payload[name] for name in _META if isinstance(payload.get(name), str)}
             mode = payload.get("history_mode")
-            return kept | ({"history_mode": mode} if mode in _MODES else {})
+            return kept | {"originator": _ORIGINATOR} | ({"history_mode": mode} if mode in _MODES else {})
         case "response_item", "message":
             return _message(payload)
         case "event_msg", "token_count":
