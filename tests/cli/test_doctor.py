@@ -191,6 +191,31 @@ def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
     ) in everything.out
 
 
+def test_permissions_all_of_hooks_and_threads_are_said_as_a_risk(cli: Any) -> None:
+    settings = cli.stage.home / ".config" / "clew" / "clew.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(
+        '[hooks.agents.quiet]\npermissions = "all"\n[hooks.agents.boss]\npermissions = "all"\n[hooks.agents.safe]\n'
+        '[[hooks.rules]]\nagent = "boss"\nevents = ["issue.opened"]\ncomment = true\n'
+    )
+    runs = f"runs commands as you, and can read {READS}"
+    instead = "or run Clew's agents as another user."
+    of_hooks = [
+        f"risk: hooks.agents.quiet has permissions all, so it {runs}. Set its permissions to edits or read-only, {instead}",
+        f"risk: hooks.agents.boss has permissions all, so it {runs}; a rule with comment = true publishes what it "
+        f"answers. Set its permissions to edits or read-only, {instead}",
+    ]
+    change = f"Change that with clew threads set NAME --permissions ask, {instead}"
+    assert cli.run("doctor", "--json").json["notes"] == of_hooks
+    cli.run("ask", "-t", "first", "--permissions", "all", "one")
+    [*rest, one] = cli.run("doctor", "--json").json["notes"]
+    assert (rest, one) == (of_hooks, f"risk: the thread first has permissions all: an agent there {runs}. {change}")
+    for name in ("second", "third"):
+        cli.run("ask", "-t", name, "--permissions", "all", "one")
+    many = cli.run("doctor", "--json").json["notes"][-1]
+    assert many == f"risk: 3 threads have permissions all (third, second, …): an agent there {runs}. {change}"
+
+
 def test_where_no_sandbox_can_be_made_that_is_said(both: Any) -> None:
     """In a user namespace of its own, in which there may be no other."""
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
