@@ -201,7 +201,8 @@ def test_permissions_all_of_hooks_and_threads_are_said_as_a_risk(cli: Any) -> No
     runs = f"runs commands as you, and can read {READS}"
     instead = "or run Clew's agents as another user."
     of_hooks = [
-        f"risk: hooks.agents.quiet has permissions all, so it {runs}. Set its permissions to edits or read-only, {instead}",
+        f"risk: hooks.agents.quiet has permissions all, so it {runs}. "
+        f"Set its permissions to edits or read-only, {instead}",
         f"risk: hooks.agents.boss has permissions all, so it {runs}; a rule with comment = true publishes what it "
         f"answers. Set its permissions to edits or read-only, {instead}",
     ]
