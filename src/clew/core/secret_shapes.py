@@ -179,7 +179,7 @@ _NO_SECRET_BEFORE = re.compile(r"(?i)public[_-]?\Z|\bunexpected \Z")  # `Unexpec
 _NO_SECRET_NAME = re.compile(  # what is called so says where a secret is, or which
     r"(?i:[_-](?:file|path|dir|url|uri|name|type))\Z|(?:File|Path|Dir|Ur[li]|UR[LI]|Name|Type)\Z"
 )
-_PLACE = re.compile(  # a path or an address; base64 may begin with a slash, too, but not with a word between two of them
+_PLACE = re.compile(  # a path or an address; base64 may begin with a slash, too, but not with /word/
     r"(?:~|\.{1,2})/|/[a-z]{2,16}/|/Users/|[A-Za-z][A-Za-z0-9+.-]{1,20}://|[\w.~-]{1,64}+/[\w./~-]{0,256}\.[A-Za-z]{2,5}\Z"
 )
 _KEY_OF = re.compile(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
+from clew.private_folder import make_private
 from clew.store.sql import Style
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Sqlite:
     def create(self) -> None:
         """See that folder and file are there, and only the owner's. Raises StoreError."""
         try:
-            _make_folder(self.path.parent)
+            make_private(self.path.parent)
             _make_file(self.path)
         except OSError as error:
             raise self.translate(error) from error
@@ -334,16 +335,6 @@ def _kind_of(number: int | None) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "read_only"
     return "full" if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "unreachable"
-
-
-def _make_folder(folder: Path) -> None:
-    """The folder, and whatever is missing above it, for the owner only. One that is there is left as it is."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with suppress(FileExistsError):  # another process was faster
-        folder.mkdir(0o700)
-        folder.chmod(0o700)  # whatever the umask says
 
 
 def _make_file(path: Path) -> None:
