@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,47 @@ def test_config_path_says_where_a_file_would_be(cli: Any) -> None:
 
     assert done.out == f"{cli.stage.home}/.config/clew/clew.toml\n"
     assert "no such file yet" in done.err
+
+
+STOPS = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_stopped_writer_is_named_and_not_waited_for(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    path = cli.stage.clew_home / "clew.db"
+    writer = subprocess.Popen([sys.executable, "-c", STOPS, str(path)])
+    try:
+        os.waitpid(writer.pid, os.WUNTRACED)
+        done = cli.run("doctor", "--json")
+    finally:
+        writer.kill()
+        writer.wait()
+    [problem] = done.json["problems"]
+    assert done.code == 1
+    assert problem["problem"].startswith(f"Nobody can write to the database: it is held by process {writer.pid} (")
+    assert problem["problem"].endswith("), which is stopped.")
+    assert problem["mend"].startswith(f"Continue it (kill -CONT {writer.pid}), or end it (kill -KILL {writer.pid})")
+    assert done.json["notes"] == []
+    assert [agent["name"] for agent in done.json["agents"]] == ["claude", "codex"]
+
+
+def test_a_database_without_its_main_file_is_not_made_anew(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    path = cli.stage.clew_home / "clew.db"
+    path.unlink()
+    log = path.with_name("clew.db-wal")
+    log.write_bytes(b"what was committed last")
+    log.chmod(0o600)
+    done = cli.run("doctor", "--json")
+    [problem] = done.json["problems"]
+    assert problem["problem"] == f"{path} is gone, and its log, {log}, is there."
+    assert "end every daemon and worker" in problem["mend"]
+    assert (path.exists(), log.read_bytes()) == (False, b"what was committed last")
 
 
 READS = "Clew's own folder (the database, the daemon's token)"

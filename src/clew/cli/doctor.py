@@ -37,7 +37,9 @@ class Findings:
     agent_missing: bool = False
 
     def problem(self, what: str, mend: str | None) -> None:
-        self.problems.append({"problem": what, "mend": mend or "-"})
+        """Said once, however often it is met."""
+        if not any(one["problem"] == what for one in self.problems):
+            self.problems.append({"problem": what, "mend": mend or "-"})
 
     def missing(self, name: str, error: ClewError, settings: Settings) -> None:
         """An agent that nobody has chosen may be missing."""
@@ -64,7 +66,10 @@ def doctor(as_json: bool) -> int:
     _look_at_permissions(findings)
     _look_at_daemons(findings)
     try:
-        _look_with_store(findings, settings, hooks)
+        if _look_at_files(findings, settings):
+            _look_with_store(findings, settings, hooks)
+        else:
+            _look_at_agents_alone(findings, settings)
     except StoreError as error:
         findings.problem(error.message, error.hint)
         _look_at_agents_alone(findings, settings)
@@ -107,8 +112,7 @@ def _look_at_hooks(findings: Findings) -> HookSettings:
     try:
         return hooks_config.load(os.environ)
     except ClewError as error:
-        if not any(one["problem"] == error.message for one in findings.problems):  # the file itself cannot be read
-            findings.problem(error.message, error.hint)
+        findings.problem(error.message, error.hint)
     return HookSettings()
 
 
@@ -145,6 +149,21 @@ def _look_at_permissions(findings: Findings) -> None:
             findings.store["only_owner_reads"] = False
             right = "700" if path.is_dir() else "600"
             findings.problem(f"Others may read {path} (mode {mode:o}).", f"chmod {right} {path}")
+
+
+def _look_at_files(findings: Findings, settings: Settings) -> bool:
+    """What is beside a database that is a file, also when it cannot be opened. False: it is better not opened."""
+    from clew import config
+    from clew.store.sqlite import Sqlite
+    from clew.wiring import STORE_FILE
+
+    if settings.of("store"):
+        return True
+    files = Sqlite(config.home(os.environ) / STORE_FILE)
+    obstacles = files.why_not_opened()
+    for what, mend in (*obstacles, *files.rescued()):
+        findings.problem(what, mend)
+    return not obstacles
 
 
 def _look_with_store(findings: Findings, settings: Settings, hooks: HookSettings) -> None:
@@ -229,6 +248,8 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
     try:
         binary = engine.find(name)
         can = await engine.abilities(name, binary)
+    except StoreError:
+        raise  # that is not about the agent
     except ClewError as error:
         findings.missing(name, error, settings)
         return
