@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
-from clew.private_folder import make_private
 from clew.store.sql import Style
 
 if TYPE_CHECKING:
@@ -106,7 +105,10 @@ class Sqlite:
     def create(self) -> None:
         """See that folder and file are there, and only the owner's. Raises StoreError."""
         try:
-            make_private(self.path.parent)
+            if not self.path.parent.is_dir():
+                from clew.private_folder import make_private  # seldom: once a home
+
+                make_private(self.path.parent)
             _make_file(self.path)
         except OSError as error:
             raise self.translate(error) from error
