@@ -305,6 +305,12 @@ class Client(Board):
 
         return keys_of(forge, self._environ)
 
+    def blanked(self, value: Any) -> tuple[Any, list[str]]:
+        """A text, or JSON with texts in it, without its secrets; and the kind of each that was there."""
+        from clew.hosts.outgoing import blanked
+
+        return blanked(value, self._environ)
+
     async def work(
         self,
         concurrency: int,
@@ -343,6 +349,11 @@ class Client(Board):
     async def ping(self) -> None:
         """Raises StoreError unless the store answers, and is still the one that was opened."""
         await self.engine.database.call(lambda store: store.ping())
+
+    @property
+    def store_answered(self) -> int:
+        """How many calls the store has answered so far: it is there as long as the number grows."""
+        return self.engine.database.answered
 
     async def store_lost(self) -> StoreError | None:
         """Why this client can never use its store again; None: it can."""

@@ -14,6 +14,7 @@ from clew.engine.engine import Engine
 from clew.engine.work import HEARTBEAT_S, SILENCE_S, Worker, WorkerSettings
 from clew.hosts.hooks import EVENT, REPLY, Hooks
 from clew.hosts.jobs import Jobs
+from clew.private_folder import make_private
 
 QUEUE_FILE = "queue.db"
 WORKERS_DIR = "workers"
@@ -55,7 +56,7 @@ def worker_name(home: Path, machine: str) -> Iterator[str]:
     import fcntl
 
     folder = home / WORKERS_DIR
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     for number in itertools.count(1):
         handle = os.open(folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

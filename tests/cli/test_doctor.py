@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -177,6 +178,47 @@ def test_config_path_says_where_a_file_would_be(cli: Any) -> None:
     assert "no such file yet" in done.err
 
 
+STOPS = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_stopped_writer_is_named_and_not_waited_for(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    path = cli.stage.clew_home / "clew.db"
+    writer = subprocess.Popen([sys.executable, "-c", STOPS, str(path)])
+    try:
+        os.waitpid(writer.pid, os.WUNTRACED)
+        done = cli.run("doctor", "--json")
+    finally:
+        writer.kill()
+        writer.wait()
+    [problem] = done.json["problems"]
+    assert done.code == 1
+    assert problem["problem"].startswith(f"Nobody can write to the database: it is held by process {writer.pid} (")
+    assert problem["problem"].endswith("), which is stopped.")
+    assert problem["mend"].startswith(f"Continue it (kill -CONT {writer.pid}), or end it (kill -KILL {writer.pid})")
+    assert done.json["notes"] == []
+    assert [agent["name"] for agent in done.json["agents"]] == ["claude", "codex"]
+
+
+def test_a_database_without_its_main_file_is_not_made_anew(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "one")
+    path = cli.stage.clew_home / "clew.db"
+    path.unlink()
+    log = path.with_name("clew.db-wal")
+    log.write_bytes(b"what was committed last")
+    log.chmod(0o600)
+    done = cli.run("doctor", "--json")
+    [problem] = done.json["problems"]
+    assert problem["problem"] == f"{path} is gone, and its log, {log}, is there."
+    assert "end every daemon and worker" in problem["mend"]
+    assert (path.exists(), log.read_bytes()) == (False, b"what was committed last")
+
+
 READS = "Clew's own folder (the database, the daemon's token)"
 
 
@@ -189,6 +231,32 @@ def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
         f"note    risk: with permissions all an agent runs commands as you, and can read {READS}. "
         "Set permissions to ask or edits, or run Clew's agents as another user.\n"
     ) in everything.out
+
+
+def test_permissions_all_of_hooks_and_threads_are_said_as_a_risk(cli: Any) -> None:
+    settings = cli.stage.home / ".config" / "clew" / "clew.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(
+        '[hooks.agents.quiet]\npermissions = "all"\n[hooks.agents.boss]\npermissions = "all"\n[hooks.agents.safe]\n'
+        '[[hooks.rules]]\nagent = "boss"\nevents = ["issue.opened"]\ncomment = true\n'
+    )
+    runs = f"runs commands as you, and can read {READS}"
+    instead = "or run Clew's agents as another user."
+    of_hooks = [
+        f"risk: hooks.agents.quiet has permissions all, so it {runs}. "
+        f"Set its permissions to edits or read-only, {instead}",
+        f"risk: hooks.agents.boss has permissions all, so it {runs}; a rule with comment = true publishes what it "
+        f"answers. Set its permissions to edits or read-only, {instead}",
+    ]
+    change = f"Change that with clew threads set NAME --permissions ask, {instead}"
+    assert cli.run("doctor", "--json").json["notes"] == of_hooks
+    cli.run("ask", "-t", "first", "--permissions", "all", "one")
+    [*rest, one] = cli.run("doctor", "--json").json["notes"]
+    assert (rest, one) == (of_hooks, f"risk: the thread first has permissions all: an agent there {runs}. {change}")
+    for name in ("second", "third"):
+        cli.run("ask", "-t", name, "--permissions", "all", "one")
+    many = cli.run("doctor", "--json").json["notes"][-1]
+    assert many == f"risk: 3 threads have permissions all (third, second, …): an agent there {runs}. {change}"
 
 
 def test_where_no_sandbox_can_be_made_that_is_said(both: Any) -> None:

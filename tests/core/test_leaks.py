@@ -37,6 +37,14 @@ DISGUISES: dict[str, Callable[[str], str]] = {
     "every byte URL-encoded": lambda secret: "".join(f"%{byte:02X}" for byte in secret.encode()),
     "character references": lambda secret: "".join(f"&#{ord(letter)};" for letter in secret),
     "full-width": lambda secret: "".join(chr(ord(each) + 0xFEE0) if "!" <= each <= "~" else each for each in secret),
+    "in a numbered list": lambda secret: "\n".join(f"{n}. {letter}" for n, letter in enumerate(secret, start=1)),
+    "in a list of letters in brackets": lambda secret: "\n".join(f" {n}) `{each}`" for n, each in enumerate(secret)),
+    "in a numbered list of chunks": lambda secret: "\n".join(
+        f"{n}. {secret[at : at + 4]}" for n, at in enumerate(range(0, len(secret), 4), start=1)
+    ),
+    "numbered in one line": lambda secret: " ".join(f"{n}. {letter}" for n, letter in enumerate(secret, start=1)),
+    "in a table": lambda secret: "\n".join(f"| {n} | {letter} |" for n, letter in enumerate(secret, start=1)),
+    "hex in a numbered list": lambda secret: "\n".join(f"{n}. {byte:02x}" for n, byte in enumerate(secret.encode())),
     "in two halves": lambda secret: f"{secret[:22]} and then comes {secret[22:]}",
 }
 
@@ -46,6 +54,35 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 def test_secret_is_recognised(how: str, secret: str) -> None:
     text = f"I looked into it.\n\n{DISGUISES[how](secret)}\n\nAll tests pass."
     assert leaked(text, SECRETS) == [SECRETS[secret]]
+
+
+PIECES: dict[str, Callable[[str], str]] = {
+    "as it is": lambda secret: secret,
+    "backwards": lambda secret: secret[::-1],
+    "base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "hex": lambda secret: secret.encode().hex(),
+}
+
+
+@pytest.mark.parametrize("how", PIECES)
+@pytest.mark.parametrize("secret", [TOKEN, cookie_of(TOKEN), f"sk-ant-api03-{TOKEN}"])
+def test_a_quarter_of_a_random_secret_gives_it_away(secret: str, how: str) -> None:
+    form = PIECES[how](secret)
+    size = -(-len(form) // 4)
+    first, second, third, last = (form[at : at + size] for at in range(0, len(form), size))
+    text = f"First {first}, after which {second} and also {third} stand; at the end {last} follows."
+    assert leaked(text, {secret: "it"}) == ["it"]
+
+
+def test_what_a_secret_of_words_shares_with_ordinary_text_gives_nothing_away() -> None:
+    words = {"correct-horse-battery-staple-Mountain7": "words", "myHookSecretOfTheCompanyForge2024": "more words"}
+    text = "The correct horse takes a battery. `myHookSecret` is of the company; its forge is new in 2024."
+    assert leaked(text, words) == []
+    assert leaked("Keys begin with sk-ant-api03-, AGE-SECRET-KEY-1 or github_pat_11.", {
+        f"sk-ant-api03-{TOKEN}": "an API key",
+        f"github_pat_{TOKEN}": "a token",
+        f"AGE-SECRET-KEY-{TOKEN}": "a key",
+    }) == []  # fmt: skip
 
 
 def test_ordinary_words_hold_none() -> None:

@@ -41,6 +41,22 @@ CERTAIN = {
     "assigned secret": "password: s3cr3tP4ssw0rd",
 }
 
+ALSO_CERTAIN = [
+    f"r8_{LONG[:37]}",
+    f"fw_{LONG[:24]}",
+    f"lin_api_{LONG}",
+    f"dckr_pat_{LONG[:27]}",
+    f"ATATT3{LONG}",
+    "redis://:p4ssw0rd@cache.example:6379",
+    "PWD=s3cr3tP4ssw0rd and more",
+    "Server=db;UID=sa;PWD=S3cr3tP4ss1;",
+    "SECRET_KEY=/K7MDENG/bPxRfiCYzEXAMP1LEKEY",
+    "TOKEN_URL=https://me:hunter2hunter2@example.org/x",
+    "TOKEN_URL=https://example.org/x?token=a1b2c3d4e5f6g7h8",
+    "Invalid token: s3cr3tT0k3n9",
+    "secretNamespaceKey = a1b2c3d4e5f6g7h8",
+]
+
 INNOCENT = [
     'password: "required"',
     "token: str, secret: bytes | None = None, password=password",
@@ -57,6 +73,18 @@ INNOCENT = [
     "diff --git a/x b/x\nindex 0123456..89abcde 100644\n-token = old\n+token = new_token()",
     "commit 0123456789abcdef0123456789abcdef01234567",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "PWD=/tmp/tmp3k9x2q\nOLDPWD=/tmp/tmp8a1b2c3d/work\nexport PWD=/w0r7k5p9a1",
+    "http://localhost:5173?user=alice@example.com",
+    "http://localhost:5173#user=alice@example.com http://localhost?a=b1c2:d3e4f5@example.com",
+    "private_key_path: ~/.ssh/id_ed25519_a1b2",
+    "private_key: ~/.ssh/id_ed25519_a1b2 and secret: ./keys/a1b2c3d4e5.pem and token = /home/me/t0k3n/a1b2c3",
+    '{"client_secret": "keys/client_1a2b3c4d.json", "password": "/run/secrets/db1a2b3c4d"}',
+    "TOKEN_URL=https://login.example.com/v2.0/a1b2c3d4e5/oauth2/token",
+    "token: https://login.example.com/v2.0/a1b2c3d4e5f6g7h8",
+    "secretName: letsencrypt-prod-2a3b4c5d",
+    "secret_name = prod-2a3b4c5d6e and token-type: a1b2c3d4e5f6 and keyFile: x",
+    "SyntaxError: Unexpected token: x1=y2z3a4b5c6",
+    f"Zm9v-R8_{'aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY'} and -FW_{'aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY'}",
     '{"integrity": "sha512-aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d=="}',
 ]
 
@@ -66,6 +94,11 @@ INNOCENT = [
 def test_secret_is_certain_by_its_shape(kind: str, wrap: str) -> None:
     [found] = find_secrets(wrap.format(CERTAIN[kind]))
     assert (found.kind, found.certain) == (kind, True)
+
+
+@pytest.mark.parametrize("text", ALSO_CERTAIN)
+def test_secret_is_certain_where_what_is_none_looks_much_the_same(text: str) -> None:
+    assert [found.certain for found in find_secrets(text)] == [True]
 
 
 @pytest.mark.parametrize("kind", CERTAIN)

@@ -94,7 +94,7 @@ class TestToken:
 
     async def test_only_healthz_does(self, stranger: httpx.AsyncClient) -> None:
         answer = await stranger.get("/healthz")
-        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok", "busy": False})
 
     @pytest.mark.parametrize("value", ["Bearer wrong", "Bearer", "Basic {token}", "{token}", "Bearer {token}x"])
     async def test_another_one_does_not_open(self, site: Served, stranger: httpx.AsyncClient, value: str) -> None:

@@ -39,7 +39,7 @@ def take_away(home: Path, which: str) -> None:
         file.unlink()
 
 
-@pytest.mark.parametrize("which", ["clew.db-wal", "clew.db*", "replaced"])
+@pytest.mark.parametrize("which", ["clew.db-wal", "clew.db", "clew.db*", "replaced"])
 async def test_it_refuses_says_so_and_keeps_what_it_had(
     scripted: Stage, serve: Callable[..., Served], which: str
 ) -> None:
@@ -61,6 +61,9 @@ async def test_it_refuses_says_so_and_keeps_what_it_had(
     while "Start the daemon again." not in house.log:
         await asyncio.sleep(0.02)
     [copy] = re.findall(r"A copy of all that this process had stored is (\S+)\.", house.log)
+    doctor = await asyncio.to_thread(clew, scripted, "doctor")
+    assert f"{copy} holds what a process saw of the database" in doctor, "while the daemon is still up"
+    assert "disk I/O error" not in doctor
     assert await asyncio.to_thread(house.stop) == 0
     assert house.log.count("deleted, replaced or cut short") == 1, "once in its log"
     with sqlite3.connect(copy) as rescued:

@@ -120,6 +120,18 @@ async def test_what_a_round_compared_and_the_whole_review_as_files(house: House,
     assert (await house.http.get(f"/api/reviews/{first['id']}/export?format=pdf")).status_code == 422
 
 
+async def test_an_export_holds_no_secret_unless_asked(house: House, repo: Path) -> None:
+    """As that of the command line. What the page shows of a review is not blanked: it stays here."""
+    key = "ghp_" + "x1Y2z3" * 6
+    house.stage.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code.")]))
+    address = f"/api/reviews/{(await reviewed(house, repo))['id']}"
+    for form in ("md", "json"):
+        text = (await house.http.get(f"{address}/export?format={form}")).text
+        assert key not in text and "[redacted: GitHub token] is in the code" in text.replace("\\", "")
+        assert key in (await house.http.get(f"{address}/export?format={form}&with_secrets=true")).text
+    assert key in (await house.http.get(address)).text
+
+
 async def test_reviews_are_listed_by_pages_the_newest_first(house: House, repo: Path) -> None:
     house.stage.api.reply = Reviewer(answer([finding(), finding("Another")]))
     other = repository(repo.with_name("other"))

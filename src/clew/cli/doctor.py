@@ -12,6 +12,7 @@ import click
 
 from clew.cli.output import harmless, one_line, plural, print_json, say
 from clew.cli.states import WHO_RECOVERS
+from clew.core.hook_settings import HookSettings
 from clew.errors import AgentMissing, ClewError, StoreError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class Findings:
     agent_missing: bool = False
 
     def problem(self, what: str, mend: str | None) -> None:
-        self.problems.append({"problem": what, "mend": mend or "-"})
+        """Said once, however often it is met."""
+        if not any(one["problem"] == what for one in self.problems):
+            self.problems.append({"problem": what, "mend": mend or "-"})
 
     def missing(self, name: str, error: ClewError, settings: Settings) -> None:
         """An agent that nobody has chosen may be missing."""
@@ -59,11 +62,14 @@ def doctor(as_json: bool) -> int:
     """Check agents, store and settings. Exit 0: all is well; 3: no agent was found; 1: something else is wrong."""
     findings = Findings()
     settings = _look_at_config(findings)
-    _look_at_hooks(findings)
+    hooks = _look_at_hooks(findings)
     _look_at_permissions(findings)
     _look_at_daemons(findings)
     try:
-        _look_with_store(findings, settings)
+        if _look_at_files(findings, settings):
+            _look_with_store(findings, settings, hooks)
+        else:
+            _look_at_agents_alone(findings, settings)
     except StoreError as error:
         findings.problem(error.message, error.hint)
         _look_at_agents_alone(findings, settings)
@@ -99,15 +105,15 @@ def _look_at_config(findings: Findings) -> Settings:
     return settings
 
 
-def _look_at_hooks(findings: Findings) -> None:
+def _look_at_hooks(findings: Findings) -> HookSettings:
     """The table [hooks] of the user's own file. `clew hooks check` looks at what it names."""
     from clew import hooks_config
 
     try:
-        hooks_config.load(os.environ)
+        return hooks_config.load(os.environ)
     except ClewError as error:
-        if not any(one["problem"] == error.message for one in findings.problems):  # the file itself cannot be read
-            findings.problem(error.message, error.hint)
+        findings.problem(error.message, error.hint)
+    return HookSettings()
 
 
 def _defaults() -> Settings:
@@ -145,16 +151,31 @@ def _look_at_permissions(findings: Findings) -> None:
             findings.problem(f"Others may read {path} (mode {mode:o}).", f"chmod {right} {path}")
 
 
-def _look_with_store(findings: Findings, settings: Settings) -> None:
+def _look_at_files(findings: Findings, settings: Settings) -> bool:
+    """What is beside a database that is a file, also when it cannot be opened. False: it is better not opened."""
+    from clew import config
+    from clew.store.sqlite import Sqlite
+    from clew.wiring import STORE_FILE
+
+    if settings.of("store"):
+        return True
+    files = Sqlite(config.home(os.environ) / STORE_FILE)
+    obstacles = files.why_not_opened()
+    for what, mend in (*obstacles, *files.rescued()):
+        findings.problem(what, mend)
+    return not obstacles
+
+
+def _look_with_store(findings: Findings, settings: Settings, hooks: HookSettings) -> None:
     from clew.cli.session import load_asyncio_quickly
 
     load_asyncio_quickly()
     import asyncio
 
-    asyncio.run(_look_inside(findings, settings))
+    asyncio.run(_look_inside(findings, settings, hooks))
 
 
-async def _look_inside(findings: Findings, settings: Settings) -> None:
+async def _look_inside(findings: Findings, settings: Settings, hooks: HookSettings) -> None:
     """Not through `clew.open()`: that one reads the settings itself, and they may be what is wrong."""
     from clew import config
     from clew.client import Client
@@ -167,7 +188,7 @@ async def _look_inside(findings: Findings, settings: Settings) -> None:
         await _look_at_store(findings, client)
         for name in engine.settings.agents:
             await _look_at_agent(findings, client, name, settings)
-        await _look_at_risks(findings, client, settings)
+        await _look_at_risks(findings, client, settings, hooks)
     finally:
         await engine.close()
 
@@ -227,6 +248,8 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
     try:
         binary = engine.find(name)
         can = await engine.abilities(name, binary)
+    except StoreError:
+        raise  # that is not about the agent
     except ClewError as error:
         findings.missing(name, error, settings)
         return
@@ -251,13 +274,12 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
         findings.problem(f"{name} cannot save its sessions in {sessions}.", f"chmod u+rwx {sessions}")
 
 
-async def _look_at_risks(findings: Findings, client: Client, settings: Settings) -> None:
+async def _look_at_risks(findings: Findings, client: Client, settings: Settings, hooks: HookSettings) -> None:
     """Whether agents can read what only Clew should: nothing that is broken, and worth a decision."""
     from clew.engine import exposure
 
-    for risk in await exposure.risks(
-        client.engine, [agent["name"] for agent in findings.agents], settings.of("permissions")
-    ):
+    agents = [agent["name"] for agent in findings.agents]
+    for risk in await exposure.risks(client.engine, agents, settings.of("permissions"), hooks):
         findings.notes.append(f"risk: {risk}")
 
 

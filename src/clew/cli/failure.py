@@ -87,10 +87,11 @@ def tell_unexpected(error: Exception, args: Sequence[str]) -> int:
 
 def _write_traceback(error: Exception) -> Path | None:
     from clew import config
+    from clew.private_folder import make_private
 
     try:
         home = config.home(os.environ)
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(home)
         path = home / f"error-{int(time.time())}-{os.getpid()}.txt"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:

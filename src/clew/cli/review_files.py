@@ -41,21 +41,16 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
     if path is not None:
         _check(path, force=force)
 
-    async def work(client: Client) -> str | dict[str, Any]:
+    async def work(client: Client) -> tuple[str | dict[str, Any], list[str]]:
         from clew.review import markdown, review_json
 
         state = await client.reviews.find(await client.reviews.resolve(review_id))
-        if kind == "md":
-            return markdown(state)
-        return review_json(state, await client.reviews.sessions(state), stamp)
+        made = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state), stamp)
+        return (made, []) if with_secrets else client.blanked(made)
 
-    made = with_client(work, reads=True)
-    if not with_secrets:
-        from clew.hosts.outgoing import blanked
-
-        made, kinds = blanked(made, os.environ)
-        if kinds:
-            note(f"blanked {plural(len(kinds), 'secret')}: {', '.join(dict.fromkeys(kinds))}")
+    made, kinds = with_client(work, reads=True)
+    if kinds:
+        note(f"blanked {plural(len(kinds), 'secret')}: {', '.join(dict.fromkeys(kinds))}")
     if path is None:
         if isinstance(made, str):
             say(harmless(made).rstrip("\n"))

@@ -1,9 +1,11 @@
 """Whether a text that is about to be published holds a secret that is known, also in a simple disguise.
 
 An agent that was told to publish a secret can be told to disguise it. So the text is compared without anything that is
-not a letter or a digit, and after URL escapes, character references and full-width letters were resolved; and a secret
-is looked for as it is, backwards, in upper and lower case, in hex, and in base64 at each of its three alignments. A
-part of WINDOW characters gives a secret away. Whoever can compute can still disguise it otherwise.
+not a letter or a digit, without the numbers of lists, and after URL escapes, character references and full-width
+letters were resolved; and a secret is looked for as it is, backwards, in upper and lower case, in hex, and in base64 at
+each of its three alignments. A part of a secret gives it away: of a random one a short part, which cannot stand in
+another text by chance; of any other a part of WINDOW characters, for words of it may. Whoever can compute can still
+disguise it otherwise.
 """
 
 from __future__ import annotations
@@ -12,57 +14,109 @@ import base64
 import html
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote
 
+from clew.core.record import Record
+
 WINDOW = 16  # letters and digits of a secret that give it away; of a shorter one, all of it
+RANDOM_WINDOW = 8  # of a random one: 40 bits
+HEX_WINDOW = 12  # of a random one that is a hex number: 48 bits, for many texts hold such numbers
+RANDOM_LEAST = 24  # letters and digits; a shorter one may look random by chance
+WORD_CHARS = (
+    3.3  # on average, of the words and numbers that a secret of words is made of; random letters make shorter ones
+)
 SHORTEST = 8  # a shorter form may be in any text
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
+_NUMBER = re.compile(r"(?m)^[^\w\n]*\d{1,4}[^\w\n]+|(?<=\s)\(?\d{1,4}[.):][ \t]")  # of a list: `1. `, `(1) `, `| 1 | `
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]|[0-9]+")  # also within a name such as myHookSecret
+_PREFIX = re.compile(r"(?:(?:[a-z]{2,10}|[A-Z]{2,10})\d{0,2}[-_])*")  # of a vendor, which is no secret
+
+
+class Form(Record):
+    """A way to write a secret, and how much of it gives the secret away."""
+
+    text: str
+    window: int
+
+    @property
+    def parts(self) -> Iterator[str]:
+        for at in range(max(len(self.text) - self.window, 0) + 1):
+            yield self.text[at : at + self.window]
 
 
 def leaked(text: str, secrets: Mapping[str, str]) -> list[str]:
     """The names of those that are in it. `secrets`: by value, the name of each."""
-    exact = [_OTHER.sub("", view) for view in _views(text)]
-    plain = [view.lower() for view in exact]
-    parts = {view[at : at + WINDOW] for view in {*exact, *plain} for at in range(len(view) - WINDOW + 1)}
+    exact = {_OTHER.sub("", view) for view in _views(text)}
+    plain = {view.lower() for view in exact}
+    found = {name for value, name in secrets.items() if len(value) >= SHORTEST and value in text}
+    for views, forms_of in ((plain, _spellings), (exact, _encodings)):
+        names = [(form, name) for value, name in secrets.items() for form in forms_of(value)]
+        found |= _held(views, [(form, name) for form, name in names if len(form.text) >= SHORTEST])
+    return [name for name in dict.fromkeys(secrets.values()) if name in found]
 
-    def holds(form: str, views: list[str]) -> bool:
-        if len(form) <= WINDOW:
-            return len(form) >= SHORTEST and any(form in view for view in views)
-        return any(form[at : at + WINDOW] in parts for at in range(len(form) - WINDOW + 1))
 
-    found = [
+def _held(views: set[str], forms: Iterable[tuple[Form, str]]) -> set[str]:
+    """The names of the forms of which a part is in one of the views."""
+    by_length: dict[int, dict[str, set[str]]] = {}
+    for form, name in forms:
+        for part in form.parts:
+            by_length.setdefault(len(part), {}).setdefault(part, set()).add(name)
+    return {
         name
-        for value, name in secrets.items()
-        if (len(value) >= SHORTEST and value in text)
-        or any(holds(form, plain) for form in _spellings(value))
-        or any(holds(form, exact) for form in _encodings(value))
-    ]
-    return list(dict.fromkeys(found))
+        for length, parts in by_length.items()
+        for view in views
+        for part in parts.keys() & {view[at : at + length] for at in range(len(view) - length + 1)}
+        for name in parts[part]
+    }
 
 
-def _views(text: str) -> Iterator[str]:
+def _views(text: str) -> set[str]:
     """The text as it is, and as a reader could decode it."""
-    yield text
-    for decoded in (unquote(text), html.unescape(text), unicodedata.normalize("NFKC", text), text.replace("\\x", "")):
-        if decoded != text:
-            yield decoded
+    decoded = {
+        text,
+        unquote(text),
+        html.unescape(text),
+        unicodedata.normalize("NFKC", text),
+        text.replace("\\x", ""),
+    }
+    return decoded | {_NUMBER.sub("", view) for view in decoded}
 
 
-def _spellings(value: str) -> Iterator[str]:
+def _telling(value: str) -> tuple[str, int]:
+    """What of it is secret, and how many characters of that give it away."""
+    secret = value[_prefix_end(value) :]
+    letters = _OTHER.sub("", secret)
+    if len(letters) < RANDOM_LEAST:
+        return value, WINDOW
+    if re.fullmatch(r"(?i)[0-9a-f]+", letters):
+        return secret, HEX_WINDOW
+    is_random = len(letters) < WORD_CHARS * len(_WORD.findall(secret))
+    return (secret, RANDOM_WINDOW) if is_random else (value, WINDOW)
+
+
+def _prefix_end(value: str) -> int:
+    prefix = _PREFIX.match(value)
+    return prefix.end() if prefix is not None else 0
+
+
+def _spellings(value: str) -> Iterator[Form]:
     """In letters of any case."""
-    for way in (value, value[::-1]):
-        yield _OTHER.sub("", way).lower()
-        yield way.encode("utf-8", "surrogatepass").hex()
+    secret, window = _telling(value)
+    for way in (secret, secret[::-1]):
+        yield Form(_OTHER.sub("", way).lower(), window)
+        yield Form(way.encode("utf-8", "surrogatepass").hex(), WINDOW)
 
 
-def _encodings(value: str) -> Iterator[str]:
+def _encodings(value: str) -> Iterator[Form]:
     """In base64: a secret that does not begin at a multiple of three bytes is spelled otherwise. Both alphabets differ
     in two characters that are no letters, and are left out."""
-    for way in (value, value[::-1]):
+    secret, window = _telling(value)
+    for way in (secret, secret[::-1]):
         raw = way.encode("utf-8", "surrogatepass")
         for before, unsure in ((0, 0), (1, 2), (2, 3)):
             encoded = base64.b64encode(b"\0" * before + raw).decode()
             whole = encoded.rstrip("=")
-            yield _OTHER.sub("", whole[unsure : len(whole) - (len(encoded) > len(whole))])
+            sure = whole[unsure : len(whole) - (len(encoded) > len(whole))]
+            yield Form(_OTHER.sub("", sure), min(WINDOW, -(-window * 4 // 3)))

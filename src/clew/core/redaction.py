@@ -30,7 +30,7 @@ _SECRET_NAME = re.compile(
 )
 _CLEAR_NAME = re.compile(r"(?i)SECRET|PASSWORD\b|PASSWD\b|PASSPHRASE\b|TOKEN\b|KEY\b")
 _OF_A_PLACE = re.compile(r"(?i)_(?:FILE|PATH|DIR|SOCK|USER|USERNAME|NAME|HOST|PORT|TYPE)\b|\AGPG_KEY\Z")
-_ADDRESS = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}(?P<whole>://[^\s/:@]{0,256}:(?P<password>[^\s@/?#]{1,512})@)")
+_ADDRESS = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}(?P<whole>://[^\s/?#:@]{0,256}:(?P<password>[^\s@/?#]{1,512})@)")
 
 
 def redact(text: str, values: Iterable[str] = (), blanked: list[str] | None = None) -> tuple[str, int]:

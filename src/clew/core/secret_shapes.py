@@ -163,7 +163,9 @@ def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
     is_variable = name.isupper() and match["rest"].upper() == match["rest"]
     if name.lower() == "key" and not _KEY_OF.search(before) and not (is_variable and before.endswith("_")):
         return None
-    if re.search(r"(?i)public[_-]?\Z", before) or _PLACEHOLDER.match(match["s"]):
+    if _NO_SECRET_BEFORE.search(before) or _NO_SECRET_NAME.search(match["rest"]) or _PLACEHOLDER.match(match["s"]):
+        return None
+    if _PLACE.match(match["s"]) or (name.lower() == "pwd" and match["s"].startswith("/")):
         return None
     if not match["quote"] and "." in match["s"] and all(part.isidentifier() for part in match["s"].split(".")):
         return None  # an attribute in code
@@ -173,6 +175,13 @@ def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
 
 
 _PLACEHOLDER = re.compile(r"(?i)[$<{%*…]|\[redacted|x{3}|your|example|\.\.\.|[^=&\s]{0,64}+[({]")
+_NO_SECRET_BEFORE = re.compile(r"(?i)public[_-]?\Z|\bunexpected \Z")  # `Unexpected token: …` is what a parser says
+_NO_SECRET_NAME = re.compile(  # what is called so says where a secret is, or which
+    r"(?i:[_-](?:file|path|dir|url|uri|name|type))\Z|(?:File|Path|Dir|Ur[li]|UR[LI]|Name|Type)\Z"
+)
+_PLACE = re.compile(  # a path or an address; base64 may begin with a slash, too, but not with /word/
+    r"(?:~|\.{1,2})/|/[a-z]{2,16}/|/Users/|[A-Za-z][A-Za-z0-9+.-]{1,20}://|[\w.~-]{1,64}+/[\w./~-]{0,256}\.[A-Za-z]{2,5}\Z"
+)
 _KEY_OF = re.compile(
     r"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|client|service|deploy|storage)[_-]?\Z"
 )
@@ -219,7 +228,7 @@ _SHAPES: tuple[Shape, ...] = (
     Shape(
         "API key",
         ("gsk_", "xai-", "pplx-", "r8_", "fw_", "csk-", "nvapi-", "lin_api_", "dckr_pat_", "atatt3"),
-        rf"{_LEFT}[A-Za-z0-9]{{2,8}}+[_-]?[A-Za-z0-9=_-]{{24,512}}+",
+        rf"{_LEFT}(?:gsk_|xai-|pplx-|r8_|fw_|csk-|nvapi-|lin_api_|dckr_pat_|ATATT3)[A-Za-z0-9=_-]{{20,512}}+",
         _if_random,
     ),
     Shape("Vault token", ("hvs.", "hvb."), rf"{_LEFT}hv[sb]\.[A-Za-z0-9_-]{{24,512}}+", _if_random),
@@ -259,7 +268,7 @@ _SHAPES: tuple[Shape, ...] = (
     Shape(
         "password in an address",
         ("://",),
-        r"(?<=[A-Za-z0-9+.-])://[^\s/:@\"'<>\\]{0,256}+:(?P<s>[^\s@/\"'<>\\]{1,512}+)@",
+        r"(?<=[A-Za-z0-9+.-])://[^\s/?#:@\"'<>\\]{0,256}+:(?P<s>[^\s/?#@\"'<>\\]{1,512}+)@",
         _of_address,
     ),
     Shape(

@@ -1,4 +1,5 @@
-"""The store, called from async code: one thread, one connection, in order.
+"""The store, called from async code: one thread, one connection, in order. What may read much is let in a few at
+a time, so that the others do not stand behind all of it.
 
 A blocked database (another process writes) must not stop the reading of an agent's pipe, so no call runs on the loop.
 A call that meets a lock of another process on PostgreSQL does not hold up the other calls either: it is given up after
@@ -24,6 +25,7 @@ Found = TypeVar("Found")
 TRIES = 3
 LOCK_S = 0.25  # that a call waits for a lock before it lets others go first
 LOCKED_MOST_S = 30.0  # that it waits in all
+LARGE_AT_ONCE = 2  # reads of whole conversations that stand in line for the thread
 
 
 class Access(ABC):
@@ -72,6 +74,8 @@ class Database(Access):
         self._store = store
         store.wait_for_locks(LOCK_S)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clew-store")
+        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self.answered = 0  # calls that the store has answered: while it moves, a store that is slow is only busy
         self._changes_seen = 0
         self._rescued: str | None = None
         self._change = asyncio.Event()
@@ -90,10 +94,17 @@ class Database(Access):
                     raise
             await asyncio.sleep(LOCK_S / 10)
 
+    async def read_large(self, work: Callable[[Store], T]) -> T:
+        """As `call`, for what may be as large as a conversation."""
+        async with self._large:
+            return await self.call(work)
+
     async def _once(self, work: Callable[[Store], T]) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._thread, work, self._store)
         try:
-            return await asyncio.shield(future)
+            result = await asyncio.shield(future)
+            self.answered += 1
+            return result
         except asyncio.CancelledError:
             if not future.done():
                 await asyncio.wait([future])

@@ -256,7 +256,7 @@ class Engine:
                     return
         while True:
             run = await self.database.call(lambda store: store.run(run_id))
-            while batch := await self.database.call(partial(_events, run_id, after)):
+            while batch := await self.database.read_large(partial(_events, run_id, after)):
                 while batch:
                     after = batch[0].seq
                     yield batch.pop(0)  # and not kept here: whoever is told may take long, and hold it otherwise

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from clew.errors import ClewError, StoreError, UsageError
+from clew.private_folder import make_private
 
 SCHEMES = ("s3", "gs", "az", "file")
 CREDENTIALS = {
@@ -81,7 +82,7 @@ class ObjectStore:
                 try:
                     store = self._opened(for_writing=True)
                     if self._folder is not None:
-                        _make_folder(self._place(path).parent)
+                        make_private(self._place(path).parent)
                     await obstore.put_async(store, path, content, mode="create", use_multipart=False)
                 except AlreadyExistsError:
                     return False
@@ -146,7 +147,7 @@ class ObjectStore:
         if parts.scheme == "file":
             folder = Path(unquote(parts.path))
             if for_writing:
-                _make_folder(folder)
+                make_private(folder)
             elif not folder.is_dir():
                 raise FileNotFoundError
             self._folder, self._store = folder, LocalStore(folder)
@@ -257,12 +258,3 @@ def _forms() -> str:
 
 def _is_local(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno is not None
-
-
-def _make_folder(folder: Path) -> None:
-    """What it makes is its owner's alone; what is there stays as it is."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)  # noqa: PTH102

@@ -27,6 +27,7 @@ from clew.core.history import Role
 from clew.core.pins import Mark, Pin
 from clew.core.record import Record, replace
 from clew.engine.sessions import borrowed_in, mark_of
+from clew.private_folder import make_private
 
 UNEXPLAINED = "its file does not hold what the thread shows, or holds more than that"
 
@@ -156,7 +157,7 @@ def place(arriving: Arriving, *, may_grow: bool = False) -> Placed:
     if seen.where is not Where.NEW or seen.path is None:
         return seen
     path = seen.path
-    _make_folder(path.parent)
+    make_private(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -187,11 +188,3 @@ def take_back(placed: Sequence[Placed]) -> None:
                 each.path.unlink()
             elif each.where is Where.GREW and each.path is not None:
                 os.truncate(each.path, each.old_bytes)
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(0o700)

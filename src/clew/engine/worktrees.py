@@ -48,6 +48,7 @@ from clew.engine.tree_place import (
 )
 from clew.engine.tree_source import FETCH_S, HALF_MADE, Source, Tree
 from clew.errors import UsageError
+from clew.private_folder import make_private
 
 TRIES = 100  # archives of one key in one second
 
@@ -291,5 +292,5 @@ def _left(why: str) -> Closed:
 
 
 def _ready(folder: Path) -> Path:
-    folder.mkdir(0o700, parents=True, exist_ok=True)
+    make_private(folder)
     return folder.resolve()  # git notes real paths

@@ -15,6 +15,7 @@ from typing import Any
 from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.errors import NotFound, StoreError, UsageError
+from clew.private_folder import make_private
 from clew.store import sql
 from clew.store.restoring import TABLES
 from clew.store.text import pack, unpack
@@ -56,7 +57,7 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
     if others:
         content["companions"] = _texts(list(others), pack)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         path = _free_path(folder, f"{thread.name}-{int(at)}-{thread.id[:8]}")
         _write_whole(path, content)
     except OSError as error:

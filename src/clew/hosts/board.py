@@ -130,7 +130,7 @@ class Board:
         return await self.engine.database.call(lambda store: store.card(name_or_id))
 
     async def view(self, name_or_id: str, *, before: int | None = None, limit: int = 100) -> ThreadView:
-        return await self.engine.database.call(lambda store: store.view(name_or_id, before=before, limit=limit))
+        return await self.engine.database.read_large(lambda store: store.view(name_or_id, before=before, limit=limit))
 
     async def changes(self, after: int) -> Changes:
         return await self.engine.database.call(lambda store: store.changes(after))
@@ -160,7 +160,7 @@ class Board:
 
     async def steps(self, run_id: str) -> list[StoredEvent]:
         """What a run did, without the pieces of text."""
-        return await self.engine.database.call(lambda store: store.steps(run_id))
+        return await self.engine.database.read_large(lambda store: store.steps(run_id))
 
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent, None]:
         """A run's events after that one as they become durable, to the last; of a run of any process."""

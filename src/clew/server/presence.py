@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clew.core.record import Record
+from clew.private_folder import make_private
 
 FOLDER = "serving"
 
@@ -43,7 +44,7 @@ def _locked(path: Path, port: int) -> int:
     """Locked before it has its name: whoever finds it unlocked may take it away."""
     import fcntl
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     made = path.with_name(f".{path.name}")
     handle = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Annotated, Any, Literal
 
@@ -136,10 +137,16 @@ async def export(
     review_id: ReviewId,
     shared: TheShared,
     format_: Annotated[Literal["md", "json"], Query(alias="format", description="Markdown, or the Review")] = "md",
+    with_secrets: Annotated[bool, Query(description="As it is: else what looks like a secret is blanked")] = False,
 ) -> Response:
+    made: Any
     if format_ == "json":
-        return answer(await _review(shared, review_id))
-    return _text(reviews.markdown(await shared.client.reviews.find(review_id)), MARKDOWN)
+        made = await _review(shared, review_id)
+    else:
+        made = reviews.markdown(await shared.client.reviews.find(review_id))
+    if not with_secrets:
+        made, _ = await asyncio.to_thread(shared.client.blanked, made)
+    return answer(made) if format_ == "json" else _text(made, MARKDOWN)
 
 
 async def _followed(shared: Shared, review_id: str, wanted: shapes.NewRound) -> Response:

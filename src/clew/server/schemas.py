@@ -303,6 +303,7 @@ class Dirs(Made):
 
 class Health(Made):
     status: Literal["ok"]
+    busy: bool = Field(description="The store has more to do than it answers within three seconds")
 
 
 class Fault(Made):

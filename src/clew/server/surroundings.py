@@ -28,11 +28,11 @@ RECENT = 20  # threads whose directories may be where the next one begins
 
 @router.get("/healthz", response_model=schemas.Health, responses=fails(body=False), tags=["daemon"])
 async def healthz(shared: TheShared) -> Response:
-    """Needs no token. 503 while the store does not answer, and from then on when its files were taken away."""
-    trouble = await shared.health.trouble()
-    if trouble is not None:
-        return problem(503, trouble, code="store", hint="The daemon's log and clew doctor say more.")
-    return answer({"status": "ok"})
+    """Needs no token. 503 while the store answers nobody, and from then on when its files were taken away."""
+    found = await shared.health.condition()
+    if found.trouble is not None:
+        return problem(503, found.trouble, code="store", hint="The daemon's log and clew doctor say more.")
+    return answer({"status": "ok", "busy": found.is_busy})
 
 
 @router.get("/api/agents", response_model=schemas.AgentList, responses=fails(body=False), tags=["daemon"])

@@ -16,6 +16,7 @@ from pathlib import Path
 from clew.core.record import Record
 from clew.core.tokens import TOKEN_FILE, cookie_of, page_key_of
 from clew.errors import StoreError
+from clew.private_folder import make_private
 
 TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}\Z")
@@ -123,7 +124,7 @@ def _write_beside(path: Path) -> Path:
     """A whole token in a file next to its place: nobody ever reads half of one."""
     made = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")

@@ -109,7 +109,10 @@ class Sqlite:
     def create(self) -> None:
         """See that folder and file are there, and only the owner's. Raises StoreError."""
         try:
-            _make_folder(self.path.parent)
+            if not self.path.parent.is_dir():
+                from clew.private_folder import make_private  # seldom: once a home
+
+                make_private(self.path.parent)
             _make_file(self.path)
         except OSError as error:
             raise self.translate(error) from error
@@ -283,12 +286,23 @@ class Sqlite:
                 kind="unreachable",
                 hint="Use a Python whose SQLite has FTS5, or PostgreSQL by CLEW_STORE.",
             )
+        if code == sqlite3.SQLITE_IOERR_SHORT_READ and self._has_no_log():
+            return StoreError(
+                f"The database {self.path} cannot be opened: files of it were deleted or replaced under a process.",
+                kind="unreachable",
+                hint="End every daemon and worker, and start again. What they had stored is in clew.db.rescued-….",
+            )
         if code in _WRITE_FAILED:
             return self._error("full", error)
         if code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM) and self.path.exists():
             writable = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
             return self._error("unreachable" if writable else "read_only", error)
         return self._error(_KINDS.get(code & 0xFF, "unreachable"), error)
+
+    def _has_no_log(self) -> bool:
+        """Although its index is there, which whoever has the database open keeps."""
+        there = {suffix: Path(f"{self.path}{suffix}") for suffix in SUFFIXES}
+        return there["-shm"].exists() and not (there["-wal"].exists() and there["-wal"].stat().st_size)
 
     def search_words(self, words: Words) -> str:
         return " AND ".join(f'"{" ".join(phrase.words)}"{" *" if phrase.is_prefix else ""}' for phrase in words.phrases)
@@ -307,10 +321,22 @@ class Sqlite:
         return write_lock_holder(self.path)
 
     def obstacles(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
-        found = []
+        return [*self.why_not_opened(), *self.rescued()]
+
+    def why_not_opened(self) -> list[tuple[str, str]]:
+        """Why whoever only wants to look does not open it: it would wait for long, or make another in its place."""
         holder = self._holder()
         if holder is not None and holder.is_stopped:
-            found.append((f"Nobody can write to the database: it is held by {holder}.", holder.hint))
+            return [(f"Nobody can write to the database: it is held by {holder}.", holder.hint)]
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if not self.path.exists() and log.exists():
+            mend = "Put it back, or end every daemon and worker, move the log away and start again."
+            return [(f"{self.path} is gone, and its log, {log}, is there.", mend)]
+        return []
+
+    def rescued(self) -> list[tuple[str, str]]:
+        """Copies of what processes saw of it when they lost it."""
+        found = []
         for copy in sorted(self.path.parent.glob(f"{self.path.name}.rescued-*")):
             what = (
                 f"{copy} holds what a process saw of the database when its files were deleted, replaced or cut short."
@@ -379,16 +405,6 @@ def _kind_of(number: int | None) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "read_only"
     return "full" if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "unreachable"
-
-
-def _make_folder(folder: Path) -> None:
-    """The folder, and whatever is missing above it, for the owner only. One that is there is left as it is."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with suppress(FileExistsError):  # another process was faster
-        folder.mkdir(0o700)
-        folder.chmod(0o700)  # whatever the umask says
 
 
 def _make_file(path: Path) -> None:

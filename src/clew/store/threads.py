@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from clew.core.record import replace
-from clew.core.thread import Thread
+from clew.core.thread import Permissions, Thread
 from clew.errors import Conflict, NotFound
 from clew.store import sql
 from clew.store.database import Row
@@ -84,6 +84,11 @@ class Threads(Versions):
         else:
             rows = self._all("threads_in", cwd=cwd, limit=limit, offset=offset)
         return each(thread_from, rows)
+
+    def threads_that_may(self, permissions: Permissions, *, limit: int = 2) -> tuple[int, list[str]]:
+        """How many have these permissions, and the names of those last used."""
+        rows = self._all("threads_that_may", permissions=permissions, limit=limit)
+        return (int(rows[0]["n"]) if rows else 0), [str(row["name"]) for row in rows]
 
     def latest_thread(self, cwd: str, kind: str = "chat") -> Thread | None:
         """The one of that kind that was last used there."""

@@ -24,6 +24,11 @@ SELECT * FROM threads ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :
 SELECT * FROM threads WHERE cwd = :cwd
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 
+-- name: threads_that_may
+-- How many there are, with each of the newest few.
+SELECT name, COUNT(*) OVER () AS n FROM threads WHERE permissions = :permissions
+ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit;
+
 -- name: latest_thread
 SELECT * FROM threads WHERE cwd = :cwd AND kind = :kind
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT 1;

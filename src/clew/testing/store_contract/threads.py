@@ -61,6 +61,15 @@ class ThreadContract:
             else:
                 raise AssertionError("NotFound was not raised")
 
+    def test_threads_are_counted_by_their_permissions(self, store: Store) -> None:
+        assert store.threads_that_may(Permissions.ALL) == (0, [])
+        for number in range(4):
+            permissions = Permissions.ALL if number else Permissions.EDITS
+            store.create_thread(
+                a_thread(f"thread-{number}", f"n{number}", permissions=permissions, updated_at=float(number))
+            )
+        assert store.threads_that_may(Permissions.ALL) == (3, ["n3", "n2"])
+
     def test_the_last_used_come_first(self, store: Store) -> None:
         for number in range(5):
             cwd = "/odd" if number % 2 else "/even"

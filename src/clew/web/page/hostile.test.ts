@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { editsOf, mainArgument } from "./edits.ts";
 import { fieldsOf } from "./fields.ts";
 import { askedOf, UNREADABLE } from "./forms.ts";
-import { hasManyMarks, isHeavy, MOST_DEPTH, MOST_ITEMS, MOST_MARKS } from "./heavy.ts";
+import { hasManyMarks, isHeavy, MOST_CELLS, MOST_DEPTH, MOST_ITEMS, MOST_MARKS } from "./heavy.ts";
 import { blocks } from "./sanitize.ts";
 import { visible, visibleLine } from "./visible.ts";
 
@@ -30,6 +30,22 @@ test("what is nested too deep, or a list without an end, is not given to the par
   assert.ok(isHeavy("1. a\n".repeat(MOST_ITEMS + 1)));
   assert.ok(isHeavy("a".repeat(1_000_001)));
   assert.throws(() => blocks("- a\n".repeat(MOST_ITEMS + 1)), RangeError);
+});
+
+const tableOf = (columns: number, rows: number, row = "|a|\n"): string =>
+  `${"|a".repeat(columns)}|\n${"|-".repeat(columns)}|\n${row.repeat(rows)}`;
+
+test("a table of many cells is not given to the parser, however few characters make them", () => {
+  const wide = tableOf(1_000, 1_000, "a\n");
+  const quoted = wide.replace(/^/gm, "> ");
+  const narrowFirst = `|a|\n|-|\n# head\n${wide}`;
+  const heavy = [wide, tableOf(20_000, 0), tableOf(2, MOST_CELLS / 2), quoted, narrowFirst, wide.replaceAll("\n", "\r")];
+  for (const text of heavy) assert.ok(isHeavy(`before\n\n${text}\n\nafter`), text.slice(0, 20));
+  assert.ok(isHeavy(`${tableOf(50, 60)}\n`.repeat(2)), "of all tables together");
+  assert.throws(() => blocks(wide), RangeError);
+  assert.ok(!isHeavy(tableOf(MOST_CELLS / 1_000, 999)), "all of them, and no more");
+  assert.ok(!isHeavy(`a | b\n:- | -:\nc | d\n\n${"words\n".repeat(2 * MOST_CELLS)}`), "what follows a blank line is no row");
+  assert.ok(!isHeavy(`head\n---\n${"words | words\n".repeat(2 * MOST_CELLS)}`), "a heading is no table");
 });
 
 test("what people and agents write is laid out", () => {

@@ -1,0 +1,65 @@
+"""Whatever makes a folder of Clew's own makes all that is missing above it for the owner alone (law 8)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.engine import worktrees
+from clew.hosts import archive_file
+from clew.private_folder import make_private
+from clew.server import presence, token
+from clew.testing.store_contract import a_thread
+from clew.worker_wiring import worker_name
+
+
+def work(home: Path) -> None:
+    with worker_name(home, "here"):
+        pass
+
+
+def serve(home: Path) -> None:
+    with presence.announced(home, 1):
+        pass
+
+
+MAKERS: dict[str, Callable[[Path], Any]] = {
+    "clew work": work,
+    "clew serve": serve,
+    "its token": token.load_token,
+    "a hook's work trees": lambda home: worktrees._ready(home / "worktrees"),
+    "an archive": lambda home: archive_file.write(
+        home / "archive", a_thread(), [{"schema": 1, "thread": {}, "turns": []}], 0.0
+    ),
+    "by itself": make_private,
+}
+
+
+@pytest.fixture
+def mask() -> Any:
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
+@pytest.mark.parametrize("what", MAKERS)
+def test_folders_are_0700_up_to_the_first_that_was_there(tmp_path: Path, mask: Any, what: str) -> None:
+    tmp_path.chmod(0o755)
+    home = tmp_path / "state" / "clew"
+    MAKERS[what](home)
+    made = [tmp_path / "state", home, *(path for path in home.rglob("*") if path.is_dir())]
+    assert {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in made} == {path.name: "0o700" for path in made}
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+def test_a_file_in_its_place_is_said(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(FileExistsError):
+        make_private(tmp_path / "state")
+    with pytest.raises((FileExistsError, NotADirectoryError)):
+        make_private(tmp_path / "state" / "clew")
