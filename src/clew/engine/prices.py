@@ -6,14 +6,19 @@ is taken from whole runs; an agent that reports no prices has none, and what it 
 
 from __future__ import annotations
 
+import math
+
 from clew.core.usage import Usage
 from clew.store.store import Store
 
 
 def keep_price(store: Store, agent: str, model: str | None, usage: Usage, cost_usd: float) -> None:
     """Of a run whose cost is known in full."""
-    if model and cost_usd > 0 and usage.units > 0:
-        store.save_fact(_fact(agent, model), repr(cost_usd / usage.units))
+    if not model or cost_usd <= 0 or usage.units <= 0:
+        return
+    price, known = cost_usd / usage.units, store.fact_seen(_fact(agent, model))
+    if known is None or not math.isclose(float(known), price, rel_tol=1e-6):  # all runs of the model write it
+        store.save_fact(_fact(agent, model), repr(price))
 
 
 def price(store: Store, agent: str, model: str | None, usage: Usage) -> float:

@@ -161,7 +161,8 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         held = store.lease(key)
         if held is not None and held.token == token:
             return None  # it was taken, and the store's answer was lost
-        if _is_held(store, run):
+        stored = store.require_run(run.id)  # it may have been held or sent since it was opened
+        if stored.asked.held:
             return run.id
         now = leases.now(store, around)
         if held is not None and not (held.expires_at < now and leases.is_dead(store, held, around)):
@@ -169,10 +170,11 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
         for other in store.runs(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
             if other.id != run.id:
                 return other.id
-        asking = _behind(store.require_run(run.id), _asking(store, run.thread_id))
-        if asking is not None:
-            return asking.id
-        first = _first(store, run)
+        asking = _asking(store, run.thread_id)
+        behind = _behind(stored, asking)
+        if behind is not None:
+            return behind.id
+        first = _first(store, run, asking)
         if first.id != run.id:
             return first.id
         store.acquire_lease(key, token=token, owner=around.owner, run_id=run.id, now=now, ttl_s=settings.lease_s)
@@ -181,16 +183,12 @@ def take_turn(store: Store, run: Run, token: str, around: Surroundings, settings
 
 def is_next(store: Store, run: Run) -> bool:
     """No other waits before it, and nothing holds it."""
-    return _first(store, run).id == run.id and not _is_held(store, run)
-
-
-def _is_held(store: Store, run: Run) -> bool:
-    """By now: it may have been held or sent since it was opened."""
     stored = store.run(run.id)
-    return stored is not None and stored.asked.held
+    is_held = stored is not None and stored.asked.held
+    return not is_held and _first(store, run, _asking(store, run.thread_id)).id == run.id
 
 
-def _first(store: Store, run: Run) -> Run:
+def _first(store: Store, run: Run, asking: Sequence[Run]) -> Run:
     """Of those that wait for the thread and have somebody to carry them out.
 
     One that waits behind a question is in the way of a daemon's prompts only.
@@ -198,7 +196,6 @@ def _first(store: Store, run: Run) -> Run:
     queued = store.runs(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT)
     waiting = [other for other in queued if other.owner is not None and not other.asked.held]
     if run.asked.answers or not run.asked.lasting:
-        asking = _asking(store, run.thread_id)
         waiting = [other for other in waiting if other.id == run.id or _behind(other, asking) is None]
     return min(waiting, key=_place, default=run)
 

@@ -159,7 +159,7 @@ class LiveTurn:
         await self._wait_for_limit()
         here = Slots(slot_prefix(self._around.owner), self._settings.max_agents)
         for slots in (here, self.ask.slots):
-            if slots is not None and not await self._is_cancelled():
+            if slots is not None and not self._asked_to_stop:
                 await self._leases.take_slot(slots, lambda: self._journal.note(RunQueued("slot")), self._is_cancelled)
         if self._is_left_to_the_next and not await self._is_cancelled_by_someone():
             return await self._leave_queued()
@@ -167,7 +167,9 @@ class LiveTurn:
             await self._hold_those_behind()
             error = Cancelled(queue.CANCELLED_WAITING, hint=NOT_ASKED)
             return await self._ending.failed(RunStatus.CANCELLED, Outcome.CANCELLED, error)
-        if not await self._database.call(lambda store: queue.still_continues(store, self.run)):
+        if self.run.asked.continues is not None and not await self._database.call(
+            lambda store: queue.still_continues(store, self.run)
+        ):
             error = Cancelled(
                 "What this run was to continue after the usage limit is no longer the last thing asked in the thread.",
                 hint="Nothing was sent to the agent. Ask again.",

@@ -20,6 +20,11 @@ class Facts(Database):
         row = self._one("fact", key=key)
         return None if row is None else str(row["value"])
 
+    def fact_seen(self, key: str) -> str | None:
+        """As `fact`, of one that others may change meanwhile: nobody waits for it, and nothing may depend on it."""
+        row = self._one("fact_seen", key=key)
+        return None if row is None else str(row["value"])
+
     def save_fact(self, key: str, value: str) -> None:
         self._do("save_fact", key=key, value=value)
 

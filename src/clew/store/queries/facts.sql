@@ -10,6 +10,9 @@ ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, body = excluded.body, a
 -- locks: fact :key
 SELECT value FROM facts WHERE key = :key;
 
+-- name: fact_seen
+SELECT value FROM facts WHERE key = :key;
+
 -- name: save_fact
 -- locks: fact :key
 INSERT INTO facts (key, value) VALUES (:key, :value)
