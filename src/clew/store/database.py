@@ -48,6 +48,8 @@ class _Session:
         self.depth = 0
         self.savepoints = 0
         self.written = 0  # statements in this transaction that may have changed something
+        # What was read under a lock, until the next of those: nobody else can have changed it.
+        self.read: dict[tuple[str, tuple[tuple[str, Any], ...]], tuple[int, list[Row]]] = {}
         # What is locked: the names, and what was asked for. None: no locks are taken, since it only reads.
         self.locked: frozenset[str | tuple[str, Any] | None] | None = None
         self.last_step: tuple[Statement, ...] = ()
@@ -101,7 +103,7 @@ class Database:
             raise
         finally:
             session.depth = 0
-            session.lost, session.locked, session.last_step = None, None, ()
+            session.lost, session.locked, session.last_step, session.read = None, None, (), {}
 
     @contextmanager
     def _joined(self, session: _Session) -> Iterator[None]:
@@ -129,7 +131,7 @@ class Database:
         session.savepoints += 1
         level = session.savepoints
         self._execute(session, f"SAVEPOINT level_{level}")
-        before = session.locked, session.last_step, session.written
+        before = session.locked, session.last_step
         session.depth += 1
         try:
             yield
@@ -137,7 +139,8 @@ class Database:
             self._execute(session, f"RELEASE SAVEPOINT level_{level}")
         except BaseException:
             self._undo(session, level)
-            session.locked, session.last_step, session.written = before  # a lock taken inside went with the savepoint
+            session.locked, session.last_step = before  # a lock taken inside went with the savepoint
+            session.read = {}
             raise
         finally:
             session.depth -= 1
@@ -262,6 +265,10 @@ class Database:
             raise self._failed(session, error) from error
         session.locked |= {asked, name}
 
+    def _belongs(self, kind: str, row_id: str, thread_id: str) -> None:
+        """The row is the thread's, for good: its lock need not be looked up."""
+        self._dialect.know_lock(kind, row_id, thread_id)
+
     def _hold_for(self, session: _Session, query: str, parameters: Mapping[str, Any]) -> None:
         for kind, parameter in self._locks.get(query, ()):
             self._hold(session, kind, parameters[parameter])
@@ -280,11 +287,19 @@ class Database:
 
         def read(session: _Session) -> list[Row]:
             self._hold_for(session, query, parameters)
+            is_held = session.locked is not None and query in self._locks
+            key = query, tuple(parameters.items())
+            written, known = session.read.get(key, (-1, [])) if is_held else (-1, [])
+            if written == session.written:
+                return [row.copy() for row in known]
             statement = self._sql[query]
             session.written += not statement.startswith("SELECT")
             cursor = session.connection.execute(statement, _packed(parameters))
             names = self._dialect.columns(cursor)
-            return [_unpacked(names, values) for values in cursor.fetchall()]
+            found = [_unpacked(names, values) for values in cursor.fetchall()]
+            if is_held:
+                session.read[key] = session.written, [row.copy() for row in found]
+            return found
 
         return self._first_or_inside(read)
 

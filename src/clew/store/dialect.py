@@ -40,6 +40,9 @@ class Dialect(Protocol):
     def lock_name(self, kind: str, value: Any) -> str | None:
         """None: a row says it, and has not been looked at yet."""
 
+    def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
+        """That row belongs to that thread."""
+
     def lock(self, connection: Any, name: str) -> None:
         """To the end of the transaction, waiting for whoever has it."""
 

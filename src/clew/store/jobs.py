@@ -37,7 +37,10 @@ class Jobs(Versions):
     def job(self, job_id: str) -> Job | None:
         from clew.store.job_rows import job_from
 
-        return first(job_from, self._one("job_by_id", id=job_id))
+        found = first(job_from, self._one("job_by_id", id=job_id))
+        if found is not None:
+            self._belongs("job", found.id, found.thread_id)
+        return found
 
     def require_job(self, job_id: str) -> Job:
         found = self.job(job_id)

@@ -48,6 +48,7 @@ class Pins(Database):
             stored = self._one("pin_summary", id=pin.id)
             if stored is None:
                 self._do("insert_pin", **_pin_columns(pin, _summary(pin.absorbed)))
+                self._belongs("pin", pin.id, pin.thread_id)
                 self._write_absorbed(pin, 0)
                 return
             # Checked against the stored state, not the caller's copy: poisoned is for ever, whoever else writes.

@@ -27,6 +27,7 @@ from psycopg.pq import TransactionStatus
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store import locks
 from clew.store.sql import Style
+from clew.store.text import pack
 
 if TYPE_CHECKING:
     from clew.core.search import Words
@@ -150,12 +151,19 @@ class Postgres:
         row = connection.execute(
             f"SELECT it, pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({select}) AS l (it)", (value,)
         ).fetchone()
-        name = None if row is None else str(row[0])
-        if name is not None and kind in locks.OF_THREAD:
-            if len(self._lock_names) >= NAMES_KEPT:
-                self._lock_names.clear()
-            self._lock_names[kind, value] = name
-        return name
+        if row is None:
+            return None
+        if kind in locks.OF_THREAD:
+            self._keep(kind, value, str(row[0]))
+        return str(row[0])
+
+    def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
+        self._keep(kind, pack(row_id), f"{locks.PREFIXES['thread']}{pack(thread_id)}")
+
+    def _keep(self, kind: str, value: Any, name: str) -> None:
+        if len(self._lock_names) >= NAMES_KEPT:
+            self._lock_names.clear()
+        self._lock_names[kind, value] = name
 
     def wait_for_locks(self, most_s: float) -> None:
         self._settings["lock_timeout"] = f"{most_s * 1000:.0f}ms"

@@ -16,6 +16,7 @@ class Runs(Versions):
     def create_run(self, run: Run) -> None:
         with self.transaction():
             self._do("insert_run", **run_row(run))
+            self._belongs("run", run.id, run.thread_id)
             self._changed(run.thread_id)
 
     def run(self, run_id: str) -> Run | None:

@@ -207,6 +207,9 @@ class Sqlite:
     def lock_name(self, kind: str, value: Any) -> str:
         return ""  # there is one for all
 
+    def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
+        """A write transaction is alone."""
+
     def lock(self, connection: sqlite3.Connection, name: str) -> None:
         """A write transaction is alone."""
 

@@ -39,6 +39,22 @@ class TransactionContract:
             raise ZeroDivisionError
         assert len(store.history("thread-1")) == 1
 
+    def test_what_is_read_again_is_as_it_is_by_now(self, store: Store) -> None:
+        store.save_fact("x", "1")
+        with store.transaction():
+            assert (store.fact("x"), store.fact("x")) == ("1", "1")
+            store.save_fact("x", "2")
+            assert store.fact("x") == "2"
+            with raises(ZeroDivisionError), store.savepoint():
+                store.save_fact("x", "3")
+                assert store.fact("x") == "3"
+                raise ZeroDivisionError
+            assert store.fact("x") == "2"
+        assert store.fact("x") == "2"
+        store.save_fact("x", "4")
+        with store.transaction():
+            assert store.fact("x") == "4"
+
     def test_half_an_operation_is_never_stored(self, store: Store) -> None:
         """Whoever catches its error, and says nothing of a savepoint, loses the whole transaction."""
         store.create_thread(a_thread())
