@@ -275,18 +275,22 @@ class LiveTurn:
         argv = self._adapter.command(self._binary, can, await self._hiding(plan, can))
         environ = await self._environment(plan.launch)
         self._closing.begin(plan)
-        await self._note(AttemptStarted(plan.attempt.number, plan.attempt.resumed, decision.reason, omitted))
-        for warning in plan.warnings:
-            await self._note(warning)
-        if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
-            await self._note(Warned("cannot_ask", cannot_ask(self._adapter.name)))
+        started = AttemptStarted(plan.attempt.number, plan.attempt.resumed, decision.reason, omitted)
         cwd, mark = plan.request.work_dir, plan.attempt.id
-        process = await AgentProcess.spawn(argv, cwd=cwd, environ=environ, mark=mark)
+        try:
+            process = await AgentProcess.spawn(argv, cwd=cwd, environ=environ, mark=mark)
+        except ClewError:
+            await self._note(started)
+            raise
         passed("spawned")
         try:
-            await self._database.atomically(
-                lambda store: store.update_attempt(plan.attempt.id, pid=process.pid, pid_started=process.started), never
-            )
+            # The process is known before anything is sent to it: whoever recovers the run then ends it.
+            known = {"pid": process.pid, "pid_started": process.started}
+            await self._note(started, also=lambda store: store.update_attempt(plan.attempt.id, **known))
+            for warning in plan.warnings:
+                await self._note(warning)
+            if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
+                await self._note(Warned("cannot_ask", cannot_ask(self._adapter.name)))
             live = LiveAttempt(self._adapter, can, plan.launch, self._settings, watched, process)
             line = self._adapter.prompt_line(decision.prompt, plan.attempt.user_uuid)
         except BaseException:
@@ -332,13 +336,15 @@ class LiveTurn:
             reply=self._reply,
         )
 
-    async def _note(self, event: Event, *, waiting: bool = False) -> None:
+    async def _note(
+        self, event: Event, *, waiting: bool = False, also: Callable[[Store], object] | None = None
+    ) -> None:
         if isinstance(event, QuestionWithdrawn) and self._is_left_to_the_next:
             return  # the agent takes it back because we stop it: it is still open for the person
         self._answer.feed(event)
         if isinstance(event, SessionStarted) and self._closing.hear(event):
             await self._database.atomically(self._adopt, never)
-        await self._journal.note(event, self._wait if waiting else None)
+        await self._journal.note(event, self._wait if waiting else also)
 
     def _wait(self, store: Store) -> None:
         self._leases.fence(store)
