@@ -44,7 +44,6 @@ class SessionStarted(Event):
     """The agent has said which session and model it runs."""
 
     kind: ClassVar[str] = "session_started"
-    urgent: ClassVar[bool] = True
     session_id: str
     model: str
 

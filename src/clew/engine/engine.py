@@ -19,7 +19,7 @@ from clew.core.thread import Thread
 from clew.engine import launching, leases, probe, queue, recovery
 from clew.engine.database import Database
 from clew.engine.journal import Noted
-from clew.engine.plan import default_model_fact, model_for, new_run, runtime_of
+from clew.engine.plan import default_model_fact, model_for, named_model, new_run, runtime_of
 from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentMissing, Busy, ClewError, StoreError, UsageError
@@ -104,7 +104,9 @@ class Engine:
         binary = self.find(ask.agent)
         launching.prepare()
         token = self.around.new_id()
-        model = await self.database.call(lambda store: self._model(ask, store))
+        model = named_model(ask, ask.thread, self.agent_settings(ask.agent).model)
+        if model is None:
+            model = await self.database.call(lambda store: self._model(ask, store))
         check_word("model", model)  # wherever it comes from: a flag, the thread, the settings, the store
         run = new_run(ask, model, self.around)
         leases.ours.add(run.id)

@@ -303,13 +303,17 @@ def default_model_fact(agent: str) -> str:
     return f"default_model/{agent}"
 
 
+def named_model(ask: Ask, thread: Thread, configured: str | None) -> str | None:
+    """Flag, thread or settings."""
+    return ask.model or (thread.model if thread.agent == ask.agent else None) or configured
+
+
 def model_for(ask: Ask, thread: Thread, configured: str | None, store: Store) -> str | None:
     """Flag, thread, settings, the agent's own default as its first run named it, or the model of its newest session.
 
     None: not known yet. A thread that came from elsewhere has sessions of agents whose default is not known here.
     """
-    of_thread = thread.model if thread.agent == ask.agent else None
-    known = ask.model or of_thread or configured or store.fact(default_model_fact(ask.agent))
+    known = named_model(ask, thread, configured) or store.fact(default_model_fact(ask.agent))
     return known or next(
         (
             pin.model
