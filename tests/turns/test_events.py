@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.core.events import AttemptStarted, RunEnded, SessionStarted, TextStreamed
+from clew.core.events import AttemptStarted, RunEnded, TextStreamed
 from clew.engine.journal import BATCH_S
 from clew.testing.stage import Stage
 
@@ -14,7 +14,7 @@ async def test_state_changes_are_stored_before_anybody_hears_of_them(scripted: S
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 3 0.05")
         async for event in run:
-            if isinstance(event, AttemptStarted | SessionStarted | RunEnded):
+            if isinstance(event, AttemptStarted | RunEnded):
                 stored = await client.engine.database.call(lambda store: store.events(run.id))
                 assert event in [each.event for each in stored]
 
