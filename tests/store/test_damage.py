@@ -368,3 +368,20 @@ def test_what_sqlite_itself_cuts_off_is_nothing_lost(tmp_path: Path, command: st
         assert Path(f"{path}-wal").stat().st_size == 0
         store.save_fact("after", "2")
         assert store.lost() is None and store.fact("after") == "2"
+
+
+def test_a_new_database_does_not_empty_the_log_of_one_that_was_deleted(tmp_path: Path) -> None:
+    """Whoever has the deleted one open still makes a copy of all that it had stored."""
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.save_fact("kept", "1")
+        path.unlink()
+        with open_store(path) as other:
+            assert other.fact("kept") is None
+        [left] = tmp_path.glob("clew.db-wal.left-*")
+        assert left.stat().st_size > 0
+        with pytest.raises(StoreError):
+            store.save_fact("after", "2")
+        copy = store.rescue()
+    with open_store(copy) as rescued:
+        assert (rescued.fact("kept"), rescued.fact("after")) == ("1", None)

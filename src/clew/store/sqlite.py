@@ -113,6 +113,8 @@ class Sqlite:
                 from clew.private_folder import make_private  # seldom: once a home
 
                 make_private(self.path.parent)
+            if os.path.lexists(f"{self.path}-wal") and not os.path.lexists(self.path):  # the log never comes first
+                _set_log_aside(self.path)
             _make_file(self.path)
         except OSError as error:
             raise self.translate(error) from error
@@ -408,6 +410,20 @@ def _kind_of(number: int | None) -> str:
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "read_only"
     return "full" if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else "unreachable"
+
+
+def _set_log_aside(path: Path) -> None:
+    """Somebody deleted the database alone. A new one of its name would take the log for its own, and empty it; a daemon
+    that still has both open needs it for a copy of what it had stored."""
+    import logging
+
+    mark = f"left-{os.getpid()}-{os.urandom(3).hex()}"
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").rename(f"{path}{suffix}.{mark}")
+    logging.getLogger("clew.store").warning(
+        "%s was gone, and its log was there: that is now %s-wal.%s", path, path, mark
+    )
 
 
 def _make_file(path: Path) -> None:
