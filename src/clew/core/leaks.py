@@ -23,9 +23,7 @@ WINDOW = 16  # letters and digits of a secret that give it away; of a shorter on
 RANDOM_WINDOW = 8  # of a random one: 40 bits
 HEX_WINDOW = 12  # of a random one that is a hex number: 48 bits, for many texts hold such numbers
 RANDOM_LEAST = 24  # letters and digits; a shorter one may look random by chance
-WORD_CHARS = (
-    3.3  # on average, of the words and numbers that a secret of words is made of; random letters make shorter ones
-)
+WORD_CHARS = 3.3  # on average, of the words and numbers in a secret of words; random letters make shorter ones
 SHORTEST = 8  # a shorter form may be in any text
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")

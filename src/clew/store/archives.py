@@ -27,7 +27,7 @@ class Archives(Threads):
 
     def companions(self, thread_id: str) -> list[Thread]:
         """Threads that mean nothing without this one, nor it without them: the other one of a pair."""
-        return [self._thread_by_id(row["id"]) for row in self._all("companions", id=thread_id)]
+        return [self.require_thread_by_id(row["id"]) for row in self._all("companions", id=thread_id)]
 
     def together(self, name_or_id: str) -> list[Thread]:
         """The thread and what goes with it; of a pair's own name, or its id, both of its threads. Raises NotFound."""

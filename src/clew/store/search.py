@@ -117,7 +117,7 @@ class Search(Cards):
         from clew.core.search import snippet
 
         return Hit(
-            self._thread_by_id(row["thread_id"]),
+            self.require_thread_by_id(row["thread_id"]),
             row["id"],
             Role(row["role"]),
             row["agent"],

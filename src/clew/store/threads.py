@@ -56,7 +56,7 @@ class Threads(Versions):
     def require_thread_by_id(self, thread_id: str) -> Thread:
         found = self.thread_by_id(thread_id)
         if found is None:
-            raise NotFound(f"There is no thread {thread_id} any more.", hint="clew threads list shows those there are.")
+            raise NotFound(f"There is no thread with the id {thread_id}.", hint=ALL_THREADS)
         return found
 
     def _meant(self, name: str) -> str:
@@ -75,7 +75,7 @@ class Threads(Versions):
         pair = self._one("pair_by_id", id=name_or_id) or self._one("pair_by_name", name=name_or_id)
         if pair is None:
             return []
-        return [self._thread_by_id(pair[f"{part}_thread_id"]) for part in ("instructor", "worker")]
+        return [self.require_thread_by_id(pair[f"{part}_thread_id"]) for part in ("instructor", "worker")]
 
     def threads(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         """Those last used come first."""
@@ -99,19 +99,13 @@ class Threads(Versions):
         if changes.keys() & {"id", "created_at", "updated_at"}:
             raise TypeError("a thread's id and times are not changed this way")
         with self.transaction():
-            stored = self._thread_by_id(thread_id)
+            stored = self.require_thread_by_id(thread_id)
             changed = replace(stored, **changes, updated_at=max(at, stored.updated_at))
             if changed.name != stored.name and self._one("thread_by_name", name=changed.name) is not None:
                 raise Conflict(f"There is a thread named {changed.name} already.", hint="Choose another name.")
             self._do("write_thread", **thread_row(changed))
             self._changed(thread_id)
         return changed
-
-    def _thread_by_id(self, thread_id: str) -> Thread:
-        found = first(thread_from, self._one("thread_by_id", id=thread_id))
-        if found is None:
-            raise NotFound(f"There is no thread with the id {thread_id}.", hint=ALL_THREADS)
-        return found
 
     def delete_thread(self, thread_id: str) -> None:
         """Everything of it. Archive what `dump_thread` gives first: nothing is lost (law 7)."""
