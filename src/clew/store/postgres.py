@@ -26,6 +26,7 @@ from psycopg.pq import TransactionStatus
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.store import locks
+from clew.store.postgres_connection import Connection
 from clew.store.sql import Style
 from clew.store.text import pack
 
@@ -118,23 +119,23 @@ class Postgres:
     def create(self) -> None:
         """The database itself is the administrator's to create; the tables are ours."""
 
-    def connect(self) -> psycopg.Connection[Any]:
+    def connect(self) -> Connection:
         name = f"clew pid {os.getpid()} on {os.uname().nodename}"[:APPLICATION_CHARS]
-        connection = psycopg.connect(
-            self.url, autocommit=True, connect_timeout=CONNECT_S, application_name=name, **self._tcp
+        connection = Connection(
+            psycopg.connect(self.url, autocommit=True, connect_timeout=CONNECT_S, application_name=name, **self._tcp)
         )
         try:
-            connection.execute(";".join(f"SET {name} = '{value}'" for name, value in self._settings.items()))
+            connection.run(";".join(f"SET {name} = '{value}'" for name, value in self._settings.items()))
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def is_broken(self, connection: psycopg.Connection[Any]) -> bool:
-        return bool(connection.closed or connection.broken)
+    def is_broken(self, connection: Connection) -> bool:
+        return connection.is_broken
 
-    def begin(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute("BEGIN")
+    def begin(self, connection: Connection) -> None:
+        connection.run("BEGIN")
 
     def locks(self) -> dict[str, Locks]:
         return locks.by_query()
@@ -143,10 +144,10 @@ class Postgres:
         prefix = locks.PREFIXES.get(kind)
         return self._lock_names.get((kind, value)) if prefix is None else f"{prefix}{value}"
 
-    def lock(self, connection: psycopg.Connection[Any], name: str) -> None:
+    def lock(self, connection: Connection, name: str) -> None:
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))", (name,))
 
-    def lock_of(self, connection: psycopg.Connection[Any], kind: str, value: Any) -> str | None:
+    def lock_of(self, connection: Connection, kind: str, value: Any) -> str | None:
         select = locks.LOOKED_UP[kind].format("%s::text")
         row = connection.execute(
             f"SELECT it, pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({select}) AS l (it)", (value,)
@@ -168,25 +169,25 @@ class Postgres:
     def wait_for_locks(self, most_s: float) -> None:
         self._settings["lock_timeout"] = f"{most_s * 1000:.0f}ms"
 
-    def commit(self, connection: psycopg.Connection[Any], statements: Sequence[Statement]) -> None:
-        cursor = psycopg.ClientCursor(connection)
+    def commit(self, connection: Connection, statements: Sequence[Statement]) -> None:
+        cursor = psycopg.ClientCursor(connection.driver)
         last = [cursor.mogrify(statement, parameters) for statement, parameters in statements]
-        cursor.execute(";".join([*last, "COMMIT"]))
+        connection.run(";".join([*last, "COMMIT"]))
 
-    def time(self, connection: psycopg.Connection[Any]) -> float:
+    def time(self, connection: Connection) -> float:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         assert row is not None
         return float(row[0])
 
-    def begin_reading(self, connection: psycopg.Connection[Any]) -> None:
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    def begin_reading(self, connection: Connection) -> None:
+        connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    def in_transaction(self, connection: psycopg.Connection[Any]) -> bool:
-        return connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+    def in_transaction(self, connection: Connection) -> bool:
+        return connection.driver.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
     def columns(self, cursor: Any) -> list[str]:
-        result = cursor.pgresult  # its description would be made of an object for each column
-        return [result.fname(n).decode() for n in range(result.nfields)]
+        columns: list[str] = cursor.columns
+        return columns
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -201,11 +202,11 @@ class Postgres:
                 raise self.translate(error) from error
             yield
 
-    def is_ready(self, connection: psycopg.Connection[Any]) -> bool:
+    def is_ready(self, connection: Connection) -> bool:
         row = connection.execute("SELECT to_regclass('schema_version')").fetchone()
         return row is not None and row[0] is not None
 
-    def prepare(self, connection: psycopg.Connection[Any]) -> None:
+    def prepare(self, connection: Connection) -> None:
         """Nothing is kept in the database but its tables."""
 
     def translate(self, error: Exception) -> ClewError:
@@ -229,13 +230,13 @@ class Postgres:
             for phrase in words.phrases
         )
 
-    def lost(self, connection: psycopg.Connection[Any]) -> None:
+    def lost(self, connection: Connection) -> None:
         """A server does not lose its files under a client."""
 
-    def rescue(self, connection: psycopg.Connection[Any]) -> Path:
+    def rescue(self, connection: Connection) -> Path:
         raise NotImplementedError
 
-    def obstacles(self, connection: psycopg.Connection[Any]) -> list[tuple[str, str]]:
+    def obstacles(self, connection: Connection) -> list[tuple[str, str]]:
         return [
             (
                 f"{name or 'A program without a name'} has been {state} for {silent_s:.0f} s and holds {held} "
@@ -246,7 +247,7 @@ class Postgres:
             for pid, name, state, silent_s, held in connection.execute(_LONG_HELD, (LONG_S,)).fetchall()
         ]
 
-    def problems(self, connection: psycopg.Connection[Any]) -> list[str]:
+    def problems(self, connection: Connection) -> list[str]:
         """The server looks after its own files: that it answers is all that we can tell."""
         connection.execute("SELECT 1")
         return []

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
+from _signal import SIGINT, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
 from .faults import Faults, hang
 from .host import Host, Interrupted
@@ -42,9 +42,9 @@ class Agent:
 
     def run(self) -> int:
         os.set_blocking(self.host.waker, False)
-        signal.set_wakeup_fd(self.host.waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGTERM, self.on_term)
-        signal.signal(signal.SIGINT, self.on_int)
+        set_wakeup_fd(self.host.waker, warn_on_full_buffer=False)
+        signal(SIGTERM, self.on_term)
+        signal(SIGINT, self.on_int)
         try:
             self.session = self.host.session = open_session(self.options, self.host.cwd, self.version)
             self.fail_early()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
+
+from .lines import loads
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def limited(message: str, kind: str, headers: dict[str, str]) -> ApiError:
 def refusal(status: int, body: bytes, model: str, gateway: str, headers: dict[str, str]) -> ApiError:
     """The CLI's own words for an HTTP status."""
     try:
-        said = json.loads(body)["error"]
+        said = loads(body)["error"]
         kind, message = said["type"], said["message"]
     except (ValueError, KeyError, TypeError):
         kind, message = "api_error", body.decode("utf-8", "replace")
@@ -175,7 +176,7 @@ class Wire:
             block, _, self.body = self.body.partition(b"\n\n")
             data = b"".join(line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:"))
             if data:
-                yield json.loads(data)
+                yield loads(data)
 
 
 class Answer:
@@ -209,7 +210,7 @@ class Answer:
             block = self.open.pop(event["index"])
             text = block.pop("json")
             if block["type"] == "tool_use":
-                block["input"] = json.loads(text or "{}")
+                block["input"] = loads(text or "{}")
             return block
         elif kind == "message_delta":
             self.stop_reason = event["delta"].get("stop_reason")

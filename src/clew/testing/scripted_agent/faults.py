@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import sys
 import time
+from _signal import SIG_DFL, SIG_IGN, SIGKILL, SIGTERM, signal  # type: ignore[import-not-found]
+
+from .lines import loads
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ class Faults:
         path = os.environ.get("CLEW_SCRIPT")
         self.all: list[Line] = []
         if path:
-            with open(path, encoding="utf-8") as file:
-                self.all = json.load(file)["faults"]
+            with open(path, "rb") as file:
+                self.all = loads(file.read())["faults"]
 
     def take(self, *names: str) -> Line | None:
         """The first fault of these names that is due now; one that fires once is used up by this."""
@@ -51,14 +52,14 @@ def crash(fault: Line) -> NoReturn:
     sys.stderr.write(fault.get("stderr", ""))
     sys.stderr.flush()
     if "signal" in fault:
-        if fault["signal"] != signal.SIGKILL:  # that one takes no handler
-            signal.signal(fault["signal"], signal.SIG_DFL)
+        if fault["signal"] != SIGKILL:  # that one takes no handler
+            signal(fault["signal"], SIG_DFL)
         os.kill(os.getpid(), fault["signal"])
     os._exit(fault.get("rc", 1))
 
 
 def hang(fault: Line) -> NoReturn:
     if fault.get("ignore_term"):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal(SIGTERM, SIG_IGN)
     while True:
         time.sleep(3600)

@@ -7,13 +7,12 @@ told goes out here too, a line at a time. Every wait of the process is a wait on
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
 import time
 
-from .lines import dumps, new_id, text_of
+from .lines import dumps, loads, new_id, text_of
 from .options import Refused
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
@@ -85,7 +84,7 @@ class Host:
 
     def hear_line(self, text: bytes) -> None:
         try:
-            line = json.loads(text)
+            line = loads(text)
         except ValueError:
             raise Refused(
                 f"Error parsing streaming input line (type=unknown, {len(text)} chars): SyntaxError"
@@ -152,6 +151,6 @@ class Host:
             if not more:
                 break
         try:
-            self.log([text_of(json.loads(data.split(b"\n")[0])["message"]["content"])])
+            self.log([text_of(loads(data.split(b"\n")[0])["message"]["content"])])
         except (ValueError, KeyError, TypeError):
             self.log([])

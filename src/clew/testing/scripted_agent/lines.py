@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
+from _json import encode_basestring, make_encoder, make_scanner
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
@@ -32,9 +32,38 @@ def stamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
 
 
+class _Reading:
+    """What `json` gives to its scanner. Its own import would take longer than a whole turn: it compiles patterns."""
+
+    strict, object_hook, object_pairs_hook = True, None, None
+    parse_float, parse_int, parse_constant = float, int, float
+    memo = None
+
+
+_scan = make_scanner(_Reading)  # type: ignore[arg-type]
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, True)
+
+
 def dumps(line: object) -> bytes:
-    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "surrogatepass") + b"\n"
+    return "".join(_encode(line, 0)).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def loads(raw: bytes | str) -> Any:
+    """Raises ValueError."""
+    text = (raw if isinstance(raw, str) else raw.decode("utf-8", "surrogatepass")).strip(" \t\r\n")
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    if end != len(text):
+        raise ValueError("no JSON")
+    return value
 
 
 def text_of(content: object) -> str:

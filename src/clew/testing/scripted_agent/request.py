@@ -5,15 +5,14 @@ An answer that was an API error stays in the chain but is never sent; the prompt
 
 from __future__ import annotations
 
-import json
 import os
+from _socket import AF_INET, SOCK_STREAM, socket  # `socket` makes enumerations, which takes longer than a turn
 
 from .answer import ApiError
 from .lines import blocks, dumps
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator
 
     from .lines import Line
@@ -26,10 +25,8 @@ SYSTEM_PROMPT = "You are an agent working with the user toward their goals.\n" +
 )
 
 
-def connect(session: Session, model: str, tools: list[str]) -> tuple[socket.socket, str]:
+def connect(session: Session, model: str, tools: list[str]) -> tuple[socket, str]:
     """Send the request: the connection that its answer comes on, and the address it was sent to."""
-    import socket  # here, because a turn that is refused never needs it
-
     environ = os.environ
     key = (
         environ.get("ANTHROPIC_API_KEY")
@@ -48,7 +45,9 @@ def connect(session: Session, model: str, tools: list[str]) -> tuple[socket.sock
         f"x-api-key: {key}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     try:
-        connection = socket.create_connection((host, int(port or 80)), timeout=10)
+        connection = socket(AF_INET, SOCK_STREAM)
+        connection.settimeout(10)
+        connection.connect((host, int(port or 80)))
         connection.settimeout(None)
         connection.sendall(head.encode() + body)
     except OSError:
@@ -65,7 +64,7 @@ def request_body(session: Session, model: str, tools: list[str]) -> Line:
         {"type": "text", "text": "You are a scripted agent.", "cache_control": CACHED},
         {"type": "text", "text": SYSTEM_PROMPT, "cache_control": CACHED},
     ]
-    user_id = json.dumps({"device_id": "scripted", "account_uuid": "", "session_id": session.id})
+    user_id = f'{{"device_id":"scripted","account_uuid":"","session_id":"{session.id}"}}'
     body: Line = {"model": model, "messages": messages(session), "system": system, "tools": offered}
     return {**body, "metadata": {"user_id": user_id}, "max_tokens": 32000, "stream": True}
 

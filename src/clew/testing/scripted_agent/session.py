@@ -16,11 +16,10 @@ Rules taken from the real CLI 2.1.325, each measured:
 
 from __future__ import annotations
 
-import json
 import os
 
 from .account import Account
-from .lines import blocks, dumps, new_id, stamp, synthetic_message
+from .lines import blocks, dumps, loads, new_id, stamp, synthetic_message
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Session:
 
     def _load_line(self, text: bytes) -> None:
         try:
-            line = json.loads(text)
+            line = loads(text)
         except ValueError:
             return
         if not isinstance(line, dict):

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import os
-import signal
+from _signal import SIG_DFL, SIGKILL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
 if TYPE_CHECKING:
-    from typing import Any
-
     from .host import Host
     from .lines import Line
     from .options import Options
@@ -25,7 +23,7 @@ class Toolbox:
         names = options.words("--tools")
         known = "--tools" not in options or "default" in names
         self.names = [name for name in TOOLS if known or name in names]
-        self.child: Any = None
+        self.child: int | None = None
 
     def run(self, name: str, given: Line) -> tuple[str, bool, object]:
         """The result for the model, whether it is an error, and the result for the host."""
@@ -43,29 +41,16 @@ class Toolbox:
         return f"<tool_use_error>{problem}</tool_use_error>", True, problem
 
     def run_bash(self, command: str) -> tuple[str, bool, object]:
-        import subprocess  # here, because most turns run no command
-
-        out = b""
-        # A session of its own, as the real one has it: killing the agent's group does not reach it.
-        self.child = subprocess.Popen(
-            ["bash", "-c", command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=self.host.cwd,
-            start_new_session=True,
-        )
-        pipe = self.child.stdout.fileno()
-        while True:
+        out, code = b"", None
+        self.child, pipe = start_bash(command)
+        while code is None:
             if self.host.wait(pipe, 0.05):
                 data = os.read(pipe, 1 << 16)
                 out += data
-                if not data:
-                    break
-            elif self.child.poll() is not None:  # something it left behind holds the pipe
-                break
-        code = self.child.wait()
-        self.child.stdout.close()
+                code = None if data else ended(self.child, 0)
+            else:  # over, when something that it left behind holds the pipe
+                code = ended(self.child, os.WNOHANG)
+        os.close(pipe)
         self.child = None
         text = out.decode("utf-8", "replace").rstrip("\n")
         if code:
@@ -76,8 +61,8 @@ class Toolbox:
 
     def kill_child(self) -> None:
         if self.child is not None:
-            if self.child.poll() is None:
-                os.killpg(self.child.pid, signal.SIGKILL)
+            if ended(self.child, os.WNOHANG) is None:
+                os.killpg(self.child, SIGKILL)
             self.child = None
 
     def write_file(self, path: str, content: str) -> tuple[str, bool, object]:
@@ -104,3 +89,28 @@ class Toolbox:
         lines = text.split("\n")
         shown = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, 1))
         return shown, False, {"type": "text", "file": {"filePath": path, "content": text, "numLines": len(lines)}}
+
+
+def start_bash(command: str) -> tuple[int, int]:
+    """Its process, in a session of its own as the real one has it (killing the agent's group does not reach it), and
+    its output."""
+    pipe, out = os.pipe()
+    pid = os.fork()  # `subprocess` takes longer to import than bash to start
+    if pid == 0:
+        try:
+            os.setsid()
+            for number in (SIGPIPE, SIGXFSZ):  # Python ignores them
+                signal(number, SIG_DFL)
+            for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, out)):
+                os.dup2(descriptor, number)
+            os.execvp("bash", ["bash", "-c", command])
+        finally:
+            os._exit(127)
+    os.close(out)
+    return pid, pipe
+
+
+def ended(pid: int, how: int) -> int | None:
+    """The exit status; None while it runs."""
+    found, status = os.waitpid(pid, how)
+    return os.waitstatus_to_exitcode(status) if found else None
