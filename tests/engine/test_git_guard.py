@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine import git_guard
+from clew.engine import git, git_guard
 from clew.engine.git import agent_environment
 from clew.engine.git_guard import Entry
 from clew.errors import UsageError
@@ -154,6 +154,32 @@ async def test_outside_of_a_repository_and_without_git(tmp_path: Path) -> None:
     assert (await agent_environment(environ, str(tmp_path)))[git_guard.VARIABLE] == "'core.hooksPath=/dev/null'"
     without = {**environ, "PATH": str(tmp_path)}
     assert await agent_environment(without, str(tmp_path)) == without
+
+
+async def test_the_users_own_settings_are_looked_at_now_and_then_and_a_new_repository_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    environ = environ_of(tmp_path)
+
+    async def seen() -> str:
+        return (await agent_environment(environ, str(folder)))[git_guard.VARIABLE]
+
+    assert await seen() == "'core.hooksPath=/dev/null'"
+    (Path(environ["HOME"]) / ".gitconfig").write_text("[core]\n\thooksPath = /mine\n")
+    assert await seen() == "'core.hooksPath=/dev/null'"
+    monkeypatch.setattr(git, "USERS_S", 0.0)
+    assert await seen() == "'core.hooksPath=/mine'"
+    monkeypatch.setattr(git, "USERS_S", 1000.0)
+    trap.git(folder, "init", "-q")
+    trap.git(folder, "config", "filter.x.clean", "evil")
+    assert await seen() == "'core.hooksPath=/mine' 'filter.x.clean='"
+    linked = tmp_path / "linked"
+    linked.symlink_to(folder)
+    (folder / "below").mkdir()
+    below = await agent_environment(environ, str(linked / "below"))
+    assert below[git_guard.VARIABLE] == "'core.hooksPath=/mine' 'filter.x.clean='"
 
 
 def test_more_commands_than_an_environment_holds() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clew.core.events import RunEnded
 from clew.core.outcome import Outcome
 from clew.core.record import replace
@@ -41,23 +43,28 @@ class Ending:
     async def concluded(self, plan: Plan, end: AttemptEnd, status: RunStatus) -> Finished:
         """After the last attempt."""
         passed("outcome_known")
-        await self._journal.flush()
-        finished, last_words = await self._database.atomically(
-            lambda store: self._conclude(store, plan, end, status), self._is_over
-        )
+        async with self._journal.taking() as unstored:
+            finished, last_words = await self._database.atomically(
+                lambda store: self._conclude(store, plan, end, status, unstored), self._is_over
+            )
+        self._leases.given_back()
         passed("outcome_stored")
         await self._journal.tell_stored(last_words)
         return finished
 
-    def _conclude(self, store: Store, plan: Plan, end: AttemptEnd, status: RunStatus) -> tuple[Finished, list[Noted]]:
-        """The last events are part of the transaction: a run that has ended says so, whatever dies next."""
+    def _conclude(
+        self, store: Store, plan: Plan, end: AttemptEnd, status: RunStatus, unstored: Sequence[Noted]
+    ) -> tuple[Finished, list[Noted]]:
+        """The last events are part of the transaction, as is the thread's next turn: a run that has ended says so, and
+        is in nobody's way, whatever dies next."""
         self._leases.fence(store)
         finished, warning = self._closing.conclude(store, plan, end, status)
         run = finished.run
         message = finished.error.message if finished.error else ""
         last_words = RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)
         noted = self._journal.upcoming(*([warning] if warning else []), last_words)
-        store.append_events(run.id, [(each.seq, each.at, each.event) for each in noted])
+        store.append_events(run.id, [(each.seq, each.at, each.event) for each in (*unstored, *noted)])
+        self._leases.give_back(store)
         return finished, noted
 
     def _is_over(self, store: Store) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -22,6 +23,7 @@ from clew.errors import ClewError, StoreError, UsageError
 
 QUICK_S = 60.0  # for what takes milliseconds
 WHOLE_S = 900.0  # for what reads or writes the whole tree
+USERS_S = 10.0  # that the user's own settings are known, where no repository adds any
 NESTED_MOST = 500  # submodules that are looked into
 USAGE = 129  # git's exit status for an option that it does not know
 
@@ -43,6 +45,8 @@ _SWITCHED_OFF = (
     "core.logAllRefUpdates=false",
     "commit.gpgSign=false",
 )
+
+_users: dict[tuple[tuple[str, str], ...], tuple[float, list[git_guard.Entry]]] = {}  # by the environment; the last one
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -150,6 +154,18 @@ class Git:
 
     async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
         """All settings that hold there. Where git itself cannot read them, it cannot run what they name."""
+        environ = {**self._environ, **extra}
+        if _may_be_in_repository(cwd, environ):
+            return await self._read_settings(cwd, extra)
+        # Only the user's own hold, wherever that is.
+        key = tuple(sorted(item for item in environ.items() if item[0].startswith(("GIT_", "HOME", "XDG_", "PATH"))))
+        known = _users.get(key)
+        if known is None or time.monotonic() - known[0] > USERS_S:
+            _users.clear()
+            known = _users[key] = time.monotonic(), await self._read_settings(cwd, extra)
+        return known[1]
+
+    async def _read_settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
         words = ("config", "--list", "--show-scope", "--includes", "-z")
         done = await self.attempt(*words, cwd=cwd, extra=extra)
         if done.status == USAGE:
@@ -205,7 +221,7 @@ class Git:
 
 def _may_be_in_repository(folder: str, environ: Mapping[str, str]) -> bool:
     """False: git would find none. It is asked nothing: outside of a repository that saves a start of git an attempt."""
-    path = Path(folder)
+    path = Path(os.path.realpath(folder))  # as git sees it
     return "GIT_DIR" in environ or any(
         os.path.lexists(above / name) for above in (path, *path.parents) for name in (".git", "HEAD")
     )

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from clew.core.events import Event
+from clew.core.events import Event, RunEnded
 from clew.core.ids import RunId
 from clew.core.record import Record
 from clew.errors import StoreError
@@ -70,6 +71,10 @@ class Journal:
             self._flusher = asyncio.create_task(self._flush_soon())
         await self._wake()
 
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._all) and isinstance(self._all[-1].event, RunEnded)
+
     def upcoming(self, *events: Event) -> list[Noted]:
         """As they would be numbered next: for a transaction of somebody else's. `tell_stored` when that is done."""
         return [Noted(self._seq + number, self._clock(), event) for number, event in enumerate(events, 1)]
@@ -83,19 +88,25 @@ class Journal:
         async with self._news:
             self._news.notify_all()
 
-    async def flush(self, also: Callable[[Store], object] | None = None) -> None:
-        async with self._flushing:  # in order, also while the store is away
+    @asynccontextmanager
+    async def taking(self) -> AsyncIterator[list[Noted]]:
+        """What is not stored yet, for a transaction of somebody else's that stores it. Nothing is flushed meanwhile."""
+        async with self._flushing:
             batch, self._unstored = self._unstored, []
-            if not batch:
-                return
-            last = batch[-1].seq
             try:
-                await self._database.atomically(
-                    lambda store: self._write(store, batch, also), lambda store: store.last_seq(self._run_id) >= last
-                )
+                yield batch
             except BaseException:
                 self._unstored = [*batch, *self._unstored]  # no gap: whoever flushes next stores these too
                 raise
+
+    async def flush(self, also: Callable[[Store], object] | None = None) -> None:
+        async with self.taking() as batch:  # in order, also while the store is away
+            if not batch:
+                return
+            last = batch[-1].seq
+            await self._database.atomically(
+                lambda store: self._write(store, batch, also), lambda store: store.last_seq(self._run_id) >= last
+            )
             self._stored = max(self._stored, last)
         await self._wake()
 

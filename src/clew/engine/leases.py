@@ -143,9 +143,17 @@ class Leases:
                 await self.release()  # or the next start frees it: an answer that is stored is not failed by this
 
     async def release(self) -> None:
-        tokens, self._tokens = self._tokens, []
-        if tokens:
-            await self._database.atomically(lambda store: [store.release_lease(token) for token in tokens], never)
+        if self._tokens:
+            await self._database.atomically(self.give_back, never)
+            self.given_back()
+
+    def give_back(self, store: Store) -> None:
+        """In a transaction; `given_back` when that is stored."""
+        for token in self._tokens:
+            store.release_lease(token)
+
+    def given_back(self) -> None:
+        self._tokens = []
 
     async def _beat(self) -> None:
         while True:

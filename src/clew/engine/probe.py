@@ -16,15 +16,20 @@ from clew.engine.database import Access
 from clew.errors import AgentFailed, AgentMissing
 
 PROBE_S = 30.0
+_seen: dict[str, tuple[str, str, Abilities]] = {}  # by agent: the last binary that this process used
 
 
 async def abilities(
     adapter: Adapter, binary: Binary, database: Access, environ: Mapping[str, str], now: float
 ) -> Abilities:
     stamp = _stamp(binary.path)
+    if (seen := _seen.get(adapter.name)) is not None and seen[:2] == (binary.path, stamp):
+        return _checked(seen[2], adapter, binary)
     known = await database.call(lambda store: store.probe(binary.path, stamp))
     if known is not None:
-        return _checked(_load(known), adapter, binary)
+        found = _load(known)
+        _seen[adapter.name] = binary.path, stamp, found
+        return _checked(found, adapter, binary)
     help_argv, version_argv = adapter.probes(binary)
     clean = adapter.environment(environ)
     asked = [_output(argv, clean) for argv in (help_argv, version_argv)]

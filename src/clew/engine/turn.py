@@ -112,6 +112,11 @@ class LiveTurn:
         """It is over, and the store does not know: recovery has to bring it to its end."""
         return self._ending.is_left
 
+    @property
+    def has_ended(self) -> bool:
+        """Its last event has come."""
+        return self._journal.has_ended
+
     def events(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[Noted]:
         return self._journal.listen(after=after, stored=stored)
 

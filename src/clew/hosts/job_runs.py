@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -25,6 +25,7 @@ from clew.engine import leases
 from clew.engine.claims import Place
 from clew.engine.closing import Finished
 from clew.engine.engine import Engine
+from clew.engine.journal import Noted
 from clew.engine.settings import Slots
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, AgentMissing, Busy, ClewError, StoreError, UsageLimit
@@ -186,7 +187,8 @@ class JobRuns:
             if turn is None:
                 return True  # cancelled in the meantime: a look at the row tells
             begun = turn.run.id
-            return await self._conclude(job, await self._follow(job, turn))
+            said: list[Noted] = []
+            return await self._conclude(job, await self._follow(job, turn, said), said)
         except (StoreError, Busy, IllegalJobMove, NotItsTurn):
             raise  # whoever called waits until it is well again
         except ClewError as error:
@@ -224,18 +226,23 @@ class JobRuns:
         except job_rows.NotOurs:
             return None
 
-    async def _follow(self, job: Job, turn: LiveTurn) -> Finished:
-        """The run to its end; its markers and, now and then, its files are saved meanwhile."""
+    async def _follow(self, job: Job, turn: LiveTurn, said: list[Noted]) -> Finished:
+        """The run to its end; its markers and, now and then, its files are saved meanwhile.
+
+        Markers of messages that are stored together with the run's end are left to its conclusion, in `said`.
+        """
         saving = asyncio.create_task(self._save_now_and_then(job, turn.run)) if job.checkpoint else None
         try:
             async for noted in turn.events(stored=True):
-                if isinstance(noted.event, MessageSaid):
+                if isinstance(noted.event, MessageSaid) and turn.has_ended:
+                    said.append(noted)
+                elif isinstance(noted.event, MessageSaid):
                     marker = partial(job_rows.add_marker, job.id, turn.run.id, noted)
                     await self._engine.database.atomically(marker)
             return await turn.finish()
         except asyncio.CancelledError:
             await turn.abandon()
-            await asyncio.shield(self._conclude(job, await turn.finish()))  # handed back, with its files saved
+            await asyncio.shield(self._conclude(job, await turn.finish(), said))  # handed back, with its files saved
             raise
         except BaseException:
             await turn.abandon()
@@ -245,7 +252,7 @@ class JobRuns:
                 saving.cancel()
                 await asyncio.gather(saving, return_exceptions=True)
 
-    async def _conclude(self, job: Job, finished: Finished) -> bool:
+    async def _conclude(self, job: Job, finished: Finished, said: Sequence[Noted] = ()) -> bool:
         """What follows from the end of a run, once: written only while the run is the job's newest."""
         if isinstance(finished.error, StoreError):
             return True  # the store tells what became of it, when it is well and recovery has been there
@@ -261,6 +268,8 @@ class JobRuns:
                 return True
             if run.status in LIVE:
                 return True  # so is the run: what this process has to say of it does not count
+            for noted in said:
+                job_rows.add_marker(job.id, run.id, noted, store)
             now = leases.now(store, self._engine.around)
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
             earlier, resumed = job_rows.ends_before(store, job_now, run), job_rows.resumed(store, run)
