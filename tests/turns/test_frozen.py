@@ -16,7 +16,7 @@ from clew.testing.postgres import PostgresServer
 from clew.testing.stage import MODEL, Stage
 
 FREEZE = """
-import asyncio, os, signal
+import asyncio, signal, threading
 import clew
 from clew.core.record import replace
 from clew.errors import StoreError
@@ -34,7 +34,7 @@ async def main():
         def freeze(store):
             with store.transaction():
                 store.add_turn(thread.record.id, a_turn("half"))
-                os.kill(os.getpid(), signal.SIGSTOP)
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # here, and not a little later
                 store.add_turn(thread.record.id, a_turn("other half"))
 
         try:

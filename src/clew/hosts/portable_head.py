@@ -155,5 +155,5 @@ def _opened(raw: bytes, lock: Lock) -> bytes:
     given = lock.passphrase(False)
     try:
         return sealing.open_with(given, raw)
-    except UsageError as error:
+    except sealing.NotOpened as error:
         raise UsageError("The passphrase does not open the remote.", hint="It is the one of its first push.") from error

@@ -13,7 +13,14 @@ PASSPHRASE_STANZA = b"-> scrypt "
 HEADER_MOST = 1024**2
 WORK_MOST = 20  # a doubling each: 20 takes a gigabyte and some seconds, and age itself writes 18
 
+# age times a small piece of that work and refuses what would take 16 s and more: on a busy machine that comes out wrong
+# by as much, so it is asked again. What is too much for us is refused before.
+EXCESSIVE, TRIES = "Excessive work", 30
 _WORK = re.compile(rb"^-> scrypt \S+ ([0-9]{1,9})$", re.MULTILINE)
+
+
+class NotOpened(UsageError):
+    """Not the passphrase, or damaged."""
 
 
 def is_sealed(raw: bytes) -> bool:
@@ -54,13 +61,16 @@ def open_with(passphrase: str, raw: bytes) -> bytes:
             "The file wants far more work of whoever opens it than age does.",
             hint="It is not as Clew writes them: ask whoever made it, or open it with age first.",
         )
-    try:
-        return bytes(pyrage.passphrase.decrypt(raw, passphrase))
-    except pyrage.DecryptError as error:
-        raise UsageError(
-            "The passphrase does not open the file, or the file is damaged.",
-            hint="Give the passphrase that it was exported with.",
-        ) from error
+    for _ in range(TRIES):
+        try:
+            return bytes(pyrage.passphrase.decrypt(raw, passphrase))
+        except pyrage.DecryptError as error:
+            if EXCESSIVE not in str(error):
+                raise NotOpened(
+                    "The passphrase does not open the file, or the file is damaged.",
+                    hint="Give the passphrase that it was exported with.",
+                ) from error
+    raise UsageError("This machine is too slow or too busy now to open the file.", hint="Try again in a while.")
 
 
 def open_as(identities: str, raw: bytes) -> bytes:
