@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from clew.store.postgres_connection import PREPARED_AFTER, PREPARED_MOST, Connection
+from clew.store.postgres_connection import PREPARED_AFTER, PREPARED_MOST, ROWS_MOST, Connection
 from clew.testing.postgres import PostgresServer
 
 SELECT = "SELECT a, b, c, d, e, '100%%' FROM t WHERE a = %(a)s AND (b = %(b)s OR a = %(a)s)"
@@ -46,6 +46,32 @@ def test_no_more_is_prepared_than_the_server_is_to_keep(connection: Connection) 
         for _ in range(PREPARED_AFTER + 1):
             assert connection.execute(f"SELECT {number} + %s::bigint", (1,)).fetchone() == (number + 1,)
     assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (PREPARED_MOST,)
+    connection.close()
+
+
+def test_many_rows_say_the_same_as_one_after_the_other(connection: Connection) -> None:
+    connection.run("CREATE TABLE u (a TEXT PRIMARY KEY, b BIGINT, c BYTEA)")
+    plain = "INSERT INTO u (a, b, c) VALUES (%(a)s, %(b)s, %(c)s)"
+    tolerant = f"{plain}\nON CONFLICT (a) DO NOTHING"
+    counting = "INSERT INTO u (a, b) VALUES (%(a)s, (SELECT count(*) FROM u))"
+    later = f"{plain} ON CONFLICT (a) DO UPDATE SET b = excluded.b"
+
+    def rows(*names: str) -> list[dict[str, Any]]:
+        return [{"c": b"\x00" if place else None, "b": place, "a": name} for place, name in enumerate(names)]
+
+    connection.executemany(plain, rows())
+    connection.executemany(plain, rows("one"))
+    connection.executemany(plain, rows("two", "three"))
+    connection.executemany(tolerant, rows("two", "four", "four"))
+    connection.executemany(counting, rows("five", "six"))
+    connection.executemany(later, rows("six", "six", "six"))
+    connection.executemany(plain, rows(*(f"many {n}" for n in range(ROWS_MOST + 1))))
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        connection.executemany(plain, rows("seven", "seven"))
+    stored = connection.execute("SELECT a, b, c FROM u WHERE a NOT LIKE 'many%%'").fetchall()
+    expected = [("one", 0, None), ("two", 0, None), ("three", 1, b"\x00"), ("four", 1, b"\x00")]
+    assert sorted(stored) == sorted([*expected, ("five", 4, None), ("six", 2, None)])
+    assert connection.execute("SELECT count(*), max(b) FROM u").fetchone() == (6 + ROWS_MOST + 1, ROWS_MOST)
     connection.close()
 
 

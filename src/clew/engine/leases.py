@@ -91,7 +91,8 @@ class Leases:
 
     def _try_slot(self, store: Store, slots: Slots, token: str) -> Lease | None:
         with store.transaction():
-            for lease in store.leases(f"{slots.prefix}/"):
+            leases = store.leases(f"{slots.prefix}/")
+            for lease in leases if len(leases) >= slots.most else ():  # else there is a place that nobody has
                 if is_dead(store, lease, self._around):
                     store.release_lease(lease.token)
                 elif lease.expires_at <= now(store, self._around):

@@ -333,7 +333,7 @@ class Database:
                 self._hold_for(session, query, row)
             session.written += 1
             try:
-                session.connection.cursor().executemany(self._sql[query], [_packed(row) for row in rows])
+                session.connection.executemany(self._sql[query], [_packed(row) for row in rows])
             except self._dialect.errors as error:
                 raise self._failed(session, error) from error
 

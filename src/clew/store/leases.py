@@ -42,15 +42,16 @@ class Leases(Database):
     def acquire_slot(
         self, prefix: str, limit: int, *, token: str, owner: Owner, run_id: str | None, now: float, ttl_s: float
     ) -> Lease | None:
-        """The first free one of `prefix/0` … `prefix/limit-1`; None when all are held."""
+        """One of `prefix/0` … `prefix/limit-1` that nobody has, or else one that is over; None when all are held."""
         with self.transaction():
             held = {lease.key: lease for lease in self.leases(f"{prefix}/")}
             mine = [lease.key for lease in held.values() if lease.token == token]
-            free = (key for key in slot_keys(prefix, limit) if key not in held or held[key].expires_at <= now)
-            key = next(iter(mine), None) or next(free, None)
-            if key is None:
+            keys = slot_keys(prefix, limit)
+            expired = [key for key in keys if key in held and held[key].expires_at <= now]
+            free = [*mine, *(key for key in keys if key not in held), *expired]
+            if not free:
                 return None
-            return self.acquire_lease(key, token=token, owner=owner, run_id=run_id, now=now, ttl_s=ttl_s)
+            return self.acquire_lease(free[0], token=token, owner=owner, run_id=run_id, now=now, ttl_s=ttl_s)
 
     def renew_lease(self, token: str, now: float, ttl_s: float) -> bool:
         """False: it is lost, and what it guarded is somebody else's now."""

@@ -21,9 +21,13 @@ from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
 PREPARED_AFTER = 5  # uses: a command that runs once need not ask twice
+ROWS_MOST = 16  # in one statement: each number of rows is a statement of its own
 PREPARED_MOST = 250  # the server keeps a plan for each
 
 _PARAMETER = re.compile(r"%(?:\((\w+)\)s|s|%)")
+# Values that are nothing but given ones, and nothing after them that looks at the rows before.
+_GIVEN = r"%\(\w+\)s"
+_ROW = re.compile(rf"\bVALUES\s*(?P<row>\(\s*{_GIVEN}(?:,\s*{_GIVEN})*\s*\))(?=\s*(?:ON CONFLICT[^;]*DO NOTHING\s*)?$)")
 _GOOD = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY})
 
 
@@ -92,9 +96,20 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def cursor(self) -> psycopg.Cursor[Any]:
-        """For a statement with many rows of values: it sends them in one go."""
-        return self.driver.cursor()
+    def executemany(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Few rows as one statement, where that says the same; many by the driver, which sends them in one go."""
+        found = _ROW.search(statement) if 1 < len(rows) <= ROWS_MOST else None
+        if found is None and len(rows) > 1:
+            self.driver.cursor().executemany(statement, rows)  # type: ignore[arg-type, unused-ignore]
+            return
+        if found is None:
+            for row in rows:
+                self.execute(statement, row)
+            return
+        names = _PARAMETER.findall(found["row"])
+        group = f"({', '.join(['%s'] * len(names))})"
+        whole = f"{statement[: found.start('row')]}{', '.join([group] * len(rows))}{statement[found.end('row') :]}"
+        self.execute(whole, [row[name] for row in rows for name in names])
 
     def run(self, script: str) -> None:
         """Statements without values, in one message."""
@@ -104,7 +119,7 @@ class Connection:
         known = self._known.get(statement)
         if known is None:
             known = self._known[statement] = _Known(statement)
-        if isinstance(parameters, Mapping):
+        if isinstance(parameters, dict):
             given = [parameters[name] for name in known.names if name is not None]
         else:
             given = list(parameters)

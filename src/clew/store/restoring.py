@@ -118,7 +118,7 @@ def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:
         statement = sql.spell(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})", store._dialect.style)
         session.written += 1
         try:
-            session.connection.cursor().executemany(statement, [packed(row) for row in alike])
+            session.connection.executemany(statement, [packed(row) for row in alike])
         except store._dialect.errors as error:
             raise store._failed(session, error) from error
 

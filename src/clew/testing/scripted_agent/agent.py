@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -134,4 +135,5 @@ def main(argv: list[str], product: str = PRODUCT, version: str = VERSION, resume
     except Refused as problem:
         sys.stderr.write(f"{problem}\n")
         sys.exit(1)
+    gc.disable()  # for a turn or a few
     os._exit(Agent(options, version).run())  # all is written: the interpreter's farewell would only cost 3 ms
