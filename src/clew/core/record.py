@@ -22,6 +22,7 @@ class Record:
     """Immutable, compared and hashed by type and fields, in the order in which the fields stand."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[frozenset[str]] = frozenset()
     _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -31,19 +32,25 @@ class Record:
             if not str(kind).startswith("ClassVar") and name not in cls._fields
         ]
         cls._fields = (*cls._fields, *own)
+        cls._names = frozenset(cls._fields)
         cls._defaults = cls._defaults | {name: cls.__dict__[name] for name in own if name in cls.__dict__}
 
     def __init__(self, *values: Any, **named: Any) -> None:
+        if values:
+            named = self._given(values, named)
+        content = {**self._defaults, **named}
+        if content.keys() != self._names:
+            self._refuse(content)
+        self.__dict__.update(content)
+
+    def _given(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         fields = self._fields
         if len(values) > len(fields):
             raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, and {len(values)} were given")
         given = dict(zip(fields, values, strict=False))
         if given.keys() & named.keys():
             raise TypeError(f"{type(self).__name__} was given {', '.join(given.keys() & named.keys())} twice")
-        content = self._defaults | given | named
-        if len(content) != len(fields) or content.keys() != set(fields):
-            self._refuse(content)
-        self.__dict__.update(content)
+        return given | named
 
     def _refuse(self, content: dict[str, Any]) -> None:
         missing = [name for name in self._fields if name not in content]

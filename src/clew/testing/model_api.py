@@ -219,6 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    wbufsize = 1 << 16  # what comes without a pause goes in one piece
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -266,6 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
             for step in answer.stream_steps() if stream else answer.json_steps():
                 self._take(step, answer, hold, stream)
             self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
         except ConnectionError:
             self.close_connection = True
         finally:
@@ -278,6 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
             case bytes():
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(step), step))
             case float():
+                self.wfile.flush()
                 if self.server.api._closing.wait(step):
                     raise _ClientGone
             case Act.HEADERS:
@@ -287,9 +290,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header("request-id", f"req_{answer.tag}")
                 self.end_headers()
             case Act.HOLD:
+                self.wfile.flush()
                 if hold is None or not hold.wait(self.connection):
                     raise _ClientGone
             case Act.BREAK:
+                self.wfile.flush()
                 raise _ClientGone
 
     def _refuse(self, fail: Fail) -> None:

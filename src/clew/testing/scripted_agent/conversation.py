@@ -94,8 +94,10 @@ class Conversation:
                 wire.feed(data)
                 if wire.status == 200:
                     self.answer.request_id = wire.headers.get("request-id")
+                    self.host.gather(True)
                     for event in wire.events():
                         self.take_event(event)
+                    self.host.gather(False)
         except (ConnectionError, ValueError):
             self.close_stream(cut=True)
             if wire.status is None:
@@ -108,6 +110,7 @@ class Conversation:
             self.keep_partial()
             raise
         finally:
+            self.host.gather(False)
             connection.close()
             self.session.account.api_ms += (time.monotonic() - started) * 1000
         if wire.status != 200:
@@ -131,6 +134,7 @@ class Conversation:
         self.say_event(event)
         is_text = event["type"] == "content_block_delta" and "text" in event["delta"]
         if is_text and (fault := self.agent.faults.take("crash_mid_text")):
+            self.host.flush()
             crash(fault)
 
     def say_event(self, event: Line) -> None:

@@ -39,6 +39,7 @@ class Host:
         self.mode = options.one("--permission-mode", "default")
         self.session: Session  # once it is open
         self.buffer, self.stdin_open, self.logged = b"", True, False
+        self.unsent, self.gathering = b"", False
         self.queue: list[Line] = []
         self.seen: set[str] = set()
         self.answers: dict[str, Line] = {}
@@ -47,7 +48,18 @@ class Host:
         self.wake, self.waker = os.pipe()
 
     def emit(self, line: Line) -> None:
-        data = memoryview(dumps(line))
+        self.unsent += dumps(line)
+        if not self.gathering:
+            self.flush()
+
+    def gather(self, on: bool) -> None:
+        """What is told meanwhile goes out in one piece, as it came in."""
+        self.gathering = on
+        if not on:
+            self.flush()
+
+    def flush(self) -> None:
+        data, self.unsent = memoryview(self.unsent), b""
         try:
             while data:
                 data = data[os.write(1, data) :]

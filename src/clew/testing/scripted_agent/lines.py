@@ -59,7 +59,7 @@ def loads(raw: bytes | str) -> Any:
     text = (raw if isinstance(raw, str) else raw.decode("utf-8", "surrogatepass")).strip(" \t\r\n")
     try:
         value, end = _scan(text, 0)
-    except StopIteration:
+    except (StopIteration, SystemError):  # the scanner's own error is in `json`: without it, it has none
         end = -1
     if end != len(text):
         raise ValueError("no JSON")
