@@ -56,7 +56,7 @@ def warnings(store: Store, thread: Thread, rules: Rules | None, decision: Decisi
             found.append(_rules_not_loaded(thread, rules))
     if isinstance(decision, Fresh) and decision.reason is Reason.SESSION_DIVERGED and decision.passed_over is not None:
         found.append(_went_on_outside(decision.passed_over))
-    if taken_by := store.fact(taken_over(thread.id)):
+    if store.fact_seen(taken_over(thread.id)) and (taken_by := store.fact(taken_over(thread.id))):
         store.save_fact(taken_over(thread.id), "")
         found.append(_taken_over(taken_by))
     return tuple(found)

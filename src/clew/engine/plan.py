@@ -184,7 +184,7 @@ class Planner(Record):
             started_at=now,
         )
         store.save_pin(pin)
-        store.create_attempt(attempt)
+        store.create_attempt(attempt, self.ask.thread.id)
         store.update_run(
             self.run.id,
             status=RunStatus.RUNNING,

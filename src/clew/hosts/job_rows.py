@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from clew.core.events import MessageSaid
 from clew.core.history import Turn
@@ -18,9 +18,15 @@ from clew.engine.failures import error_of_run
 from clew.engine.journal import Noted
 from clew.store.store import Store
 
-LAST_EVENTS = 3
 RUNS_LOOKED_AT = 1000  # more than a job has between two retries
 CALLS_TOLD = 200  # more than there is ever room for
+
+
+class Before(TypedDict, total=False):
+    """See `after_run`."""
+
+    earlier: tuple[str | None, ...]
+    resumed: bool
 
 
 class NotItsTurn(Exception):
@@ -88,20 +94,17 @@ def heard_at(store: Store, job: Job) -> float | None:
     """When the agent of its newest run was last heard of. That a run ended may be found out much later."""
     if job.run_id is None:
         return None
-    events = store.events(job.run_id, max(0, store.last_seq(job.run_id) - LAST_EVENTS))
-    return next((event.at for event in reversed(events) if event.kind != "run_ended"), None)
+    return store.heard_at(job.run_id)
 
 
-def ends_before(store: Store, job: Job, run: Run) -> tuple[str | None, ...]:
-    """How the job's runs before this one ended, since a person last queued it."""
+def before(store: Store, job: Job, run: Run) -> Before:
+    """What came before the end of a run: what follows from a success does not depend on it."""
     since = job.started_at or 0.0
     runs = store.runs(thread_id=job.thread_id, limit=RUNS_LOOKED_AT)
-    return tuple(each.outcome for each in runs if each.id != run.id and each.created_at >= since)
-
-
-def resumed(store: Store, run: Run) -> bool:
-    """It had gone on in a session, if only at first."""
-    return any(attempt.resumed for attempt in store.attempts(run.id))
+    return {
+        "earlier": tuple(each.outcome for each in runs if each.id != run.id and each.created_at >= since),
+        "resumed": any(attempt.resumed for attempt in store.attempts(run.id)),
+    }
 
 
 def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:

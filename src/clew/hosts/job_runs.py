@@ -272,16 +272,8 @@ class JobRuns:
                 job_rows.add_marker(job.id, run.id, noted, store)
             now = leases.now(store, self._engine.around)
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
-            earlier, resumed = job_rows.ends_before(store, job_now, run), job_rows.resumed(store, run)
-            what = after_run(
-                job_now,
-                outcome,
-                earlier=earlier,
-                resumed=resumed,
-                resets_at=resets_at,
-                now=now,
-                dice=self._dice(),
-            )
+            before = {} if outcome is Outcome.SUCCESS else job_rows.before(store, job_now, run)
+            what = after_run(job_now, outcome, **before, resets_at=resets_at, now=now, dice=self._dice())
             if job_now.status is not JobStatus.RUNNING:
                 store.update_job(job.id, status=JobStatus.RUNNING)
             store.update_job(job.id, **job_rows.changes(store, job_now, run, finished, outcome, what, now))

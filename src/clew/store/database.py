@@ -52,6 +52,7 @@ class _Session:
         self.read: dict[tuple[str, tuple[tuple[str, Any], ...]], tuple[int, list[Row]]] = {}
         # What is locked: the names, and what was asked for. None: no locks are taken, since it only reads.
         self.locked: frozenset[str | tuple[str, Any] | None] | None = None
+        self.time: float | None = None  # by the clock that all share, at the last lock of this transaction
         self.last_step: tuple[Statement, ...] = ()
         self.lost: ClewError | None = None  # the whole transaction is gone, for this reason
 
@@ -104,6 +105,7 @@ class Database:
         finally:
             session.depth = 0
             session.lost, session.locked, session.last_step, session.read = None, None, (), {}
+            session.time = None
 
     @contextmanager
     def _joined(self, session: _Session) -> Iterator[None]:
@@ -260,7 +262,7 @@ class Database:
             if name is None:
                 name = self._dialect.lock_of(session.connection, *asked)
             else:
-                self._dialect.lock(session.connection, name)
+                session.time = self._dialect.lock(session.connection, name)
         except self._dialect.errors as error:
             raise self._failed(session, error) from error
         session.locked |= {asked, name}

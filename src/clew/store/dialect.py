@@ -43,8 +43,8 @@ class Dialect(Protocol):
     def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
         """That row belongs to that thread."""
 
-    def lock(self, connection: Any, name: str) -> None:
-        """To the end of the transaction, waiting for whoever has it."""
+    def lock(self, connection: Any, name: str) -> float | None:
+        """To the end of the transaction, waiting for whoever has it. Returns the shared `time` then."""
 
     def lock_of(self, connection: Any, kind: str, value: Any) -> str | None:
         """The same, of a lock whose name a row says. Returns the name; None: there is no such row."""

@@ -57,6 +57,11 @@ class Events(Questions):
         """All but what later ones repeat: the pieces of text, and tokens in between."""
         return each(event_from, self._all("steps", run_id=run_id))
 
+    def heard_at(self, run_id: str) -> float | None:
+        """When the last event came that is not the run's end."""
+        last = self._one("last_heard", run_id=run_id)
+        return float(last["at"]) if last is not None else None
+
     def last_seq(self, run_id: str) -> int:
         """0 when there is none."""
         last = self._one("last_event", run_id=run_id)

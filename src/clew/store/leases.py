@@ -20,7 +20,7 @@ class Leases(Database):
         """By the clock that all users of the store share: the server's, or `own` where all are on one machine."""
 
         def read(session: _Session) -> float | None:
-            return self._dialect.time(session.connection)
+            return self._dialect.time(session.connection) if session.time is None else session.time
 
         told = self._first_or_inside(read)
         return own() if told is None else told

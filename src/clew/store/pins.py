@@ -45,10 +45,10 @@ class Pins(Database):
     def save_pin(self, pin: Pin) -> None:
         """Insert it, or update the one of that id. The state goes only where the stored one leads (IllegalMove)."""
         with self.transaction():
+            self._belongs("pin", pin.id, pin.thread_id)
             stored = self._one("pin_summary", id=pin.id)
             if stored is None:
                 self._do("insert_pin", **_pin_columns(pin, _summary(pin.absorbed)))
-                self._belongs("pin", pin.id, pin.thread_id)
                 self._write_absorbed(pin, 0)
                 return
             # Checked against the stored state, not the caller's copy: poisoned is for ever, whoever else writes.

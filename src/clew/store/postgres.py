@@ -81,6 +81,9 @@ _SAYS = {
     "unreachable": ("cannot be reached", "See that the server runs, and check the address in CLEW_STORE."),
 }
 
+# The time is read when the lock is had: whoever locks something is often about to compare times.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0)), extract(epoch FROM clock_timestamp())::float8"
+
 # Sessions in this database that hold locks of a transaction and have not moved for long. A name that only its owner may
 # read is NULL for others.
 _LONG_HELD = """
@@ -144,8 +147,8 @@ class Postgres:
         prefix = locks.PREFIXES.get(kind)
         return self._lock_names.get((kind, value)) if prefix is None else f"{prefix}{value}"
 
-    def lock(self, connection: Connection, name: str) -> None:
-        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))", (name,))
+    def lock(self, connection: Connection, name: str) -> float | None:
+        return float(connection.execute(_LOCK, (name,)).text(1))
 
     def lock_of(self, connection: Connection, kind: str, value: Any) -> str | None:
         select = locks.LOOKED_UP[kind].format("%s::text")

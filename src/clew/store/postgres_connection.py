@@ -52,6 +52,10 @@ class Answer:
         self._types.set_pgresult(self._result)
         return self._types.load_rows(0, self._result.ntuples, tuple)
 
+    def text(self, column: int) -> str:
+        """Of the first row, as the server wrote it."""
+        return (self._result.get_value(0, column) or b"").decode()
+
     def fetchone(self) -> tuple[Any, ...] | None:
         rows = self.fetchall()
         return rows[0] if rows else None

@@ -87,8 +87,11 @@ class Runs(Versions):
         row = self._one("cancel_requested", id=run_id)
         return row is None or bool(row["cancel_requested"])
 
-    def create_attempt(self, attempt: Attempt) -> None:
+    def create_attempt(self, attempt: Attempt, thread_id: str | None = None) -> None:
+        """`thread_id`: of its run, by whoever knows it: it need not be looked up then."""
         self._do("insert_attempt", **flat(attempt))
+        if thread_id is not None:
+            self._belongs("attempt", attempt.id, thread_id)
 
     def update_attempt(self, attempt_id: str, **changes: Any) -> Attempt:
         if changes.keys() & {"id", "run_id"}:

@@ -212,7 +212,7 @@ class Sqlite:
     def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
         """A write transaction is alone."""
 
-    def lock(self, connection: sqlite3.Connection, name: str) -> None:
+    def lock(self, connection: sqlite3.Connection, name: str) -> float | None:
         """A write transaction is alone."""
 
     def lock_of(self, connection: sqlite3.Connection, kind: str, value: Any) -> str | None:

@@ -15,6 +15,10 @@ SELECT seq, LENGTH(body) AS size FROM events WHERE run_id = :run_id AND seq > :a
 -- locks: run :run_id
 SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn', 'tokens_counted') ORDER BY seq;
 
+-- name: last_heard
+-- locks: run :run_id
+SELECT at FROM events WHERE run_id = :run_id AND kind <> 'run_ended' ORDER BY seq DESC LIMIT 1;
+
 -- name: last_event
 -- locks: run :run_id
 SELECT seq, kind FROM events WHERE run_id = :run_id ORDER BY seq DESC LIMIT 1;
