@@ -27,11 +27,11 @@ from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 
 WORKERS = 4
-AT_ONCE = 2
+AT_ONCE = 1  # four agents on two cores
 PROMPT = "!say x"
 LIMIT_S = 600.0
 LOOK_S = 0.5  # it counts 50,000 rows
-SCANNED = 2  # jobs wanted: as many as a worker can run
+SCANNED = AT_ONCE  # jobs wanted: as many as a worker can run
 
 
 def measure(quick: bool) -> Result:

@@ -42,9 +42,9 @@ def find(
 def on_path(name: str, environ: Mapping[str, str]) -> Path | None:
     """As `shutil.which`, which costs every turn an import."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        found = Path(folder or ".", name).absolute()
-        if is_program(found):
-            return found
+        found = os.path.join(folder or ".", name)  # noqa: PTH118 - of a dozen folders, at each turn
+        if os.access(found, os.X_OK) and is_program(Path(found)):
+            return Path(found).absolute()
     return None
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from clew.engine.store_thread import StoreThread
 from clew.errors import StoreError
 from clew.store.store import Store
 
@@ -73,7 +73,7 @@ class Database(Access):
     def __init__(self, store: Store) -> None:
         self._store = store
         store.wait_for_locks(LOCK_S)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="clew-store")
+        self._thread = StoreThread("clew-store")
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
         self.answered = 0  # calls that the store has answered: while it moves, a store that is slow is only busy
         self._changes_seen = 0
@@ -100,15 +100,10 @@ class Database(Access):
             return await self.call(work)
 
     async def _once(self, work: Callable[[Store], T]) -> T:
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work, self._store)
         try:
-            result = await asyncio.shield(future)
+            result = await self._thread.run(partial(work, self._store))
             self.answered += 1
             return result
-        except asyncio.CancelledError:
-            if not future.done():
-                await asyncio.wait([future])
-            raise
         finally:
             if self._store.changes_made != self._changes_seen:
                 self._changes_seen = self._store.changes_made
@@ -152,5 +147,4 @@ class Database(Access):
         return None
 
     def close(self) -> None:
-        self._thread.submit(self._store.close).result()
-        self._thread.shutdown()
+        self._thread.end(self._store.close)

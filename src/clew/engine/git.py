@@ -221,10 +221,12 @@ class Git:
 
 def _may_be_in_repository(folder: str, environ: Mapping[str, str]) -> bool:
     """False: git would find none. It is asked nothing: outside of a repository that saves a start of git an attempt."""
-    path = Path(os.path.realpath(folder))  # as git sees it
-    return "GIT_DIR" in environ or any(
-        os.path.lexists(above / name) for above in (path, *path.parents) for name in (".git", "HEAD")
-    )
+    at, above = "", os.path.realpath(folder)  # as git sees it
+    while at != above:
+        at, above = above, above.rpartition("/")[0] or "/"
+        if os.path.lexists(f"{at}/.git") or os.path.lexists(f"{at}/HEAD"):
+            return True
+    return "GIT_DIR" in environ
 
 
 async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
