@@ -6,8 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import ExecStatus
 
-from clew.store.postgres_connection import PREPARED_AFTER, PREPARED_MOST, ROWS_MOST, Connection
+from clew.store import open_store
+from clew.store.postgres_connection import PREPARED_AFTER, PREPARED_MOST, ROWS_MOST, Connection, Known
 from clew.testing.postgres import PostgresServer
 
 SELECT = "SELECT a, b, c, d, e, '100%%' FROM t WHERE a = %(a)s AND (b = %(b)s OR a = %(a)s)"
@@ -33,6 +35,14 @@ def test_values_come_back_as_they_went(connection: Connection) -> None:
     names = connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
     assert names == (1,), "what is used often, and no more"
     connection.close()
+
+
+def test_the_server_knows_the_type_of_every_value_in_every_query(postgres: PostgresServer) -> None:
+    with open_store(postgres.new_database()) as store:
+        connection = store._session().connection
+        for name, statement in store._sql.items():
+            prepared = connection.driver.pgconn.prepare(name.encode(), Known(statement).text)
+            assert prepared.status == ExecStatus.COMMAND_OK, (name, prepared.error_message)
 
 
 def test_a_value_of_another_kind_is_a_fault_of_ours(connection: Connection) -> None:

@@ -34,8 +34,8 @@ _GOOD = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY
 class Answer:
     """What came back. As much of a cursor as the store needs."""
 
-    def __init__(self, result: PGresult, types: abc.Transformer) -> None:
-        self._result, self._types = result, types
+    def __init__(self, result: PGresult, known: Known, types: abc.Transformer) -> None:
+        self._result, self._known, self._types = result, known, types
 
     @property
     def rowcount(self) -> int:
@@ -43,8 +43,10 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
-        result = self._result
-        return [(result.fname(n) or b"").decode() for n in range(result.nfields)]
+        result, known = self._result, self._known
+        if known.columns is None or known.prepared is None:  # those of a prepared one do not change
+            known.columns = [(result.fname(n) or b"").decode() for n in range(result.nfields)]
+        return known.columns
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         if not self._result.nfields:
@@ -61,7 +63,7 @@ class Answer:
         return rows[0] if rows else None
 
 
-class _Known:
+class Known:
     """A statement as the server wants it, and how often it was used."""
 
     def __init__(self, statement: str) -> None:
@@ -69,6 +71,7 @@ class _Known:
         self.text = _PARAMETER.sub(self._place, statement).encode()
         self.uses = 0
         self.prepared: bytes | None = None
+        self.columns: list[str] | None = None
 
     def _place(self, match: re.Match[str]) -> str:
         if match[0] == "%%":
@@ -84,7 +87,7 @@ class Connection:
         self.driver = connection
         self._libpq = connection.pgconn
         self._types: abc.Transformer = Transformer(connection)
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._prepared = 0
 
     @property
@@ -122,16 +125,18 @@ class Connection:
     def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> Answer:
         known = self._known.get(statement)
         if known is None:
-            known = self._known[statement] = _Known(statement)
+            known = self._known[statement] = Known(statement)
         if isinstance(parameters, dict):
             given = [parameters[name] for name in known.names if name is not None]
         else:
             given = list(parameters)
         values = [None if value is None else _written(value) for value in given]
-        formats = [Format.BINARY if isinstance(value, bytes) else Format.TEXT for value in given]
-        return Answer(self._checked(self._asked(known, values, formats)), self._types)
+        formats = None
+        if bytes in map(type, given):
+            formats = [Format.BINARY if isinstance(value, bytes) else Format.TEXT for value in given]
+        return Answer(self._checked(self._asked(known, values, formats)), known, self._types)
 
-    def _asked(self, known: _Known, values: list[bytes | None], formats: list[Format]) -> PGresult:
+    def _asked(self, known: Known, values: list[bytes | None], formats: list[Format] | None) -> PGresult:
         known.uses += 1
         if known.prepared is None and known.uses > PREPARED_AFTER and self._prepared < PREPARED_MOST:
             name = f"clew_{self._prepared}".encode()

@@ -1,20 +1,21 @@
 -- name: claimable_jobs
--- The scan: the oldest jobs that may begin now. Each part reads at most as many rows of an index as it brings.
+-- The scan: the oldest jobs that may begin now. Each part reads at most as many rows of an index as it brings: a fixed
+-- number, or PostgreSQL would plan it anew each time.
 SELECT job_id FROM (
     SELECT job_id, number FROM (SELECT job_id, number FROM job_line
-        WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NULL AND own = 0 ORDER BY number LIMIT :limit) AS a
+        WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NULL AND own = 0 ORDER BY number LIMIT 32) AS a
     UNION ALL
     SELECT job_id, number FROM (SELECT job_id, number FROM job_line
         WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NULL AND own = 1 AND CAST(:own AS INTEGER) = 1
-        ORDER BY number LIMIT :limit) AS b
+        ORDER BY number LIMIT 32) AS b
     UNION ALL
     SELECT job_id, number FROM (SELECT job_id, number FROM job_line
         WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NOT NULL AND ready_at <= :now AND own = 0
-        ORDER BY ready_at LIMIT :limit) AS c
+        ORDER BY ready_at LIMIT 32) AS c
     UNION ALL
     SELECT job_id, number FROM (SELECT job_id, number FROM job_line
         WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NOT NULL AND ready_at <= :now AND own = 1 AND CAST(:own AS INTEGER) = 1
-        ORDER BY ready_at LIMIT :limit) AS d
+        ORDER BY ready_at LIMIT 32) AS d
 ) AS found ORDER BY number LIMIT :limit;
 
 -- name: claim_job

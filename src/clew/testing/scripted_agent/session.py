@@ -183,8 +183,7 @@ class Session:
         if not self.saving or not lines:
             return
         try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+            descriptor = self._opened()
         except OSError:
             return  # as the real one: the turn succeeds and is not saved
         try:
@@ -195,3 +194,11 @@ class Session:
             pass  # the disk is full: neither does this one notice
         finally:
             os.close(descriptor)
+
+    def _opened(self) -> int:
+        how = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        try:
+            return os.open(self.path, how, 0o600)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            return os.open(self.path, how, 0o600)

@@ -95,6 +95,7 @@ def start_bash(command: str) -> tuple[int, int]:
     """Its process, in a session of its own as the real one has it (killing the agent's group does not reach it), and
     its output."""
     pipe, out = os.pipe()
+    begun, beginning = os.pipe()  # closed by bash's start
     pid = os.fork()  # `subprocess` takes longer to import than bash to start
     if pid == 0:
         try:
@@ -107,6 +108,9 @@ def start_bash(command: str) -> tuple[int, int]:
         finally:
             os._exit(127)
     os.close(out)
+    os.close(beginning)
+    os.read(begun, 1)  # from here on its session is there to be killed
+    os.close(begun)
     return pid, pipe
 
 
