@@ -48,6 +48,8 @@ def test_the_server_knows_the_type_of_every_value_in_every_query(postgres: Postg
 def test_a_value_of_another_kind_is_a_fault_of_ours(connection: Connection) -> None:
     with pytest.raises(TypeError, match="a list is no value of the store"):
         connection.execute("SELECT %s", ([1],))
+    with pytest.raises(psycopg.DataError, match="NUL"):
+        connection.execute("SELECT %s::text", ("a\0b",))
     connection.close()
 
 

@@ -105,18 +105,16 @@ class Connection:
 
     def executemany(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Few rows as one statement, where that says the same; many by the driver, which sends them in one go."""
-        found = _ROW.search(statement) if 1 < len(rows) <= ROWS_MOST else None
-        if found is None and len(rows) > 1:
+        found = _ROW.search(statement) if len(rows) <= ROWS_MOST else None
+        if len(rows) == 1:
+            self.execute(statement, rows[0])
+        elif found is None:
             self.driver.cursor().executemany(statement, rows)  # type: ignore[arg-type, unused-ignore]
-            return
-        if found is None:
-            for row in rows:
-                self.execute(statement, row)
-            return
-        names = _PARAMETER.findall(found["row"])
-        group = f"({', '.join(['%s'] * len(names))})"
-        whole = f"{statement[: found.start('row')]}{', '.join([group] * len(rows))}{statement[found.end('row') :]}"
-        self.execute(whole, [row[name] for row in rows for name in names])
+        elif rows:
+            names = _PARAMETER.findall(found["row"])
+            group = f"({', '.join(['%s'] * len(names))})"
+            whole = f"{statement[: found.start('row')]}{', '.join([group] * len(rows))}{statement[found.end('row') :]}"
+            self.execute(whole, [row[name] for row in rows for name in names])
 
     def run(self, script: str) -> None:
         """Statements without values, in one message."""
@@ -137,6 +135,8 @@ class Connection:
         return Answer(self._checked(self._asked(known, values, formats)), known, self._types)
 
     def _asked(self, known: Known, values: list[bytes | None], formats: list[Format] | None) -> PGresult:
+        if not values and not known.text.startswith(b"SELECT"):
+            return self._libpq.exec_(known.text)  # of savepoints and tables there is nothing to plan
         known.uses += 1
         if known.prepared is None and known.uses > PREPARED_AFTER and self._prepared < PREPARED_MOST:
             name = f"clew_{self._prepared}".encode()
@@ -157,11 +157,15 @@ class Connection:
 
 def _written(value: Any) -> bytes:
     if isinstance(value, str):
+        if "\0" in value:  # the rest of it would not arrive
+            raise psycopg.DataError("a text with a NUL character")
         return value.encode()
     if isinstance(value, bytes):
         return value
     if isinstance(value, bool):
         return b"t" if value else b"f"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, float):
         return repr(value).encode()
     raise TypeError(f"a {type(value).__name__} is no value of the store")
