@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clew.engine.store_thread import StoreThread
+from clew.engine.database import StoreThread
 
 LEFT = """
 import asyncio, threading
-from clew.engine.store_thread import StoreThread
+from clew.engine.database import StoreThread
 
 begun, done = threading.Event(), threading.Event()
 
