@@ -42,14 +42,14 @@ def find(
 def on_path(name: str, environ: Mapping[str, str]) -> Path | None:
     """As `shutil.which`, which costs every turn an import."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        found = os.path.join(folder or ".", name)  # noqa: PTH118 - of a dozen folders, at each turn
-        if os.access(found, os.X_OK) and is_program(Path(found)):
+        found = f"{folder or '.'}/{name}"  # a path object for each of a dozen folders would cost more than the look
+        if is_program(found):
             return Path(found).absolute()
     return None
 
 
-def is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+def is_program(path: Path | str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
 
 
 def _installed(packaged: str) -> Iterator[Path]:

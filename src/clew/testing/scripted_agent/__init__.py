@@ -63,6 +63,7 @@ json, signal, socket or pathlib would double the start-up time of a program that
 from __future__ import annotations
 
 import marshal
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -93,7 +94,9 @@ def install(
     """Write an executable that behaves as the CLI, and return its path. `resume=False`: one too old to resume."""
     folder.mkdir(parents=True, exist_ok=True)
     path, compiled = folder / name, folder / ".scripted-agent"
-    compiled.write_bytes(_compiled())
+    made = folder / f".scripted-agent-{os.getpid()}"
+    made.write_bytes(_compiled())
+    made.replace(compiled)  # whole, for whoever starts the agent of this folder now
     body = (
         "import sys\n"
         "from marshal import loads\n"
