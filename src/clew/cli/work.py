@@ -63,22 +63,23 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
 async def _work(client: Client, most: int, name: str | None, *, until_idle: bool) -> None:
     import asyncio
 
-    stop = asyncio.Event()
-    _heed_signals(stop)
+    told, stop = asyncio.Event(), asyncio.Event()
+    _heed_signals(told)
     log = WorkLog(client)
     working = asyncio.create_task(client.work(most, stop, name=name, until_idle=until_idle))
     telling = asyncio.create_task(log.run(most))
     tidying = asyncio.create_task(tidy_daily(client))
+    ending = asyncio.create_task(_end_when_told(told, stop, log))
     try:
         await asyncio.wait({working, telling}, return_when=asyncio.FIRST_COMPLETED)
         if telling.done():
             telling.result()
         await working
     finally:
-        telling.cancel()
-        tidying.cancel()
+        for task in (telling, tidying, ending):
+            task.cancel()
         stop.set()
-        await asyncio.gather(working, telling, tidying, return_exceptions=True)
+        await asyncio.gather(working, telling, tidying, ending, return_exceptions=True)
     with contextlib.suppress(StoreError):
         await log.look()
     note(f"worker ended; {plural(log.ended, 'job')} done here")
@@ -97,18 +98,29 @@ async def tidy_daily(client: Client, soon_s: float = TIDY_SOON_S) -> None:
         await asyncio.sleep(TIDY_EVERY_S)
 
 
-def _heed_signals(stop: asyncio.Event) -> None:
+def _heed_signals(told: asyncio.Event) -> None:
     import asyncio
     import signal
 
-    def told() -> None:
-        if stop.is_set():
+    def heard() -> None:
+        if told.is_set():
             os._exit(Cancelled.exit_code)
         note("ending: what goes on is handed back (once more: at once)")
-        stop.set()
+        told.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, told)
+        asyncio.get_running_loop().add_signal_handler(number, heard)
+
+
+async def _end_when_told(told: asyncio.Event, stop: asyncio.Event, log: WorkLog) -> None:
+    """After one more look: what was taken up a moment ago is told of as well when it is handed back."""
+    import asyncio
+
+    await told.wait()
+    with contextlib.suppress(StoreError, TimeoutError):
+        async with asyncio.timeout(LOOK_S):
+            await log.look()
+    stop.set()
 
 
 class WorkLog:
