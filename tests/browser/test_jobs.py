@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from playwright.sync_api import Page, expect
 
+import forkserver
 from browser.house import House, Visitor, answers, prompts, sticking_out
 from browser.test_use import PHONE, violations
 from clew.testing.scripts import Hang, ToolUse
@@ -25,8 +25,8 @@ END_S = 30
 @contextmanager
 def working(house: House) -> Iterator[None]:
     """A worker on the house's store."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clew", "work", "--id", "w"],
+    process = forkserver.start(
+        ["work", "--id", "w"],
         env={**house.stage.environ, "CLEW_MODEL": MODEL},
         cwd=house.stage.work,
         stderr=subprocess.PIPE,

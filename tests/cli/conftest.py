@@ -10,18 +10,18 @@ import pty
 import re
 import select
 import shlex
-import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forkserver
 from clew.testing.stage import MODEL, Stage
 
 COMMAND = [sys.executable, "-m", "clew.cli"]
@@ -59,16 +59,19 @@ class Cli:
 
     def start(self, *args: str, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **environ: str) -> Any:
         """In the background; `communicate` ends it."""
-        return self._start([*COMMAND, *args], cwd, stdin, **environ)
+        return self._opened(forkserver.start(args, **self._options(cwd, stdin, **environ)))
 
     def in_script(self, *args: str) -> Any:
         """A shell script that starts `clew …` in the background, prints its pid, and then how it ended."""
         script = '"$@" & echo $!; wait $!; echo "ended $?"'
-        return self._start(["bash", "-c", script, "script", *COMMAND, *args], None, subprocess.DEVNULL)
+        command = ["bash", "-c", script, "script", *COMMAND, *args]
+        options = self._options(None, subprocess.DEVNULL)
+        return self._opened(subprocess.Popen(command, preexec_fn=forkserver.heed_interrupts, **options))
 
     def daemon(self, *prompts: str, thread: str = "t") -> tuple[Any, list[str]]:
         """Another process that carries out runs as a daemon does, and their ids."""
-        process = self._start([sys.executable, str(LASTING), thread, *prompts], None, subprocess.DEVNULL)
+        options = self._options(None, subprocess.DEVNULL)
+        process = self._opened(forkserver.start([thread, *prompts], script=LASTING, **options))
         ids = process.stdout.readline().decode().split()
         assert len(ids) == len(prompts), process.stderr.read().decode()
         return process, ids
@@ -81,29 +84,24 @@ class Cli:
         assert isinstance(shown, dict)
         return shown
 
-    def _start(self, command: list[str], cwd: Path | None, stdin: int, **environ: str) -> Any:
-        process = subprocess.Popen(
-            command,
-            env=self.environ(**environ),
-            cwd=cwd or self.stage.work,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=_heed_signals,
-        )
+    def _options(self, cwd: Path | None, stdin: int, **environ: str) -> dict[str, Any]:
+        pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return {"env": self.environ(**environ), "cwd": cwd or self.stage.work, **pipes}
+
+    def _opened(self, process: Any) -> Any:
         self._open.append(process)
         return process
 
     def terminal(self, *args: str, **environ: str) -> Terminal:
-        return self._on_terminal([*COMMAND, *args], **environ)
+        return self._on_terminal(None, *args, **environ)
 
     def shell(self, script: str, **environ: str) -> Terminal:
         """A shell's command line on a terminal; `clew` in it is ours."""
         ours = f'clew() {{ {shlex.join(COMMAND)} "$@"; }}'
         return self._on_terminal(["sh", "-c", f"{ours}\n{script}"], **environ)
 
-    def _on_terminal(self, command: list[str], **environ: str) -> Terminal:
-        terminal = Terminal(command, self.environ(TERM="xterm-256color", **environ), self.stage.work)
+    def _on_terminal(self, command: list[str] | None, *args: str, **environ: str) -> Terminal:
+        terminal = Terminal(command, args, self.environ(TERM="xterm-256color", **environ), self.stage.work)
         self._open.append(terminal.process)
         return terminal
 
@@ -123,20 +121,15 @@ class Cli:
 
 
 class Terminal:
-    """A command on a pseudo-terminal, with a person who reads and types."""
+    """A command, or `clew` with these words, on a pseudo-terminal, with a person who reads and types."""
 
-    def __init__(self, command: list[str], environ: dict[str, str], cwd: Path) -> None:
+    def __init__(self, command: list[str] | None, args: Sequence[str], environ: dict[str, str], cwd: Path) -> None:
         self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            command,
-            env=environ,
-            cwd=cwd,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=_own_terminal,
-        )
+        options: dict[str, Any] = {"env": environ, "cwd": cwd, "stdin": slave, "stdout": slave, "stderr": slave}
+        if command is None:
+            self.process: subprocess.Popen[Any] = forkserver.Command(args, terminal=True, **options)
+        else:
+            self.process = subprocess.Popen(command, start_new_session=True, preexec_fn=_own_terminal, **options)
         os.close(slave)
         self.seen = ""
 
@@ -172,13 +165,8 @@ class Terminal:
         return False
 
 
-def _heed_signals() -> None:
-    """As a shell starts a command in the foreground: whoever started the tests may have had SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def _own_terminal() -> None:
-    _heed_signals()
+    forkserver.heed_interrupts()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

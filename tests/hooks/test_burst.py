@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 
 import pytest
 
+import forkserver
 from clew.client import Client
 from clew.core.hook import HookEvent, session_key
 from clew.core.job import CONTINUE, UNDER_WAY, Job, JobStatus
@@ -100,7 +101,7 @@ async def test_a_burst_is_carried_out_once_and_in_order(
 async def _kill_now_and_then(
     stage: Stage,
     environ: dict[str, str],
-    alive: list[asyncio.subprocess.Process],
+    alive: list[forkserver.Awaited],
     dice: random.Random,
     killed: list[int],
 ) -> None:

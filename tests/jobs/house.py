@@ -7,13 +7,13 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import psycopg
 
+import forkserver
 from clew.client import Client
 from clew.core.job import UNDER_WAY, Job, JobStatus
 from clew.core.thread import Permissions
@@ -28,7 +28,7 @@ NOTHING: Mapping[str, str] = {}
 @asynccontextmanager
 async def workers(
     stage: Stage, environ: Mapping[str, str] = NOTHING, count: int = 1
-) -> AsyncIterator[list[asyncio.subprocess.Process]]:
+) -> AsyncIterator[list[forkserver.Awaited]]:
     """So many of them; a test may kill one and put another in its place."""
     alive = [await start(stage, environ) for _ in range(count)]
     try:
@@ -37,7 +37,7 @@ async def workers(
         await end(alive)
 
 
-async def end(alive: Sequence[asyncio.subprocess.Process]) -> None:
+async def end(alive: Sequence[forkserver.Awaited]) -> None:
     """In order, also those that sleep."""
     for process in alive:
         if process.returncode is None:
@@ -48,7 +48,7 @@ async def end(alive: Sequence[asyncio.subprocess.Process]) -> None:
             await process.wait()
 
 
-async def put_to_sleep(stage: Stage, process: asyncio.subprocess.Process, store: str | None = None) -> None:
+async def put_to_sleep(stage: Stage, process: forkserver.Awaited, store: str | None = None) -> None:
     """Stopped, and not in the middle of a transaction: nobody could write then. `store`: an address of PostgreSQL."""
 
     def is_free() -> bool:
@@ -90,13 +90,15 @@ def _is_free(database: Path) -> bool:
 
 
 async def start(
-    stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str, program: str = sys.executable
-) -> asyncio.subprocess.Process:
+    stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str, program: Path | None = None
+) -> forkserver.Awaited:
     """`machine`: the name of another one, on which it counts as running; or --hooks-only."""
     with (stage.folder / "worker.log").open("ab") as log:
-        return await asyncio.create_subprocess_exec(
-            program, str(WORKER), "3", *machine, env={**stage.environ, **environ}, stderr=log
-        )
+        given = {**stage.environ, **environ}
+        if program is not None:
+            command = [str(program), str(WORKER), "3", *machine]
+            return forkserver.Awaited(subprocess.Popen(command, env=given, stderr=log), None)
+        return await forkserver.start_in_loop(["3", *machine], script=WORKER, env=given, stderr=log)
 
 
 def log_of(stage: Stage) -> str:

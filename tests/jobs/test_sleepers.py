@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import forkserver
 from clew.client import Client
 from clew.core.job import Job, JobStatus
 from clew.core.run import RunStatus
@@ -72,8 +73,8 @@ async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
     prompt = "!hang text so far" if agent == "still at work" else "!slow 40 0.1"
     async with scripted.open(environ=environ) as client:
         unseen = program_out_of_sight(scripted)
-        sleeper = await start(scripted, {**environ, **unseen}, "one", program=str(scripted.folder / "another-machine"))
-        other: asyncio.subprocess.Process | None = None
+        sleeper = await start(scripted, {**environ, **unseen}, "one", program=scripted.folder / "another-machine")
+        other: forkserver.Awaited | None = None
         try:
             job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
             await speaking(client, job)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew import config
 from clew.client import Client
 from clew.core.hook import Forge, HookEvent
@@ -144,7 +145,7 @@ class SessionWatch:
 async def _unrest(
     stage: Stage,
     environ: dict[str, str],
-    alive: list[asyncio.subprocess.Process],
+    alive: list[forkserver.Awaited],
     dice: random.Random,
     disturbances: int,
 ) -> None:
@@ -167,7 +168,7 @@ async def _unrest(
                 _send(alive[place], signal.SIGCONT)
 
 
-async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[asyncio.subprocess.Process]) -> None:
+async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[forkserver.Awaited]) -> None:
     """As a service manager does. None ends by itself but for one that finds no database when it starts."""
     for place, process in enumerate(alive):
         if process.returncode is not None:
@@ -175,7 +176,7 @@ async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[asyn
             alive[place] = await start(stage, environ)
 
 
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _send(process: forkserver.Awaited, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # it has ended by itself: the next look judges that
         process.send_signal(number)
 

@@ -8,11 +8,11 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import forkserver
 from clew.client import Client
 from clew.core import pair_prompts as words
 from clew.core.pair import Pair, Part
@@ -124,35 +124,34 @@ def die(stage: Stage, point: str, passing: int, *args: str) -> None:
 
 def run(stage: Stage, *args: str, given: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
     """`given` is on its stdin."""
-    return subprocess.run(
-        [sys.executable, str(DRIVER), "pair", *args],
-        env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
-        cwd=stage.work,
-        input=given,
-        capture_output=True,
-        timeout=100,
-        check=False,
+    environ = {**stage.environ, "CLEW_MODEL": MODEL, **environ}
+    return forkserver.run(
+        "pair", *args, script=DRIVER, env=environ, cwd=stage.work, input=given, timeout=100, text=False
     )
 
 
 @contextlib.contextmanager
 def begun(stage: Stage, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """`clew pair …` in the background; it is over when this is."""
-    with started(stage, [sys.executable, str(DRIVER), "pair", *args], **environ) as process:
+    with over_at_last(forkserver.start(["pair", *args], script=DRIVER, **options(stage, **environ))) as process:
         yield process
 
 
 @contextlib.contextmanager
 def started(stage: Stage, command: list[str], **environ: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        command,
-        env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
-        cwd=stage.work,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=_heed_signals,
-    )
+    """Any program."""
+    process = subprocess.Popen(command, preexec_fn=forkserver.heed_interrupts, **options(stage, **environ))
+    with over_at_last(process):
+        yield process
+
+
+def options(stage: Stage, **environ: str) -> dict[str, Any]:
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return {"env": {**stage.environ, "CLEW_MODEL": MODEL, **environ}, "cwd": stage.work, **pipes}
+
+
+@contextlib.contextmanager
+def over_at_last(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:

@@ -7,12 +7,11 @@ import json
 import os
 import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.cli.pair_display import PairDisplay
 from clew.core.events import AttemptStarted
 from clew.core.ids import RunId
@@ -205,8 +204,8 @@ def test_on_a_terminal_a_line_tells_who_is_at_work(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     master, slave = pty.openpty()
     environ = {**scripted.environ, "CLEW_MODEL": MODEL, "TERM": "xterm-256color", "COLUMNS": "120"}
-    command = [sys.executable, str(DRIVER), "pair", TASK]
-    with subprocess.Popen(command, env=environ, cwd=scripted.work, stdin=slave, stdout=slave, stderr=slave) as process:
+    on_it = {"stdin": slave, "stdout": slave, "stderr": slave}
+    with forkserver.start(["pair", TASK], script=DRIVER, env=environ, cwd=scripted.work, **on_it) as process:
         os.close(slave)
         seen = b""
         try:

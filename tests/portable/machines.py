@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import forkserver
 from clew.client import Reply, Thread
 from clew.hosts.portable import Exported, export_thread
 from clew.hosts.portable_file import unpack
@@ -74,14 +74,6 @@ class Done:
 
 def clew(stage: Stage, *args: str | Path, cwd: Path | None = None, **environ: str) -> Done:
     """The command line, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "clew.cli", *map(str, args)],
-        env={**stage.environ, "CLEW_MODEL": MODEL, **environ},
-        cwd=cwd or stage.work,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    given = {**stage.environ, "CLEW_MODEL": MODEL, **environ}
+    done = forkserver.run(*map(str, args), env=given, cwd=cwd or stage.work)
     return Done(done.returncode, done.stdout, done.stderr)

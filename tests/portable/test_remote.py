@@ -14,6 +14,7 @@ from pathlib import Path
 import pyrage
 import pytest
 
+import forkserver
 from clew.core.thread import Permissions
 from clew.engine.object_store import ObjectStore
 from clew.errors import Conflict
@@ -317,8 +318,8 @@ def test_thread_with_a_run_under_way_is_not_pushed_and_not_replaced(a: Stage, b:
     moved(b, "pull", url, "t")
     said(a, "second question")
     moved(a, "push", url, "t")
-    hanging = subprocess.Popen(
-        [sys.executable, "-m", "clew.cli", "ask", "-t", "t", "!hang text words"],
+    hanging = forkserver.start(
+        ["ask", "-t", "t", "!hang text words"],
         env={**b.environ, "CLEW_MODEL": MODEL},
         cwd=b.work,
         stdout=subprocess.DEVNULL,

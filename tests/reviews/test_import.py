@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forkserver
 from clew.core.review import findings_of
 from clew.errors import Conflict, UsageError
 from clew.hosts.review_import import import_file
@@ -50,10 +50,7 @@ def in_the_plain_cli(stage: Stage, folder: Path, prompt: str, model: str = MODEL
 
 
 def run_clew(stage: Stage, folder: Path, *words: str, environ: dict[str, str]) -> None:
-    program = str(Path(sys.executable).with_name("clew"))
-    done = subprocess.run(
-        [program, *words], cwd=folder, env=stage.environ | environ, text=True, capture_output=True, timeout=100
-    )
+    done = forkserver.run(*words, cwd=folder, env=stage.environ | environ)
     assert done.returncode == 0, done.stderr
 
 

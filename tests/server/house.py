@@ -9,15 +9,15 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import jsonschema
 
+import forkserver
 from clew.server.access import Shared
 from clew.server.app import App
 from clew.server.doors import Doors
@@ -32,7 +32,15 @@ ENDED = ("answered", "cancelled", "timed_out", "failed", "interrupted")
 
 
 class Contract:
-    """The OpenAPI document, to hold responses against."""
+    """The OpenAPI document, to hold responses against. It is the same for every daemon, and takes a second to make."""
+
+    _one: ClassVar[Contract | None] = None
+
+    @classmethod
+    def of(cls, app: App) -> Contract:
+        if cls._one is None:
+            cls._one = cls(app.api.openapi())
+        return cls._one
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
@@ -148,7 +156,7 @@ async def house_of(stage: Stage, static: Path | None = None, **options: Any) -> 
     async with stage.open(**options.pop("flags", {})) as client:
         doors = Doors(Secret(TOKEN), PORT, tuple(options.pop("hosts", ())))
         app = App(client, doors, static or stage.folder / "no-page", options.pop("roots", ()))
-        contract = Contract(app.api.openapi())
+        contract = Contract.of(app)
         transport = httpx.ASGITransport(app.asgi, raise_app_exceptions=False)
         async with (
             app.running(),
@@ -186,15 +194,15 @@ class Served(House):
 
     def _start(self, stage: Stage, port: str) -> subprocess.Popen[str]:
         with (stage.folder / "serve.log").open("a") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "clew", "serve", "--port", port, *self._args],
+            started: subprocess.Popen[str] = forkserver.start(
+                ["serve", "--port", port, *self._args],
                 env={**stage.environ, "CLEW_MODEL": MODEL, **self._environ},
                 cwd=stage.work,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                preexec_fn=_heed_signals,
             )
+        return started
 
     def _read_address(self) -> str:
         assert self.process.stdout is not None
@@ -236,11 +244,6 @@ async def let_in(browser: httpx.AsyncClient, address: str) -> httpx.Response:
     entered = await browser.get(address)
     browser.headers["X-Clew-Key"] = entered.headers.get("location", "").partition("#key=")[2]
     return entered
-
-
-def _heed_signals() -> None:
-    """Whoever started the tests may have had SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager

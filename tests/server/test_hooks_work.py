@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forkserver
 from clew.server.worker import Work, working
 from clew.store.hook_rows import HookKey
 from clew.testing.stage import MODEL, Stage
@@ -200,15 +199,7 @@ def test_broken_settings_of_hooks_stop_the_daemon_and_nobody_else(scripted: Stag
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "clew.toml" in refused.stderr
     assert "Traceback" not in refused.stderr
-    asked = subprocess.run(
-        [sys.executable, "-m", "clew", "ask", "!say here"],
-        env={**scripted.environ, "CLEW_MODEL": MODEL},
-        cwd=scripted.work,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    asked = forkserver.run("ask", "!say here", env={**scripted.environ, "CLEW_MODEL": MODEL}, cwd=scripted.work)
     assert (asked.returncode, "here" in asked.stdout) == (0, True), asked.stderr
 
 

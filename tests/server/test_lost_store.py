@@ -6,14 +6,13 @@ import asyncio
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forkserver
 from clew.store import open_store
 from clew.testing.stage import Stage
 from server.house import Served
@@ -78,8 +77,7 @@ async def test_it_refuses_says_so_and_keeps_what_it_had(
 
 
 def clew(stage: Stage, *args: str) -> str:
-    command = [sys.executable, "-m", "clew", *args]
-    done = subprocess.run(command, env=stage.environ, cwd=stage.work, capture_output=True, text=True, check=False)
+    done = forkserver.run(*args, env=stage.environ, cwd=stage.work)
     return done.stdout + done.stderr
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+import forkserver
 from clew.client import Client
 from clew.core.run import Run
 from clew.core.thread import Thread
@@ -25,15 +26,7 @@ from server.house import Served, let_in, mode
 
 def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A `clew serve` that is expected to end by itself."""
-    return subprocess.run(
-        [sys.executable, "-m", "clew", "serve", *args],
-        env={**stage.environ, **environ},
-        cwd=stage.work,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return forkserver.run("serve", *args, env={**stage.environ, **environ}, cwd=stage.work)
 
 
 async def hanging(house: Served) -> str:

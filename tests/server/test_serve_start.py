@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import clew
+import forkserver
 from clew.server.presence import announced, serving
 from clew.testing.stage import Stage
 from server.house import Served, mode
@@ -23,9 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """A `clew serve` that is expected to end by itself."""
-    command = [sys.executable, "-m", "clew", "serve", *args]
-    env = {**stage.environ, **environ}
-    return subprocess.run(command, env=env, cwd=stage.work, capture_output=True, text=True, timeout=60, check=False)
+    return forkserver.run("serve", *args, env={**stage.environ, **environ}, cwd=stage.work)
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
+import subprocess
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+import forkserver
 from clew import __version__
 from clew.cli.output import dollars
 from clew.core.run import Owner, Run, RunStatus
@@ -100,9 +100,7 @@ FIGURES = ("cost_usd", "transcript_usd", "plain_resume_usd")
 
 async def clew(house: House, *words: str) -> str:
     """What the command says about the same store."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "clew", *words), env=house.stage.environ, stdout=asyncio.subprocess.PIPE
-    )
+    process = await forkserver.start_in_loop(words, env=house.stage.environ, stdout=subprocess.PIPE)
     out, _ = await process.communicate()
     assert process.returncode == 0
     return out.decode()

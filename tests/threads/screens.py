@@ -6,9 +6,9 @@ import contextlib
 import os
 import pty
 import subprocess
-import sys
 from typing import Any
 
+import forkserver
 from clew.client import Client
 from clew.testing.stage import MODEL, Stage
 
@@ -16,8 +16,8 @@ from clew.testing.stage import MODEL, Stage
 def on_terminal(stage: Stage, *args: str, columns: int = 80) -> tuple[int, str]:
     """The exit code, and all that was written to the terminal."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clew.cli", *args],
+    process = forkserver.start(
+        args,
         env={**stage.environ, "CLEW_MODEL": MODEL, "TERM": "xterm-256color", "COLUMNS": str(columns)},
         cwd=stage.work,
         stdin=subprocess.DEVNULL,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.client import Client
 from clew.core.thread import How, Permissions
 from clew.errors import AgentMissing, Cancelled, Conflict, NotFound, UsageError
@@ -160,14 +160,13 @@ async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scr
         "90s",
         "--json",
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "clew.cli", *command],
+    process = forkserver.start(
+        command,
         env={**scripted.environ, "CLEW_MODEL": MODEL},
         cwd=scripted.work,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         scripted.api.wait_for_hanging(1, timeout_s=60)

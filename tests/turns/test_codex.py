@@ -9,12 +9,12 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.client import Client, Reply, Thread
 from clew.core.events import FellBack, ToolStarted, Warned
 from clew.core.history import Role, Visibility
@@ -279,14 +279,8 @@ class TestKills:
 
     async def test_a_job_whose_worker_was_killed_goes_on_in_a_copy_of_the_session(self, codex: Stage) -> None:
         options = ["--wait", "--agent", "codex", "--model", CODEX_MODEL, "--permissions", "all"]
-        died = subprocess.run(
-            [sys.executable, "-m", "clew", "jobs", "submit", *options, TOUCH],
-            env={**codex.environ, "CLEW_FAULT": "tool_started"},
-            cwd=codex.work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=60,
-        )
+        environ = {**codex.environ, "CLEW_FAULT": "tool_started"}
+        died = forkserver.run("jobs", "submit", *options, TOUCH, env=environ, cwd=codex.work)
         assert died.returncode == -signal.SIGKILL, died.stderr
         async with codex.open(agent="codex") as client:
             [job] = await client.jobs.list()
@@ -540,11 +534,5 @@ class TestSwitch:
 
 def _ask_and_die(stage: Stage, prompt: str, point: str) -> None:
     environ = {**stage.environ, "CLEW_FAULT": point, "CLEW_AGENT": "codex", "CLEW_CODEX_MODEL": CODEX_MODEL}
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(stage.work), prompt, CODEX_MODEL],
-        env=environ,
-        timeout=60,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    done = forkserver.run(str(stage.work), prompt, CODEX_MODEL, script=DRIVER, env=environ)
+    assert done.returncode == -signal.SIGKILL, done.stderr

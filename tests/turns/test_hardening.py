@@ -8,10 +8,10 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 
 import pytest
 
+import forkserver
 from clew.core.events import RunEnded, TextStreamed
 from clew.core.record import replace
 from clew.engine import processes
@@ -195,11 +195,11 @@ async def test_what_a_tool_started_and_hid_ends_with_the_run(stage: Stage) -> No
 async def test_what_a_tool_started_and_hid_is_found_after_a_crash(scripted: Stage) -> None:
     pid = scripted.folder / "pid"
     prompt = "!tool Bash " + json.dumps({"command": ESCAPES.format(pid=pid)})
-    died = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "clew.cli", "ask", "-t", "t", "--permissions", "all", prompt),
+    died = await forkserver.start_in_loop(
+        ["ask", "-t", "t", "--permissions", "all", prompt],
         env={**scripted.environ, "CLEW_MODEL": MODEL, "CLEW_FAULT": "result_read"},
         cwd=scripted.work,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
     )
     assert await died.wait() == -signal.SIGKILL
     assert processes.is_alive(int(pid.read_text()), None)

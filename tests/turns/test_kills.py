@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.client import Client, Reply, Run, Thread
 from clew.core.events import AttemptStarted, Event, SessionStarted, TextStreamed, ToolStarted
 from clew.core.history import Role
@@ -30,14 +29,9 @@ TOUCH = '!tool Bash {"command": "touch made"}'
 
 def ask_and_die(stage: Stage, prompt: str, point: str) -> None:
     permissions = "all" if point == "tool_started" else "ask"
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(stage.work), prompt, MODEL],
-        env={**stage.environ, "CLEW_FAULT": point, "CLEW_MODEL": MODEL, "CLEW_PERMISSIONS": permissions},
-        timeout=60,
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    environ = {**stage.environ, "CLEW_FAULT": point, "CLEW_MODEL": MODEL, "CLEW_PERMISSIONS": permissions}
+    done = forkserver.run(str(stage.work), prompt, MODEL, script=DRIVER, env=environ)
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def words_for(point: str) -> str:

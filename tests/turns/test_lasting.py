@@ -7,12 +7,13 @@ import asyncio
 import os
 import signal
 import sqlite3
-import sys
+import subprocess
 from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.client import Client
 from clew.core.events import QuestionAnswered, QuestionAsked, RunEnded, TextStreamed
 from clew.core.permissions import Answer
@@ -28,10 +29,10 @@ FORM = (
 DAEMON = Path(__file__).with_name("daemon.py")
 
 
-async def start_daemon(stage: Stage, *prompts: str) -> asyncio.subprocess.Process:
+async def start_daemon(stage: Stage, *prompts: str) -> forkserver.Awaited:
     """A process that asks the prompts in thread "t", lasting, and stays; it says a line when they are stored."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(DAEMON), str(stage.work), MODEL, *prompts, env=stage.environ, stdout=asyncio.subprocess.PIPE
+    process = await forkserver.start_in_loop(
+        [stage.work, MODEL, *prompts], script=DAEMON, env=stage.environ, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     async with asyncio.timeout(60):
@@ -39,13 +40,13 @@ async def start_daemon(stage: Stage, *prompts: str) -> asyncio.subprocess.Proces
     return process
 
 
-async def kill(process: asyncio.subprocess.Process, how: signal.Signals = signal.SIGKILL) -> None:
+async def kill(process: forkserver.Awaited, how: signal.Signals = signal.SIGKILL) -> None:
     os.kill(process.pid, how)
     async with asyncio.timeout(60):
         await process.wait()
 
 
-async def put_to_sleep(process: asyncio.subprocess.Process, stage: Stage) -> None:
+async def put_to_sleep(process: forkserver.Awaited, stage: Stage) -> None:
     """Stopped, and not in the middle of a transaction: nobody could write then."""
     async with asyncio.timeout(60):
         while True:
@@ -334,8 +335,9 @@ async def test_a_queued_prompt_is_edited_or_taken_back_until_it_starts(scripted:
 
 async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(scripted: Stage) -> None:
     """It held the thread's lease already, which must not be waited for."""
-    driver = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(DAEMON), str(scripted.work), MODEL, "first question"),
+    driver = await forkserver.start_in_loop(
+        [scripted.work, MODEL, "first question"],
+        script=DAEMON,
         env={**scripted.environ, "CLEW_FAULT": "lease_taken"},
     )
     async with asyncio.timeout(60):

@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.client import Client, Reply, Thread
 from clew.core.events import TextStreamed, ToolFinished
 from clew.core.run import Run
@@ -120,8 +120,8 @@ async def test_it_is_known_too_when_clew_itself_is_killed(stage: Stage) -> None:
         thread = await client.thread("t", cwd=stage.work)
         unit_usd = await price_of_a_unit(client, thread)
         before = len(stage.api.main_requests)
-        driver = [sys.executable, str(DRIVER), str(stage.work), SLOWLY, MODEL]
-        with subprocess.Popen(driver, env={**stage.environ, "CLEW_MODEL": MODEL}, stdout=subprocess.DEVNULL) as dying:
+        words, environ = [stage.work, SLOWLY, MODEL], {**stage.environ, "CLEW_MODEL": MODEL}
+        with forkserver.start(words, script=DRIVER, env=environ, stdout=subprocess.DEVNULL) as dying:
             try:
                 await text_is_stored(client)
             finally:

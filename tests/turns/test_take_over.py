@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
+import subprocess
 from pathlib import Path
 
 import pytest
 
+import forkserver
 from clew.client import Client
 from clew.core.ids import RunId
 from clew.core.record import replace
@@ -36,8 +37,8 @@ async def in_the_tool(client: Client) -> Attempt:
 @pytest.mark.real
 async def test_an_agent_that_is_taken_over_in_a_tool_does_not_tell_the_model_how_it_ended(real: Stage) -> None:
     environ = {**real.environ, "CLEW_PERMISSIONS": "all"}
-    daemon = await asyncio.create_subprocess_exec(
-        sys.executable, str(DAEMON), str(real.work), MODEL, BUSY, env=environ, stdout=asyncio.subprocess.PIPE
+    daemon = await forkserver.start_in_loop(
+        [real.work, MODEL, BUSY], script=DAEMON, env=environ, stdout=subprocess.PIPE
     )
     async with real.open() as client:
         assert daemon.stdout is not None
