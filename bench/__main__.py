@@ -28,6 +28,7 @@ NAMES = {
     "backlog": "50,000 queued jobs and four workers: jobs a second, evenly spread, and what a scan costs",
     "reviews": "a review's follow-ups by the full prompt and by resume, in tokens",
     "delivery": "from the agent's event to a client of the daemon",
+    "hooks": "from a forge's event to the daemon's answer",
 }
 
 

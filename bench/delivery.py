@@ -93,7 +93,7 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def _measured(threads: int, words: int, delay_s: float) -> list[float]:
-    with _daemon(threads) as daemon:
+    with running_daemon(threads) as daemon:
         return asyncio.run(_listen(daemon, threads, f"!slow {words} {delay_s}"))
 
 
@@ -109,12 +109,12 @@ async def _listen(daemon: Daemon, threads: int, prompt: str) -> list[float]:
 
 
 @contextmanager
-def _daemon(threads: int) -> Iterator[Daemon]:
+def running_daemon(threads: int, **environ: str) -> Iterator[Daemon]:
     with tempfile.TemporaryDirectory() as folder, _model_api() as api:
         stage = Stage(Path(folder), api, scripted_agent.install(Path(folder) / "agent"))
         process = subprocess.Popen(
             [sys.executable, "-m", "clew", "serve", "--port", "0"],
-            env={**stage.environ, "CLEW_MAX_AGENTS": str(threads)},
+            env={**stage.environ, "CLEW_MAX_AGENTS": str(threads), **environ},
             stdout=subprocess.PIPE,
             text=True,
         )

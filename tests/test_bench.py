@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["decision", "store", "sessions", "threads", "push", "delivery"])
+@pytest.mark.parametrize("name", ["decision", "store", "sessions", "threads", "push", "delivery", "hooks"])
 def test_quick_bench_measures_something(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--quick", "--json", name],
