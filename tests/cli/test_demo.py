@@ -1,10 +1,9 @@
-"""`clew demo`: offline, quick, nothing left behind, and its figures are measured."""
+"""`clew demo`: offline, nothing left behind, and its figures are measured."""
 
 from __future__ import annotations
 
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from clew.cli import demo
 from clew.testing import scripted_agent
+from cli.conftest import TIMEOUT_S
 
 REASONS = ["first_turn", None, None, "history_changed", None]
 
@@ -19,11 +19,9 @@ REASONS = ["first_turn", None, None, "history_changed", None]
 def test_the_tour_resumes_edits_and_compares(both: Any, tmp_path: Any) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    began = time.monotonic()
     done = both.run("demo", "--json", TMPDIR=str(scratch))
 
     assert done.code == 0, done.err
-    assert time.monotonic() - began < 30  # 15 s on a machine that does nothing else
     tour = done.json
     assert [turn["reason"] for turn in tour["resume"]["turns"]] == REASONS
     assert [turn["reason"] for turn in tour["transcript"]["turns"]] == ["disabled"] * 5
@@ -58,7 +56,7 @@ def test_a_tour_that_is_ended_leaves_nothing_behind(cli: Any, tmp_path: Path, nu
     while process.stdout.readline() and not any(scratch.glob("*/resume/clew/clew.db")):
         pass
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 7
     assert list(scratch.iterdir()) == []

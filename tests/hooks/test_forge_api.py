@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -91,7 +90,7 @@ def played() -> Iterator[PlayedForge]:
 
 @pytest.fixture
 def github(played: PlayedForge) -> ForgeApi:
-    return ForgeApi(Forge.GITHUB, played.url, TOKEN, timeout_s=5)
+    return ForgeApi(Forge.GITHUB, played.url, TOKEN, timeout_s=60)
 
 
 EVERY = pytest.mark.parametrize("forge", list(Forge))
@@ -290,27 +289,26 @@ async def test_a_forge_that_draws_its_answer_out_is_given_up_in_time(played: Pla
         handler.close_connection = True
 
     played.play = play
-    began = time.monotonic()
     with pytest.raises(ClewError, match="too long"):
         await ForgeApi(Forge.GITHUB, played.url, TOKEN, timeout_s=0.3).state("alice/maze", 4)
-    assert time.monotonic() - began < 5
+    assert not played.over.is_set(), "the forge would still be at it"
     played.over.set()
 
 
 async def test_other_work_goes_on_while_a_forge_is_slow(played: PlayedForge) -> None:
-    def play(_: BaseHTTPRequestHandler) -> None:
+    is_asked = threading.Event()
+
+    def play(handler: BaseHTTPRequestHandler) -> None:
+        is_asked.set()
         played.over.wait()
+        answer(handler, 200, {"login": "clew"})
 
     played.play = play
-    asking = asyncio.create_task(ForgeApi(Forge.GITHUB, played.url, TOKEN, timeout_s=0.5).whoami())
-    turns = 0
-    while not asking.done():
-        await asyncio.sleep(0)
-        turns += 1
-    assert turns > 10
-    with pytest.raises(ClewError, match="too long"):
-        await asking
+    asking = asyncio.create_task(ForgeApi(Forge.GITHUB, played.url, TOKEN, timeout_s=100).whoami())
+    await asyncio.to_thread(is_asked.wait)
+    assert not asking.done(), "the forge has not answered yet, and this goes on"
     played.over.set()
+    assert await asking == "clew"
 
 
 async def test_a_forge_that_is_not_there() -> None:

@@ -8,7 +8,6 @@ import os
 import stat
 import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,7 +32,7 @@ class Client:
 
     def __init__(self, api: ModelApi) -> None:
         host, port = api.url.removeprefix("http://").split(":")
-        self.connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        self.connection = http.client.HTTPConnection(host, int(port), timeout=60)
 
     def send(self, messages: list[Any], path: str = "/v1/messages", **more: Any) -> None:
         body = {"model": "m", "max_tokens": 100, "messages": messages, **more}
@@ -99,11 +98,12 @@ class TestReplies:
         ]
         assert events[-2]["delta"]["stop_reason"] == "end_turn"
 
-    def test_slow_comes_word_by_word(self, api: ModelApi, client: Client) -> None:
+    def test_slow_comes_word_by_word(self, api: ModelApi, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        pauses: list[float] = []
+        monkeypatch.setattr(api._closing, "wait", pauses.append)
         api.script.append(Slow("one two three", words_per_s=20))
-        started = time.monotonic()
         assert streamed_text(client.stream()) == ["one ", "two ", "three"]
-        assert time.monotonic() - started >= 0.1
+        assert pauses == [0.05, 0.05]
 
     def test_tools_in_one_piece(self, api: ModelApi, client: Client) -> None:
         api.script.append(ToolUse("Read", {"path": "a"}, text="let me", also=(ToolUse("Bash", {"command": "ls"}),)))
@@ -176,7 +176,7 @@ class TestHang:
         while b"so far" not in seen:
             seen += response.read1()
         assert client.connection.sock is not None
-        client.connection.sock.settimeout(0.1)
+        client.connection.sock.settimeout(0.1)  # a busy machine can only make it pass
         with pytest.raises(TimeoutError):
             response.read1()
 
