@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
@@ -14,6 +16,8 @@ from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
 
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
+settings.register_profile("clew", deadline=None)  # a busy machine is no finding
+settings.load_profile("clew")
 
 
 @pytest.fixture
@@ -65,6 +69,18 @@ def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -
     yield stage
     left = stage.processes()
     assert not left, f"processes left running: {left}"
+
+
+@pytest.fixture
+def pass_an_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Moves the running loop's clock on: a time-out comes when a test wants it, not when the machine is slow."""
+
+    def pass_an_hour() -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + 3600)
+
+    return pass_an_hour
 
 
 @pytest.fixture(scope="session")

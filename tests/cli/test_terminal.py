@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from clew.cli.output import print_json
 from clew.testing.scripts import Text, ToolUse
+from cli.conftest import TIMEOUT_S
 
 ASKED = r"Allow it\? \[y\]es, \[a\]ll of this run, \[n\]o; anything else declines with that reason: "
 TOUCH = '!tool Bash {"command": "touch made"}'
@@ -183,9 +185,12 @@ def test_the_end_of_input_at_a_question_declines(cli: Any) -> None:
 
 
 def test_a_line_says_what_the_agent_does_and_leaves_the_answer_whole(cli: Any) -> None:
-    terminal = cli.terminal("ask", "--permissions", "all", '!tool Bash {"command": "sleep 1.5"}')
+    gate = cli.stage.work / "gate"
+    os.mkfifo(gate)
+    terminal = cli.terminal("ask", "--permissions", "all", '!tool Bash {"command": "cat gate"}')
 
-    assert "running Bash: sleep 1.5" in terminal.read_until(r"running Bash: sleep 1\.5")
+    terminal.read_until(r"running Bash: cat gate")
+    gate.write_text("open\n")
     code, shown = terminal.end()
     assert code == 0
     assert "done: " in shown
@@ -198,7 +203,7 @@ def test_waiting_for_the_thread_shows_on_a_terminal_too(cli: Any) -> None:
     terminal = cli.terminal("ask", "-t", "t", "second")
     terminal.read_until(r"waiting for the thread: run ")
     cli.api.release()
-    first.communicate(timeout=30)
+    first.communicate(timeout=TIMEOUT_S)
 
     code, shown = terminal.end()
     assert code == 0

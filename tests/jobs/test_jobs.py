@@ -6,6 +6,7 @@ import asyncio
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -34,16 +35,20 @@ async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
         assert marker.message_id, "the agent's own"
 
 
-async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(stage: Stage) -> None:
+async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(
+    stage: Stage, pass_an_hour: Callable[[], None]
+) -> None:
     async with stage.open() as client:
-        jobs = client.jobs
-        async with workers(stage):
-            job = await jobs.submit(a_job(stage, "!slow 1000 0.05", limits=Limits(timeout_s=4)))
-            done = await ended(client, job)
+        job = await client.jobs.submit(a_job(stage, "!hang text so far", limits=Limits(timeout_s=600)))
+        carrying = asyncio.create_task(client.carry_out(job.id))
+        await asyncio.to_thread(stage.api.wait_for_hanging, 1)
+        pass_an_hour()
+        await carrying
+        done = await client.jobs.find(job.id)
         assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 1)
         assert stage.launches[-1].resumes
         assert stage.prompt == CONTINUE
-        assert sum("!slow" in text for role, text in stage.shown if role == "user") == 1
+        assert sum("!hang" in text for role, text in stage.shown if role == "user") == 1
 
 
 async def test_a_job_that_may_not_be_resumed_starts_over_with_the_original_prompt(scripted: Stage) -> None:
@@ -51,7 +56,7 @@ async def test_a_job_that_may_not_be_resumed_starts_over_with_the_original_promp
         jobs = client.jobs
         async with workers(scripted):
             job = await jobs.submit(
-                a_job(scripted, "!slow 1000 0.05", limits=Limits(timeout_s=2, max_resumes=0, max_runs=2))
+                a_job(scripted, "!slow 1000 0.05", limits=Limits(timeout_s=5, max_resumes=0, max_runs=2))
             )
             failed = await ended(client, job)
         assert failed.status is JobStatus.FAILED
@@ -116,15 +121,19 @@ async def test_files_that_somebody_changed_are_a_conflict_until_a_person_says(sc
         assert (scripted.work / "new.txt").exists() == (how == "keep")
 
 
-async def test_the_agents_own_changes_are_no_conflict(scripted: Stage) -> None:
+async def test_the_agents_own_changes_are_no_conflict(scripted: Stage, pass_an_hour: Callable[[], None]) -> None:
     async with scripted.open() as client:
-        jobs = client.jobs
         a_repository(scripted)
         made = scripted.work / "made.txt"
-        async with workers(scripted):
-            prompt = f'!tool Bash {{"command": "echo x > {made}; sleep 30"}}'
-            job = await jobs.submit(a_job(scripted, prompt, checkpoint=True, limits=Limits(timeout_s=3)))
-            done = await ended(client, job)
+        prompt = f'!tool Bash {{"command": "echo x > {made}; sleep 30"}}'
+        job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True, limits=Limits(timeout_s=600)))
+        carrying = asyncio.create_task(client.carry_out(job.id))
+        async with asyncio.timeout(60):
+            while not made.exists():
+                await asyncio.sleep(0.05)
+        pass_an_hour()
+        await carrying
+        done = await client.jobs.find(job.id)
         assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2)
         saved = await Checkpoints(str(scripted.work), job.id, scripted.environ).list()
         assert {"start", "cut_off"} <= {checkpoint.why for checkpoint in saved}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -140,9 +141,9 @@ async def test_a_session_that_the_agent_refuses_is_left_once(scripted: Stage) ->
         assert sum("do it" in text for text in user_texts(scripted)) == 1
 
 
-async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage) -> None:
+async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage, pass_an_hour: Callable[[], None]) -> None:
     async with scripted.open() as client:
-        limits = Limits(timeout_s=1.5, max_resumes=1, max_runs=3)
+        limits = Limits(timeout_s=600, max_resumes=1, max_runs=3)
         scripted.api.reply = None
         job = await client.jobs.submit(a_job(scripted, "!hang text so far", limits=limits))
         asked: list[str] = []
@@ -153,8 +154,13 @@ async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage) -> 
             return Hang("text", "so far") if request.is_main else None
 
         scripted.api.reply = reply
-        over = await carried_out(client, job)
-        scripted.api.release()
+        carrying = asyncio.create_task(client.carry_out(job.id))
+        for _ in range(3):
+            await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
+            pass_an_hour()
+            await asyncio.to_thread(scripted.api.wait_for_hanging, 0)
+        await carrying
+        over = await client.jobs.find(job.id)
         assert (over.status, over.runs, over.reason) == (JobStatus.FAILED, 3, "worn_out")
         assert asked == ["!hang text so far", CONTINUE, "!hang text so far"]
         assert (over.resume_count, over.session_resumes) == (1, 0), "all of them, and those of the newest session"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,10 +97,15 @@ async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive
     assert len((await house.get("/api/jobs?limit=1"))["items"]) == 1
 
 
-async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(house: House) -> None:
-    job = await submitted(house, "!slow 1000 0.05", timeout_s=3)
+async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(
+    house: House, pass_an_hour: Callable[[], None]
+) -> None:
+    job = await submitted(house, "!hang text so far", timeout_s=600)
     async with carrying_out(house, job):
-        live = await told(house, job)
+        telling = asyncio.create_task(told(house, job))
+        await asyncio.to_thread(house.stage.api.wait_for_hanging, 1)
+        pass_an_hour()
+        live = await telling
 
     changed = [json.loads(event["data"]) for event in live if event["event"] == "job_changed"]
     events = [event for event in live if event["event"] != "job_changed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -184,11 +185,11 @@ async def test_second_unexplained_failure_in_a_row_retires_the_session(scripted:
 async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
     voice = Voice(scripted.api)
     scripted.fault({"do": fault, "ignore_term": True})
-    async with scripted.open(idle_timeout="1s") as client:
+    async with scripted.open(idle_timeout="60s" if fault == "hang_after_result" else "1s") as client:
         client.engine.settings = tuned(client, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
         prompt = voice.prompt()
-        reply = await asyncio.wait_for(ask(thread, prompt), 30)
+        reply = await asyncio.wait_for(ask(thread, prompt), 60)
         assert reply.status == ("answered" if fault == "hang_after_result" else "timed_out")
         assert not scripted.processes()
         scripted.fault()
@@ -199,14 +200,20 @@ def tuned(client, **changes: float):  # type: ignore[no-untyped-def]
     return replace(client.engine.settings, **changes)
 
 
-async def test_waiting_for_a_person_does_not_count(scripted: Stage) -> None:
+@pytest.mark.parametrize("limits", [("60s", None), (None, 60.0)], ids=["idle", "whole"])
+async def test_waiting_for_a_person_does_not_count(
+    scripted: Stage, pass_an_hour: Callable[[], None], limits: tuple[str | None, float | None]
+) -> None:
+    idle_timeout, timeout_s = limits
+
     async def slow_person(question: object) -> Answer:
-        await asyncio.sleep(2.5)
+        pass_an_hour()
+        await asyncio.sleep(3 * client.engine.settings.poll_s)  # whoever watches the run has looked at the clock
         return Answer(allow=True)
 
-    async with scripted.open(idle_timeout="1s") as client:
+    async with scripted.open(idle_timeout=idle_timeout) as client:
         thread = await client.thread("t", cwd=scripted.work)
-        reply = await ask(thread, '!tool Bash {"command": "touch made"}', person=slow_person, timeout_s=2.0)
+        reply = await ask(thread, '!tool Bash {"command": "touch made"}', person=slow_person, timeout_s=timeout_s)
         assert reply.status == "answered"
         assert (scripted.work / "made").exists()
 
@@ -293,18 +300,17 @@ async def test_request_that_breaks_off_and_starts_over_counts_once(stage: Stage)
         assert (await thread.turns())[-1].text == "the whole answer"
 
 
-async def test_time_out_says_what_the_agent_was_retrying(stage: Stage) -> None:
+async def test_time_out_says_what_the_agent_was_retrying(stage: Stage, pass_an_hour: Callable[[], None]) -> None:
     environ = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "CLAUDE_CODE_MAX_RETRIES": "1000"}
     async with stage.open(environ=environ) as client:
         thread = await client.thread("t", cwd=stage.work)
-        retried: list[AgentRetried] = []
-        timeout_s = 3.0
-        while not retried:  # a busy machine may need longer until the agent comes to that
-            run = await thread.ask("hello", timeout_s=timeout_s)
-            retried = [event async for event in run if isinstance(event, AgentRetried)]
-            reply = await run.reply()
-            assert reply.status == "timed_out"
-            timeout_s *= 3
+        run = await thread.ask("hello", timeout_s=600)
+        async for event in run:
+            if isinstance(event, AgentRetried):
+                break
+        pass_an_hour()
+        reply = await run.reply()
+        assert reply.status == "timed_out"
         assert reply.error is not None
         assert "was retrying" in reply.error.message
 

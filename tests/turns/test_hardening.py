@@ -8,6 +8,8 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -19,6 +21,8 @@ from clew.errors import StoreError, UsageError
 from clew.store.store import Store
 from clew.testing.replies import Text
 from clew.testing.stage import MODEL, Stage
+
+LIMIT_S = 60
 
 
 @pytest.mark.real
@@ -58,16 +62,21 @@ async def test_retry_brings_the_standing_text(scripted: Stage) -> None:
 async def test_a_missed_heartbeat_neither_fails_the_run_nor_keeps_its_lease(
     scripted: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    missed = threading.Event()
+
     def full(*_: object) -> bool:
+        missed.set()
         raise StoreError("full", kind="full")
 
     async with scripted.open() as client:
         client.engine.settings = replace(client.engine.settings, lease_s=0.6)
         thread = await client.thread("t", cwd=scripted.work)
-        run = await thread.ask("!slow 12 0.1")
+        run = await thread.ask("!hang text so far")
         with monkeypatch.context() as broken:
             broken.setattr(Store, "renew_lease", full)
-            await asyncio.sleep(0.5)
+            assert await asyncio.to_thread(missed.wait, LIMIT_S)
+        scripted.api.wait_for_hanging(1)
+        scripted.api.release()
         assert (await run.reply()).status == "answered"
         assert not await client.engine.database.call(lambda store: store.leases())
 
@@ -87,7 +96,7 @@ async def test_after_a_store_that_failed_the_same_process_goes_on(
         with monkeypatch.context() as broken:
             broken.setattr(Store, "_begun", full)
             assert (await run.reply()).status == "interrupted", "it is left to recovery, as after a crash"
-        reply = await asyncio.wait_for((await thread.ask("on")).reply(), 20)
+        reply = await asyncio.wait_for((await thread.ask("on")).reply(), LIMIT_S)
         assert reply.status == "answered"
         events = await client.engine.database.call(lambda store: store.events(run.id))
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
@@ -99,9 +108,10 @@ async def test_a_live_run_keeps_its_place_when_the_clock_jumps(scripted: Stage) 
         client.engine.settings = replace(client.engine.settings, lease_s=3.0)
         ahead = other.engine.around.clock
         other.engine.around = replace(other.engine.around, clock=lambda: ahead() + 60)
-        run = await (await client.thread("a", cwd=scripted.work)).ask("!slow 25 0.1")
-        await asyncio.sleep(0.3)
+        run = await (await client.thread("a", cwd=scripted.work)).ask("!hang text so far")
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         assert (await (await other.thread("b", cwd=scripted.work)).ask("hello")).id
+        scripted.api.release()
         assert (await run.reply()).status == "answered"
 
 
@@ -112,7 +122,7 @@ async def test_a_run_that_died_waiting_on_a_machine_of_another_name_is_not_in_th
     with sqlite3.connect(scripted.clew_home / "clew.db") as database:
         database.execute("UPDATE runs SET status = 'queued', owner_host = 'old-name', created_at = 1, ended_at = NULL")
     async with scripted.open() as client:
-        reply = await asyncio.wait_for((await (await client.find("t")).ask("two")).reply(), 20)
+        reply = await asyncio.wait_for((await (await client.find("t")).ask("two")).reply(), LIMIT_S)
         assert reply.status == "answered"
 
 
@@ -139,7 +149,7 @@ async def test_a_pipe_in_the_place_of_a_session_does_not_hang(scripted: Stage) -
         [path] = scripted.session_files()
         path.unlink()
         os.mkfifo(path)
-        reply = await asyncio.wait_for((await thread.ask("two")).reply(), 20)
+        reply = await asyncio.wait_for((await thread.ask("two")).reply(), LIMIT_S)
         assert reply.reason == "session_missing"
 
 
@@ -147,10 +157,12 @@ async def test_a_live_waiter_of_another_machine_is_not_taken_for_dead(scripted: 
     async with scripted.open() as client, scripted.open() as other:
         elsewhere = replace(other.engine.around.owner, host="elsewhere")
         other.engine.around = replace(other.engine.around, owner=elsewhere)
-        first = await (await client.thread("t", cwd=scripted.work)).ask("!slow 15 0.1")
+        first = await (await client.thread("t", cwd=scripted.work)).ask("!hang text so far")
         waiting = await (await other.find("t")).ask("second")
-        await asyncio.sleep(0.3)
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
+        assert (await other.run(waiting.id)).status == "queued"
         assert not await client.engine.recover()
+        scripted.api.release()
         assert (await first.reply()).status == "answered"
         assert (await waiting.reply()).status == "answered"
 

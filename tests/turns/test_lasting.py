@@ -342,10 +342,11 @@ async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(sc
     )
     async with asyncio.timeout(60):
         await driver.wait()
+    with closing(sqlite3.connect(scripted.clew_home / "clew.db")) as database, database:
+        assert database.execute("UPDATE leases SET expires_at = expires_at + 3600").rowcount == 1
     async with scripted.open() as client:
         [run] = await client.take_up()
-        async with asyncio.timeout(client.engine.settings.lease_s / 2):
-            assert await ended(client, run.id) is RunStatus.ANSWERED
+        assert await ended(client, run.id) is RunStatus.ANSWERED
 
 
 async def test_a_queued_run_of_nobody_is_cancelled_at_once(scripted: Stage) -> None:

@@ -49,6 +49,13 @@ async def until(client: Client, run_id: str, status: RunStatus) -> None:
             await asyncio.sleep(0.05)
 
 
+async def cut_again(url: str) -> None:
+    """As soon as somebody is connected."""
+    async with asyncio.timeout(60):
+        while not cut(url):
+            await asyncio.sleep(0.05)
+
+
 async def speaking(client: Client, run_id: str) -> None:
     """Some of what it says is in the store."""
     async with asyncio.timeout(60):
@@ -82,11 +89,12 @@ async def test_a_connection_that_breaks_at_any_point_is_not_noticed(
 async def test_prompts_that_wait_outlive_cuts(scripted: Stage, url: str) -> None:
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
         thread = await client.thread("t", cwd=scripted.work)
-        runs = [await thread.ask("!slow 20 0.1", lasting=True)]
+        runs = [await thread.ask("!hang text so far", lasting=True)]
         runs += [await thread.ask(f"!say {number}", lasting=True) for number in range(3)]
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         for _ in range(4):
-            await asyncio.sleep(0.3)
-            assert cut(url)
+            await cut_again(url)
+        scripted.api.release()
         replies = [await run.reply() for run in runs]
         assert [reply.text for reply in replies[1:]] == ["0", "1", "2"]
         assert [reply.status for reply in replies] == ["answered"] * 4
@@ -99,8 +107,7 @@ async def test_a_question_that_waits_for_a_person_stays_open(scripted: Stage, ur
         run = await thread.ask('!tool Bash {"command": "touch made"}', lasting=True)
         await until(client, run.id, RunStatus.WAITING)
         for _ in range(times):
-            assert cut(url)
-            await asyncio.sleep(0.3)
+            await cut_again(url)
         [question] = await client.engine.database.call(lambda store: store.questions_of_run(run.id))
         assert (question.state, question.allowed) == ("open", None)
         await client.answer(run.id, question.id, Answer(allow=True))

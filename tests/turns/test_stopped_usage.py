@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,6 @@ from clew.testing.stage import MODEL, Stage
 
 DRIVER = Path(__file__).with_name("driver.py")
 SLOWLY = "!slow 400 0.05"
-TIMEOUT_S = 5.0  # the text begins long before, and ends long after
 STOPPED = {"cancel": "cancelled", "timeout": "timed_out", "kill": "failed"}
 
 
@@ -32,11 +33,16 @@ async def price_of_a_unit(client: Client, thread: Thread, prompt: str = "one") -
     return first.cost_usd / first.usage.units
 
 
-async def stopped(stage: Stage, client: Client, thread: Thread, prompt: str, how: str) -> Run:
-    run = await thread.ask(prompt, timeout_s=TIMEOUT_S if how == "timeout" else None)
+async def stopped(
+    client: Client, thread: Thread, prompt: str, how: str, pass_an_hour: Callable[[], None] | None = None
+) -> Run:
+    run = await thread.ask(prompt, timeout_s=600)
     async for event in run:
         if isinstance(event, TextStreamed) and how == "cancel":
             run.cancel()
+        elif isinstance(event, TextStreamed) and how == "timeout" and pass_an_hour is not None:
+            pass_an_hour()
+            how = "timed out"
         elif isinstance(event, TextStreamed) and how == "kill":
             attempts = await client.engine.database.call(lambda store: store.attempts(run.id))
             assert attempts[-1].pid is not None
@@ -69,12 +75,14 @@ async def text_is_stored(client: Client) -> None:
 
 
 @pytest.mark.parametrize("how", STOPPED)
-async def test_what_was_read_is_counted_and_priced_once(stage: Stage, how: str) -> None:
+async def test_what_was_read_is_counted_and_priced_once(
+    stage: Stage, pass_an_hour: Callable[[], None], how: str
+) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         unit_usd = await price_of_a_unit(client, thread)
         before = len(stage.api.main_requests)
-        run = await stopped(stage, client, thread, SLOWLY, how)
+        run = await stopped(client, thread, SLOWLY, how, pass_an_hour)
         assert run.status == STOPPED[how]
         assert told(run.usage) == shown(stage, before)
         assert run.cost_usd == pytest.approx(unit_usd * run.usage.units, rel=0.02)
@@ -109,7 +117,7 @@ async def test_after_a_tool_what_was_whole_and_what_was_cut_off_are_both_counted
 async def test_without_any_price_seen_yet_it_stays_unknown(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
-        run = await stopped(stage, client, thread, SLOWLY, "cancel")
+        run = await stopped(client, thread, SLOWLY, "cancel")
         assert told(run.usage) == shown(stage, 0)
         assert run.cost_usd == 0
         assert summed(await client.engine.database.call(lambda store: store.stats())).unpriced_runs == 1
