@@ -61,10 +61,10 @@ class Warm:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(30)
+            self._process.wait(60)
         finally:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(60)
             assert self._process.stdout is not None
             self._process.stdout.close()
 

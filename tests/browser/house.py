@@ -28,7 +28,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-WAIT_MS = 15_000  # of an expectation: the machine may be busy
+WAIT_MS = 60_000  # of an expectation: the machine may be busy
 REFUSED = "the server responded with a status of 4"
 TO_NOBODY = "net::ERR_"  # what a browser logs about a daemon that is gone
 

@@ -19,7 +19,7 @@ from clew.testing.stage import MODEL
 
 Visit = Callable[..., Visitor]
 LOGIN = "!fail 401 authentication_error invalid x-api-key"
-END_S = 30
+END_S = 60
 
 
 @contextmanager

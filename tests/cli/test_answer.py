@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import clew
+from cli.conftest import TIMEOUT_S
 
 TOUCH = '!tool Bash {"command": "touch made"}'
 FORM = {
@@ -46,7 +47,7 @@ def test_a_permission_is_given_to_a_run_of_another_process(both: Any) -> None:
 
     assert done.code == 0, done.err
     assert f"answered; run {run[:8]} goes on" in done.err
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert (both.stage.work / "made").exists()
     assert both.run("runs", "show", run, "--json").json["questions"] == []
 
@@ -59,7 +60,7 @@ def test_a_permission_is_declined_with_a_sentence_for_the_agent(cli: Any) -> Non
     assert done.code == 0
     assert done.json["follow_up"] is None
     assert (done.json["question"]["tool"], done.json["question"]["live"]) == ("Bash", True)
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert not (cli.stage.work / "made").exists()
     assert "Leave it alone." in str(cli.api.main_requests[-1].body)
 
@@ -78,7 +79,7 @@ def test_a_form_is_answered_by_text_by_number_and_by_own_words(cli: Any, given: 
     done = cli.run("runs", "answer", run, *[part for each in given for part in ("--answer", each)])
 
     assert done.code == 0, done.err
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     shown = str(cli.api.main_requests[-1].body)
     assert all(words in shown for words in told), shown
 
@@ -86,12 +87,12 @@ def test_a_form_is_answered_by_text_by_number_and_by_own_words(cli: Any, given: 
 def test_the_only_question_of_a_form_needs_no_name_and_a_form_can_be_declined(cli: Any) -> None:
     daemon, run = waiting(cli, ASK_ONE)
     assert cli.run("runs", "answer", run, "--answer", "Whatever fits").code == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert "Whatever fits" in str(cli.api.main_requests[-1].body)
 
     daemon, run = waiting(cli, ASK_ONE)
     assert cli.run("runs", "answer", run, "--deny").code == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert "did not answer the questions" in str(cli.api.main_requests[-1].body)
 
 
@@ -107,20 +108,20 @@ def test_a_slip_in_the_name_of_the_only_question_is_no_answer(cli: Any, given: s
     done = cli.run("runs", "answer", run, "--answer", f"1={given}")
     assert done.code == 0, "named, it may be any words"
     assert f"sent: Which database? {given}\n" in done.err
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert given in str(cli.api.main_requests[-1].body)
 
 
 def test_what_was_sent_is_told(cli: Any) -> None:
     daemon, run = waiting(cli, ASK_ONE)
     assert "sent: Which database? SQLite\n" in cli.run("runs", "answer", run, "--answer", "2").err
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     daemon, run = waiting(cli, ASK_ONE)
     assert "sent: Which database? x=y\n" in cli.run("runs", "answer", run, "--answer", "x=y").err
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     daemon, run = waiting(cli, TOUCH)
     assert "sent: declined: Not now.\n" in cli.run("runs", "answer", run, "--deny", "--message", "Not now.").err
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
 
 
 def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: Any) -> None:
@@ -153,7 +154,7 @@ def test_what_it_says_to_type_cannot_be_turned_against_the_shell(cli: Any) -> No
     code, _ = cli.shell(f"clew {command}").end()
 
     assert code == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert not (cli.stage.work / "oops").exists()
     assert "y'; touch oops" in cli.api.main_requests[-1].body["messages"][-1]["content"][0]["content"]
 
@@ -181,7 +182,7 @@ def test_on_a_terminal_it_asks_as_ask_does(cli: Any) -> None:
 
     assert code == 0
     assert "answered; run " in shown
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert not (cli.stage.work / "made").exists()
     assert "The user declined, and says: a" in str(cli.api.main_requests[-1].body)
 
@@ -193,7 +194,7 @@ def test_a_form_is_filled_in_on_a_terminal(cli: Any) -> None:
     terminal.type("2\n")
 
     assert terminal.end()[0] == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert "SQLite" in str(cli.api.main_requests[-1].body)
 
 
@@ -249,7 +250,7 @@ def test_what_is_not_open_cannot_be_answered(cli: Any) -> None:
     assert (unknown.code, unknown.json["error"]["code"]) == (2, "not_found")
     [asked] = cli.run("runs", "show", run, "--json").json["questions"]
     assert cli.run("runs", "answer", run, "--deny").code == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
 
     for args in ([run], [run, "--question", asked["id"]]):
         again = cli.run("runs", "answer", *args, "--allow", "--json")

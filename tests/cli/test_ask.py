@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from clew.testing.scripts import Cut, Text, TooLong, ToolUse
+from cli.conftest import TIMEOUT_S
 
 KEYS = {
     "thread",
@@ -221,7 +222,7 @@ def test_a_projects_own_settings_load_only_when_trusted(cli: Any) -> None:
 
 def test_what_a_crash_left_is_told(cli: Any) -> None:
     process = cli.start("ask", "-t", "t", "!hang text so far", CLEW_FAULT="text_streamed")
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == -9
 
     done = cli.run("ask", "-t", "t", "go on")

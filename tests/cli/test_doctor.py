@@ -11,6 +11,7 @@ from typing import Any
 
 import clew
 from clew.testing.stage import real_codex
+from cli.conftest import TIMEOUT_S
 
 
 def test_all_is_well(both: Any) -> None:
@@ -151,7 +152,7 @@ def test_slots_in_use_and_runs_going_on_are_counted(cli: Any) -> None:
     runs = cli.run("doctor", "--json").json["runs"]
     assert (runs["going_on"], runs["free_slots"]) == (1, 3)
     cli.api.release()
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_S)
 
 
 def test_config_shows_each_value_and_where_it_comes_from(cli: Any) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from clew.cli.output import at_clock
 from clew.testing.stage import MODEL, SUBSCRIPTION
+from cli.conftest import TIMEOUT_S
 
 COMMAND = [sys.executable, "-m", "clew.cli"]
 FAILURES = [
@@ -95,7 +96,7 @@ def test_a_missing_agent_is_3_and_leaves_no_thread(cli: Any) -> None:
 
 
 def test_a_time_out_is_6_and_keeps_what_was_said(both: Any) -> None:
-    done = both.run("ask", "-t", "t", "--timeout", "6s", "!hang text so far")
+    done = both.run("ask", "-t", "t", "--timeout", "10s", "!hang text so far")
 
     assert (done.code, done.out) == (6, "so far\n")
     assert "took too long" in done.err
@@ -114,7 +115,7 @@ def test_busy_is_8_at_once_and_stores_nothing(cli: Any) -> None:
     assert done.json["error"]["code"] == "busy"
     assert (done.json["run"], done.json["status"]) == (None, None)
     cli.api.release()
-    first.communicate(timeout=30)
+    first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == 0
     assert len(cli.turns("t")) == 2
 
@@ -139,8 +140,8 @@ def test_a_second_ask_waits_visibly_and_then_answers(cli: Any) -> None:
     assert waiting.startswith("waiting for the thread: run ")
     assert waiting.rstrip().endswith("is going on in it")
     cli.api.release()
-    first.communicate(timeout=30)
-    out, err = second.communicate(timeout=30)
+    first.communicate(timeout=TIMEOUT_S)
+    out, err = second.communicate(timeout=TIMEOUT_S)
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert out == b"ack: second\n"
@@ -156,8 +157,8 @@ def test_no_more_agents_than_allowed_and_the_wait_is_told(cli: Any) -> None:
     lines = [second.stderr.readline().decode() for _ in range(2)]
     assert "waiting for a free place" in lines[1]
     cli.api.release()
-    first.communicate(timeout=30)
-    out, _ = second.communicate(timeout=30)
+    first.communicate(timeout=TIMEOUT_S)
+    out, _ = second.communicate(timeout=TIMEOUT_S)
     assert out == b"ack: hello\n"
 
 
@@ -175,7 +176,7 @@ def _is_stopped(cli: Any, number: signal.Signals) -> None:
     process = cli.start("ask", "-t", "t", "--json", "!hang text so far")
     cli.api.wait_for_hanging(1)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 7
     assert "stopping…" in err.decode()
@@ -208,7 +209,7 @@ def test_a_second_ctrl_c_does_not_wait_for_an_agent_that_will_not_stop(cli: Any)
     assert "new thread" in process.stderr.readline().decode()
     assert "stopping…" in process.stderr.readline().decode()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 7
     assert not cli.stage.processes()
@@ -220,11 +221,11 @@ def test_ctrl_c_while_waiting_for_the_thread_sends_nothing(cli: Any) -> None:
     second = cli.start("ask", "-t", "t", "second")
     second.stderr.readline()
     second.send_signal(signal.SIGINT)
-    second.communicate(timeout=30)
+    second.communicate(timeout=TIMEOUT_S)
 
     assert second.returncode == 7
     cli.api.release()
-    first.communicate(timeout=30)
+    first.communicate(timeout=TIMEOUT_S)
     assert len(cli.turns("t")) == 2
 
 
@@ -234,7 +235,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(cli: Any) -> None:
     process.stdout.close()
     err = process.stderr.read().decode()
 
-    assert process.wait(30) != 0
+    assert process.wait(TIMEOUT_S) != 0
     assert "Traceback" not in err
     assert "Broken" not in err
     assert not cli.stage.processes()

@@ -21,6 +21,7 @@ from clew.core.job import JobStatus
 from clew.testing.model_api import ModelApi
 from clew.testing.scripts import Hang, ToolUse
 from clew.testing.stage import CODEX_MODEL, Stage
+from cli.conftest import TIMEOUT_S
 from conftest import make_stage
 
 ODD_TIMES = (1e18, 1e300, float("inf"), 253402300800.0, 253402300799.9999, -1e18, float("-inf"), float("nan"))
@@ -78,7 +79,7 @@ def test_the_prompt_may_come_from_stdin(cli: Any) -> None:
 
 
 def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) -> None:
-    done = both.run("jobs", "submit", "--wait", "--json", "--timeout", "4s", "!slow 1000 0.05")
+    done = both.run("jobs", "submit", "--wait", "--json", "--timeout", "10s", "!slow 1000 0.05")
 
     assert done.code == 0, done.err
     job = done.json
@@ -238,7 +239,7 @@ def test_watch_follows_another_process_over_all_runs(cli: Any) -> None:
     places = [(event["run"], event["seq"]) for event in events]
     assert places == sorted(set(places)), "each once, in order"
     assert [event["run"] for event in events if event["kind"] == "run_ended"] == [1, 2]
-    assert carrying.wait(30) == 0
+    assert carrying.wait(TIMEOUT_S) == 0
 
 
 def test_ctrl_c_stops_the_watching_and_not_the_job(cli: Any) -> None:
@@ -250,13 +251,13 @@ def test_ctrl_c_stops_the_watching_and_not_the_job(cli: Any) -> None:
         pass
 
     watching.send_signal(signal.SIGINT)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 7
     assert f"no longer watched; job {job['id'][:8]} goes on" in err.decode()
     assert job_of(cli, job["id"])["status"] == "running"
     cli.api.release()
-    assert carrying.wait(30) == 0
+    assert carrying.wait(TIMEOUT_S) == 0
 
 
 def test_ctrl_c_hands_a_job_back_that_ran_in_place(cli: Any) -> None:
@@ -264,7 +265,7 @@ def test_ctrl_c_hands_a_job_back_that_ran_in_place(cli: Any) -> None:
     cli.api.wait_for_hanging(1)
 
     carrying.send_signal(signal.SIGINT)
-    _, err = carrying.communicate(timeout=30)
+    _, err = carrying.communicate(timeout=TIMEOUT_S)
 
     assert carrying.returncode == 7
     assert b"is queued again, for a worker" in err
@@ -282,7 +283,7 @@ def test_a_running_job_is_cancelled_with_all_that_it_started(cli: Any) -> None:
     done = cli.run("jobs", "cancel", job["id"], "--json")
 
     assert (done.code, done.json["status"]) == (0, "cancelled")
-    assert carrying.wait(30) == 7
+    assert carrying.wait(TIMEOUT_S) == 7
     assert not cli.stage.processes()
     over = cli.run("jobs", "cancel", job["id"])
     assert (over.code, "The job is over" in over.err) == (2, True)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from cli.conftest import TIMEOUT_S
+
 
 @pytest.fixture
 def left(cli: Any) -> str:
@@ -31,7 +33,7 @@ def test_a_watch_does_not_tell_what_was_true_once(cli: Any, left: str) -> None:
     watching = cli.start("runs", "watch", left)
     told = [watching.stderr.readline().decode() for _ in range(2)]
     cli.run("runs", "remove", left)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert told[0].startswith(f"run {left[:8]} of t: second")
     assert told[1] == "nobody carries it out: it goes on with the next clew serve\n"

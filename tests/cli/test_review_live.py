@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from clew.testing.scripts import Hang, Text, ToolUse
+from cli.conftest import TIMEOUT_S
 from reviews.house import Reviewer, answer, finding, repository
 
 
@@ -44,7 +45,7 @@ def test_ctrl_c_stops_the_reviewer_gently_and_the_review_goes_on_later(house: An
     process = house.start("review", "start", "--json")
     house.api.wait_for_hanging(1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 7
     assert "stopping…" in err.decode()
@@ -64,7 +65,7 @@ def test_a_second_ctrl_c_ends_a_reviewer_that_will_not_stop(house: Any) -> None:
     process.send_signal(signal.SIGINT)
     assert "stopping…" in process.stderr.readline().decode()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 7
     assert not house.stage.processes()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from cli.conftest import TIMEOUT_S
+
 
 def test_runs_are_listed_and_shown(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
@@ -44,7 +46,7 @@ def test_a_run_of_another_process_is_cancelled_and_the_end_told(cli: Any) -> Non
     assert run["status"] == "running"
 
     done = cli.run("runs", "cancel", run["id"][:8])
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=TIMEOUT_S)
 
     assert done.code == 0
     assert f"run {run['id'][:8]}: cancelled" in done.err
@@ -62,7 +64,7 @@ def test_all_that_goes_on_in_a_thread_is_cancelled(cli: Any) -> None:
 
     assert done.code == 0
     for process in (first, second):
-        process.communicate(timeout=30)
+        process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 7
 
 
@@ -75,7 +77,7 @@ def test_a_queued_run_gets_another_prompt(cli: Any) -> None:
     assert done.code == 0
     assert done.err == f"run {second[:8]} will ask: rather this\n"
     cli.api.release()
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert [turn["text"] for turn in cli.turns("t")][2:] == ["rather this", "ack: rather this"]
     assert cli.stage.prompt == "rather this"
 
@@ -89,7 +91,7 @@ def test_a_run_that_has_started_is_neither_edited_nor_removed(cli: Any) -> None:
         assert (done.code, done.err.splitlines()[0]) == (2, "clew: The run has started: it is running.")
     assert cli.run("runs", "edit", run, " ").code == 2
     cli.api.release()
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert cli.run("runs", "remove", run).code == 2
     assert len(cli.turns("t")) == 2
 
@@ -104,7 +106,7 @@ def test_a_queued_run_is_taken_back(cli: Any) -> None:
     assert (removed.code, removed.err) == (0, f"run {second[:8]} is taken back: cancelled\n")
     assert cancelled.code == 0
     cli.api.release()
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert len(cli.turns("t")) == 2
     assert "second" not in str(cli.api.main_requests[-1].body)
 
@@ -116,13 +118,13 @@ def test_a_stop_holds_a_daemons_prompts_until_they_are_sent(cli: Any) -> None:
     waiting.stderr.readline()
 
     assert cli.run("runs", "cancel", first).code == 0
-    assert waiting.communicate(timeout=30)[0] == b"ack: a terminal's\n"
+    assert waiting.communicate(timeout=TIMEOUT_S)[0] == b"ack: a terminal's\n"
     assert cli.run("runs", "show", second, "--json").json["held"] is True
     assert [line.split()[2] for line in cli.run("runs", "list").out.splitlines() if "second" in line] == ["held"]
     sent = cli.run("runs", "send", second)
 
     assert (sent.code, sent.err) == (0, f"run {second[:8]} starts: second\n")
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert [turn["text"] for turn in cli.turns("t")][-2:] == ["second", "ack: second"]
     late = cli.run("runs", "send", second)
     assert (late.code, late.err.splitlines()[0]) == (2, "clew: The run has started: it is answered.")
@@ -149,9 +151,9 @@ def test_an_ask_waits_for_the_run_of_a_daemon(cli: Any) -> None:
 
     cli.api.release()
 
-    assert asking.communicate(timeout=30)[0] == b"ack: second\n"
+    assert asking.communicate(timeout=TIMEOUT_S)[0] == b"ack: second\n"
     assert asking.returncode == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert [turn["text"] for turn in cli.turns("t")][2:] == ["second", "ack: second"]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from cli.conftest import TIMEOUT_S
+
 
 @pytest.fixture
 def talk(cli: Any) -> Any:
@@ -130,7 +132,7 @@ def test_a_thread_in_use_is_neither_truncated_nor_deleted(cli: Any) -> None:
     assert cli.run("threads", "truncate", "t", first).code == 8
     assert cli.run("threads", "delete", "t", "--yes").code == 8
     cli.api.release()
-    process.communicate(timeout=30)
+    process.communicate(timeout=TIMEOUT_S)
     assert len(cli.turns("t")) == 2
 
 
@@ -160,7 +162,7 @@ def test_list_says_what_is_going_on_and_what_it_cost(cli: Any) -> None:
     assert quiet["cost_usd"] > 0
     assert f"${quiet['cost_usd']:.4f}" in text
     cli.run("runs", "cancel", "--thread", "busy")
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
 
 
 def test_show_says_what_is_still_to_come(cli: Any) -> None:
@@ -176,7 +178,7 @@ def test_show_says_what_is_still_to_come(cli: Any) -> None:
     assert f"\nqueued: {second[:8]}  second\n" in text
     assert cli.run("threads", "show", "t", "--json").json["queued"] == [{"run": second, "prompt": "second"}]
     cli.run("runs", "cancel", "--thread", "t")
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
 
 
 def test_a_thread_can_be_read_without_its_agent(talk: Any) -> None:
@@ -232,7 +234,7 @@ def test_a_thread_is_renamed_even_while_it_is_used(cli: Any) -> None:
 
     assert (done.code, done.err) == (0, "old is called new now\n")
     cli.api.release()
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert [one["name"] for one in cli.run("threads", "list", "--json").json] == ["new"]
 
 

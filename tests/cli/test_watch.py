@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clew.cli.states import WHO_RECOVERS
+from cli.conftest import TIMEOUT_S
 
 
 @pytest.mark.parametrize("how", ["id", "newest", "thread"])
@@ -21,13 +22,13 @@ def test_a_run_of_another_process_is_shown_from_its_first_event_to_its_end(cli: 
     assert watching.stdout.read(6) == b"so far"
 
     cli.api.release()
-    out, err = watching.communicate(timeout=30)
+    out, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 0
     assert f"so far{out.decode()}" == cli.turns("t")[-1]["text"] + "\n"
     assert f"run {run[:8]} of t: !hang text so far" in err.decode()
     assert "fresh: first turn of the thread · " in err.decode().splitlines()[-1]
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
 
 
 def test_the_run_that_goes_on_comes_before_the_one_that_waits_for_it(cli: Any) -> None:
@@ -40,8 +41,8 @@ def test_the_run_that_goes_on_comes_before_the_one_that_waits_for_it(cli: Any) -
 
     cli.api.release()
 
-    assert watching.wait(30) == 0
-    assert later.communicate(timeout=30)[0] == b"ack: second\n"
+    assert watching.wait(TIMEOUT_S) == 0
+    assert later.communicate(timeout=TIMEOUT_S)[0] == b"ack: second\n"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_cancelled_run_ends_the_watch_as_cancelled(cli: Any) -> None:
     assert watching.stdout.read(6) == b"so far"
 
     cli.run("runs", "cancel", run)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 7
     assert b"clew: The run was cancelled." in err
@@ -87,13 +88,13 @@ def test_ctrl_c_stops_the_watching_and_not_the_run(cli: Any, number: signal.Sign
     assert watching.stdout.read(6) == b"so far"
 
     watching.send_signal(number)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 7
     assert f"no longer watched; run {run[:8]} goes on" in err.decode()
     assert cli.run("runs", "show", run, "--json").json["status"] == "running"
     cli.api.release()
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert cli.run("runs", "show", run, "--json").json["status"] == "answered"
 
 
@@ -106,7 +107,7 @@ def test_json_is_one_event_a_line_and_nothing_else(cli: Any) -> None:
     cli.api.release()
     out = watching.stdout.read()
 
-    assert watching.wait(30) == 0
+    assert watching.wait(TIMEOUT_S) == 0
     events = [json.loads(line) for line in out.decode().splitlines()]
     assert [event["seq"] for event in events] == list(range(2, len(events) + 2))
     assert all(set(event) == {"seq", "at", "kind", "body"} for event in events)
@@ -123,7 +124,7 @@ def test_a_watch_ends_when_the_process_of_its_run_is_killed(cli: Any) -> None:
     assert watching.stdout.read(6) == b"so far"
 
     daemon.kill()
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 1
     assert f"the process that carried run {run[:8]} out is gone; {WHO_RECOVERS}" in err.decode()
@@ -184,10 +185,10 @@ def test_what_the_run_asks_is_told_with_how_to_answer(cli: Any) -> None:
     ]
 
     cli.run("runs", "answer", run, "--allow")
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 0
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
     assert b"wants permission" not in err
     assert "wants permission" not in cli.run("runs", "watch", run).err, "answered long ago"
 
@@ -208,7 +209,7 @@ def test_on_a_terminal_a_line_says_what_the_watched_run_does(cli: Any) -> None:
     assert code == 7
     assert f"no longer watched; run {run[:8]} goes on" in shown
     cli.api.release()
-    assert daemon.wait(30) == 0
+    assert daemon.wait(TIMEOUT_S) == 0
 
 
 def test_nothing_to_watch_is_one_line(cli: Any) -> None:

@@ -43,7 +43,7 @@ async def test_what_scrubs_its_environment_and_leaves_its_parents_is_ended(tmp_p
     pid = await written(tmp_path / "pid")
     await process.end(grace_s=5)
     assert not processes.is_alive(pid, None)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await process.wait() == -signal.SIGTERM
 
 
@@ -51,7 +51,7 @@ async def test_it_is_ended_too_when_the_agent_is_over(tmp_path: Path) -> None:
     """Its end is told at once, whatever it left; and what it left is reaped."""
     process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exit 3")
     pid = await written(tmp_path / "pid")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await process.wait() == 3
     assert process.exit_status == 3 and processes.is_alive(pid, None)
     await process.end(grace_s=5)
@@ -103,7 +103,7 @@ async def test_without_its_launcher_the_agent_ends_too(tmp_path: Path) -> None:
     pid = await written(tmp_path / "pid")
     [above] = [each for each in processes.family(str(tmp_path)) if each.name == processes.launcher_name(str(tmp_path))]
     os.kill(above.pid, signal.SIGKILL)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await process.wait() == -signal.SIGKILL
         await process.end(grace_s=5)
     assert not processes.is_alive(pid, None) and not processes.is_alive(process.pid, process.started)
@@ -171,6 +171,6 @@ async def test_cancelled_while_it_starts_it_leaves_nothing(tmp_path: Path) -> No
         starting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await (await starting).end(grace_s=0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while processes.family(str(tmp_path)):
             await asyncio.sleep(0.02)

@@ -31,7 +31,7 @@ async def test_what_comes_while_a_batch_is_written_is_stored_without_a_further_e
     store = SlowStore()
     journal = Journal(store, RunId("r"), lambda: 0.0)  # type: ignore[arg-type]
     await journal.note(TextStreamed("first"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await store.writing.wait()
         await journal.note(TextStreamed("second"))
         store.go_on.set()

@@ -17,6 +17,7 @@ from clew.engine import processes
 from clew.engine.processes import MARK, end_family, family, is_alive, started_at
 
 Start = Callable[..., subprocess.Popen[bytes]]
+LIMIT_S = 60.0
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
@@ -97,7 +98,7 @@ def pids(mark: str, root: int | None = None) -> set[int]:
     return {process.pid for process in family(mark, root)}
 
 
-async def until(holds: Callable[[], bool], limit_s: float = 10.0) -> None:
+async def until(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     async with asyncio.timeout(limit_s):
         while not holds():
             await asyncio.sleep(0.01)
@@ -124,7 +125,7 @@ class TestFamily:
 
     def test_an_orphan_is_found_after_its_parent_has_died(self, start: Start, mark: str) -> None:
         process = start(parent(lives_s=0), SLEEPER, mark=mark)
-        process.wait(10)
+        process.wait(LIMIT_S)
         assert pids(mark) == {process.grandchild}  # type: ignore[attr-defined]
 
     def test_the_dead_do_not_count(self, start: Start, mark: str) -> None:
@@ -173,7 +174,7 @@ class TestEnding:
         assert await end_family(mark, process.pid, grace_s=0.2) == 2
         await until(lambda: not family(mark, process.pid))
         assert started_at(grandchild) is None
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(LIMIT_S) == -signal.SIGTERM
 
     async def test_the_agent_goes_before_its_tools_so_that_it_cannot_act_on_their_end(
         self, start: Start, mark: str, tmp_path: Path
@@ -189,12 +190,12 @@ class TestEnding:
         notes = tmp_path / "notes"
         process = start(SLOW_AGENT, POLITE_TOOL, str(notes), mark=mark)
         await end_family(mark, process.pid, grace_s=30, orphaned=True)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(LIMIT_S) == -signal.SIGKILL
         assert notes.read_text() == "; tool was asked"
 
     async def test_an_orphan_is_ended_too(self, start: Start, mark: str) -> None:
         process = start(parent(lives_s=0), SLEEPER, mark=mark)
-        process.wait(10)
+        process.wait(LIMIT_S)
         assert await end_family(mark, process.pid, grace_s=5) == 1
         await until(lambda: not family(mark))
 
@@ -202,13 +203,13 @@ class TestEnding:
         process = start(SLEEPER, mark=mark)
         process.send_signal(signal.SIGSTOP)
         await end_family(mark, grace_s=0.1)
-        assert process.wait(10) < 0
+        assert process.wait(LIMIT_S) < 0
 
     async def test_who_goes_when_asked_is_not_killed_and_not_waited_for(self, start: Start, mark: str) -> None:
         process = start(SLEEPER, mark=mark)
-        async with asyncio.timeout(10):
-            await end_family(mark, grace_s=60)
-        assert process.wait(10) == -signal.SIGTERM
+        async with asyncio.timeout(LIMIT_S):
+            await end_family(mark, grace_s=10 * LIMIT_S)
+        assert process.wait(LIMIT_S) == -signal.SIGTERM
 
     async def test_strangers_are_left_alone(self, start: Start, mark: str) -> None:
         stranger = start(SLEEPER, mark=mark + "0")
@@ -227,7 +228,7 @@ class TestEnding:
         ending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await ending
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(LIMIT_S) == -signal.SIGKILL
 
     async def test_our_own_process_is_never_signalled(
         self, start: Start, mark: str, monkeypatch: pytest.MonkeyPatch

@@ -89,7 +89,7 @@ async def test_a_client_that_goes_frees_its_place_and_its_task(scripted: Stage) 
 
         headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {TOKEN}".encode())]
         scope = {"type": "http", "method": "GET", "path": f"/api/runs/{run.id}/events", "headers": headers}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await app.asgi({**scope, "query_string": b"", "asgi": {"spec_version": "2.3"}}, receive, send)
         assert app.shared.listeners == 0
         left = {task for task in asyncio.all_tasks() - before if "events.py" in str(task.get_coro())}

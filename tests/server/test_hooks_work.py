@@ -252,7 +252,7 @@ async def test_missed_clean_ups_are_made_up_for(scripted: Stage) -> None:
         assert house.shared is not None
         client = house.shared.client
         await a_session(house, used_at=1.0)
-        async with asyncio.timeout(30), working(client, Work(0), sweep_soon_s=0):
+        async with asyncio.timeout(60), working(client, Work(0), sweep_soon_s=0):
             while await client.hooks.sessions():
                 await client.written()
         assert (await house.get("/api/hooks/sessions"))["items"] == []

@@ -26,7 +26,7 @@ from clew.store import open_store
 from clew.testing.stage import Stage
 from server.house import PORT, TOKEN, Served
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 class Page:

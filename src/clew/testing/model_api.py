@@ -120,7 +120,7 @@ class ModelApi:
     def main_requests(self) -> list[Request]:
         return [request for request in self.requests if request.is_main]
 
-    def wait_for_requests(self, count: int, timeout_s: float = 10.0, *, main: bool = False) -> list[Request]:
+    def wait_for_requests(self, count: int, timeout_s: float = 60.0, *, main: bool = False) -> list[Request]:
         """Wait until so many requests (with `main`: of the conversation itself) have come, and return them all."""
 
         def seen() -> list[Request]:
@@ -139,7 +139,7 @@ class ModelApi:
                 self._record.close()
             self._record = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")
 
-    def wait_for_hanging(self, count: int, timeout_s: float = 10.0) -> None:
+    def wait_for_hanging(self, count: int, timeout_s: float = 60.0) -> None:
         """Wait until so many answers hang; with 0, until every client that was kept waiting has gone."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._holds) == count, timeout_s):
