@@ -185,14 +185,16 @@ async def test_second_unexplained_failure_in_a_row_retires_the_session(scripted:
 async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
     voice = Voice(scripted.api)
     scripted.fault({"do": fault, "ignore_term": True})
-    async with scripted.open(idle_timeout="60s" if fault == "hang_after_result" else "1s") as client:
-        client.engine.settings = tuned(client, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
+    idle_s = 60.0 if fault == "hang_after_result" else 1.0
+    async with scripted.open() as client:
+        client.engine.settings = tuned(client, idle_s=idle_s, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
         prompt = voice.prompt()
         reply = await asyncio.wait_for(ask(thread, prompt), 60)
         assert reply.status == ("answered" if fault == "hang_after_result" else "timed_out")
         assert not scripted.processes()
         scripted.fault()
+        client.engine.settings = tuned(client, idle_s=60.0, exit_s=60.0)
         await true_turn(scripted, thread, voice)
 
 
