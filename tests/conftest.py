@@ -15,6 +15,7 @@ from clew.testing.model_api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
 
+pytest_plugins = ["failure_report"]
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
 settings.register_profile("clew", deadline=None)  # a busy machine is no finding
 settings.load_profile("clew")

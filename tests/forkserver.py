@@ -39,6 +39,7 @@ class Command(subprocess.Popen[Any]):
 
     def __init__(self, args: Sequence[str], *, script: Path | None = None, terminal: bool = False, **options: Any):
         self._script = script
+        self.program = ["clew" if script is None else str(script)]  # what a report of a failed test calls it
         self._terminal = terminal
         self._report: socket.socket | None = None
         options["start_new_session"] = options.get("start_new_session", False) or terminal
@@ -166,7 +167,10 @@ async def start_in_loop(args: Sequence[object], **options: Any) -> Awaited:
     process = await asyncio.to_thread(start, args, **options)
     if process.stdout is None:
         return Awaited(process, None)
+    import process_record  # not needed in the server
+
     reader = asyncio.StreamReader()
+    process_record.follow(reader, process_record.record_of(process), "stdout")
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
     return Awaited(process, reader)

@@ -1,0 +1,226 @@
+"""A failed test shows what it started and what else was running. A pytest plugin; `tests/conftest.py` loads it.
+
+Its report gets a section with every process that the test started or that fixtures keep running (`process_record`),
+with the agents' attempts from the Clew stores in the test's folders (another process may have started the agents), and
+with PostgreSQL's log. The end of the run lists the tests that were running when one failed, and those that began and
+never ended, because a worker crashed or the run was interrupted. SIGTERM is an interrupt, too: a run that a CI cuts off
+would otherwise print nothing.
+
+Nothing is read or printed as long as no test fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import threading
+import time
+import urllib.parse
+import weakref
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import process_record
+from clew.testing.postgres import PostgresServer
+from process_record import file_tail, last_lines, printable
+
+TITLE = "processes that this test started"
+PROCESSES = 100  # at most, the newest
+ATTEMPTS = 5
+EVENTS = 5
+EVENT_CHARS = 300
+FOLDERS = 5000  # looked through for stores
+STORE = "clew.db"
+BUSY_S = 0.5
+
+_servers: weakref.WeakSet[PostgresServer] = weakref.WeakSet()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    process_record.install()
+    if PostgresServer.start is _start_postgres:
+        PostgresServer.start = _start_and_note  # type: ignore[method-assign]
+    if not hasattr(config, "workerinput"):  # where xdist's workers report to, or the only process
+        config.pluginmanager.register(Running(config), "running_tests")
+
+
+_start_postgres = PostgresServer.start
+
+
+def _start_and_note(self: PostgresServer) -> PostgresServer:
+    _servers.add(self)
+    return _start_postgres(self)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    process_record.begin(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        try:
+            text = describe(item)
+        except Exception as error:  # noqa: BLE001 - the failure itself must be told, whatever happens here
+            text = printable(f"They cannot be told: {error!r}", process_record.COMMAND_CHARS)
+        report.sections.append((TITLE, text))
+    return report
+
+
+def describe(item: pytest.Item) -> str:
+    lines = _processes(item.nodeid)
+    for path in _stores(_folders(item)):
+        lines += _attempts(path)
+    for server in _servers:
+        log = server.folder / "log"
+        if said := file_tail(log):
+            lines += [f"PostgreSQL ({log}):", *last_lines(said)]
+    return "\n".join(lines)
+
+
+def _processes(test: str) -> list[str]:
+    started = process_record.started()
+    lines = [f"{len(started) - PROCESSES} older ones are left out."] if len(started) > PROCESSES else []
+    for one in started[-PROCESSES:]:
+        lines += one.describe(test)
+    return lines or ["None."]
+
+
+def _folders(item: pytest.Item) -> set[Path]:
+    """The test's own, and those that its fixtures have. The rest of the machine is nobody's business."""
+    values: list[Any] = list((getattr(item, "funcargs", None) or {}).values())
+    found = [path for value in values for path in (value, getattr(value, "folder", None)) if isinstance(path, Path)]
+    base = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+    return {path for path in found if path.is_relative_to(base) and path != base}
+
+
+def _stores(folders: set[Path]) -> list[Path]:
+    """The topmost folders hold the others."""
+    tops = [folder for folder in folders if not any(folder.is_relative_to(other) for other in folders - {folder})]
+    left = FOLDERS
+    found = []
+    for top in sorted(tops):
+        for folder, _, files in os.walk(top):
+            left -= 1
+            if left < 0:
+                return found
+            if STORE in files:
+                found.append(Path(folder) / STORE)
+    return found
+
+
+def _attempts(path: Path) -> list[str]:
+    """What the newest of the store's agents said."""
+    lines: list[str] = []
+    try:
+        with contextlib.closing(_open(path)) as store:
+            newest = store.execute(
+                "SELECT a.run_id, a.number, a.pid, a.exit_status, a.outcome, a.stderr_tail, r.agent, r.status"
+                " FROM attempts a JOIN runs r ON r.id = a.run_id ORDER BY a.started_at DESC LIMIT ?",
+                (ATTEMPTS,),
+            ).fetchall()
+            for run, number, pid, status, outcome, stderr, agent, run_status in reversed(newest):
+                lines.append(
+                    f"  attempt {number} of run {run} ({run_status}): {agent}, pid {pid}, exit status {status},"
+                    f" outcome {outcome}"
+                )
+                lines += last_lines(stderr.encode("utf-8", "replace"))
+                lines += [
+                    f"    event {seq}, {kind}: {printable(body, EVENT_CHARS)}"
+                    for seq, kind, body in _events(store, run)
+                ]
+    except (sqlite3.Error, OSError) as error:
+        lines.append(f"  It cannot be read: {printable(str(error), EVENT_CHARS)}")
+    return [f"agents in the store {path}:", *lines] if lines else []
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?mode=ro", uri=True, timeout=BUSY_S)
+
+
+def _events(store: sqlite3.Connection, run: str) -> Iterator[tuple[int, str, str]]:
+    newest = store.execute(
+        "SELECT seq, kind, body FROM events WHERE run_id = ? ORDER BY seq DESC LIMIT ?", (run, EVENTS)
+    )
+    return reversed(newest.fetchall())
+
+
+class Running:
+    """Which tests are under way, seen from where the run is reported."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._began: dict[str, float] = {}
+        self._failed: list[str] = []
+        self._unended: list[str] = []
+        self._owner = os.getpid()
+        self._is_handling = (
+            threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        )
+        if self._is_handling:
+            signal.signal(signal.SIGTERM, self._interrupt)
+
+    def pytest_unconfigure(self) -> None:
+        if self._is_handling:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _interrupt(self, *_: object) -> None:
+        if os.getpid() != self._owner:  # a fork of ours ends as any other process
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        raise KeyboardInterrupt("SIGTERM")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._began[nodeid] = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._began.pop(nodeid, None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        node = getattr(report, "node", None)
+        if node is not None:
+            self._failed.append(f"{report.nodeid} ({report.when}, {node.gateway.id}); besides:")
+            self._failed += self._under_way(besides=report.nodeid) or ["  nothing"]
+        if report.when == "???":  # what xdist says of a test whose worker crashed
+            self._unended.append(f"  {report.nodeid}")
+            self._began.pop(report.nodeid, None)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """At once: whoever cuts a run off may not wait until all workers have ended."""
+        terminal: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        self._unended += self._under_way()
+        if terminal is None or not self._unended:
+            return
+        self._print_unended(terminal)
+        for test in {one.test for one in process_record.started()} & self._began.keys():  # not those of xdist's workers
+            terminal.write_sep("-", TITLE)
+            for line in _processes(test):
+                terminal.write_line(line)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._failed:
+            terminalreporter.write_sep("=", "what was running when a test failed")
+            for line in self._failed:
+                terminalreporter.write_line(line)
+        if self._unended:
+            self._print_unended(terminalreporter)
+
+    def _print_unended(self, terminal: Any) -> None:
+        terminal.write_sep("=", "tests that began and never ended")
+        for line in self._unended:
+            terminal.write_line(line)
+        self._unended = []
+
+    def _under_way(self, besides: str = "") -> list[str]:
+        now = time.monotonic()
+        return [f"  {test}, for {now - began:.1f} s" for test, began in self._began.items() if test != besides]
