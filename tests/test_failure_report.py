@@ -91,6 +91,7 @@ def test_files(server, tmp_path):
         subprocess.run(["sh", "-c", "echo into the log; kill -9 $$"], stdout=log)
     with pytest.raises(FileNotFoundError):
         subprocess.Popen(["no-such-program"])
+    (tmp_path / "clew.db").write_text("no database" * 100)
     assert server.poll() is not None
 
 
@@ -192,6 +193,7 @@ def test_a_failed_run_tells_what_was_running_and_what_every_process_said(tmp_pat
     assert "ended by SIGKILL: sh -c 'echo into the log; kill -9 $$'\n" in told
     assert "serve.log):\n    into the log\n" in told
     assert "not started ([Errno 2] No such file or directory: 'no-such-program'): no-such-program" in told
+    assert "clew.db:\n  It cannot be read: file is not a database\n" in told
     assert "echo one" not in told, "another test's, and over"
 
     told = suite.told("test_in_an_event_loop")
