@@ -284,7 +284,8 @@ class TestPins:
     def test_the_newest_pin_of_the_agent_and_model_is_the_candidate(self) -> None:
         old, new = make_pin(), make_pin(id=PinId("p2"), session_id=SessionId("s2"))
         other = make_pin(id=PinId("p3"), model="m2")
-        assert candidate((old, new, other), "claude", "m1") is new
+        foreign = make_pin(id=PinId("p4"), agent="codex")
+        assert candidate((old, new, other, foreign), "claude", "m1") is new
 
     def test_retired_pins_are_passed_over_and_poisoned_ones_are_not(self) -> None:
         good = make_pin()
@@ -383,6 +384,13 @@ class TestPartialAnswers:
         assert isinstance(decision, Resume)
         assert " three" in decision.prompt
         assert "one two" not in decision.prompt
+
+    def test_what_was_said_after_it_is_carried_whole(self) -> None:
+        history = (*self.HISTORY, user("u3"), said("b3", agent="codex"))
+        decision = ask(history=history, pins=(self.pin_with_a_part(),), request=make_request(prompt=user("u4")))
+        assert isinstance(decision, Resume)
+        places = [decision.prompt.index(part) for part in (" three", "question u3", "answer b3", "question u4")]
+        assert places == sorted(places)
 
     def test_one_that_was_edited_since_breaks_the_pin_that_has_a_part_of_it(self) -> None:
         pin = self.pin_with_a_part()

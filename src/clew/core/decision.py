@@ -236,7 +236,7 @@ def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume
 def _missed(pin: Pin, seen: History) -> History:
     """The turns that the session has not absorbed; of a cut-off answer, only the words that it lacks."""
     missed = seen[len(pin.absorbed) :]
-    if missed and pin.held_back is not None and missed[0].id == pin.held_back.turn_id:
+    if pin.held_back is not None:  # it is the first of them: else the pin does not stand
         rest = missed[0].text[pin.held_back.chars :]
         missed = (replace(missed[0], text=f"[The end of your own last answer:] {rest}"), *missed[1:])
     return missed

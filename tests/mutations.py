@@ -1,0 +1,302 @@
+"""Breaks each guard of the decision and each row of the outcome table, one at a time: some test must fail for each.
+
+    make mutations                        all of them
+    make mutations ONLY=falls_back        those whose name has this in it
+
+A break is a change to the syntax tree: a guard that is gone, one that objects always, two that changed places, a
+comparison or a condition turned round, a row with another consequence. Each runs the tests of the pure core in a
+process of its own, forked when everything but the broken module is loaded. What no test notices is printed, and the
+exit status is 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import hypothesis  # noqa: F401 - loaded before the first fork
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = ROOT / "src" / "clew" / "core"
+TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in ("decision", "outcome", "pins")]
+DECISION, OUTCOME = "decision", "outcome"
+# Left out: it compares the order with a list. What the order does has to be noticed.
+LIST = "tests/core/test_decision.py::test_the_guards_stand_in_the_designs_order"
+LONGEST_S = 600  # a break may well lead to a loop without an end: that is noticed, too
+FAILED = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED, -signal.SIGALRM)  # interrupted: it does not load
+
+# Where every condition counts, beside the two tables.
+FUNCTIONS = {
+    DECISION: ("candidate", "_is_expired", "_is_worn_out", "_cannot_fork", "_is_unconfirmed", "_missed"),
+    OUTCOME: ("classify", "falls_back", "after"),
+}
+PIN_STATES = ("None", "PinState.GOOD", "PinState.RETIRED", "PinState.POISONED")
+FALLBACKS = ("None", "Reason.REJECTED", "Reason.POISONED", "Reason.OVERFLOW")
+
+# What no test can notice, since it changes nothing, with the reason why.
+EQUIVALENT: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One break: the module, what is broken in words, and what does it to the module's tree."""
+
+    module: str
+    name: str
+    change: Callable[[ast.Module], object]
+
+
+def mutants() -> Iterator[Mutant]:
+    yield from _guards(_tree(DECISION))
+    yield from _rows(_tree(OUTCOME))
+    for module, names in FUNCTIONS.items():
+        tree = _tree(module)
+        for name in names:
+            [function] = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name]
+            yield from _changed_in(module, tree, function, name)
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((CORE / f"{module}.py").read_text())
+
+
+def _guards(tree: ast.Module) -> Iterator[Mutant]:
+    for place, row in enumerate(_rows_of(tree)):
+        assert isinstance(row, ast.Tuple)
+        reason = f"GUARDS: {ast.unparse(row.elts[0])}"
+        yield Mutant(DECISION, f"{reason} is gone", partial(_remove, place=place))
+        yield Mutant(DECISION, f"{reason} objects always", partial(_always, place=place))
+        if place:
+            yield Mutant(DECISION, f"{reason} speaks before the guard above it", partial(_swap, place=place))
+        yield from _changed_in(DECISION, tree, row, reason)
+
+
+def _rows_of(tree: ast.Module) -> list[ast.expr]:
+    rows = _value(tree, "GUARDS")
+    assert isinstance(rows, ast.Tuple)
+    return rows.elts
+
+
+def _remove(tree: ast.Module, place: int) -> None:
+    _rows_of(tree).pop(place)
+
+
+def _always(tree: ast.Module, place: int) -> None:
+    row = _rows_of(tree)[place]
+    assert isinstance(row, ast.Tuple)
+    row.elts[1] = ast.parse("lambda case: True", mode="eval").body
+
+
+def _swap(tree: ast.Module, place: int) -> None:
+    rows = _rows_of(tree)
+    rows[place - 1 : place + 1] = [rows[place], rows[place - 1]]
+
+
+def _rows(tree: ast.Module) -> Iterator[Mutant]:
+    table = _value(tree, "CONSEQUENCES")
+    assert isinstance(table, ast.Dict)
+    for place, (outcome, row) in enumerate(zip(table.keys, table.values, strict=True)):
+        assert outcome is not None
+        pin, fallback = _consequence(tree, row)
+        name = f"CONSEQUENCES: {ast.unparse(outcome)}"
+        for other in PIN_STATES:
+            if other != pin:
+                put = partial(_put, place=place, row=f"Consequence({other}, {fallback})")
+                yield Mutant(OUTCOME, f"{name}: the pin becomes {other}", put)
+        for other in FALLBACKS:
+            if other != fallback:
+                put = partial(_put, place=place, row=f"Consequence({pin}, {other})")
+                yield Mutant(OUTCOME, f"{name}: falls back for {other}", put)
+    for place, each in enumerate(_counted(tree)):
+        yield Mutant(
+            OUTCOME, f"COUNTED_AS_FAILURES: {ast.unparse(each)} is not counted", partial(_uncount, place=place)
+        )
+    yield from _changed_in(OUTCOME, tree, _value(tree, "FAILURES_BEFORE_RETIREMENT"), "FAILURES_BEFORE_RETIREMENT")
+
+
+def _put(tree: ast.Module, place: int, row: str) -> None:
+    table = _value(tree, "CONSEQUENCES")
+    assert isinstance(table, ast.Dict)
+    table.values[place] = ast.parse(row, mode="eval").body
+
+
+def _counted(tree: ast.Module) -> list[ast.expr]:
+    [found] = [each for each in ast.walk(_value(tree, "COUNTED_AS_FAILURES")) if isinstance(each, ast.Set)]
+    return found.elts
+
+
+def _uncount(tree: ast.Module, place: int) -> None:
+    _counted(tree).pop(place)
+
+
+def _consequence(tree: ast.Module, row: ast.expr) -> tuple[str, str]:
+    """A row's pin and fallback, as they are written."""
+    call = _value(tree, row.id) if isinstance(row, ast.Name) else row
+    assert isinstance(call, ast.Call)
+    given = [ast.unparse(each) for each in call.args]
+    named = {each.arg: ast.unparse(each.value) for each in call.keywords}
+    pin, fallback = [*given, "", ""][:2]
+    return pin or named["pin"], fallback or named.get("fallback", "None")
+
+
+def _changed_in(module: str, tree: ast.Module, part: ast.AST, where: str) -> Iterator[Mutant]:
+    """Every condition, comparison and number in this part of the tree, turned round one by one."""
+    inside = {id(node) for node in ast.walk(part)}
+    for place, node in enumerate(ast.walk(tree)):
+        if id(node) in inside:
+            words = ast.unparse(node).partition("\n")[0]
+            for what, change in _changes(node):
+                yield Mutant(module, f"{where}: {what} in {words}", partial(_change_at, place=place, change=change))
+
+
+def _change_at(tree: ast.Module, place: int, change: Callable[[ast.AST], None]) -> None:
+    change(list(ast.walk(tree))[place])
+
+
+TURNED = {
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+}
+EDGE = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.Lt}
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], None]]]:
+    if isinstance(node, ast.Compare):
+        for what, table in (("turned round", TURNED), ("the edge moved", EDGE)):
+            other = table.get(type(node.ops[0]))
+            if other is not None:
+                yield what, lambda made, other=other: made.ops.__setitem__(0, other())  # type: ignore[misc]
+    elif isinstance(node, ast.BoolOp):
+        other_op = ast.Or if isinstance(node.op, ast.And) else ast.And
+        yield "and for or" if other_op is ast.And else "or for and", lambda made: setattr(made, "op", other_op())
+        for place in range(len(node.values)):
+            if len(node.values) > 1:
+                yield f"part {place + 1} left out", lambda made, place=place: made.values.pop(place)  # type: ignore[misc]
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield "not left out", _drop_not
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        other_sign = ast.Sub if isinstance(node.op, ast.Add) else ast.Add
+        yield "the sign turned", lambda made: setattr(made, "op", other_sign())
+    elif isinstance(node, ast.Constant) and type(node.value) is int:
+        yield "one more", lambda made: setattr(made, "value", made.value + 1)  # type: ignore[attr-defined]
+    elif isinstance(node, ast.If):
+        yield "never", lambda made: setattr(made, "test", ast.Constant(False))
+
+
+def _drop_not(made: ast.AST) -> None:
+    """`not x` becomes `not not x`: a node is changed where it stands."""
+    assert isinstance(made, ast.UnaryOp)
+    made.operand = ast.UnaryOp(ast.Not(), made.operand)
+
+
+def _value(tree: ast.Module, name: str) -> ast.expr:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [each.id for each in node.targets if isinstance(each, ast.Name)] == [name]:
+            return node.value
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+            assert node.value is not None
+            return node.value
+    raise LookupError(name)
+
+
+def unnoticed(chosen: Sequence[Mutant]) -> list[str]:
+    """The names of those with which every test passes. As many run at once as there are cores."""
+    waiting, running, missed = list(reversed(chosen)), dict[int, Mutant](), []
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            mutant = waiting.pop()
+            running[_start(mutant)] = mutant
+        child, status = os.wait()
+        mutant, code = running.pop(child), os.waitstatus_to_exitcode(status)
+        if code == pytest.ExitCode.OK:
+            missed.append(mutant.name)
+        elif code not in FAILED:
+            raise RuntimeError(f"the tests did not run with {mutant.name}: exit status {code}")
+        _tell(len(chosen) - len(waiting) - len(running), len(chosen))
+    return missed
+
+
+def _start(mutant: Mutant | None) -> int:
+    """A process that runs the tests with the break in, and tells by its exit status what came of it."""
+    child = os.fork()
+    if child == 0:
+        os._exit(_run_tests(mutant))
+    return child
+
+
+def _tell(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done} of {of}" if done < of else "\r\033[K")
+
+
+def _run_tests(mutant: Mutant | None) -> int:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    if mutant is not None:
+        _put_in_place(mutant)
+    signal.alarm(LONGEST_S)
+    quick = ["-x", "--noconftest", "-c", os.devnull, f"--rootdir={ROOT}", "--import-mode=importlib"]
+    plugins = ["-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"]
+    first = sorted(TESTS, key=lambda test: mutant is None or f"test_{mutant.module}.py" not in test)
+    for kind in ("not hypothesis", "hypothesis"):  # what fails at once is not tried on random inputs
+        code = int(pytest.main([*quick, *plugins, f"--deselect={LIST}", "-m", kind, *first]))
+        if code != pytest.ExitCode.OK:
+            break
+    return code
+
+
+def _put_in_place(mutant: Mutant) -> None:
+    name = f"clew.core.{mutant.module}"
+    path = CORE / f"{mutant.module}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    tree = _tree(mutant.module)
+    mutant.change(tree)
+    exec(compile(ast.fix_missing_locations(tree), str(path), "exec"), module.__dict__)
+    import clew.core
+
+    setattr(clew.core, mutant.module, module)
+
+
+def main(only: str = "") -> int:
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # half of a second for each break
+    if any(name in sys.modules for name in ("clew.core.decision", "clew.core.outcome")):
+        raise RuntimeError("a module that is to be broken is loaded already")
+    sys.path.insert(0, str(ROOT / "tests"))
+    if os.waitpid(_start(None), 0)[1] != 0:
+        print("the tests fail with nothing broken", file=sys.stderr)
+        return 2
+    chosen = [mutant for mutant in mutants() if only in mutant.name]
+    missed = unnoticed(chosen)
+    unknown = [name for name in missed if name not in EQUIVALENT]
+    noticed_after_all = [mutant.name for mutant in chosen if mutant.name in EQUIVALENT and mutant.name not in missed]
+    for name in unknown:
+        print(f"no test notices: {name}", file=sys.stderr)
+    for name in noticed_after_all:
+        print(f"a test does notice, so it is not equivalent: {name}", file=sys.stderr)
+    print(f"{len(chosen)} breaks, {len(chosen) - len(missed)} noticed, {len(missed) - len(unknown)} change nothing")
+    return 1 if unknown or noticed_after_all or not chosen else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:2]))
