@@ -25,6 +25,7 @@ class PostgresServer:
         self.folder = folder
         self._server: Any = None
         self._numbers = itertools.count(1)
+        self._template: str | None = None
 
     def start(self) -> Self:
         with warnings.catch_warnings():
@@ -60,9 +61,22 @@ class PostgresServer:
 
     def new_database(self) -> str:
         """The address of a new, empty database."""
+        return self._create("")
+
+    def new_store(self) -> str:
+        """The address of a new database with Clew's tables in it: a copy, which is quicker than to migrate again."""
+        if self._template is None:
+            from clew.store.store import open_store
+
+            made = self._create("")
+            open_store(made).close()
+            self._template = made.rpartition("?")[0].rpartition("/")[2]
+        return self._create(f" TEMPLATE {self._template}")
+
+    def _create(self, of: str) -> str:
         import psycopg
 
         name = f"clew_{next(self._numbers)}"
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload, unused-ignore]
+            connection.execute(f"CREATE DATABASE {name}{of}")  # type: ignore[call-overload, unused-ignore]
         return self.url.replace("/postgres?", f"/{name}?")

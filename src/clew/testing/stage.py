@@ -13,9 +13,14 @@ was shown stands in the API's requests.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shlex
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -94,6 +99,22 @@ def real_codex() -> Path:
     return path
 
 
+@functools.cache
+def _asked(binary: Path) -> Path:
+    """A folder with what this binary says of itself: a file for each question, named by its words."""
+    folder = Path(tempfile.mkdtemp(prefix="clew-asked-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    environ = scrubbed_environ(folder, "http://127.0.0.1:9")
+    for words in ("exec --help", "--version") if binary.name == "codex" else ("--help", "--version"):
+        command = [str(binary), *words.split()]
+        said = subprocess.run(
+            command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        )
+        if said.returncode == 0:
+            (folder / words).write_bytes(said.stdout)
+    return folder
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One spawned agent: its arguments, without the program, and the program's name."""
@@ -149,12 +170,17 @@ class Stage:
         return self.launcher(binary, self.folder / "bin" / "codex")
 
     def launcher(self, binary: Path, path: Path) -> Path:
-        """A program at `path` that notes its command line and becomes `binary`."""
+        """A program at `path` that notes its command line and becomes `binary`.
+
+        What the binary says of itself (its help, its version) was asked once for all stages of this process, and is
+        printed from a file.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         log, name = shlex.quote(str(self._log)), shlex.quote(path.name)
         # In one write: two agents may be started at the same time.
         note = f"printf '%s\\n' \"$(printf '%s\\037' {name} \"$@\")\" >> {log}"
-        path.write_text(f'#!/bin/sh\n{note}\nexec {shlex.quote(str(binary))} "$@"\n')
+        asked = f'[ $# -lt 3 ] && [ -f {_asked(binary)}/"$*" ] && exec cat {_asked(binary)}/"$*"'
+        path.write_text(f'#!/bin/sh\n{note}\n{asked}\nexec {shlex.quote(str(binary))} "$@"\n')
         path.chmod(0o755)
         return path
 
