@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test check unit soak bench clean fmt docs prompts web web-check chromium openssh
+.PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check chromium openssh
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -17,7 +18,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)            ## the offline tour: five turns, what resume saved
 	$(BIN)/clew demo
 
-test: check unit          ## everything: style, types, import contracts, all tests
+test: check everyday      ## style, types, import contracts, and the tests of every day: minutes
+
+test-all: rest mutations  ## what `make test` leaves out: every test with a real component, and what takes long
 
 check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/ruff check .
@@ -25,8 +28,17 @@ check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP) web chromium openssh ## the test suite
-	$(BIN)/pytest -n $(WORKERS) -m "not soak"
+unit: $(STAMP)            ## what starts neither a process nor a server: under a minute
+	$(PYTEST) -m unit
+
+everyday: $(STAMP) web chromium openssh
+	$(PYTEST) -m "not rest and not soak"
+
+rest: $(STAMP) web chromium openssh
+	$(PYTEST) -m "rest and not soak"
+
+mutations: $(STAMP)       ## breaks each guard of the decision and each row of the outcome table: a test must notice
+	$(BIN)/python tests/mutations.py $(ONLY)
 
 WEB := src/clew/web
 PAGE := $(WEB)/static/index.html
@@ -56,7 +68,7 @@ openssh:                  ## ssh-keygen and ssh-agent, for the tests of signatur
 	  { echo "tests/portable needs OpenSSH: apt-get install openssh-client"; exit 1; }
 
 soak: $(STAMP)            ## long random runs
-	CLEW_SOAK=1 $(BIN)/pytest -n $(WORKERS) -m soak
+	CLEW_SOAK=1 $(PYTEST) -m soak
 
 bench: $(STAMP)           ## measures, and rewrites the table in bench/README.md
 	$(BIN)/python -m bench

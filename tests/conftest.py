@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import atexit
+import functools
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+import lanes
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
 
-pytest_plugins = ["failure_report"]
+pytest_plugins = ["failure_report", "pytester"]
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
 settings.register_profile("clew", deadline=None)  # a busy machine is no finding
 settings.load_profile("clew")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    lanes.mark(items)
+    items[:] = lanes.without_pairs(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with lanes.NoProcess() if item.get_closest_marker(lanes.UNIT) else nullcontext():
+        return (yield)
 
 
 @pytest.fixture
@@ -62,10 +78,18 @@ def both_real(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
     assert not api.strays, "it called the world"
 
 
+@functools.cache
+def _scripted_claude() -> Path:
+    """One for each worker."""
+    folder = Path(tempfile.mkdtemp(prefix="clew-agent-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return scripted_agent.install(folder)
+
+
 @contextmanager
 def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -> Iterator[Stage]:
     """Whatever a test does to a run, nothing that its agents started may outlive it."""
-    binary = real_claude() if kind == "real" else scripted_agent.install(folder / "agent")
+    binary = real_claude() if kind == "real" else _scripted_claude()
     stage = Stage(folder, api, binary, codex=real_codex() if codex else None)
     yield stage
     left = stage.processes()

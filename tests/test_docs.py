@@ -27,6 +27,8 @@ from clew.testing import scripted_agent, scripts
 from clew.testing.scripts import Fail, Slow, Text, ToolUse
 from clew.testing.stage import MODEL, Stage
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LIMIT_S = 100
@@ -215,6 +217,7 @@ def run_pytest(folder: Path, name: str, code: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", PASSED)
 def test_testing_example(tmp_path: Path, name: str) -> None:
     code, said = run_pytest(tmp_path, name, TEST_FILES[name])
@@ -225,6 +228,7 @@ def test_testing_example(tmp_path: Path, name: str) -> None:
     assert "skipped" not in said
 
 
+@pytest.mark.rest
 def test_testing_examples_can_fail(tmp_path: Path) -> None:
     changed = TEST_FILES["test_faults.py"].replace('"on": "resume"', '"on": "fresh"')
     assert changed != TEST_FILES["test_faults.py"]

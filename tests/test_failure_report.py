@@ -10,6 +10,10 @@ import time
 from pathlib import Path
 from typing import Self
 
+import pytest
+
+pytestmark = pytest.mark.process
+
 HERE = Path(__file__).parent
 
 INI = f"""

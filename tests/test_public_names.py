@@ -11,6 +11,8 @@ import pytest
 
 import clew
 
+pytestmark = pytest.mark.process
+
 PUBLIC = [
     "AgentError",
     "AgentFailed",

@@ -45,6 +45,7 @@ class TestFind:
 
 
 class TestAbilities:
+    @pytest.mark.process
     def test_real_binary(self, tmp_path: Path) -> None:
         binary = codex.find(str(real_codex()), {})
         help_text, version_text = (

@@ -24,6 +24,8 @@ from clew.testing.model_api import ModelApi
 from clew.testing.refusals import CLAUDE, Refusal
 from clew.testing.stage import MODEL, real_claude, scrubbed_environ
 
+pytestmark = pytest.mark.process
+
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
 
 

@@ -14,6 +14,7 @@ from clew.testing.scripts import Slow, Text, ToolUse
 Visit = Callable[..., Visitor]
 
 
+@pytest.mark.always
 def test_a_thread_is_made_and_its_first_answer_is_fresh_and_the_second_resumed(house: House, visit: Visit) -> None:
     page = visit(house).open()
     page.get_by_test_id("new-thread").click()
@@ -62,6 +63,7 @@ def test_a_fresh_session_for_one_turn(house: House, visit: Visit) -> None:
     expect(page.get_by_test_id("badge").nth(2)).to_contain_text("resumed")
 
 
+@pytest.mark.always
 def test_an_edit_of_an_earlier_turn_says_what_it_does_and_the_next_turn_is_fresh(house: House, visit: Visit) -> None:
     page = visit(house).open(house.thread("edit", "one", "two"))
     prompts(page).first.hover()
@@ -140,6 +142,7 @@ def test_a_turn_is_asked_again_in_a_fresh_session(house: House, visit: Visit) ->
     assert [turn["text"] for turn in house.turns(thread)] == ["one", "ack: one"]
 
 
+@pytest.mark.always
 def test_a_stop_keeps_what_was_said(house: House, visit: Visit) -> None:
     page = visit(house).open(house.thread("stop"))
     send(page, "!slow 2000 0.02")

@@ -40,6 +40,7 @@ def waiting(cli: Any, prompt: str, thread: str = "t") -> tuple[Any, str]:
     return daemon, run
 
 
+@pytest.mark.rest
 def test_a_permission_is_given_to_a_run_of_another_process(both: Any) -> None:
     daemon, run = waiting(both, TOUCH)
 
@@ -84,6 +85,7 @@ def test_a_form_is_answered_by_text_by_number_and_by_own_words(cli: Any, given: 
     assert all(words in shown for words in told), shown
 
 
+@pytest.mark.rest
 def test_the_only_question_of_a_form_needs_no_name_and_a_form_can_be_declined(cli: Any) -> None:
     daemon, run = waiting(cli, ASK_ONE)
     assert cli.run("runs", "answer", run, "--answer", "Whatever fits").code == 0
@@ -112,6 +114,7 @@ def test_a_slip_in_the_name_of_the_only_question_is_no_answer(cli: Any, given: s
     assert given in str(cli.api.main_requests[-1].body)
 
 
+@pytest.mark.rest
 def test_what_was_sent_is_told(cli: Any) -> None:
     daemon, run = waiting(cli, ASK_ONE)
     assert "sent: Which database? SQLite\n" in cli.run("runs", "answer", run, "--answer", "2").err
@@ -124,6 +127,7 @@ def test_what_was_sent_is_told(cli: Any) -> None:
     assert daemon.wait(TIMEOUT_S) == 0
 
 
+@pytest.mark.rest
 def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: Any) -> None:
     _, form = waiting(cli, ASK_FORM, thread="form")
     _, permission = waiting(cli, TOUCH, thread="permission")
@@ -224,6 +228,7 @@ def test_what_another_terminal_asks_can_be_answered_from_here(cli: Any) -> None:
     assert (cli.stage.work / "made").exists()
 
 
+@pytest.mark.rest
 def test_of_several_questions_one_must_be_named(cli: Any) -> None:
     _, one = waiting(cli, TOUCH, thread="one")
     _, two = waiting(cli, ASK_ONE, thread="two")
@@ -240,6 +245,7 @@ def test_of_several_questions_one_must_be_named(cli: Any) -> None:
     cli.run("runs", "cancel", two)
 
 
+@pytest.mark.rest
 def test_what_is_not_open_cannot_be_answered(cli: Any) -> None:
     assert cli.run("runs", "answer", "--allow").err.startswith("clew: No question is open.\n")
     quiet = cli.run("ask", "-t", "t", "hello", "--json").json["run"]
@@ -259,6 +265,7 @@ def test_what_is_not_open_cannot_be_answered(cli: Any) -> None:
     assert not (cli.stage.work / "made").exists()
 
 
+@pytest.mark.rest
 def test_the_question_of_a_killed_process_is_answered_by_a_message_to_its_session(both: Any) -> None:
     first = both.run("ask", "-t", "t", "first question", "--json").json
     daemon, run = waiting(both, ASK_ONE)

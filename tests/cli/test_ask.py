@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from clew.testing.scripts import Cut, Text, TooLong, ToolUse
 from cli.conftest import TIMEOUT_S
 
@@ -35,6 +37,7 @@ def test_the_answer_alone_is_on_stdout_and_the_rest_on_stderr(both: Any) -> None
     assert " tokens (0 cached) · $0." in closing
 
 
+@pytest.mark.always
 def test_continue_goes_on_in_this_directory_and_resumes(both: Any) -> None:
     both.run("ask", "one")
     done = both.run("ask", "-c", "two")
@@ -83,7 +86,7 @@ def test_text_that_was_not_streamed_is_printed_all_the_same(cli: Any) -> None:
     launcher = cli.stage.binary
     launcher.write_text(
         launcher.read_text().replace(
-            "exec", 'for a; do shift; [ "$a" = --include-partial-messages ] || set -- "$@" "$a"; done\nexec'
+            "\nexec", '\nfor a; do shift; [ "$a" = --include-partial-messages ] || set -- "$@" "$a"; done\nexec'
         )
     )
     cli.api.script.extend([ToolUse("Bash", {"command": "echo hi"}, text="Let me look."), Text("Found it.", chunks=3)])

@@ -11,6 +11,8 @@ from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
 
+pytestmark = pytest.mark.process
+
 BAD = [
     pytest.param(["threads", "show", "nobody"], "There is no thread named nobody.", id="unknown thread"),
     pytest.param(["threads", "show", "tale"], "There is no thread named tale.", id="a name nearly right"),

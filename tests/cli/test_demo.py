@@ -13,6 +13,8 @@ from clew.cli import demo
 from clew.testing import scripted_agent
 from cli.conftest import TIMEOUT_S
 
+pytestmark = pytest.mark.rest
+
 REASONS = ["first_turn", None, None, "history_changed", None]
 
 

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import clew
 from clew.testing.stage import real_codex
 from cli.conftest import TIMEOUT_S
@@ -145,6 +147,7 @@ def test_an_agent_that_cannot_resume_is_a_problem(cli: Any, tmp_path: Any) -> No
     assert "cannot resume sessions" in done.json["problems"][0]["problem"]
 
 
+@pytest.mark.rest
 def test_slots_in_use_and_runs_going_on_are_counted(cli: Any) -> None:
     process = cli.start("ask", "!hang start")
     cli.api.wait_for_hanging(1)
@@ -234,6 +237,7 @@ def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
     ) in everything.out
 
 
+@pytest.mark.rest
 def test_permissions_all_of_hooks_and_threads_are_said_as_a_risk(cli: Any) -> None:
     settings = cli.stage.home / ".config" / "clew" / "clew.toml"
     settings.parent.mkdir(parents=True)

@@ -77,6 +77,7 @@ def test_a_limit_says_until_when(both: Any) -> None:
     assert "--wait-for-limit" in done.err
 
 
+@pytest.mark.rest
 def test_a_limit_is_waited_for_when_that_was_asked(both: Any) -> None:
     both.stage.account = SUBSCRIPTION
     done = both.run("ask", "-t", "t", "--wait-for-limit", f"do it\n!limit {int(time.time()) + 2}")
@@ -95,6 +96,7 @@ def test_a_missing_agent_is_3_and_leaves_no_thread(cli: Any) -> None:
     assert cli.run("threads", "list", "--json").json == []
 
 
+@pytest.mark.rest
 def test_a_time_out_is_6_and_keeps_what_was_said(both: Any) -> None:
     done = both.run("ask", "-t", "t", "--timeout", "10s", "!hang text so far")
 
@@ -131,6 +133,7 @@ def test_a_store_that_cannot_be_read_is_9(cli: Any) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.rest
 def test_a_second_ask_waits_visibly_and_then_answers(cli: Any) -> None:
     first = cli.start("ask", "-t", "t", "!hang start")
     cli.api.wait_for_hanging(1)
@@ -186,6 +189,7 @@ def _is_stopped(cli: Any, number: signal.Signals) -> None:
     assert cli.run("ask", "-t", "t", "go on").code == 0
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "command", [["ask", "!hang text so far"], ["jobs", "submit", "--wait", "!hang text so far"]], ids=["ask", "jobs"]
 )
@@ -241,6 +245,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(cli: Any) -> None:
     assert not cli.stage.processes()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("command", ["ask hello", "threads list --json", "--help", "config show"])
 def test_an_output_that_cannot_be_written_is_one_line(cli: Any, command: str) -> None:
     words = " ".join([*map(shlex.quote, COMMAND), command])

@@ -13,6 +13,8 @@ import pytest
 
 import forkserver
 
+pytestmark = pytest.mark.process
+
 SHOWS = """\
 import os, signal, sys, time
 print(os.getcwd(), sys.argv[1:], sorted(os.environ), os.getpgrp() == os.getpid())
@@ -25,7 +27,8 @@ sys.exit(int(sys.argv[2]))
 
 
 def plainly(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=60, **options)
+    pipes: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
+    return subprocess.run([sys.executable, *words], preexec_fn=forkserver.heed_interrupts, **pipes, **options)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def unmarked(prompt: str) -> str:
 # check
 
 
+@pytest.mark.rest
 def test_check_says_what_is_good_and_nothing_of_secrets(cli: Any, house: House) -> None:
     done = cli.run("hooks", "check", CLEW_GITEA_SECRET="hush-hush", CLEW_GITHUB_TOKEN=TOKEN)
     assert done.code == 0, done.out
@@ -117,6 +118,7 @@ def test_check_without_settings_says_that_there_are_none(cli: Any) -> None:
 # fire
 
 
+@pytest.mark.rest
 def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
     house = House(both.stage)
     opened = own(both.stage.folder, kind="issue.opened")
@@ -141,6 +143,7 @@ def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
     assert house.repo.is_dir()
 
 
+@pytest.mark.rest
 def test_a_dry_run_of_a_lost_session_shows_the_whole_skill_and_what_was_said_before(both: Any) -> None:
     House(both.stage)
     assert both.run("hooks", "fire", own(both.stage.folder), "--wait").code == 0
@@ -218,6 +221,7 @@ def test_a_file_that_is_no_event_is_refused_in_one_line(cli: Any, house: House, 
     assert cli.run("hooks", "events", "--json").json == []
 
 
+@pytest.mark.rest
 def test_without_waiting_it_is_left_to_a_worker(cli: Any, house: House) -> None:
     fired = cli.run("hooks", "fire", own(cli.stage.folder))
     assert fired.code == 0
@@ -232,12 +236,14 @@ def test_without_waiting_it_is_left_to_a_worker(cli: Any, house: House) -> None:
     assert "dispatched" in table and "charles/peon#4" in table and job["id"][:8] in table
 
 
+@pytest.mark.rest
 def test_the_same_file_may_be_fired_again(cli: Any, house: House) -> None:
     file = own(cli.stage.folder)
     assert [cli.run("hooks", "fire", file, "--wait").code for _ in range(2)] == [0, 0]
     assert len(cli.run("hooks", "events", "--json").json) == 2
 
 
+@pytest.mark.rest
 def test_final_words_are_posted_also_from_here(cli: Any) -> None:
     with PlayedForge() as forge:
         url = f'[hooks.forges.gitea]\nurl = "{forge.url}"\n'
@@ -258,6 +264,7 @@ def test_final_words_are_posted_also_from_here(cli: Any) -> None:
             assert TOKEN not in text
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("as_json", [False, True])
 def test_where_a_worker_is_alive_it_is_waited_for(cli: Any, house: House, as_json: bool) -> None:
     worker = cli.start("work", "--id", "w1")
@@ -285,6 +292,7 @@ def test_a_job_that_failed_is_the_exit_code(cli: Any, house: House) -> None:
 # sessions, reset, sweep
 
 
+@pytest.mark.rest
 def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
     assert cli.run("hooks", "sessions", "--json").json == []
     assert "No sessions yet." in cli.run("hooks", "sessions").err
@@ -307,6 +315,7 @@ def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
     assert cli.run("hooks", "sessions", "--json").json == []
 
 
+@pytest.mark.rest
 def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, house: House) -> None:
     for number in (4, 5):
         cli.run("hooks", "fire", own(cli.stage.folder, number=number), "--wait")
@@ -317,6 +326,7 @@ def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, house: H
     assert "1 session dropped; 1 work tree without a session swept" in cli.run("hooks", "sweep").err
 
 
+@pytest.mark.rest
 def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, house: House) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "make test"}), Text("I may not.")])
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
@@ -327,6 +337,7 @@ def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, hous
     assert "--permissions" not in said
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("words", [(KEY,), ("boss", REPO, "4"), ("boss", "Charles/PEON", "4")])
 def test_a_reset_says_whether_there_was_one(cli: Any, house: House, words: tuple[str, ...]) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
@@ -353,6 +364,7 @@ def old_file(stage: Stage, content: object) -> str:
     return str(path)
 
 
+@pytest.mark.rest
 def test_an_old_session_is_adopted_from_its_file_and_gone_on_in(both: Any) -> None:
     """Begun by an older tool in a work directory of its own."""
     House(both.stage)
@@ -394,6 +406,7 @@ def test_an_old_session_is_adopted_from_its_file_and_gone_on_in(both: Any) -> No
     assert told[-1].startswith("DELTA issue.commented #4") and "SKILL" not in "".join(told)
 
 
+@pytest.mark.rest
 def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, house: House) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [mine] = cli.run("hooks", "sessions", "--json").json
@@ -415,6 +428,7 @@ def test_a_file_that_is_no_sessions_file_is_refused(cli: Any, house: House, cont
     assert (done.code, "is no JSON" in done.err) == (2, True)
 
 
+@pytest.mark.rest
 def test_the_work_tree_of_a_fired_event_is_a_clean_one(cli: Any, house: House) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [session] = cli.run("hooks", "sessions", "--json").json

@@ -53,6 +53,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines if line.startswith("clew hooks ")]
 
 
+@pytest.mark.rest
 def test_every_command_line_of_the_page_works(set_up: Any) -> None:
     assert len(commands()) >= 15
     home = str(set_up.stage.home)

@@ -80,6 +80,7 @@ def setters(house: House) -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
+@pytest.mark.rest
 async def test_sets_from_eight_processes_lose_no_entry(house: House, setters: list[subprocess.Popen[str]]) -> None:
     ids = sessions(house.stage, PROCESSES * EACH)
     wanted = {clew.session_key("boss", REPO, number): session for number, session in enumerate(ids, 1)}
@@ -96,6 +97,7 @@ async def test_sets_from_eight_processes_lose_no_entry(house: House, setters: li
         assert {each.state for each in await client.hooks.sessions()} == {"resumable"}
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("before", [False, True], ids=["new", "replaced"])
 async def test_a_kill_in_the_midst_of_a_write_leaves_what_was_there(house: House, before: bool) -> None:
     """Its thread, its turns and its pin are begun in the same transaction as the key."""
@@ -117,6 +119,7 @@ async def test_a_kill_in_the_midst_of_a_write_leaves_what_was_there(house: House
         assert await client.hooks.get_session(KEY) == new
 
 
+@pytest.mark.rest
 async def test_what_was_said_to_be_set_is_there_after_a_kill(
     house: House, setters: list[subprocess.Popen[str]]
 ) -> None:

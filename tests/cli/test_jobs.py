@@ -78,6 +78,7 @@ def test_the_prompt_may_come_from_stdin(cli: Any) -> None:
     assert (empty.code, empty.err.splitlines()[0]) == (2, "clew: The prompt is empty.")
 
 
+@pytest.mark.rest
 def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) -> None:
     done = both.run("jobs", "submit", "--wait", "--json", "--timeout", "10s", "!slow 1000 0.05")
 
@@ -94,6 +95,7 @@ def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) ->
     assert "w0 w1 w2" not in both.run("jobs", "logs", job["id"], "--run", "2").out
 
 
+@pytest.mark.rest
 def test_show_lists_the_last_markers_and_json_all_of_them(both: Any) -> None:
     looks = [ToolUse("Bash", {"command": "true"}, text=f"Step {number}.") for number in range(1, 12)]
     both.api.script.extend(looks)
@@ -110,6 +112,7 @@ def test_show_lists_the_last_markers_and_json_all_of_them(both: Any) -> None:
     assert (watched.code, watched.out) == (0, f"{shown['result']}\n")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("prompt", "options", "code", "status", "error"),
     [
@@ -146,6 +149,7 @@ def test_where_the_agent_is_not_installed_nothing_is_submitted_to_run_here(cli: 
     assert (again.code, job_of(cli, queued)["status"]) == (3, "cancelled"), "it is left as it was"
 
 
+@pytest.mark.rest
 def test_every_json_is_the_job(cli: Any) -> None:
     asked = cli.run("jobs", "submit", "--json", "!say done").json
     job = asked["id"]
@@ -202,6 +206,7 @@ def test_a_blocked_job_is_retried_in_its_session(cli: Any) -> None:
     assert "there is nothing to retry" in again.err
 
 
+@pytest.mark.rest
 def test_a_fresh_retry_begins_with_the_prompt(cli: Any) -> None:
     failed = cli.run("jobs", "submit", "--wait", "--json", "--deadline", "2s", "!hang text so far").json
     cli.api.release()
@@ -211,6 +216,7 @@ def test_a_fresh_retry_begins_with_the_prompt(cli: Any) -> None:
     assert (retried["status"], retried["tries"]) == ("queued", 2)
 
 
+@pytest.mark.rest
 def test_jobs_of_one_key_run_one_after_the_other_also_in_place(cli: Any) -> None:
     first = submitted(cli, "--key", "k", "!say one")
 
@@ -225,6 +231,7 @@ def test_jobs_of_one_key_run_one_after_the_other_also_in_place(cli: Any) -> None
     assert cli.run("jobs", "list", "--key", "other", "--json").json == []
 
 
+@pytest.mark.rest
 def test_watch_follows_another_process_over_all_runs(cli: Any) -> None:
     carrying = cli.start("jobs", "submit", "--wait", "--timeout", "4s", "!slow 1000 0.05")
     cli.api.wait_for_requests(1)
@@ -242,6 +249,7 @@ def test_watch_follows_another_process_over_all_runs(cli: Any) -> None:
     assert carrying.wait(TIMEOUT_S) == 0
 
 
+@pytest.mark.rest
 def test_ctrl_c_stops_the_watching_and_not_the_job(cli: Any) -> None:
     carrying = cli.start("jobs", "submit", "--wait", "!hang text so far")
     cli.api.wait_for_hanging(1)
@@ -289,6 +297,7 @@ def test_a_running_job_is_cancelled_with_all_that_it_started(cli: Any) -> None:
     assert (over.code, "The job is over" in over.err) == (2, True)
 
 
+@pytest.mark.rest
 def test_files_that_somebody_changed_are_a_conflict_with_two_ways_out(cli: Any) -> None:
     work = cli.stage.work
     for command in (
@@ -311,6 +320,7 @@ def test_files_that_somebody_changed_are_a_conflict_with_two_ways_out(cli: Any) 
     assert (work / "theirs.txt").read_text() == "foreign"
 
 
+@pytest.mark.rest
 def test_restore_puts_the_checkpoint_back(cli: Any) -> None:
     work = cli.stage.work
     for command in (
@@ -400,6 +410,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(cli: Any, args: list[st
     assert cli.run("jobs", "list", "--json").json == []
 
 
+@pytest.mark.rest
 def test_on_a_terminal_a_line_says_how_far_it_has_come(cli: Any) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "touch made"}), Hang("text", "the tests pass now")])
     terminal = cli.terminal("jobs", "submit", "--wait", "--permissions", "all", "x")

@@ -8,6 +8,8 @@ import pytest
 
 from cli.conftest import TIMEOUT_S
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.fixture
 def left(cli: Any) -> str:

@@ -22,6 +22,8 @@ from clew.testing.scripts import Hang, Reply, Request, Text, ToolUse, newest_too
 from clew.testing.stage import MODEL, Stage
 from reviews.house import Reviewer, answer, finding, repository
 
+pytestmark = pytest.mark.rest
+
 CLEW = str(Path(sys.executable).with_name("clew"))
 
 

@@ -37,6 +37,7 @@ def test_stats_say_how_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert "$0.0000" not in capsys.readouterr().out
 
 
+@pytest.mark.rest
 def test_runs_and_threads_show_it_and_stats_count_it(cli: Any) -> None:
     run = cli.run("ask", "-t", "t", "one", "--json").json["run"]
 

@@ -111,6 +111,7 @@ def test_json_is_one_object_with_all_that_is_documented(house: Any) -> None:
     assert (again.json["round"], again.json["session_resumed"]) == (2, True)
 
 
+@pytest.mark.rest
 def test_what_a_model_or_a_repository_wrote_cannot_drive_a_terminal(house: Any) -> None:
     evil = "\x1b[2Kgone\x07\u202e"
     (house.stage.work / "a.py").write_text(f"# {evil}\n")
@@ -211,6 +212,7 @@ def test_an_answer_that_never_fits_fails_the_round(house: Any) -> None:
     assert "clew: The answer does not fit, and neither did the first" in done.err
 
 
+@pytest.mark.rest
 def test_a_reply_from_stdin_and_ids_by_their_beginning(house: Any) -> None:
     house.api.reply = reviewer = Reviewer()
     review = reviewed(house)
@@ -256,6 +258,7 @@ def test_a_session_that_is_gone_is_told_by_the_reason_alone(house: Any) -> None:
     assert (no.json["session_resumed"], no.json["reason"]) == (False, "disabled")
 
 
+@pytest.mark.rest
 def test_staged_unstaged_paths_and_a_base_say_what_is_looked_at(house: Any) -> None:
     house.api.reply = Reviewer()
     git(house.stage.work, "add", "a.py")
@@ -308,6 +311,7 @@ def test_the_list_is_of_this_repository(house: Any) -> None:
     assert len(house.run("review", "list", "--limit", "1", "--json").json) == 1
 
 
+@pytest.mark.rest
 def test_a_review_is_shown_with_its_findings_by_state_and_its_rounds(house: Any) -> None:
     house.api.reply = Reviewer(
         answer([finding(), LOW]), answer(earlier=[{"id": "F1", "state": "withdrawn", "note": "You are right."}])
@@ -384,6 +388,7 @@ def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: An
     assert told == ["1 review, 0 rounds, 1 imported one", "       1  with 1 round", "no follow-up rounds yet"]
 
 
+@pytest.mark.rest
 def test_the_measures_of_reviews(house: Any) -> None:
     assert house.run("stats", "reviews").err == "No reviews yet.\n"
     house.api.reply = Reviewer()
@@ -500,6 +505,7 @@ def test_the_shell_completes_ids(house: Any) -> None:
     assert complete("clew review follow l") == ["latest"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("args", [["--help"], ["review", "--help"], ["review", "start", "--help"], ["stats", "--help"]])
 def test_a_help_loads_nothing_of_reviews_but_the_commands(args: list[str]) -> None:
     code = f"import sys; from clew.cli.main import main; main({args!r}); print(*sys.modules, file=sys.stderr)"

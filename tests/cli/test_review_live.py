@@ -20,6 +20,7 @@ def house(cli: Any) -> Any:
     return cli
 
 
+@pytest.mark.rest
 def test_a_line_tells_how_far_the_round_has_come_and_is_gone_at_the_end(house: Any) -> None:
     said = answer([finding(detail="word " * 40)], summary="One thing.")
     house.api.script.extend(
@@ -86,6 +87,7 @@ def test_a_round_that_is_going_on_is_in_the_way_with_8(house: Any) -> None:
     assert (process.returncode, json.loads(out)["runs"]) == (0, 2)
 
 
+@pytest.mark.rest
 def test_a_time_out_is_6(house: Any) -> None:
     house.api.script.append(Hang("text", "so far"))
     done = house.run("review", "start", "--timeout", "3s", "--json")

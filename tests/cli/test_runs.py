@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
 from cli.conftest import TIMEOUT_S
 
 
@@ -68,6 +70,7 @@ def test_all_that_goes_on_in_a_thread_is_cancelled(cli: Any) -> None:
         assert process.returncode == 7
 
 
+@pytest.mark.rest
 def test_a_queued_run_gets_another_prompt(cli: Any) -> None:
     daemon, [_, second] = cli.daemon("!hang start", "second")
     cli.api.wait_for_hanging(1)
@@ -96,6 +99,7 @@ def test_a_run_that_has_started_is_neither_edited_nor_removed(cli: Any) -> None:
     assert len(cli.turns("t")) == 2
 
 
+@pytest.mark.rest
 def test_a_queued_run_is_taken_back(cli: Any) -> None:
     daemon, [_, second, third] = cli.daemon("!hang start", "second", "third")
     cli.api.wait_for_hanging(1)
@@ -111,6 +115,7 @@ def test_a_queued_run_is_taken_back(cli: Any) -> None:
     assert "second" not in str(cli.api.main_requests[-1].body)
 
 
+@pytest.mark.rest
 def test_a_stop_holds_a_daemons_prompts_until_they_are_sent(cli: Any) -> None:
     daemon, [first, second] = cli.daemon("!hang start", "second")
     cli.api.wait_for_hanging(1)

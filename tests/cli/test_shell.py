@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+import pytest
+
 from clew.testing.scripts import Text, ToolUse
 
 ERASED = "\x1b[2K"
 TOUCH = '!tool Bash {"command": "touch made"}'
 
 
+@pytest.mark.rest
 def test_what_a_pipe_brings_to_the_terminal_is_not_painted_over(cli: Any) -> None:
     terminal = cli.shell("clew ask '!slow 20 0.1' | cat")
 
@@ -22,6 +25,7 @@ def test_what_a_pipe_brings_to_the_terminal_is_not_painted_over(cli: Any) -> Non
     assert ERASED not in shown
 
 
+@pytest.mark.rest
 def test_a_tool_after_the_first_words_does_not_bring_the_status_back_into_a_pipe(cli: Any) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "sleep 1"}, text="Let me look."), Text("Found it.")])
     terminal = cli.shell("clew ask --permissions all go | cat")
@@ -35,6 +39,7 @@ def test_a_tool_after_the_first_words_does_not_bring_the_status_back_into_a_pipe
     assert ERASED not in shown
 
 
+@pytest.mark.rest
 def test_into_a_file_the_status_stays(cli: Any) -> None:
     terminal = cli.shell("clew ask '!slow 25 0.1' > out")
 

@@ -15,6 +15,8 @@ from clew.cli import reference
 from clew.cli.commands import TABLE
 from clew.cli.commands import cli as root
 
+pytestmark = pytest.mark.process
+
 HEAVY = ("asyncio", "rich", "sqlite3", "msgspec", "clew.client", "clew.engine", "clew.store", "clew.cli.ask", "tomllib")
 
 # A turn in a pipe: nobody is asked, nothing failed, no other surface, host or agent has a part in it.
@@ -75,6 +77,7 @@ def test_the_help_of_a_command_loads_neither_the_client_nor_rich(command: str) -
     assert not modules_after([command, "--help"]) & {"asyncio", "rich", "sqlite3", "msgspec", "clew.client"}
 
 
+@pytest.mark.rest
 def test_a_follow_up_in_a_pipe_loads_what_a_turn_needs_and_no_more(cli: Any) -> None:
     cli.run("ask", "-t", "tales", "hi")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from clew.cli.stats import estimate
 from clew.core.savings import daily, summed
 from clew.core.usage import Usage
@@ -90,6 +92,7 @@ def test_what_it_would_have_cost_otherwise_is_said_in_three_lines_at_most() -> N
     )
 
 
+@pytest.mark.rest
 def test_stats_name_reasons_costs_and_an_estimate(cli: Any) -> None:
     assert cli.run("stats").err.startswith("No runs yet.")
     cli.run("ask", "-t", "t", "one")

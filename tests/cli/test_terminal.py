@@ -80,6 +80,7 @@ def test_words_that_mean_yes_are_no_refusal(cli: Any, word: str) -> None:
     assert (cli.stage.work / "made").exists()
 
 
+@pytest.mark.rest
 def test_all_allows_the_rest_of_the_run_but_answers_no_form(both: Any) -> None:
     both.api.script.extend(
         [
@@ -184,6 +185,7 @@ def test_the_end_of_input_at_a_question_declines(cli: Any) -> None:
     assert "Nobody is there" in str(cli.api.main_requests[-1].body)
 
 
+@pytest.mark.rest
 def test_a_line_says_what_the_agent_does_and_leaves_the_answer_whole(cli: Any) -> None:
     gate = cli.stage.work / "gate"
     os.mkfifo(gate)
@@ -218,6 +220,7 @@ def test_no_prompt_on_a_terminal_says_how_to_give_one(cli: Any) -> None:
     assert 'clew ask "…"' in shown
 
 
+@pytest.mark.rest
 def test_delete_asks_on_a_terminal(cli: Any) -> None:
     cli.run("ask", "-t", "t", "hello")
 

@@ -19,6 +19,7 @@ def talk(cli: Any) -> Any:
     return cli
 
 
+@pytest.mark.rest
 def test_show_gives_the_thread_and_its_turns(talk: Any) -> None:
     shown = talk.run("threads", "show", "talk", "--json").json
 
@@ -31,6 +32,7 @@ def test_show_gives_the_thread_and_its_turns(talk: Any) -> None:
     assert "ack: two" in text
 
 
+@pytest.mark.rest
 def test_list_shows_the_last_used_first_and_can_be_narrowed(talk: Any, tmp_path: Path) -> None:
     talk.run("ask", "-t", "other", "hi", cwd=tmp_path)
 
@@ -43,6 +45,7 @@ def test_list_shows_the_last_used_first_and_can_be_narrowed(talk: Any, tmp_path:
     assert headings.split() == ["NAME", "KIND", "LAST", "USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
 
 
+@pytest.mark.rest
 def test_an_edit_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk: Any) -> None:
     first = talk.turns("talk")[0]["id"]
 
@@ -56,6 +59,7 @@ def test_an_edit_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk:
     assert "uno" in talk.stage.prompt
 
 
+@pytest.mark.rest
 def test_an_edit_that_changes_nothing_leaves_the_session_alone(talk: Any) -> None:
     first = talk.turns("talk")[0]["id"]
 
@@ -75,6 +79,7 @@ def test_truncate_archives_that_turn_and_all_after_it(talk: Any) -> None:
     assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
 
 
+@pytest.mark.rest
 def test_retry_asks_again_in_a_fresh_session(talk: Any) -> None:
     first = talk.turns("talk")[0]["id"]
 
@@ -94,6 +99,7 @@ def test_an_agents_turn_cannot_be_asked_again(talk: Any) -> None:
     assert "is an agent's turn" in done.json["error"]["message"]
 
 
+@pytest.mark.rest
 def test_show_says_why_a_turn_has_no_answer(talk: Any) -> None:
     talk.run("ask", "-t", "talk", "!fail 429 rate_limit_error Slow down")
     talk.run("ask", "-t", "talk", "--timeout", "1s", "!hang start")
@@ -136,6 +142,7 @@ def test_a_thread_in_use_is_neither_truncated_nor_deleted(cli: Any) -> None:
     assert len(cli.turns("t")) == 2
 
 
+@pytest.mark.rest
 def test_list_finds_threads_by_what_was_said(talk: Any, tmp_path: Path) -> None:
     talk.run("ask", "-t", "other", "about Zebras", cwd=tmp_path)
 
@@ -148,6 +155,7 @@ def test_list_finds_threads_by_what_was_said(talk: Any, tmp_path: Path) -> None:
     assert "No such threads." in talk.run("threads", "list", "--search", "giraffe").err
 
 
+@pytest.mark.rest
 def test_list_says_what_is_going_on_and_what_it_cost(cli: Any) -> None:
     cli.run("ask", "-t", "quiet", "one")
     daemon, [run, *_] = cli.daemon("!hang start", "second", "third", thread="busy")
@@ -165,6 +173,7 @@ def test_list_says_what_is_going_on_and_what_it_cost(cli: Any) -> None:
     assert daemon.wait(TIMEOUT_S) == 0
 
 
+@pytest.mark.rest
 def test_show_says_what_is_still_to_come(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
     text = cli.run("threads", "show", "t").out
@@ -215,6 +224,7 @@ def test_settings_of_a_thread_are_changed_and_said(talk: Any, tmp_path: Path) ->
     assert "instructions: Be brief. -> none" in taken_back.err
 
 
+@pytest.mark.rest
 def test_another_directory_and_another_model_start_a_fresh_session(talk: Any, tmp_path: Path) -> None:
     done = talk.run("threads", "set", "talk", "--cwd", str(tmp_path), "--model", "claude-haiku-4-5")
 
@@ -238,6 +248,7 @@ def test_a_thread_is_renamed_even_while_it_is_used(cli: Any) -> None:
     assert [one["name"] for one in cli.run("threads", "list", "--json").json] == ["new"]
 
 
+@pytest.mark.rest
 def test_bad_settings_are_refused_and_change_nothing(talk: Any) -> None:
     talk.run("ask", "-t", "other", "hi")
     before = talk.run("threads", "show", "talk", "--json").json
@@ -257,6 +268,7 @@ def test_bad_settings_are_refused_and_change_nothing(talk: Any) -> None:
     assert talk.run("threads", "show", "talk", "--json").json == before
 
 
+@pytest.mark.rest
 def test_retry_can_ask_another_model(talk: Any) -> None:
     first = talk.turns("talk")[0]["id"]
 

@@ -65,6 +65,7 @@ async def test_deleting_one_thread_of_a_pair_puts_both_away_and_says_so(cli: Any
         assert len(await client.threads()) == 2
 
 
+@pytest.mark.rest
 async def test_a_pair_is_put_away_and_leaves_by_its_own_name(cli: Any) -> None:
     await put(cli.stage, *a_couple(), pair="two")
     both = {"pair-two-instructor", "pair-two-worker"}
@@ -137,6 +138,7 @@ async def test_a_clean_up_that_is_stopped_says_how_much_is_done(cli: Any) -> Non
     assert sum(line.startswith("archived thread-") for line in [first, *lines]) == gone
 
 
+@pytest.mark.rest
 async def test_a_list_says_that_there_is_more_and_what_it_leaves_out(cli: Any) -> None:
     assert "No threads yet." in cli.run("threads", "list").err
     await put(cli.stage, *a_couple(), pair="two")

@@ -62,6 +62,7 @@ async def texts(client: Client, name: str) -> list[str]:
     return [turn.text for turn in await (await client.find(name)).turns()]
 
 
+@pytest.mark.rest
 def test_a_list_shows_kind_size_and_cost_and_is_narrowed_and_sorted(talk: Any, tmp_path: Path) -> None:
     inner = tmp_path / "project" / "inner"
     inner.mkdir(parents=True)
@@ -83,6 +84,7 @@ def test_a_list_shows_kind_size_and_cost_and_is_narrowed_and_sorted(talk: Any, t
     assert wrong.code == 2 and "--older-than" in wrong.err
 
 
+@pytest.mark.rest
 def test_a_search_shows_the_thread_the_turn_and_the_words_around_the_hit(talk: Any) -> None:
     first = talk.turns("talk")[0]
     answer, prompt = talk.run("threads", "search", '"login fail"', "--json").json
@@ -112,6 +114,7 @@ def test_control_characters_in_a_hit_are_made_visible(cli: Any) -> None:
     assert "\x1b" not in out and "\x07" not in out and "␛[2J" in out
 
 
+@pytest.mark.rest
 def test_an_archived_thread_comes_back_whole_and_resumes(talk: Any) -> None:
     before = talk.run("threads", "show", "talk", "--json").json
     done = talk.run("threads", "archive", "talk")
@@ -269,6 +272,7 @@ async def test_a_file_from_elsewhere_brings_no_rights_along(scripted: Stage, tmp
         assert (restored.threads[0].permissions, restored.threads[0].trust) == ("ask", "user")
 
 
+@pytest.mark.rest
 def test_a_thread_of_that_name_comes_before_a_file_that_lies_here(talk: Any) -> None:
     talk.run("threads", "archive", "talk")
     (talk.stage.work / "talk").write_text("notes of mine")
@@ -278,6 +282,7 @@ def test_a_thread_of_that_name_comes_before_a_file_that_lies_here(talk: Any) -> 
     assert names(talk) == ["talk"]
 
 
+@pytest.mark.rest
 def test_what_came_back_is_not_cleaned_away_again(talk: Any) -> None:
     age(talk.stage, "talk", 100)
     assert talk.run("threads", "export", "talk").code == 0
@@ -322,6 +327,7 @@ def test_names_and_numbers_that_cannot_be_are_one_line(talk: Any, args: tuple[st
     assert "Traceback" not in done.err and "internal error" not in done.err
 
 
+@pytest.mark.rest
 def test_a_row_of_a_list_is_one_line_whatever_is_in_it(talk: Any) -> None:
     change(talk.stage, "UPDATE threads SET cwd = :cwd, kind = :kind", cwd="/a\nb\tc\x1b[2J", kind="wild\x1b[2J\n")
     out = talk.run("threads", "list", "--kind", "all").out
@@ -424,6 +430,7 @@ async def test_a_daemon_and_a_worker_clean_once_a_day(scripted: Stage) -> None:
         assert len(archive_files(scripted)) == 2
 
 
+@pytest.mark.rest
 def test_clean_archives_what_is_old_and_a_dry_run_only_says_so(talk: Any) -> None:
     age(talk.stage, "talk", 8)
     said = talk.run("threads", "clean", "--older-than", "7d", "--dry-run")
@@ -435,6 +442,7 @@ def test_clean_archives_what_is_old_and_a_dry_run_only_says_so(talk: Any) -> Non
     assert names(talk) == [] and len(archive_files(talk.stage)) == 1
 
 
+@pytest.mark.rest
 def test_without_arguments_clean_does_what_the_settings_say(talk: Any) -> None:
     talk.run("threads", "archive", "talk")
     talk.run("threads", "restore", "talk")

@@ -30,6 +30,7 @@ def url(tmp_path: Path) -> str:
     return f"file://{tmp_path}/remote"
 
 
+@pytest.mark.rest
 async def test_name_that_nobody_has_keeps_no_other_thread_from_going(cli: Any, url: str) -> None:
     await put(cli.stage, "one", "two")
 
@@ -65,6 +66,7 @@ async def test_every_line_says_whose_it_is(cli: Any, url: str) -> None:
     assert cli.run("threads", "pull", url, "two").err.startswith("two: no session came along")
 
 
+@pytest.mark.rest
 async def test_conflict_offers_a_line_that_can_be_pasted(cli: Any, url: str) -> None:
     await put(cli.stage, "t")
     cli.run("threads", "push", url, "t")
@@ -81,6 +83,7 @@ async def test_conflict_offers_a_line_that_can_be_pasted(cli: Any, url: str) -> 
     assert len(cli.turns("t-theirs")) == 1
 
 
+@pytest.mark.rest
 async def test_one_ctrl_c_at_the_passphrase_is_enough(cli: Any, url: str) -> None:
     await put(cli.stage, "t")
     assert cli.run("threads", "push", url, "--all", "--encrypt", CLEW_PASSPHRASE="correct horse").code == 0
@@ -165,6 +168,7 @@ def test_store_that_refuses_you_names_its_own_variables(scheme: str, variable: s
         assert not any(other in str(error.hint) for other in {"GOOGLE_", "AZURE_", "AWS_"} - {variable})
 
 
+@pytest.mark.rest
 async def test_signed_push_signed_export_and_who_must_have_signed(cli: Any, url: str, tmp_path: Path) -> None:
     key, other, settings = tmp_path / "key", tmp_path / "other", cli.stage.clew_home / "clew.toml"
     for each in (key, other):

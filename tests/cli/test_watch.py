@@ -31,6 +31,7 @@ def test_a_run_of_another_process_is_shown_from_its_first_event_to_its_end(cli: 
     assert daemon.wait(TIMEOUT_S) == 0
 
 
+@pytest.mark.rest
 def test_the_run_that_goes_on_comes_before_the_one_that_waits_for_it(cli: Any) -> None:
     _, [first, second] = cli.daemon("!hang text so far", "second")
     cli.api.wait_for_hanging(1)
@@ -117,6 +118,7 @@ def test_json_is_one_event_a_line_and_nothing_else(cli: Any) -> None:
     assert [json.loads(line) for line in again][1:] == events, "the same from the store"
 
 
+@pytest.mark.rest
 def test_a_watch_ends_when_the_process_of_its_run_is_killed(cli: Any) -> None:
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
@@ -152,6 +154,7 @@ READING = (
 )
 
 
+@pytest.mark.rest
 def test_commands_that_read_end_nothing_and_write_nothing(cli: Any) -> None:
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
@@ -175,6 +178,7 @@ def test_commands_that_read_end_nothing_and_write_nothing(cli: Any) -> None:
     assert cli.run("runs", "show", run, "--json").json["status"] == "interrupted"
 
 
+@pytest.mark.rest
 def test_what_the_run_asks_is_told_with_how_to_answer(cli: Any) -> None:
     daemon, [run] = cli.daemon('!tool Bash {"command": "touch made"}')
     watching = cli.start("runs", "watch", run)

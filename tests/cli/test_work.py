@@ -51,6 +51,7 @@ def job_of(cli: Any, job: str) -> dict[str, Any]:
     return shown
 
 
+@pytest.mark.rest
 def test_a_worker_tells_what_it_takes_up_and_what_comes_of_it(cli: Any, worker: Callable[..., Any]) -> None:
     process = worker("--id", "one", "--concurrency", "2")
     job = submitted(cli, "!say done")
@@ -64,6 +65,7 @@ def test_a_worker_tells_what_it_takes_up_and_what_comes_of_it(cli: Any, worker: 
     assert not any("!say" in line or shown["session_id"] in line for line in told), "a log holds no prompts"
 
 
+@pytest.mark.rest
 def test_with_a_worker_alive_wait_only_watches(cli: Any, worker: Callable[..., Any]) -> None:
     worker("--id", "one")
 
@@ -73,6 +75,7 @@ def test_with_a_worker_alive_wait_only_watches(cli: Any, worker: Callable[..., A
     assert "no worker" not in done.err
 
 
+@pytest.mark.rest
 def test_until_idle_ends_when_all_is_done(cli: Any) -> None:
     for number in range(3):
         cli.run("jobs", "submit", f"!say {number}")
@@ -85,6 +88,7 @@ def test_until_idle_ends_when_all_is_done(cli: Any) -> None:
     assert [job["result"] for job in cli.run("jobs", "list", "--json").json] == ["2", "1", "0"]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_hands_the_job_back_and_the_next_worker_goes_on(
     cli: Any, worker: Callable[..., Any], number: signal.Signals
@@ -108,6 +112,7 @@ def test_a_signal_hands_the_job_back_and_the_next_worker_goes_on(
     assert (shown["worker"], shown["runs"], shown["resume_count"]) == ("two", 2, 1)
 
 
+@pytest.mark.rest
 def test_a_second_signal_does_not_wait(cli: Any, worker: Callable[..., Any]) -> None:
     process = worker("--id", "one")
     cli.stage.fault({"do": "hang_after_init", "ignore_term": True})
@@ -139,13 +144,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]
         yield server
 
 
+@pytest.mark.rest
 @pytest.mark.timeout(180)  # the server's own start is in it, twice
 @pytest.mark.parametrize("idle", [[], ["--until-idle"]])
 def test_a_worker_outlives_its_database(
     cli: Any, worker: Callable[..., Any], server: PostgresServer, idle: list[str]
 ) -> None:
     """With a job under way: the other commands say that the store is away, and the worker waits."""
-    where = {"CLEW_STORE": server.new_database()}
+    where = {"CLEW_STORE": server.new_store()}
     job = cli.run("jobs", "submit", "!hang text so far", **where).out.strip()
     process = worker("--id", "one", *idle, **where)
     cli.api.wait_for_hanging(1)

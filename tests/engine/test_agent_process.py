@@ -15,6 +15,8 @@ from clew.engine import launching, processes
 from clew.engine.agent_process import AgentProcess
 from clew.errors import AgentFailed, AgentMissing, ClewError
 
+pytestmark = pytest.mark.process
+
 ENVIRON = {"PATH": os.environ["PATH"]}
 # It tries to leave its family: another session, no mark in its environment, and a parent that has gone.
 ESCAPES = "(env -i setsid sh -c 'echo $$ > {pid}; exec sleep 60' </dev/null &)"

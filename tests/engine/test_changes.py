@@ -16,6 +16,8 @@ from clew.engine.changes import Before, Diff, Repository
 from clew.errors import UsageError
 from engine.repository import Repository as Work
 
+pytestmark = pytest.mark.process
+
 FIRST = {"a.txt": "a\n" * 5, "b.txt": "b\n" * 5, "dir/c.txt": "c\n" * 5}
 
 
@@ -435,6 +437,7 @@ async def test_a_repository_within_that_is_no_submodule_is_left_alone(work: Work
     assert (await diff_of(work)).changes == ()
 
 
+@pytest.mark.rest
 async def test_five_thousand_new_files(work: Work) -> None:
     for number in range(5000):
         work.write(f"many/{number:04d}.txt", f"{number}\n")
@@ -484,6 +487,7 @@ def _happen(work: Work, chance: random.Random) -> None:
             work.git("stash", "pop", "-q", check=False)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_changed_since_is_what_differs_in_the_files(work: Work, seed: int) -> None:
     chance = random.Random(seed)

@@ -12,6 +12,8 @@ from clew.engine.checkpoints import Checkpoints
 from clew.errors import UsageError
 from engine.repository import Repository
 
+pytestmark = pytest.mark.process
+
 
 async def comes_back(repository: Repository, *names: str, cwd: Path | None = None) -> None:
     """Saved, changed, named as changed, and restored, with all that is the user's as it was."""
@@ -104,6 +106,7 @@ async def test_linked_work_tree_within_the_tree_is_somebody_elses(repository: Re
     assert (inner / "a").read_text() == "another job's work\n"
 
 
+@pytest.mark.rest
 async def test_submodules_and_other_repositories_within_are_saved_as_files(repository: Repository) -> None:
     other = Repository(repository.folder, work="other")
     other.commit(inside="x\n")

@@ -25,6 +25,8 @@ from clew.engine.processes import family
 from clew.errors import Conflict, NotFound, StoreError, UsageError
 from engine.repository import PATH, Repository, Tree
 
+pytestmark = pytest.mark.process
+
 SAVE = """
 import asyncio, os, sys
 from clew.engine.checkpoints import Checkpoints
@@ -328,6 +330,7 @@ async def test_git_variables_of_the_caller_do_not_count(repository: Repository, 
 # --- two at once, and death -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.rest
 async def test_savers_at_once_lose_no_checkpoint(repository: Repository) -> None:
     async def work(number: int) -> list[Checkpoint]:
         checkpoints, made = repository.checkpoints(), []
@@ -382,6 +385,7 @@ async def test_killed_save_leaves_the_last_checkpoint_and_no_lock(
     assert repository.is_sound()
 
 
+@pytest.mark.rest
 async def test_save_killed_with_its_git_in_the_middle_of_reading_leaves_no_lock(repository: Repository) -> None:
     await repository.checkpoints().save("start")
     before = repository.git("rev-parse", "refs/clew/jobs/job-1")
@@ -452,6 +456,7 @@ async def test_broken_kept_index_is_made_anew(repository: Repository) -> None:
     assert (await checkpoints.difference()).changed == ("a",)
 
 
+@pytest.mark.rest
 async def test_tree_that_changes_while_it_is_read_is_saved_all_the_same(repository: Repository) -> None:
     """Without a pause, far more than any agent."""
 
@@ -555,6 +560,7 @@ def ground() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.rest
 @settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(trees(), trees())
 @example({b"a": ("file", b"1")}, {b"a/b": ("link", b"a")})

@@ -14,6 +14,8 @@ from clew.engine.git_guard import Entry
 from clew.errors import UsageError
 from engine import trap
 
+pytestmark = pytest.mark.process
+
 # What an agent, or its model, may have git do. A filter process that fails ends every other command. The pager needs a
 # terminal, which `script` is.
 COMMANDS = """\
@@ -96,6 +98,7 @@ def run_all(repo: Path, environ: Mapping[str, str]) -> None:
         )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("guarded", [True, False])
 async def test_no_command_of_the_repository_runs(tmp_path: Path, guarded: bool) -> None:
     repo, ran = trap.repository(tmp_path / "repo"), tmp_path / "ran"
@@ -111,6 +114,7 @@ async def test_no_command_of_the_repository_runs(tmp_path: Path, guarded: bool) 
         assert trap.marks(ran) == set()
 
 
+@pytest.mark.rest
 async def test_what_the_user_has_set_holds(tmp_path: Path) -> None:
     repo, ran = trap.repository(tmp_path / "repo"), tmp_path / "ran"
     trap.arm(repo, ran)

@@ -16,6 +16,8 @@ import pytest
 from clew.engine import processes
 from clew.engine.processes import MARK, end_family, family, is_alive, started_at
 
+pytestmark = pytest.mark.process
+
 Start = Callable[..., subprocess.Popen[bytes]]
 LIMIT_S = 60.0
 

@@ -88,6 +88,7 @@ async def test_after_its_end_it_takes_nothing_and_its_last_work_is_done() -> Non
     StoreThread("never used").end()
 
 
+@pytest.mark.process
 def test_a_process_that_leaves_it_behind_ends_and_what_was_under_way_is_done() -> None:
     done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split()) == (0, ["leaving", "written"])

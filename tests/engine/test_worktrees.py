@@ -22,6 +22,8 @@ from clew.engine.worktrees import Closed, Outcome, WorkTree, WorkTrees
 from clew.errors import UsageError
 from engine.repository import Repository
 
+pytestmark = pytest.mark.process
+
 KEY = "boss:charles/peon:4"
 OPEN = """
 import asyncio, os, sys
@@ -313,6 +315,7 @@ async def test_remote_that_is_no_name_is_refused(house: House) -> None:
         await house.open(remote="ext::sh -c true")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("option", ["--bare", "--mirror"])
 async def test_bare_repository_will_do(house: House, option: str) -> None:
     house.source = house.folder / "bare.git"
@@ -348,6 +351,7 @@ async def test_default_branch_is_asked_for_when_it_is_not_known(house: House) ->
     assert Path(tree.path, "t").read_text() == "1\n"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["with space", "quo'te\"s", "$(touch x);&", "ünï", "-dash", "a:b", "new\nline"])
 async def test_repository_may_have_any_name(tmp_path: Path, name: str) -> None:
     house = House(tmp_path, source=f"in/{name}")
@@ -362,6 +366,7 @@ async def test_repository_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert house.git("show", f"{closed.ref}:new") == "mine"
 
 
+@pytest.mark.rest
 async def test_long_key_and_deep_folder(house: House) -> None:
     house.home = house.folder / Path(*(["x" * 200] * 5)) / "worktrees"
     key = f"{'a' * 40}:{'b' * 100}/{'c' * 100}:{'9' * 80}"
@@ -386,6 +391,7 @@ async def test_what_is_no_key_is_refused_and_makes_nothing(house: House, key: st
     assert not house.home.exists()
 
 
+@pytest.mark.rest
 async def test_one_repositorys_key_never_reaches_anothers_tree(house: House) -> None:
     second = house.folder / "second"
     house.clone(second)
@@ -419,6 +425,7 @@ async def test_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
         await WorkTrees(tmp_path / "trees", empty.environ).open(str(empty.work), KEY)
 
 
+@pytest.mark.rest
 async def test_nothing_runs_that_the_repository_names(house: House) -> None:
     ran = house.folder / "ran"
     touch = f"touch {shlex.quote(str(ran))}"
@@ -454,6 +461,7 @@ async def test_remote_that_is_a_command_is_not_run(house: House) -> None:
     assert not ran.exists()
 
 
+@pytest.mark.rest
 async def test_remote_that_is_gone_is_told_and_the_tree_is_there(house: House) -> None:
     tree = await house.open()
     house.hub.rename(house.folder / "moved.git")
@@ -504,6 +512,7 @@ async def test_callers_own_git_state_leads_nowhere(house: House) -> None:
     assert house.git("rev-parse", "--git-common-dir", cwd=tree.path) == str(house.source / ".git")
 
 
+@pytest.mark.rest
 async def test_many_processes_open_the_same_key_at_once(house: House) -> None:
     said = await asyncio.gather(*(_open_elsewhere(house, KEY) for _ in range(6)))
     assert sorted(lines[0] for lines in said) == [*["False"] * 5, "True"]
@@ -511,6 +520,7 @@ async def test_many_processes_open_the_same_key_at_once(house: House) -> None:
     assert house.git("status", "--porcelain", cwd=said[0][1]) == ""
 
 
+@pytest.mark.rest
 async def test_many_keys_are_opened_and_closed_at_once(house: House) -> None:
     keys = [f"boss:charles/peon:{number}" for number in range(1, 9)]
     house.push("feature", f="1\n")
@@ -523,6 +533,7 @@ async def test_many_keys_are_opened_and_closed_at_once(house: House) -> None:
     assert (house.left(), house.branches()) == ([], {"main"})
 
 
+@pytest.mark.rest
 async def test_lock_outlives_a_killed_process_as_long_as_its_git_works(house: House) -> None:
     gate, reached = house.folder / "gate", house.folder / "reached"
     os.mkfifo(gate)
@@ -541,6 +552,7 @@ async def test_lock_outlives_a_killed_process_as_long_as_its_git_works(house: Ho
     assert house.git("status", "--porcelain", cwd=tree.path) == ""
 
 
+@pytest.mark.rest
 async def test_waiting_for_the_lock_can_be_cancelled(house: House) -> None:
     gate, reached = house.folder / "gate", house.folder / "reached"
     os.mkfifo(gate)
@@ -800,6 +812,7 @@ async def test_tree_that_holds_a_repository_is_left(house: House) -> None:
     assert Path(tree.path, "lib/dep/a").exists()
 
 
+@pytest.mark.rest
 async def test_submodules_are_left_alone(house: House) -> None:
     first, second = house.push(a="two\n"), house.push(a="three\n")
 

@@ -22,6 +22,8 @@ from clew.testing.stage import Stage
 from hooks.house import REPO, SETTINGS, House, event
 from jobs.house import log_of, start, workers
 
+pytestmark = pytest.mark.rest
+
 # Every event says its own word, whether a session goes on or is told everything.
 TEMPLATES = {"default.full.md": "SKILL of {{ agent }}\n{{ text }}", "default.delta.md": "NEWS\n{{ text }}"}
 DELETED = "branch.deleted"
@@ -78,7 +80,7 @@ async def test_a_burst_is_carried_out_once_and_in_order(
         environ: dict[str, str] = {}
         if where == "postgres":
             server = stack.enter_context(PostgresServer(tmp_path_factory.mktemp("burst") / "data"))
-            environ["CLEW_STORE"] = server.new_database()
+            environ["CLEW_STORE"] = server.new_store()
         burst = a_burst(count, issues, dice)
         async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
             killed: list[int] = []

@@ -431,6 +431,7 @@ _anything = st.recursive(
 )
 
 
+@pytest.mark.rest
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), name=st.sampled_from(ALL))
 def test_whatever_stands_in_a_field_an_event_or_a_refusal_comes_of_it(data: st.DataObject, name: str) -> None:

@@ -51,6 +51,7 @@ async def test_a_session_that_is_gone_is_replaced_once_with_the_whole_skill_and_
         assert any("session_missing" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.rest
 async def test_a_reset_or_a_closed_issue_starts_afresh(stage: Stage) -> None:
     house = House(stage)
     async with house.open() as client:

@@ -121,6 +121,7 @@ def skills(tmp_path: Path) -> Skills:
     return Skills(HookSettings((HookAgent("boss", skills=str(tmp_path)),), text_limit=400))
 
 
+@pytest.mark.rest
 def test_nothing_that_a_stranger_writes_leaves_its_marks(skills: Skills) -> None:
     dice, agent = random.Random(4), skills._settings.agents[0]
     plain = None
@@ -136,6 +137,7 @@ def test_nothing_that_a_stranger_writes_leaves_its_marks(skills: Skills) -> None
         )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("kind", "command"), [("pull.opened", "/boss"), ("pull.changes_requested", None)])
 @pytest.mark.parametrize("form", list(Form))
 def test_nothing_that_a_stranger_writes_becomes_a_part_of_a_task_or_of_feedback(
@@ -199,6 +201,7 @@ def two_repos(stage: Stage, names: tuple[str, str] = (REPO, OTHER)) -> House:
     return house
 
 
+@pytest.mark.rest
 async def test_an_event_never_reaches_another_repositorys_tree_thread_or_session(stage: Stage) -> None:
     house = two_repos(stage)
     async with house.open() as client:
@@ -225,6 +228,7 @@ async def test_an_event_never_reaches_another_repositorys_tree_thread_or_session
         assert [str(tree) for tree in trees(house)] == [theirs.cwd]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("names", [("a-b/c", "a/b-c"), ("a.b/c", "a/b.c"), ("a/b", "a/b-1"), ("a/b_c", "a/b-c")])
 async def test_repositories_that_look_alike_share_nothing(scripted: Stage, names: tuple[str, str]) -> None:
     house = two_repos(scripted, names)

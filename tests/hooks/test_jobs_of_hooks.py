@@ -18,8 +18,6 @@ from hooks.house import REPO, SETTINGS, House, event, handled, succeeded
 from jobs.house import ended, speaking, start, until, workers
 from reviews.house import git
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 KEY = session_key("boss", REPO, 4)
 
 
@@ -64,6 +62,7 @@ async def wake(client: Client, job: Job) -> None:
 # Cut off
 
 
+@pytest.mark.rest
 async def test_a_killed_workers_job_goes_on_in_a_copy_of_the_shared_session(stage: Stage) -> None:
     house = House(stage)
     async with house.open() as client:
@@ -85,6 +84,7 @@ async def test_a_killed_workers_job_goes_on_in_a_copy_of_the_shared_session(stag
         assert third.resume_count == 1 and stage.launches[-1].resumes == done.session_id, "the copy is gone on in"
 
 
+@pytest.mark.rest
 async def test_a_killed_workers_job_whose_session_is_lost_is_told_the_whole_skill(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -108,6 +108,7 @@ async def test_a_killed_workers_job_whose_session_is_lost_is_told_the_whole_skil
         assert any("session_missing" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.rest
 async def test_a_run_that_was_never_heard_is_asked_again_as_it_was(scripted: Stage) -> None:
     """Its worker died before anybody was asked: nothing was cut off."""
     house = House(scripted)
@@ -123,6 +124,7 @@ async def test_a_run_that_was_never_heard_is_asked_again_as_it_was(scripted: Sta
         assert sum("What about the port?" in text for text in texts) == 1 and CONTINUE not in texts
 
 
+@pytest.mark.rest
 async def test_a_second_worker_that_dies_before_it_asks_leaves_the_job_to_be_gone_on_with(scripted: Stage) -> None:
     house = House(scripted)
     async with house.open() as client:
@@ -145,6 +147,7 @@ async def test_a_second_worker_that_dies_before_it_asks_leaves_the_job_to_be_gon
 # Retried
 
 
+@pytest.mark.rest
 async def test_a_retry_of_an_older_job_asks_anew_and_archives_nothing(stage: Stage) -> None:
     house = House(stage)
     async with house.open() as client:
@@ -186,6 +189,7 @@ async def test_a_retry_of_the_newest_job_goes_on_with_it(scripted: Stage) -> Non
 # Limits
 
 
+@pytest.mark.rest
 async def test_a_run_that_takes_too_long_is_gone_on_with(stage: Stage) -> None:
     house = House(stage, for_boss('timeout = "8s"'))
     async with house.open() as client:
@@ -197,6 +201,7 @@ async def test_a_run_that_takes_too_long_is_gone_on_with(stage: Stage) -> None:
     assert not stage.processes()
 
 
+@pytest.mark.rest
 async def test_a_cancelled_job_makes_way_for_the_next_event(stage: Stage) -> None:
     house = House(stage)
     async with house.open() as client:
@@ -217,6 +222,7 @@ async def test_a_cancelled_job_makes_way_for_the_next_event(stage: Stage) -> Non
         assert done.thread_id == over.thread_id
 
 
+@pytest.mark.rest
 async def test_a_usage_limit_is_waited_for_and_the_next_event_of_the_key_waits_behind(scripted: Stage) -> None:
     house = House(scripted)
     async with house.open() as client:

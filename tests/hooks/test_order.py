@@ -24,7 +24,7 @@ async def client(request: pytest.FixtureRequest, scripted: Stage) -> AsyncIterat
     environ: dict[str, str] = {}
     if request.param == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        environ["CLEW_STORE"] = server.new_database()
+        environ["CLEW_STORE"] = server.new_store()
     async with House(scripted, BOTH_REVIEW).open(environ) as opened:
         yield opened
 
@@ -114,6 +114,7 @@ async def test_a_worker_that_comes_to_nothing_too_late_takes_nothing_back(client
     assert (stored.state, stored.why) == ("dispatched", "The work tree is removed.")
 
 
+@pytest.mark.rest
 async def test_a_push_wakes_every_key_of_its_branch_and_nobody_else(client: Client) -> None:
     for number in (9, 10):
         await succeeded(client, event("pull.opened", number, branch="feature/x"))
@@ -138,6 +139,7 @@ async def test_a_push_that_no_agent_of_its_branch_has_a_rule_for_is_ignored(scri
         assert (await client.hooks.events())[0].why == "nobody works on the branch feature/z: no session has it"
 
 
+@pytest.mark.rest
 async def test_many_workers_at_once_deal_with_each_event_once(client: Client) -> None:
     await succeeded(client, event("pull.opened", 9, branch="feature/x"))
     sent = [event("issue.commented", 9) if nth % 2 else pushed() for nth in range(8)]

@@ -19,7 +19,7 @@ from engine import trap
 from hooks.house import REPO, SETTINGS, House, event, handled, succeeded, trees
 from hooks.prompt_cases import SKILLS
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 BOSS, REVIEWER = session_key("boss", REPO, 4), session_key("reviewer", REPO, 4)
 WITH_CODEX = SETTINGS.replace(

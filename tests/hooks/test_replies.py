@@ -20,8 +20,6 @@ from hooks.forge import TOKEN, PlayedForge, hooks_with
 from hooks.house import SETTINGS, House, event, handled, succeeded
 from jobs.house import ended, log_of, speaking, start, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 WITH_COMMENTS = SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\ncomment = true')
 
 
@@ -64,6 +62,7 @@ async def dispatched(client: Client, **more: object) -> Job:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.rest
 async def test_final_words_are_posted_once_with_the_mark(scripted: Stage, forge: PlayedForge) -> None:
     House(scripted, WITH_COMMENTS)
     scripted.api.default = Text("I mended the port.\n\nAnd tested it.")
@@ -131,6 +130,7 @@ async def test_without_a_token_it_is_said_why(scripted: Stage) -> None:
         assert (reply.reply, reply.why) == ("failed", "there is no token for gitea")
 
 
+@pytest.mark.rest
 async def test_a_worker_that_dies_while_it_posts_leaves_no_second_comment(scripted: Stage, forge: PlayedForge) -> None:
     House(scripted, at(forge))
     environ = {"CLEW_GITEA_TOKEN": TOKEN}
@@ -221,10 +221,12 @@ SECRETS = {
 }
 
 
+@pytest.mark.rest
 async def test_no_secret_reaches_the_store_a_log_or_an_agent(stage: Stage, forge: PlayedForge) -> None:
     house = House(stage, at(forge).replace('model = "{model}"\n', 'model = "{model}"\nallowed_tools = ["Bash"]\n', 1))
     stage.api.script.append(Slow("still at it " * 30, words_per_s=20))
-    async with stage.open() as client, workers(stage, SECRETS) as alive:
+    anew = {"PYTHONHASHSEED": "0"}  # a new interpreter and no fork: what it was given is read from /proc
+    async with stage.open() as client, workers(stage, SECRETS | anew) as alive:
         job = await dispatched(client)
         await speaking(client, job)
         ours = {process.pid for process in alive}

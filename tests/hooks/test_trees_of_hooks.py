@@ -17,8 +17,6 @@ from hooks.house import REPO, SETTINGS, House, event, handled, succeeded, trees
 from jobs.house import until
 from reviews.house import git
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 KEY = session_key("boss", REPO, 4)
 ANY_TOOL = SETTINGS.replace('model = "{model}"\n', 'model = "{model}"\nallowed_tools = ["Bash"]\n', 1)
 
@@ -63,6 +61,7 @@ async def closed(client: Client, kind: str = "issue.closed") -> str:
     return (await client.hooks.events())[0].why or ""
 
 
+@pytest.mark.rest
 async def test_a_pull_requests_tree_is_on_its_branch_and_moves_on_with_it(scripted: Stage) -> None:
     house = House(scripted)
     first = push(house, "feature", "one.py")
@@ -149,6 +148,7 @@ async def running(client: Client, stage: Stage) -> tuple[Job, asyncio.Task[None]
     return await client.jobs.find(job_id), carrying
 
 
+@pytest.mark.rest
 async def test_a_job_that_runs_while_its_issue_is_closed_is_left_alone_and_swept_later(stage: Stage) -> None:
     house = House(stage)
     async with house.open() as client:
@@ -171,6 +171,7 @@ async def test_a_job_that_runs_while_its_issue_is_closed_is_left_alone_and_swept
         assert fresh.reason == "first_turn" and fresh.thread_id != job.thread_id
 
 
+@pytest.mark.rest
 async def test_a_job_that_waits_while_its_issue_is_closed_keeps_its_tree(scripted: Stage) -> None:
     """Nobody is in the tree then, and still it is needed."""
     house = House(scripted, ANY_TOOL)
@@ -204,6 +205,7 @@ async def test_a_job_that_waits_while_its_issue_is_closed_keeps_its_tree(scripte
     assert trees(house) == []
 
 
+@pytest.mark.rest
 async def test_a_retried_job_whose_tree_was_removed_gets_another(scripted: Stage) -> None:
     house = House(scripted)
     async with house.open() as client:
@@ -237,6 +239,7 @@ async def test_a_repository_that_is_gone_ends_the_job_and_says_so(scripted: Stag
         assert (stored.state, str(house.repo) in (stored.why or "")) == ("failed", True), stored
 
 
+@pytest.mark.rest
 async def test_a_clean_up_that_was_missed_is_found_by_asking_the_forge(scripted: Stage) -> None:
     house = House(scripted)
     with PlayedForge() as forge:
@@ -256,6 +259,7 @@ async def test_a_clean_up_that_was_missed_is_found_by_asking_the_forge(scripted:
             assert await client.hooks.sweep() == [], "without a token nobody is asked"
 
 
+@pytest.mark.rest
 async def test_a_reset_leaves_the_work_tree_of_an_open_issue_to_the_next_event(scripted: Stage) -> None:
     house = House(scripted, ANY_TOOL)
     scripted.api.script.extend([ToolUse("Bash", {"command": "echo half > made.py"}), Text("Half of it.")])
@@ -268,6 +272,7 @@ async def test_a_reset_leaves_the_work_tree_of_an_open_issue_to_the_next_event(s
         assert (again.cwd, again.reason) == (job.cwd, "first_turn")
 
 
+@pytest.mark.rest
 async def test_after_a_reset_the_work_tree_goes_with_its_issue(scripted: Stage) -> None:
     """Its session is gone by then, so the clean-up finds nothing to drop; the sweep does."""
     house = House(scripted)
@@ -280,6 +285,7 @@ async def test_after_a_reset_the_work_tree_goes_with_its_issue(scripted: Stage) 
     assert trees(house) == []
 
 
+@pytest.mark.rest
 async def test_after_a_reset_the_forge_is_asked_whether_the_issue_is_closed(scripted: Stage) -> None:
     house = House(scripted)
     with PlayedForge() as forge:
@@ -306,6 +312,7 @@ async def test_after_a_reset_a_work_tree_that_nobody_used_for_long_is_swept(scri
     assert trees(house) == []
 
 
+@pytest.mark.rest
 async def test_a_session_that_nobody_used_for_long_is_swept(scripted: Stage) -> None:
     house = House(
         scripted, SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.01s"\n\n[hooks.agents.boss]')

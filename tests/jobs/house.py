@@ -42,7 +42,7 @@ async def end(alive: Sequence[forkserver.Awaited]) -> None:
     for process in alive:
         if process.returncode is None:
             process.terminate()
-            os.kill(process.pid, signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
     async with asyncio.timeout(90):
         for process in alive:
             await process.wait()
@@ -63,7 +63,7 @@ async def put_to_sleep(stage: Stage, process: forkserver.Awaited, store: str | N
                 await asyncio.sleep(0.01)
             if await asyncio.to_thread(is_free):
                 return
-            os.kill(process.pid, signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
             await asyncio.sleep(0.05)
 
 

@@ -38,7 +38,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     if request.param == "sqlite":
         return tmp_path / "clew.db"
     server: PostgresServer = request.getfixturevalue("postgres")
-    return server.new_database()
+    return server.new_store()
 
 
 @pytest.fixture
@@ -83,6 +83,7 @@ class Shift:
         await self._database.atomically(end)
 
 
+@pytest.mark.rest
 async def test_40_jobs_are_shared_by_4_workers_and_none_has_more_than_it_can_run(
     where: Path | str, store: Store
 ) -> None:
@@ -169,6 +170,7 @@ def _for_later(store: Store) -> None:
     fill(store, MANY, not_before=1e12)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("backlog", [_beside, _of_one_key, _for_later])
 def test_a_scan_reads_no_more_rows_than_it_brings_whatever_the_backlog(
     where: Path | str, store: Store, backlog: Callable[[Store], None]
@@ -198,7 +200,7 @@ def _rows_read(node: dict[str, Any]) -> Iterator[float]:
         yield from _rows_read(inner)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.rest
 async def test_4_workers_each_take_what_they_can_run_of_a_backlog(scripted: Stage) -> None:
     """Processes of their own, for 3 at once each. Every agent hangs, so nothing ends but by a person."""
     async with scripted.open() as client:

@@ -14,8 +14,6 @@ from clew.testing.scripts import Fail, Reply, Request
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, a_repository, carried_out, ended, until, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 OVERLOADED = "!fail 529 overloaded_error Overloaded"
 ONE_AFTER_THE_OTHER = '!tool Bash {"command": "(setsid sleep 300 &) ; touch begun; sleep 300"}'
 

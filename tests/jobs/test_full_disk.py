@@ -16,8 +16,6 @@ from clew.errors import StoreError
 from clew.testing.stage import Stage
 from jobs.house import a_job, a_repository, carried_out, ended, log_of, speaking, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 GIT = """#!/bin/sh
 case " $* " in *" hash-object "*|*" write-tree "*|*" commit-tree "*|*" add "*|*" update-index "*|*" update-ref "*)
     if [ -e "{full}" ]; then echo "fatal: unable to write loose object file: No space left on device" >&2; exit 128; fi
@@ -35,7 +33,6 @@ def a_disk(stage: Stage) -> Path:
     return full
 
 
-@pytest.mark.timeout(300)
 async def test_a_store_that_cannot_be_written_costs_no_job(scripted: Stage) -> None:
     prompt = "!slow 400 0.05"
     async with scripted.open() as client, workers(scripted) as alive:
@@ -77,6 +74,7 @@ async def test_a_checkpoint_that_cannot_be_written_does_not_end_the_job(scripted
     assert [each.why for each in await Checkpoints(str(scripted.work), done.id, scripted.environ).list()] == ["start"]
 
 
+@pytest.mark.rest
 async def test_a_job_that_cannot_keep_its_first_checkpoint_waits_for_room(scripted: Stage) -> None:
     a_repository(scripted)
     full = a_disk(scripted)

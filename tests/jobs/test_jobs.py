@@ -20,8 +20,6 @@ from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, a_repository, carried_out, ended, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 
 async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
     async with stage.open() as client:
@@ -51,6 +49,7 @@ async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(
         assert sum("!hang" in text for role, text in stage.shown if role == "user") == 1
 
 
+@pytest.mark.rest
 async def test_a_job_that_may_not_be_resumed_starts_over_with_the_original_prompt(scripted: Stage) -> None:
     async with scripted.open() as client:
         jobs = client.jobs
@@ -172,6 +171,7 @@ async def test_files_are_saved_now_and_then_while_a_run_goes_on_when_they_change
     assert all(before != after for before, after in pairwise(texts)), "only when they changed"
 
 
+@pytest.mark.rest
 async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Stage) -> None:
     async with scripted.open() as client:
         jobs = client.jobs
@@ -194,6 +194,7 @@ async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Sta
         assert (done.ended_at or 0) >= waiting.wake_at
 
 
+@pytest.mark.rest
 async def test_a_deadline_ends_a_job_that_waits_and_one_that_runs(scripted: Stage) -> None:
     async with scripted.open() as client:
         now = client.engine.around.clock()

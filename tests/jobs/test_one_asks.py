@@ -45,6 +45,7 @@ async def test_a_run_that_comes_too_late_for_its_job_is_not_opened(scripted: Sta
         await client.engine.database.call(lambda store: store.update_run("one", status="failed"))
 
 
+@pytest.mark.rest
 async def test_a_job_whose_thread_was_taken_over_is_queued_again(scripted: Stage) -> None:
     """By somebody who took it for dead, and went away before saying so: it is neither failed nor forgotten."""
     async with scripted.open() as client:

@@ -22,8 +22,6 @@ from clew.errors import StoreError
 from clew.testing.stage import Stage
 from jobs.house import a_job, carried_out, ended, log_of, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 
 async def an_event(client: Client, number: int = 1) -> str:
     """Of a repository that no hook is for: what workers have the queue for, and soon done with."""
@@ -65,6 +63,7 @@ def garbage_inside(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("damage", [random_bytes, cut_short, garbage_inside])
 async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage: Callable[[Path], None]) -> None:
     async with scripted.open() as client:
@@ -84,6 +83,7 @@ async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage:
         assert "Traceback" not in log_of(scripted)
 
 
+@pytest.mark.rest
 async def test_workers_that_start_at_once_on_a_damaged_one_share_the_new_one(scripted: Stage) -> None:
     async with scripted.open() as client:
         events = [await an_event(client, number) for number in range(4)]
@@ -95,6 +95,7 @@ async def test_workers_that_start_at_once_on_a_damaged_one_share_the_new_one(scr
         assert log_of(scripted).count("damaged") == 1
 
 
+@pytest.mark.rest
 async def test_an_empty_one_is_a_new_one(scripted: Stage) -> None:
     async with scripted.open() as client:
         event = await an_event(client)
@@ -104,6 +105,7 @@ async def test_an_empty_one_is_a_new_one(scripted: Stage) -> None:
         assert not list(scripted.clew_home.glob("queue.db.broken-*"))
 
 
+@pytest.mark.rest
 async def test_one_whose_maker_was_killed_is_made_anew(scripted: Stage) -> None:
     """Its tables are made one by one, and whoever finds some of them makes no more."""
     async with scripted.open() as client:
@@ -136,6 +138,7 @@ async def test_a_job_in_place_needs_none(scripted: Stage) -> None:
         assert (await carried_out(client, job)).status is JobStatus.SUCCEEDED
 
 
+@pytest.mark.rest
 async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) -> None:
     async with scripted.open() as client, workers(scripted):
         await dealt_with(client, await an_event(client))
@@ -183,6 +186,7 @@ def test_what_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> 
     assert str(file) in caught.value.message and "\n" not in caught.value.message and caught.value.hint
 
 
+@pytest.mark.rest
 async def test_a_worker_says_so_in_one_line_and_carries_out_jobs(scripted: Stage) -> None:
     (scripted.clew_home / "queue.db").mkdir(parents=True)
     async with scripted.open() as client, workers(scripted):
@@ -210,6 +214,7 @@ except StoreError as error:
 """
 
 
+@pytest.mark.process
 def test_an_unreadable_one_is_one_clear_error() -> None:
     """By somebody without the powers of root, whom no file's mode stops."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="clew-queue-") as folder:

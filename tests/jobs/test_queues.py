@@ -16,7 +16,7 @@ from clew.wiring import STORE_FILE
 from clew.worker_wiring import QUEUE_FILE
 from jobs.house import a_job, carried_out, end, ended, speaking, start, until, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
+pytestmark = pytest.mark.rest
 
 
 async def of_a_hook(stage: Stage, client: Client, prompt: str, key: str | None = None) -> Job:

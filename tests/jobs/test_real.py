@@ -19,7 +19,7 @@ from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_user_text
 from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
 from jobs.house import REFUSED, a_job, carried_out, ended, start, until, workers
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]  # a busy machine; each wait has a limit of its own
+pytestmark = pytest.mark.real
 
 POISON = BROKEN_SESSIONS[0].directive
 

@@ -22,8 +22,6 @@ from clew.testing.scripts import Fail, Reply, Request, usage_limit
 from clew.testing.stage import SUBSCRIPTION, Stage
 from jobs.house import REFUSED, a_job, a_repository, carried_out, until
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 
 def checkpoints(stage: Stage, job: Job) -> Checkpoints:
     return Checkpoints(str(stage.work), job.id, stage.environ)
@@ -164,6 +162,7 @@ async def test_a_wild_reset_time_is_waited_for_a_while_and_shown(scripted: Stage
             assert json.dumps((await card(client, job.id)).to_json(stamp))
 
 
+@pytest.mark.rest
 async def test_limits_of_the_account_count_towards_none_of_the_jobs_own(scripted: Stage) -> None:
     scripted.account = SUBSCRIPTION
     limited = [usage_limit(time.time() + 2), usage_limit(time.time() + 3)]
@@ -178,6 +177,7 @@ async def test_limits_of_the_account_count_towards_none_of_the_jobs_own(scripted
     assert len({run.session_id for run in runs}) == 1, "the session is kept"
 
 
+@pytest.mark.rest
 async def test_a_retried_job_waits_for_the_one_of_its_key_that_has_begun(scripted: Stage) -> None:
     async with scripted.open() as client:
         older = await blocked(scripted, client, key="k")
@@ -219,6 +219,7 @@ async def test_a_retried_job_takes_its_old_place_before_those_that_have_not_begu
         assert (await client.jobs.find(newer.id)).status is JobStatus.QUEUED
 
 
+@pytest.mark.rest
 async def test_two_that_carry_out_one_key_at_once_never_run_two(scripted: Stage) -> None:
     async with scripted.open() as one, scripted.open() as other:
         older = await blocked(scripted, one, key="k")

@@ -18,8 +18,6 @@ from clew.testing.scripts import Fail, Hang, Reply, Request, ToolUse
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, carried_out, start, until
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 
 def user_texts(stage: Stage) -> list[str]:
     return [text for role, text in stage.shown if role == "user"]
@@ -57,6 +55,7 @@ async def test_a_young_session_is_gone_on_with(scripted: Stage) -> None:
         assert user_texts(scripted) == ["do it", CONTINUE]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("max_age_s", "wish"), [(3600.0, None), (None, None), (0.5, Wish.RESUME)])
 async def test_a_jobs_own_limit_of_age_counts_and_not_that_of_conversations(
     scripted: Stage, max_age_s: float | None, wish: Wish | None
@@ -89,6 +88,7 @@ async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage)
         assert is_too_old(waiting, resets_at + 660), "from then on it counts"
 
 
+@pytest.mark.rest
 async def test_a_worker_that_died_long_ago_does_not_make_its_session_young(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05", limits=Limits(max_age_s=1.0)))
@@ -141,6 +141,7 @@ async def test_a_session_that_the_agent_refuses_is_left_once(scripted: Stage) ->
         assert sum("do it" in text for text in user_texts(scripted)) == 1
 
 
+@pytest.mark.rest
 async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage, pass_an_hour: Callable[[], None]) -> None:
     async with scripted.open() as client:
         limits = Limits(timeout_s=600, max_resumes=1, max_runs=3)

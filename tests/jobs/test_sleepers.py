@@ -20,6 +20,8 @@ from clew.store.store import Store
 from clew.testing.stage import Stage
 from jobs.house import a_job, a_repository, end, ended, log_of, put_to_sleep, speaking, start
 
+pytestmark = pytest.mark.rest
+
 # The agents of one machine cannot be seen from another: they lose the mark by which they would be found here, and have
 # no launcher, which a program that is not called Python cannot start.
 LAUNCHER = '#!/bin/sh\n[ -n "$CLEW_TEST_OUT_OF_SIGHT" ] && unset CLEW_ATTEMPT\nexec "{behind}" "$@"\n'
@@ -58,7 +60,6 @@ async def all_of(client: Client, job: Job) -> Any:
     return await client.engine.database.call(read)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("agent", "where"),
     [("still at work", "sqlite"), ("answered meanwhile", "sqlite"), ("still at work", "postgres")],
@@ -66,7 +67,7 @@ async def all_of(client: Client, job: Job) -> Any:
 async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
     scripted: Stage, request: pytest.FixtureRequest, agent: str, where: str
 ) -> None:
-    store = request.getfixturevalue("postgres").new_database() if where == "postgres" else None
+    store = request.getfixturevalue("postgres").new_store() if where == "postgres" else None
     environ = {} if store is None else {"CLEW_STORE": store}
     put_out_of_sight(scripted)
     a_repository(scripted)

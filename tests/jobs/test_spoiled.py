@@ -11,11 +11,10 @@ from clew.testing.scripts import Reply, Request, Text, TooLong, ToolUse
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, carried_out
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 POISON = BROKEN_SESSIONS[0].api
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("spoiled", "outcome"), [(TooLong(), "overflow"), (POISON, "poisoned")])
 async def test_a_task_that_spoils_every_new_session_is_given_up(scripted: Stage, spoiled: Reply, outcome: str) -> None:
     asked: list[Request] = []

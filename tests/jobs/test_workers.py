@@ -28,8 +28,6 @@ from clew.testing.stage import Launch, Stage
 from clew.worker_wiring import open_worker
 from jobs.house import a_job, a_repository, end, ended, log_of, speaking, start, until, workers
 
-pytestmark = pytest.mark.timeout(300)  # a busy machine; each wait has a limit of its own
-
 
 @pytest.mark.parametrize("at", ["text", "tool"])
 async def test_a_killed_workers_job_is_taken_over_in_a_copy_of_the_session(stage: Stage, at: str) -> None:
@@ -66,7 +64,7 @@ async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
         server: PostgresServer | None = None
         if where == "postgres":
             server = stack.enter_context(PostgresServer(tmp_path_factory.mktemp("storm") / "data"))
-            environ["CLEW_STORE"] = server.new_database()
+            environ["CLEW_STORE"] = server.new_store()
         dice = random.Random(count)
         async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
             limits = Limits(max_resumes=100, max_runs=100)
@@ -227,11 +225,12 @@ async def test_a_worker_that_ends_in_order_keeps_the_files_of_its_job(scripted: 
         assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 2), "its own files are no conflict"
 
 
+@pytest.mark.rest
 async def test_a_database_that_is_restarted_costs_no_job(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
-        environ = {"CLEW_STORE": server.new_database()}
+        environ = {"CLEW_STORE": server.new_store()}
         async with scripted.open(environ=environ) as client, workers(scripted, environ, 2):
             jobs = [await client.jobs.submit(a_job(scripted, "!slow 60 0.1")) for _ in range(4)]
             await until(client, jobs[0].id, lambda now: now.run_id is not None)
@@ -241,13 +240,14 @@ async def test_a_database_that_is_restarted_costs_no_job(
         assert [job.status for job in done] == [JobStatus.SUCCEEDED] * 4
 
 
+@pytest.mark.rest
 async def test_a_queue_that_is_away_is_told_in_one_line_and_a_later_try_works(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The store is still there: it is in a file here, and the queue is not."""
     event = HookEvent(Forge.GITHUB, "delivery", "issue.opened", "o/r", 1, "someone")
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
-        elsewhere = config.load({"CLEW_STORE": server.new_database()}, None, {})
+        elsewhere = config.load({"CLEW_STORE": server.new_store()}, None, {})
         async with scripted.open() as client:
             await client.engine.database.call(lambda store: store.add_hook_event("hook", event, 1.0))
             await asyncio.to_thread(server.stop)

@@ -70,6 +70,7 @@ def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None
     assert shown["usage"]["output_tokens"] > 0 and Path(shown["file"]).is_file()
 
 
+@pytest.mark.rest
 def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Fail(429, "rate_limit_error", "Claude AI usage limit reached", FINAL)
@@ -84,6 +85,7 @@ def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scr
     assert (shown["name"], shown["status"], shown["error"]) == ("build", "finished", None)
 
 
+@pytest.mark.rest
 def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert run(scripted, TASK, "--name", "build").returncode == 0
@@ -129,6 +131,7 @@ def test_what_cannot_be_done_is_refused(scripted: Stage, args: list[str], words:
     assert not scripted.launches
 
 
+@pytest.mark.rest
 def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert run(scripted, TASK).returncode == 0
@@ -144,6 +147,7 @@ def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripte
     assert len(scripted.launches) > launched
 
 
+@pytest.mark.rest
 def test_whoever_looks_for_a_pair_where_there_is_none_is_told_how_to_move_one(scripted: Stage, tmp_path: Path) -> None:
     Couple(scripted, rounds=1)
     done = run(scripted, TASK, "--name", "build")
@@ -170,6 +174,7 @@ def test_what_it_took_before_counts_in_the_line_of_a_pair_that_goes_on(scripted:
     assert f"{asyncio.run(count()):,} tokens" in display.line()
 
 
+@pytest.mark.rest
 def test_a_file_of_a_pair_that_moved_is_not_taken_for_another_stores(scripted: Stage, tmp_path: Path) -> None:
     Couple(scripted, rounds=0)
     assert run(scripted, TASK, "--name", "build").returncode == 0

@@ -159,6 +159,7 @@ async def test_a_current_json_that_cannot_be_written_is_the_only_one_that_was_no
     assert warned.startswith(f"{folder(scripted) / 'current.json'} was not written")
 
 
+@pytest.mark.rest
 async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripted: Stage, elsewhere: Stage) -> None:
     couple = Couple(scripted, rounds=3)
     couple.busy[2] = Hang("text", "a90z I am at it.")
@@ -327,6 +328,7 @@ def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, w
         read(tmp_path / "missing")
 
 
+@pytest.mark.rest
 def test_the_two_kinds_of_files_are_told_apart(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert clew(scripted, "pair", TASK, "--name", "build").code == 0

@@ -9,6 +9,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from clew.core.pair import PairStatus, PairWarned, Part
 from clew.errors import AuthFailed
 from clew.hosts import pair_files
@@ -49,6 +51,7 @@ def kept(found: Look) -> KeptFiles:
     return found.files
 
 
+@pytest.mark.process
 async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     (folder / "mine.txt").write_text("2\n")
@@ -73,6 +76,7 @@ async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_p
     assert (await look(folder, seen.files)).changed == ()
 
 
+@pytest.mark.process
 async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     for number in range(40):
@@ -85,6 +89,7 @@ async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Pat
     assert (await look(folder, before)).changed == ("large-7",)
 
 
+@pytest.mark.process
 async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     for number in range(4):
@@ -94,6 +99,7 @@ async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> 
     assert (unseen.files, unseen.too_much) == (None, "4 have changed")
 
 
+@pytest.mark.process
 async def test_without_git_all_files_but_hidden_ones_are_told_by_sizes_and_times(tmp_path: Path) -> None:
     (tmp_path / "sub" / ".cache").mkdir(parents=True)
     for name in ("kept.txt", "mine.txt", "gone.txt", "sub/deep.txt", ".hidden", "sub/.cache/x"):
@@ -124,6 +130,7 @@ async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stag
         assert "mine.txt" in couple.prompt(Part.INSTRUCTOR)
 
 
+@pytest.mark.rest
 async def test_that_there_are_too_many_files_is_said_once(scripted: Stage) -> None:
     for number in range(pair_files.PLAIN_MOST + 1):
         os.close(os.open(scripted.work / f"f{number}", os.O_CREAT))

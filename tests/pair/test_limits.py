@@ -15,6 +15,7 @@ from clew.testing.stage import MODEL, SUBSCRIPTION, Stage
 from pair.house import CONTINUE, TASK, Couple, finished, start, turns
 
 
+@pytest.mark.rest
 async def test_both_parts_continue_in_their_sessions_when_the_limit_has_reset(stage: Stage) -> None:
     stage.account = SUBSCRIPTION
     couple = Couple(stage, rounds=1)

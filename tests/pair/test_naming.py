@@ -18,6 +18,7 @@ from portable.machines import clew
 WAIT_S = 60
 
 
+@pytest.mark.rest
 async def test_pair_threads_and_file_are_renamed_together_and_it_goes_on(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Fail(401, "authentication_error", "invalid x-api-key")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clew.core.pair import PairStatus
 from clew.hosts.pair_naming import rename
 from clew.hosts.portable import export_thread
@@ -11,10 +13,12 @@ from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 from pair.house import TASK, Couple, carried_out, resumed, run
 
+pytestmark = pytest.mark.rest
+
 
 async def test_a_pair_lives_in_postgresql_as_in_a_file(scripted: Stage, postgres: PostgresServer) -> None:
     couple = Couple(scripted, rounds=2)
-    url = postgres.new_database()
+    url = postgres.new_store()
     done = run(scripted, TASK, "--name", "six", "-r", "1", CLEW_STORE=url)
     assert done.returncode == 1, done.stderr.decode()
     async with scripted.open(store=url) as client:

@@ -28,6 +28,7 @@ async def warnings(live: LivePair) -> dict[str, str]:
     return {event.code: event.message async for event in live.events() if isinstance(event, PairWarned)}
 
 
+@pytest.mark.rest
 async def test_used_up_rounds_are_given_again_or_as_many_as_are_asked_for(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=9)
     async with scripted.open() as client:
@@ -40,6 +41,7 @@ async def test_used_up_rounds_are_given_again_or_as_many_as_are_asked_for(script
         await couple.check_shown(client, more.pair)
 
 
+@pytest.mark.rest
 async def test_a_finished_pair_goes_on_only_when_something_is_said(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:
@@ -57,6 +59,7 @@ async def test_a_finished_pair_goes_on_only_when_something_is_said(scripted: Sta
         await couple.check_shown(client, second.pair)
 
 
+@pytest.mark.rest
 async def test_what_is_said_reaches_an_instructor_that_was_cut_off_with_its_going_on(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.orders.append(Fail(401, "authentication_error", "invalid x-api-key", FINAL))
@@ -78,6 +81,7 @@ async def test_what_is_said_reaches_an_instructor_that_was_cut_off_with_its_goin
         await couple.check_shown(client, done.pair)
 
 
+@pytest.mark.rest
 async def test_thinking_is_told_to_the_instructor_until_it_is_taken_back(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=0)
 
@@ -185,6 +189,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session
     assert len({each.resumes or each.session_id for each in scripted.launches}) == 2
 
 
+@pytest.mark.rest
 async def test_files_that_somebody_else_changed_are_said_and_not_undone(scripted: Stage) -> None:
     def git(*args: str) -> None:
         subprocess.run(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clew.core.pair import PairStatus, Part
 from clew.testing.stage import Stage
 from pair.house import TASK, Couple, carried_out, turns
+
+pytestmark = pytest.mark.rest
 
 
 async def test_ten_rounds_in_two_sessions_each_shown_what_is_new(scripted: Stage) -> None:

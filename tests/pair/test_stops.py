@@ -55,6 +55,7 @@ async def test_ten_rounds_with_ctrl_c_in_the_third_while_the_worker_is_busy(real
     assert len({launch.resumes or launch.session_id for launch in real.launches}) == 2, "two sessions, to the end"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT]])
 async def test_a_stop_ends_what_the_worker_runs_and_saves_the_file(stage: Stage, signals: list[signal.Signals]) -> None:
     couple = Couple(stage, rounds=1)

@@ -160,6 +160,7 @@ class TestWentOnOutside:
             assert not (await ask(mine, voice.prompt())).warnings, "it is said once"
             assert resumed == [(False, False), (True, False), (True, True)], "a fork goes on in a copy"
 
+    @pytest.mark.rest
     async def test_it_is_refused_while_a_run_is_going_on_there(self, scripted: Stage) -> None:
         voice = Voice(scripted.api)
         async with scripted.open() as client:
@@ -280,6 +281,7 @@ def test_an_old_session_that_was_adopted_is_not_cleaned_away(scripted: Stage) ->
     assert turn["created_at"] < clew(scripted, "threads", "list", "--json").json[0]["updated_at"]
 
 
+@pytest.mark.rest
 def test_thousands_of_sessions_are_listed_without_being_read(scripted: Stage) -> None:
     content = session_lines("x", scripted.work, "a question")
     for number in range(3000):

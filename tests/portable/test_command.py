@@ -45,6 +45,7 @@ def test_file_is_its_owners_and_is_not_written_over(a: Stage) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.rest
 def test_import_goes_on_where_the_other_stopped(a: Stage, b: Stage) -> None:
     file = b.folder / "t.clew"
     assert clew(a, "threads", "export", "t", "--output", file).code == 0
@@ -62,6 +63,7 @@ def test_import_goes_on_where_the_other_stopped(a: Stage, b: Stage) -> None:
     assert b.shown == [("user", "first question"), ("assistant", "ack: first question"), ("user", "second question")]
 
 
+@pytest.mark.rest
 def test_passphrase_closes_and_opens_it(a: Stage, b: Stage, tmp_path: Path) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text("correct horse\nnot this line\n")
@@ -100,6 +102,7 @@ def test_recipients_alone_open_it(a: Stage, b: Stage, tmp_path: Path) -> None:
     assert not (a.work / "never").exists()
 
 
+@pytest.mark.rest
 def test_redacted_export_is_the_history_with_secrets_blanked(a: Stage, b: Stage) -> None:
     key = "sk-ant-api03-" + "x1Y2z3" * 6
     clew(a, "ask", "-t", "t", f"My key is {key}, and PLANTED is {PLANTED['PLANTED_API_KEY']}.", **PLANTED)
@@ -210,6 +213,7 @@ def test_secret_that_a_tool_printed_does_not_leave_unnoticed(a: Stage) -> None:
     assert clew(a, "threads", "export", "t", "--with-secrets", **PLANTED).code == 0
 
 
+@pytest.mark.rest
 def test_bad_files_are_one_line_and_nothing_is_written(a: Stage, b: Stage, tmp_path: Path) -> None:
     assert clew(a, "threads", "export", "t").code == 0
     good = (a.work / "t.clew").read_bytes()

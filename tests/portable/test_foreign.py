@@ -154,6 +154,7 @@ def changed(file: Unpacked, table: str, change: dict[str, Any]) -> Unpacked:
     return unpack(pack(about, parts))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("name", "hostile"), [("maze", HOSTILE), ("maze-worker", HOSTILE_PAIRS)])
 async def test_imports_and_archives_refuse_the_same_rows_and_write_nothing(
     tmp_path: Path, name: str, hostile: list[tuple[str, dict[str, Any]]]
@@ -316,7 +317,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
         return tmp_path / "clew.db"
     server = request.getfixturevalue("postgres")
     assert isinstance(server, PostgresServer)
-    return server.new_database()
+    return server.new_store()
 
 
 def at_once(where: Path | str, works: list[Callable[[Store], object]]) -> list[object]:

@@ -283,6 +283,7 @@ def cut_off(store: Store) -> None:
     store.create_job(a_job(status=JobStatus.FAILED, prompt_turn_id="turn-1", run_id="run-2"))
 
 
+@pytest.mark.process
 async def test_what_tools_did_elsewhere_is_told_to_no_agent_here(tmp_path: Path) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.database.call(cut_off)

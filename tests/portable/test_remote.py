@@ -38,7 +38,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("closed", [False, True], ids=["plain", "encrypted"])
+@pytest.mark.parametrize(
+    "closed", [pytest.param(False, marks=pytest.mark.always, id="plain"), pytest.param(True, id="encrypted")]
+)
 async def test_real_agent_resumes_on_the_other_machine_and_back_again(
     tmp_path: Path, api: ModelApi, s3: S3Server, closed: bool
 ) -> None:
@@ -73,6 +75,7 @@ async def test_real_agent_resumes_on_the_other_machine_and_back_again(
     assert not api.strays
 
 
+@pytest.mark.rest
 def test_states_say_which_side_has_what(a: Stage, b: Stage, url: str) -> None:
     assert moved(a, "push", url, "t") == "pushed"
     assert moved(a, "push", url, "t") == "unchanged"
@@ -95,6 +98,7 @@ def test_states_say_which_side_has_what(a: Stage, b: Stage, url: str) -> None:
     assert (reply["session_resumed"], reply["reason"]) == (True, None)
 
 
+@pytest.mark.rest
 def test_update_keeps_what_is_this_machines_and_archives_what_it_replaces(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     home = b.folder / "shop"
@@ -114,6 +118,7 @@ def test_update_keeps_what_is_this_machines_and_archives_what_it_replaces(a: Sta
     assert clew(b, "ask", "-t", "mine", "--json", "third question").json["session_resumed"]
 
 
+@pytest.mark.rest
 async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, url: str) -> None:
     chance = random.Random(7)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=7)) for _ in range(4_000)]
@@ -136,6 +141,7 @@ async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, 
     assert max(manifests) < 2 * FAN * 64
 
 
+@pytest.mark.rest
 def test_conflict_is_said_and_nothing_is_overwritten(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     moved(b, "pull", url, "t")
@@ -171,6 +177,7 @@ class Overtaken(ObjectStore):
         return await super().create(path, content)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["file", "s3"])
 async def test_of_two_who_push_at_once_one_is_told(
     a: Stage, b: Stage, url: str, kind: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
@@ -221,6 +228,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "where", ["clew-remote after", "pieces/ after", "manifests/ before", "manifests/ after"], ids=lambda where: where
 )
@@ -251,6 +259,7 @@ async def test_push_that_is_killed_leaves_a_remote_that_the_next_one_goes_on_wit
     assert clew(b, "ask", "-t", "t", "--json", "go on").json["session_resumed"]
 
 
+@pytest.mark.rest
 def test_encrypted_remote_tells_nothing_and_opens_with_its_passphrase_alone(a: Stage, b: Stage, url: str) -> None:
     assert moved(a, "push", url, "t", "--encrypt", **PASSPHRASE) == "pushed"
     thread_id = clew(a, "threads", "list", "--json").json[0]["id"]
@@ -273,6 +282,7 @@ def test_encrypted_remote_tells_nothing_and_opens_with_its_passphrase_alone(a: S
     assert is_one_line(clew(a, "threads", "push", plain, "t", "--encrypt", **PASSPHRASE))
 
 
+@pytest.mark.rest
 async def test_recipients_alone_open_it(a: Stage, b: Stage, url: str, tmp_path: Path) -> None:
     mine, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
     for name, identity in (("mine", mine), ("other", other)):
@@ -289,6 +299,7 @@ async def test_recipients_alone_open_it(a: Stage, b: Stage, url: str, tmp_path: 
     assert moved(b, "pull", url, "t", "--identity", str(tmp_path / "mine")) == "new"
 
 
+@pytest.mark.rest
 def test_files_are_their_owners_and_no_secret_of_the_environment_is_in_them(a: Stage, b: Stage, url: str) -> None:
     planted = {"PLANTED_API_KEY": "planted-0123456789-of-a-vendor", "AWS_SECRET_ACCESS_KEY": "planted-of-a-bucket"}
     old = os.umask(0)
@@ -313,6 +324,7 @@ def test_files_are_their_owners_and_no_secret_of_the_environment_is_in_them(a: S
     assert moved(a, "push", url, "t", "--with-secrets", **planted) == "pushed"
 
 
+@pytest.mark.rest
 def test_thread_with_a_run_under_way_is_not_pushed_and_not_replaced(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     moved(b, "pull", url, "t")
@@ -334,6 +346,7 @@ def test_thread_with_a_run_under_way_is_not_pushed_and_not_replaced(a: Stage, b:
         hanging.wait(timeout=60)
 
 
+@pytest.mark.rest
 def test_addresses_and_stores_that_cannot_be_used_are_one_line(a: Stage, s3: S3Server, url: str) -> None:
     bucket = s3.new_bucket()
     for wrong, code, environ in [
@@ -357,6 +370,7 @@ def test_addresses_and_stores_that_cannot_be_used_are_one_line(a: Stage, s3: S3S
     assert is_one_line(clew(a, "threads", "pull", url, "nobody"))
 
 
+@pytest.mark.rest
 async def test_both_threads_of_a_pair_go_together(a: Stage, b: Stage, url: str) -> None:
     couple = Couple(a, rounds=1)
     async with a.open() as client:

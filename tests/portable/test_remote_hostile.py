@@ -24,6 +24,7 @@ from portable.machines import ask, clew
 from portable.remotes import OPEN, PASSPHRASE, folder_of, is_one_line, moved, objects, said, side
 
 
+@pytest.mark.rest
 async def test_damage_is_one_line_and_nothing_is_stored(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     folder, good = folder_of(url), objects(url)
@@ -231,6 +232,7 @@ async def test_folder_of_a_remote_is_read_without_waiting_and_left_by_no_link(
     assert moved(a, "push", f"file://{tmp_path}/way", "t") == "pushed", "a remote itself may lie behind a link"
 
 
+@pytest.mark.rest
 async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind(a: Stage, b: Stage, url: str) -> None:
     """A copy of it, or one that came back out of a backup."""
     copy = f"{url}-copy"

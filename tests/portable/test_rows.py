@@ -39,9 +39,10 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
         return tmp_path / "elsewhere.db"
     server = request.getfixturevalue("postgres")
     assert isinstance(server, PostgresServer)
-    return server.new_database()
+    return server.new_store()
 
 
+@pytest.mark.process
 async def test_everything_a_thread_has_arrives_at_rest(tmp_path: Path, elsewhere: Path | str) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(elsewhere)
     await a.database.call(fill)
@@ -83,6 +84,7 @@ _TABLES = {
 }
 
 
+@pytest.mark.process
 async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path: Path) -> None:
     engine = engine_on(tmp_path / "a.db")
     await engine.database.call(fill)
@@ -110,6 +112,7 @@ async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path:
     await engine.close()
 
 
+@pytest.mark.process
 async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Path) -> None:
     """Or a file could put itself in the way of a forge's next event."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
@@ -143,6 +146,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.rest
 @given(_STEPS)
 @settings(max_examples=15, deadline=None)
 def test_random_histories_go_round(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]) -> None:

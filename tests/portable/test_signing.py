@@ -175,6 +175,7 @@ async def test_an_older_push_takes_no_newer_ones_place(
         assert len(await (await b.find("t")).turns()) == 2
 
 
+@pytest.mark.process
 def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> None:
     def fails(make: object, *args: object) -> str:
         with pytest.raises(UsageError) as caught:
@@ -195,6 +196,7 @@ def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> N
     assert said.startswith(f"Nothing was signed with {tmp_path / 'no-key'}: ") and "\n" not in said
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("names", "said"),
     [

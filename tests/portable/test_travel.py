@@ -328,6 +328,7 @@ async def test_session_files_are_for_their_owner_alone(tmp_path: Path, api: Mode
         assert [path.name for path in came.path.parent.iterdir()] == [came.path.name], "no draft is left"
 
 
+@pytest.mark.rest
 async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: Path, api: ModelApi) -> None:
     """A session that began with a transcript holds one prompt, whatever is in it: it cannot be cut."""
     voice = Voice(api)

@@ -79,6 +79,7 @@ def all_at_once(code: str, words: list[str], environ: dict[str, str] | None, cou
             process.communicate()
 
 
+@pytest.mark.rest
 async def test_twenty_starts_at_once_from_four_processes(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
@@ -98,10 +99,11 @@ async def test_twenty_starts_at_once_from_four_processes(scripted: Stage) -> Non
         assert {state.thread.name for state in states} == {f"review-{id}" for id, _ in done}
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_hundred_ids_from_eight_processes(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     file = tmp_path / "clew.db"
-    where = file if kind == "sqlite" else request.getfixturevalue("postgres").new_database()
+    where = file if kind == "sqlite" else request.getfixturevalue("postgres").new_store()
     with open_store(where) as store:
         store.create_thread(Thread(ThreadId("thread-1"), "t", "/project", "claude", None))
         said = all_at_once(CREATES, [str(where), "25"], None, 8)

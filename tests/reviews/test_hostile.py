@@ -249,6 +249,7 @@ async def test_lines_and_files_that_are_too_long_are_cut_and_named(stage: Stage)
         assert_fenced(stage.prompt.replace("five-megabytes", f"{EVIL}-five-megabytes"))
 
 
+@pytest.mark.rest
 async def test_five_thousand_new_files(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "many").mkdir()

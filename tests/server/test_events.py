@@ -109,6 +109,7 @@ async def test_there_is_a_limit_to_how_many_listen(house: House) -> None:
     assert (await house.http.get(f"/api/runs/{run['id']}/events")).status_code == 200
 
 
+@pytest.mark.rest
 async def test_killed_daemon_and_reconnecting_client_nothing_lost_or_doubled(
     scripted: Stage, serve: Callable[..., Served]
 ) -> None:

@@ -24,6 +24,8 @@ from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
 from server.house import Served, let_in, served
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 60
 FOREIGN = "http://evil.example"
 
@@ -393,6 +395,7 @@ class TestLimits:
         answer = await known.post("/api/threads/t/truncate", json={"turn": "x" * 70_000})
         assert (answer.status_code, answer.json()["detail"]) == (413, "The body is larger than 64 KB.")
 
+    @pytest.mark.rest
     async def test_a_body_of_unknown_keys_is_not_looked_through(self, known: httpx.AsyncClient) -> None:
         answer = await known.post("/api/threads", json={f"key-{n}": n for n in range(600_000)})
         assert (answer.status_code, answer.json()["detail"]) == (413, "The body holds more than 10,000 values.")
@@ -434,6 +437,7 @@ class TestLimits:
         with pytest.raises((ssl.SSLError, OSError)):
             await asyncio.open_connection("127.0.0.1", site.port, ssl=ssl.create_default_context())
 
+    @pytest.mark.rest
     async def test_a_head_that_never_ends_is_given_up(self, site: Served) -> None:
         """Neither silence nor a drip of bytes holds a connection: ten seconds in all."""
         silent = asyncio.create_task(raw(site))

@@ -25,6 +25,8 @@ from server.forge import SECRETS, event, message, received, repository, send, si
 from server.house import TOKEN, Served, let_in, served
 from server.test_guards import head, problem_of, raw, status_of
 
+pytestmark = pytest.mark.process
+
 FORGES = [forge.value for forge in Forge]
 
 
@@ -58,6 +60,7 @@ async def stored(site: Served) -> list[Any]:
 
 
 class TestHeard:
+    @pytest.mark.rest
     @pytest.mark.parametrize("name", FORGES)
     async def test_every_payload_is_kept_or_left_before_it_is_answered(
         self, site: Served, forge: httpx.AsyncClient, name: str

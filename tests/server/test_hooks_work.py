@@ -38,6 +38,7 @@ def commented(words: str) -> dict[str, Any]:
     return payload
 
 
+@pytest.mark.rest
 async def test_a_signed_message_wakes_the_agent_and_the_next_one_finds_it_again(scripted: Stage, serve: Serve) -> None:
     repository(scripted)
     house = serve(scripted, **SECRETS)
@@ -69,6 +70,7 @@ async def test_a_signed_message_wakes_the_agent_and_the_next_one_finds_it_again(
     assert house.stop() == 0
 
 
+@pytest.mark.rest
 async def test_a_daemon_that_is_killed_after_its_answer_leaves_the_event_to_the_next(
     scripted: Stage, serve: Serve
 ) -> None:
@@ -84,6 +86,7 @@ async def test_a_daemon_that_is_killed_after_its_answer_leaves_the_event_to_the_
     assert len((await house.get("/api/jobs"))["items"]) == 2, "neither lost nor twice"
 
 
+@pytest.mark.rest
 async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, serve: Serve) -> None:
     repository(scripted)
     house = serve(scripted, **SECRETS)
@@ -100,6 +103,7 @@ async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, serve
     assert "Traceback" not in house.log
 
 
+@pytest.mark.rest
 async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_starts_afresh(
     scripted: Stage, serve: Serve
 ) -> None:
@@ -122,6 +126,7 @@ async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_start
     assert (await house.http.get("/reset")).status_code == 405
 
 
+@pytest.mark.rest
 async def test_what_nobody_is_woken_by_says_why(scripted: Stage, serve: Serve) -> None:
     repository(scripted)
     house = serve(scripted, **SECRETS)
@@ -139,6 +144,7 @@ async def test_what_nobody_is_woken_by_says_why(scripted: Stage, serve: Serve) -
     assert (await house.http.get("/api/hooks/events?state=gone")).status_code == 422
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("settings", "args", "given", "most"),
     [
@@ -203,6 +209,7 @@ def test_broken_settings_of_hooks_stop_the_daemon_and_nobody_else(scripted: Stag
     assert (asked.returncode, "here" in asked.stdout) == (0, True), asked.stderr
 
 
+@pytest.mark.rest
 async def test_sessions_and_events_are_counted(scripted: Stage, serve: Serve) -> None:
     repository(scripted)
     house = serve(scripted, **SECRETS)
@@ -229,6 +236,7 @@ async def test_sessions_and_events_are_counted(scripted: Stage, serve: Serve) ->
     assert value(found, "clew_runs_total", kind="hook", agent="claude", outcome="success") == 1
 
 
+@pytest.mark.rest
 async def test_settings_are_shown_and_hooks_count_as_used_once_there_is_something(
     house: House, scripted: Stage
 ) -> None:
@@ -266,6 +274,7 @@ async def a_session(house: House, *, used_at: float) -> None:
     await house.shared.client.engine.database.call(lambda store: store.save_hook_key(key))
 
 
+@pytest.mark.rest
 async def test_an_agent_that_will_not_end_does_not_hold_the_daemon_up(scripted: Stage, serve: Serve) -> None:
     repository(scripted)
     house = serve(scripted, **SECRETS)

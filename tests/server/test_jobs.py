@@ -97,6 +97,7 @@ async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive
     assert len((await house.get("/api/jobs?limit=1"))["items"]) == 1
 
 
+@pytest.mark.rest
 async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(
     house: House, pass_an_hour: Callable[[], None]
 ) -> None:

@@ -284,6 +284,7 @@ async def test_however_many_are_queued_the_one_that_runs_is_told(scripted: Stage
         assert (await page.until_events("run_ended"))[-1]["body"]["status"] == "cancelled"
 
 
+@pytest.mark.rest
 async def test_a_queued_run_is_told_from_its_first_event(scripted: Stage, serve: Callable[..., Served]) -> None:
     house = serve(scripted)
     thread = await house.thread("t")

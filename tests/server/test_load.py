@@ -13,6 +13,8 @@ from clew.testing.scripts import Reply, Request, Slow
 from clew.testing.stage import Stage
 from server.house import Served
 
+pytestmark = pytest.mark.rest
+
 SAID = " ".join(f"w{n}" for n in range(40))
 LONG_S = 600
 

@@ -17,7 +17,8 @@ from clew.store import open_store
 from clew.testing.stage import Stage
 from server.house import Served
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.rest
+
 LOST = "The store was deleted, replaced or cut short under the daemon: nothing more is accepted."
 
 

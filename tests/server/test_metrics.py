@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -84,6 +85,7 @@ async def test_an_empty_store_has_every_metric_with_its_type(house: House) -> No
     assert value(found, "clew_jobs", status="queued") == value(found, "clew_reviews_total") == 0
 
 
+@pytest.mark.rest
 async def test_runs_are_told_by_the_host_that_asked(house: House) -> None:
     repo = repository(house.stage.work / "repo")
     (repo / "a.py").write_text("a = 3\n")
@@ -129,6 +131,7 @@ async def test_runs_are_told_by_the_host_that_asked(house: House) -> None:
     assert (await house.get(f"/api/stats?thread=review-{first['id']}"))["reviews"]["rounds"] == 2
 
 
+@pytest.mark.rest
 async def test_why_a_follow_up_was_fresh(house: House) -> None:
     repo = repository(house.stage.work / "repo")
     (repo / "a.py").write_text("a = 3\n")

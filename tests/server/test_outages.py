@@ -21,7 +21,7 @@ from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 from server.house import Served
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.rest
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def of_another_process(url: str, run_id: str) -> str:
 async def test_listeners_are_let_go_in_order_and_come_back_when_the_database_does(
     scripted: Stage, serve: Callable[..., Served], own: PostgresServer
 ) -> None:
-    url = own.new_database()
+    url = own.new_store()
     house = serve(scripted, CLEW_STORE=url)
     await house.thread("t")
     run_id = of_another_process(url, (await house.ask("t", "hello"))["id"])

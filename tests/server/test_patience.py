@@ -102,6 +102,7 @@ async def asked(room: Room, prompt: str) -> tuple[str, Any]:
     return thread.record.id, await thread.ask(prompt)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("kind", "patience_s"), [("page", PAGE_S), ("events", ANSWER_S)])
 async def test_who_does_not_read_is_let_go_and_its_place_is_free(scripted: Stage, kind: str, patience_s: float) -> None:
     async with room_of(scripted) as room:
@@ -121,6 +122,7 @@ async def test_who_does_not_read_is_let_go_and_its_place_is_free(scripted: Stage
         assert (room.shared.listeners, room.held()) == (0, [])
 
 
+@pytest.mark.rest
 async def test_a_page_that_reads_again_gets_the_large_answer_whole(scripted: Stage) -> None:
     async with room_of(scripted) as room:
         thread, run = await asked(room, f"!big {ANSWER_BYTES}")
@@ -139,6 +141,7 @@ async def test_a_page_that_reads_again_gets_the_large_answer_whole(scripted: Sta
         assert len(room.state.connections) == 2, "they took something, so they stay"
 
 
+@pytest.mark.rest
 async def test_all_that_is_held_for_readers_is_bounded(scripted: Stage) -> None:
     """Each asks for the whole conversation and takes nothing: who was stuck first is disconnected."""
     async with room_of(scripted) as room:

@@ -33,6 +33,7 @@ async def asked(house: Served, thread: str, prompt: str) -> tuple[str, Any]:
     return run["id"], question
 
 
+@pytest.mark.rest
 async def test_a_form_is_answered_and_the_run_goes_on_under_resume(stage: Stage, serve: Callable[..., Served]) -> None:
     house = serve(stage)
     await house.thread("t")
@@ -97,6 +98,7 @@ async def test_a_stopped_run_withdraws_its_question(scripted: Stage, serve: Call
     assert late.status_code == 409
 
 
+@pytest.mark.rest
 async def test_a_question_outlives_the_daemon_and_its_answer_reaches_the_resumed_session(
     stage: Stage, serve: Callable[..., Served]
 ) -> None:
@@ -124,6 +126,7 @@ async def test_a_question_outlives_the_daemon_and_its_answer_reaches_the_resumed
     assert (await house.http.post(f"/api/runs/{run_id}/tool-result", json=given)).status_code == 409
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_prompts_behind_a_question_wait_behind_it_after_a_restart_as_they_did_before(
     scripted: Stage, serve: Callable[..., Served], how: signal.Signals
@@ -145,6 +148,7 @@ async def test_prompts_behind_a_question_wait_behind_it_after_a_restart_as_they_
     assert ended[0]["ended_at"] <= ended[1]["started_at"]
 
 
+@pytest.mark.rest
 async def test_the_command_line_and_the_page_see_the_same_question(
     scripted: Stage, serve: Callable[..., Served]
 ) -> None:

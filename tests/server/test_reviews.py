@@ -314,6 +314,7 @@ async def test_a_page_hears_that_a_round_is_over(scripted: Stage, repo: Path, se
         assert status == "done"
 
 
+@pytest.mark.rest
 async def test_a_daemon_that_ends_stops_the_round_and_the_round_says_so(
     scripted: Stage, repo: Path, serve: Callable[..., Served]
 ) -> None:
@@ -336,6 +337,7 @@ async def test_a_daemon_that_ends_stops_the_round_and_the_round_says_so(
     assert (again["round"], again["status"], len(again["findings"])) == (2, "done", 1)
 
 
+@pytest.mark.rest
 async def test_a_round_of_a_killed_daemon_is_concluded_by_the_next_look(
     scripted: Stage, repo: Path, serve: Callable[..., Served]
 ) -> None:

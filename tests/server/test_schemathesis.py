@@ -20,6 +20,8 @@ from reviews.house import repository
 from server.house import Served
 from server.test_reviews import over, started
 
+pytestmark = pytest.mark.rest
+
 LIMIT_S = 200  # the machine may be busy
 HOOKS = Path(__file__).with_name("fuzz_hooks.py")
 # A value that is valid by its form may still name nothing (positive_data_acceptance), such as a turn of a thread that

@@ -51,6 +51,7 @@ async def test_it_prints_one_address_and_nothing_else(scripted: Stage, serve: Ca
     assert mode(scripted.clew_home / "token") == 0o600
 
 
+@pytest.mark.rest
 async def test_the_token_is_kept_and_changed_on_demand(scripted: Stage, serve: Callable[..., Served]) -> None:
     first = serve(scripted)
     async with first.client(known=False) as browser:
@@ -69,6 +70,7 @@ async def test_the_token_is_kept_and_changed_on_demand(scripted: Stage, serve: C
         assert answer.status_code == 401
 
 
+@pytest.mark.rest
 async def test_two_daemons_share_one_store(scripted: Stage, serve: Callable[..., Served]) -> None:
     one, two = serve(scripted), serve(scripted)
     assert one.token == two.token
@@ -171,6 +173,7 @@ async def test_a_signal_ends_it_gently(scripted: Stage, serve: Callable[..., Ser
         assert client.recovered == [], "nothing is left for the next one to tidy up"
 
 
+@pytest.mark.rest
 async def test_a_second_interrupt_does_not_wait(scripted: Stage, serve: Callable[..., Served]) -> None:
     house = serve(scripted)
     scripted.fault({"do": "hang_after_init", "ignore_term": True})
@@ -187,6 +190,7 @@ async def test_a_second_interrupt_does_not_wait(scripted: Stage, serve: Callable
         assert [run.status for run in client.recovered] == ["interrupted"], "it did not wait: the next one tidies up"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 async def test_a_queued_prompt_waits_for_the_next_daemon(
     scripted: Stage, serve: Callable[..., Served], how: str
@@ -203,6 +207,7 @@ async def test_a_queued_prompt_waits_for_the_next_daemon(
     assert [turn["text"] for turn in await house.turns("t")][-2:] == ["and then?", "ack: and then?"]
 
 
+@pytest.mark.rest
 async def test_what_another_process_left_behind_is_tidied_while_it_serves(
     scripted: Stage, serve: Callable[..., Served]
 ) -> None:
@@ -228,6 +233,7 @@ class Broken(Client):
         raise KeyError(self.home)
 
 
+@pytest.mark.rest
 async def test_what_nobody_foresaw_neither_keeps_it_from_starting_nor_from_tidying(
     scripted: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,6 +257,7 @@ def test_a_token_file_that_cannot_be_read_is_one_clear_line(scripted: Stage) -> 
     assert "token file" in said
 
 
+@pytest.mark.rest
 async def test_nothing_runs_outside_of_its_roots(scripted: Stage, serve: Callable[..., Served]) -> None:
     """Not what another daemon left queued, nor what is asked, asked again or answered once a link leads out."""
     root = scripted.folder / "root"
@@ -283,6 +290,7 @@ async def test_nothing_runs_outside_of_its_roots(scripted: Stage, serve: Callabl
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), path
 
 
+@pytest.mark.rest
 async def test_who_does_not_read_does_not_hold_up_its_end(scripted: Stage, serve: Callable[..., Served]) -> None:
     house = serve(scripted)
     await house.thread("t")

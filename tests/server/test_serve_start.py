@@ -36,6 +36,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "src"
 
 
+@pytest.mark.rest
 async def test_a_page_that_is_not_built_is_told_first_and_no_browser_is_opened(
     scripted: Stage, serve: Callable[..., Served], checkout: Path
 ) -> None:
@@ -75,6 +76,7 @@ async def test_a_new_token_is_not_made_while_the_port_is_taken(scripted: Stage, 
     assert (scripted.clew_home / "token").read_text().strip() == house.token
 
 
+@pytest.mark.rest
 async def test_a_second_daemon_of_a_home_names_the_first(scripted: Stage, serve: Callable[..., Served]) -> None:
     one = serve(scripted)
     assert one.log == ""
@@ -86,6 +88,7 @@ async def test_a_second_daemon_of_a_home_names_the_first(scripted: Stage, serve:
     assert two.log.splitlines() == [line], "one that is dead is not told of"
 
 
+@pytest.mark.process
 def test_a_daemon_is_known_as_long_as_it_lives(tmp_path: Path) -> None:
     (tmp_path / "serving").mkdir()
     (tmp_path / "serving" / "12345").write_text("7421\n")  # of one that was killed
@@ -103,6 +106,7 @@ def test_a_daemon_is_known_as_long_as_it_lives(tmp_path: Path) -> None:
     assert list((tmp_path / "serving").iterdir()) == []
 
 
+@pytest.mark.rest
 def test_the_first_example_of_the_docs_works_on_a_first_start(scripted: Stage) -> None:
     example = EXAMPLE.search((DOCS / "http.md").read_text())
     assert example is not None

@@ -149,6 +149,7 @@ async def test_settings_and_directories_for_the_form_of_a_new_thread(house: Hous
         assert (await house.http.get("/api/dirs", params={"path": path})).status_code == status
 
 
+@pytest.mark.rest
 async def test_the_document_tells_everything_that_a_call_can_answer(house: House) -> None:
     document = await house.get("/api/openapi.json")
     assert document["openapi"].startswith("3.1")

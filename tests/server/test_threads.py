@@ -187,6 +187,7 @@ async def test_a_view_holds_turns_with_their_runs(house: House) -> None:
     assert view["version"] >= view["thread"]["version"]
 
 
+@pytest.mark.rest
 async def test_a_long_view_comes_in_pages(house: House) -> None:
     await house.thread("t")
     for number in range(4):
@@ -217,6 +218,7 @@ async def test_turns_are_edited_and_truncated(house: House) -> None:
     assert blank.status_code == 422
 
 
+@pytest.mark.rest
 async def test_a_thread_is_forked_at_a_turn_or_a_round(house: House) -> None:
     await house.thread("t")
     for number in (1, 2, 3):

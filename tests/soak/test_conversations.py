@@ -38,7 +38,7 @@ async def test_scripted_agents_take_turns(scripted: Stage) -> None:
 
 
 async def test_on_postgresql(scripted: Stage, postgres: PostgresServer) -> None:
-    script = Script(scripted, {"claude": MODELS}, new_seed(), store=postgres.new_database())
+    script = Script(scripted, {"claude": MODELS}, new_seed(), store=postgres.new_store())
     assert await script.run([*CONVERSATION, cut_connections])
 
 

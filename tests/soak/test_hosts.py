@@ -48,7 +48,7 @@ async def test_jobs_end_once_on_two_hosts_whose_clocks_disagree(scripted: Stage,
     )
     seed = new_seed()
     print(f"CLEW_SOAK_SEED={seed}")
-    dice, voice, environ = random.Random(seed), Voice(scripted.api), {"CLEW_STORE": postgres.new_database()}
+    dice, voice, environ = random.Random(seed), Voice(scripted.api), {"CLEW_STORE": postgres.new_store()}
     skews = dict(zip((None, "b", "c"), dice.sample(SKEWS_S, 3), strict=True))
     limits = Limits(max_resumes=1000, max_runs=1000)
     async with scripted.open(environ=environ) as client:

@@ -17,8 +17,9 @@ class TestSqlite(StoreContract):
             yield store
 
 
+@pytest.mark.always
 class TestPostgres(StoreContract):
     @pytest.fixture
     def store(self, postgres: PostgresServer) -> Iterator[Store]:
-        with open_store(postgres.new_database()) as store:
+        with open_store(postgres.new_store()) as store:
             yield store

@@ -171,6 +171,7 @@ with open_store(Path(sys.argv[1])) as store:
 """
 
 
+@pytest.mark.process
 def test_a_deleted_log_is_not_copied_over_what_others_have_written_since(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
@@ -249,6 +250,7 @@ except ClewError as error:
 """
 
 
+@pytest.mark.process
 def test_a_read_only_file(open_folder: Path) -> None:
     home = open_folder / "home"
     path = filled(home / "clew.db", turns=1)
@@ -257,6 +259,7 @@ def test_a_read_only_file(open_folder: Path) -> None:
     assert as_nobody(SAY_KIND, path) == "read_only True"
 
 
+@pytest.mark.process
 def test_a_read_only_folder(open_folder: Path) -> None:
     home = open_folder / "home"
     path = filled(home / "clew.db", turns=1)
@@ -334,6 +337,7 @@ with open_store(path) as store:
 """
 
 
+@pytest.mark.rest
 def test_a_file_that_cannot_grow(open_folder: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     path = filled(open_folder / "clew.db")

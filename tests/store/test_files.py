@@ -60,6 +60,7 @@ def test_odd_paths_are_opened_as_they_are(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "relative.db").exists()
 
 
+@pytest.mark.rest
 def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) -> None:
     with open_store(tmp_path / "clew.db") as store:
         store.create_thread(a_thread())

@@ -26,7 +26,6 @@ from clew.testing.store_contract import OTHER, OWNER, a_pin, a_run, a_thread, a_
 from clew.testing.store_contract.jobs import a_job
 from clew.testing.store_contract.reviews import a_review
 
-pytestmark = pytest.mark.timeout(120)
 WRITERS = 6
 ROUNDS = 12
 IDLE_S = 8
@@ -45,7 +44,7 @@ def test_every_query_that_writes_says_what_it_locks() -> None:
 
 
 def test_every_lock_can_be_taken(postgres: PostgresServer) -> None:
-    with open_store(postgres.new_database()) as store, store.transaction():
+    with open_store(postgres.new_store()) as store, store.transaction():
         for kind in KINDS:
             store._hold(store._session(), kind, "x")
 
@@ -63,8 +62,9 @@ def at_once(store: Store, work: Callable[[int], None], writers: int = WRITERS) -
             done.result(timeout=100)
 
 
+@pytest.mark.rest
 def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresServer) -> None:
-    with open_store(postgres.new_database()) as store:
+    with open_store(postgres.new_store()) as store:
         store.create_thread(a_thread("shared", "shared"))
         store.create_run(a_run("run", "shared"))
         seen: list[str] = []
@@ -119,7 +119,7 @@ def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresSe
 
 
 def test_one_of_many_gets_a_lease_a_slot_and_a_session(postgres: PostgresServer) -> None:
-    with open_store(postgres.new_database()) as store:
+    with open_store(postgres.new_store()) as store:
         for me in range(WRITERS):
             store.create_thread(a_thread(f"thread-{me}", f"t-{me}"))
         leases, slots, owners = [], [], []
@@ -141,7 +141,7 @@ def test_one_of_many_gets_a_lease_a_slot_and_a_session(postgres: PostgresServer)
 
 def test_a_pin_that_was_given_up_meanwhile_stays_so(postgres: PostgresServer) -> None:
     """Of two transactions in different threads, the one that moves the session's owner and the one that saves a pin."""
-    with open_store(postgres.new_database()) as store, ThreadPoolExecutor(1) as pool:
+    with open_store(postgres.new_store()) as store, ThreadPoolExecutor(1) as pool:
         store.create_thread(a_thread("thread-1", "one"))
         pin = replace(a_pin("pin-1", thread_id="thread-1"), session_id="session", state=PinState.GOOD)
         store.save_pin(pin)
@@ -154,8 +154,9 @@ def test_a_pin_that_was_given_up_meanwhile_stays_so(postgres: PostgresServer) ->
         assert store.pins("thread-1")[0].state is PinState.RETIRED
 
 
+@pytest.mark.rest
 def test_whoever_gets_in_the_way_of_each_other_can_try_again(postgres: PostgresServer) -> None:
-    with open_store(postgres.new_database()) as store:
+    with open_store(postgres.new_store()) as store:
         for name in ("a", "b"):
             store.create_thread(a_thread(name, name))
         met = threading.Barrier(2)
@@ -208,8 +209,9 @@ def frozen(code: str, where: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.mark.rest
 def test_a_frozen_client_holds_its_own_thread_alone_and_not_for_ever(postgres: PostgresServer) -> None:
-    url = f"{postgres.new_database()}&options=-c%20idle_in_transaction_session_timeout%3D{IDLE_S}s"
+    url = f"{postgres.new_store()}&options=-c%20idle_in_transaction_session_timeout%3D{IDLE_S}s"
     with open_store(url) as store, ThreadPoolExecutor(1) as pool:
         for name in ("a", "b"):
             store.create_thread(a_thread(name, name))
@@ -245,6 +247,7 @@ def test_a_frozen_client_holds_its_own_thread_alone_and_not_for_ever(postgres: P
 STOP = FREEZE.replace("sys.argv[1]", "Path(sys.argv[1])").replace("import os", "from pathlib import Path\nimport os")
 
 
+@pytest.mark.process
 def test_a_stopped_writer_on_sqlite_is_named(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clew.store import open_store
 from clew.testing.postgres import PostgresServer
+
+pytestmark = pytest.mark.rest
 
 TURNS = 20_000
 OTHERS = " ".join(f"f{number}" for number in range(40))
@@ -21,7 +25,7 @@ FROM generate_series(1, {TURNS}) AS n
 def test_neither_a_rare_word_nor_a_common_one_reads_every_turn(postgres: PostgresServer) -> None:
     import psycopg
 
-    url = postgres.new_database()
+    url = postgres.new_store()
     with open_store(url) as store:
         with psycopg.connect(url, autocommit=True) as connection:
             for statement in FILL.split(";"):

@@ -12,6 +12,8 @@ import pytest
 from clew.store import open_store
 from clew.testing.store_contract import a_thread, a_turn
 
+pytestmark = pytest.mark.rest
+
 PROCESSES = 8
 ROUNDS = 15
 

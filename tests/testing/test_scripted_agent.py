@@ -181,6 +181,7 @@ def bench(tmp_path: Path, api: ModelApi) -> Bench:
 # --- on its own
 
 
+@pytest.mark.process
 def test_version_and_help_answer_the_probes(tmp_path: Path) -> None:
     plain = install(tmp_path)
     other = install(tmp_path, "openclaude", product="OpenClaude", version="0.9.1", resume=False)

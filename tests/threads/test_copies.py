@@ -51,6 +51,7 @@ async def test_a_copy_that_was_cut_off_is_made_once_more(stage: Stage, share: fl
         assert (again.session_resumed, again.session_id) == (True, reply.session_id)
 
 
+@pytest.mark.rest
 async def test_a_codex_copy_is_read_with_what_it_was_copied_from(tmp_path: Path, api: ModelApi) -> None:
     voice = Voice(api)
     with make_stage("scripted", tmp_path, api, codex=True) as stage:

@@ -96,6 +96,7 @@ async def write(client: Client, stage: Stage, name: str, file: Path, text: str) 
     await ask(await client.thread(name, cwd=file.parent, permissions="all"), f"write {file.name}")
 
 
+@pytest.mark.rest
 async def test_files_are_those_that_were_really_written_as_seen_from_the_work_directory(
     scripted: Stage, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ async def test_fork_has_what_was_written_before_it_parted(scripted: Stage) -> No
         assert await steps(client, "a", "b") == (["same", "same", "only_b", "only_b"], {"f": "same", "g": "only_b"})
 
 
+@pytest.mark.rest
 async def test_exit_code_tells_a_difference_only_when_asked(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name in ("a", "b"):
@@ -140,6 +142,7 @@ async def test_exit_code_tells_a_difference_only_when_asked(scripted: Stage) -> 
     assert (missing.code, missing.json["error"]["code"]) == (2, "not_found")
 
 
+@pytest.mark.rest
 async def test_context_says_how_much_of_the_same_is_shown(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name, last in (("a", "x"), ("b", "y")):
@@ -163,6 +166,7 @@ async def test_answers_with_little_in_common_follow_each_other(scripted: Stage) 
     assert "-   Yes, at once.\n-   All of it.\n+   That depends on the weather.\n" in shown
 
 
+@pytest.mark.rest
 async def test_text_of_a_turn_does_not_drive_the_terminal(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name, word in (("a", "left"), ("b", "right")):
@@ -178,6 +182,7 @@ async def test_text_of_a_turn_does_not_drive_the_terminal(scripted: Stage) -> No
     assert not re.search(r"[\x1b\x07\u202e]", piped)
 
 
+@pytest.mark.rest
 async def test_marks_of_fences_are_no_difference(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:
@@ -199,6 +204,7 @@ async def test_marks_of_fences_are_no_difference(scripted: Stage) -> None:
     assert all(part in differ.out for part in ("<<<data …", "[-Done.-]", "{+Broken.+}")), differ.out
 
 
+@pytest.mark.rest
 async def test_two_pairs_are_compared_part_by_part_and_a_pair_with_a_thread_is_refused(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     async with scripted.open() as client:

@@ -131,6 +131,7 @@ class TestClaude:
             assert (reply.session_resumed, reply.reason) == (False, "history_changed")
             assert (await true_turn(copy, voice)).session_resumed
 
+    @pytest.mark.rest
     async def test_a_cut_off_answer_is_brought_along_whole(self, stage: Stage) -> None:
         voice = Voice(stage.api)
         async with stage.open() as client:
@@ -165,6 +166,7 @@ class TestClaude:
             assert (await true_turn(copy, voice)).session_resumed, "in the copy, which holds the prompt"
             assert (await true_turn(old, voice)).session_resumed
 
+    @pytest.mark.rest
     async def test_while_a_run_is_going_on(self, scripted: Stage) -> None:
         voice = Voice(scripted.api)
         async with scripted.open() as client:
@@ -188,6 +190,7 @@ class TestClaude:
             assert (await true_turn(old, voice)).session_resumed
             assert (await true_turn(copy, voice)).session_resumed
 
+    @pytest.mark.rest
     async def test_the_copy_is_told_what_holds_for_the_thread_now(self, scripted: Stage) -> None:
         voice = Voice(scripted.api)
         async with scripted.open() as client:
@@ -334,7 +337,7 @@ class TestRecord:
             store.add_turn("thread-1", a_turn("turn-1"))
             store.edit_turn("turn-1", "another", 20.0)
 
-        made = await in_store(postgres.new_database() if kind == "hook" else tmp_path / "clew.db", fill, "maze")
+        made = await in_store(postgres.new_store() if kind == "hook" else tmp_path / "clew.db", fill, "maze")
         [thread] = made.threads
         assert (thread.kind, thread.standing) == ("chat", "Be kind.")
         assert {key: getattr(thread, key) for key in rights} == rights
@@ -367,6 +370,7 @@ class TestRecord:
         with open_store(tmp_path / "clew.db") as store:
             assert sorted(thread.name for thread in store.threads()) == ["empty", "maze"]
 
+    @pytest.mark.rest
     async def test_the_command_says_what_the_next_turn_will_be(self, scripted: Stage) -> None:
         voice = Voice(scripted.api)
         async with scripted.open() as client:
@@ -388,6 +392,7 @@ class TestRecord:
 
 
 class TestTravel:
+    @pytest.mark.rest
     async def test_a_fork_that_was_put_away_still_goes_on_in_a_copy(self, scripted: Stage) -> None:
         voice = Voice(scripted.api)
         async with scripted.open() as client:
@@ -402,6 +407,7 @@ class TestTravel:
             assert (await true_turn(copy, voice)).session_resumed
             assert (await true_turn(await client.find("t"), voice)).session_resumed
 
+    @pytest.mark.rest
     async def test_a_fork_goes_on_elsewhere_with_the_session_or_with_the_transcript(
         self, tmp_path: Path, api: ModelApi
     ) -> None:
@@ -421,6 +427,7 @@ class TestTravel:
                     assert (await true_turn(copy, voice)).session_resumed is goes_on
                     assert (await true_turn(copy, voice)).session_resumed
 
+    @pytest.mark.rest
     async def test_files_of_a_version_without_forks_are_read(self, tmp_path: Path, api: ModelApi) -> None:
         voice = Voice(api)
         with two_machines(tmp_path, api) as [a, b]:

@@ -13,6 +13,8 @@ from clew.testing.stage import Stage
 from pair.house import Couple, carried_out, resumed, turns
 from portable.machines import clew
 
+pytestmark = pytest.mark.rest
+
 
 class TestPair:
     async def test_a_pair_forked_at_a_round_is_another_pair(self, stage: Stage) -> None:

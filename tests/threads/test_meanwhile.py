@@ -99,7 +99,7 @@ async def two_threads(client: Client, stage: Stage) -> None:
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize("work", [forking, merging])
 async def test_nobody_waits_for_it(scripted: Stage, postgres: PostgresServer, work: Work, store: str) -> None:
-    flags = {"store": postgres.new_database()} if store == "postgres" else {}
+    flags = {"store": postgres.new_store()} if store == "postgres" else {}
     async with scripted.open(**flags) as client:
         await two_threads(client, scripted)
         third = await client.thread("third", cwd=scripted.work)

@@ -122,6 +122,7 @@ async def test_answers_stand_side_by_side_on_a_wide_terminal_alone_and_do_not_dr
         assert "\x1b]" not in seen and "\x1b[2J" not in seen and "\x07" not in seen
 
 
+@pytest.mark.rest
 async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
     differs = Differs(scripted.api, Fail(401, "authentication_error", "invalid x-api-key"))
     async with scripted.open() as client:
@@ -142,6 +143,7 @@ async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
     assert turns == ["one", "other on one", "two", "other on two", "three", "other on three"]
 
 
+@pytest.mark.rest
 async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scripted: Stage) -> None:
     differs = Differs(scripted.api, Hang("text", "half an ans"))
     async with scripted.open() as client:
@@ -205,6 +207,7 @@ async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage,
         assert [each.after and each.after.text for each in await again.answers()] == ["other on one", "other on two"]
 
 
+@pytest.mark.rest
 async def test_what_cannot_be_replayed_is_refused(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     async with scripted.open(**{"agents.codex.path": "/nowhere/codex"}) as client:

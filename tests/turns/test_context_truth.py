@@ -164,6 +164,7 @@ def machine(examples: int, steps: int, *, derandomize: bool) -> None:
     )
 
 
+@pytest.mark.process
 @pytest.mark.timeout(400)
 def test_context_is_true_under_random_scripts() -> None:
     machine(examples=25, steps=12, derandomize=True)
@@ -252,6 +253,7 @@ async def losing(world: World) -> None:
     assert (await world.ask()).session_resumed
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("visibility", list(Visibility))
 @pytest.mark.parametrize("script", [switching, editing, failing, refused, stopping, taking_back, losing])
 async def test_context_is_true_in_a_fixed_script(stage: Stage, script, visibility: Visibility) -> None:  # type: ignore[no-untyped-def]

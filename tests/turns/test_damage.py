@@ -102,6 +102,7 @@ async def test_unwritable_session_file_is_said(real: Stage) -> None:
         await true_turn(real, thread, voice)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("size", [1_200_000, 10_000_000])
 async def test_long_answer_arrives_whole(stage: Stage, size: int) -> None:
     async with stage.open() as client:
@@ -113,6 +114,7 @@ async def test_long_answer_arrives_whole(stage: Stage, size: int) -> None:
         assert (await ask(thread, "and on")).session_resumed
 
 
+@pytest.mark.rest
 async def test_a_line_that_is_too_long_is_skipped_with_a_warning_and_nothing_else_is(scripted: Stage) -> None:
     scripted.fault({"do": "flood", "n_bytes": 65_000_000})
     async with scripted.open() as client:

@@ -15,6 +15,8 @@ from clew.core.run import RunStatus
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import MODEL, Stage
 
+pytestmark = pytest.mark.rest
+
 FREEZE = """
 import asyncio, signal, threading
 import clew
@@ -47,9 +49,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.timeout(120)
 async def test_its_run_is_recovered_and_it_writes_nothing_more(scripted: Stage, postgres: PostgresServer) -> None:
-    url = f"{postgres.new_database()}&options=-c%20idle_in_transaction_session_timeout%3D1s"
+    url = f"{postgres.new_store()}&options=-c%20idle_in_transaction_session_timeout%3D1s"
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
         around = client.engine.around
         client.engine.around = replace(around, owner=replace(around.owner, host="elsewhere"))

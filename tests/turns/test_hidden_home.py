@@ -12,7 +12,7 @@ from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
 from conftest import make_stage
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 SECRET = "unique-words-of-the-token"
 

@@ -15,7 +15,7 @@ from engine import trap
 from jobs.house import carried_out
 from reviews.house import Reviewer, answer
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture

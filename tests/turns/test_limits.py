@@ -19,6 +19,8 @@ from clew.engine.settings import Ask, EngineSettings
 from clew.errors import Conflict, UsageLimit
 from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
 
+pytestmark = pytest.mark.rest
+
 SOON_S = 3.0  # a limit that resets so soon is waited for a little longer
 
 

@@ -20,14 +20,12 @@ from clew.testing.stage import Stage
 from jobs.house import a_job
 from turns.cuts import Between, cut
 
-pytestmark = pytest.mark.timeout(180)
-
 ON_THE_WAY = [point for point in faults.POINTS if point not in ("question_asked", "tool_started")]
 
 
 @pytest.fixture
 def url(postgres: PostgresServer) -> str:
-    return postgres.new_database()
+    return postgres.new_store()
 
 
 @pytest.fixture
@@ -86,6 +84,7 @@ async def test_a_connection_that_breaks_at_any_point_is_not_noticed(
         assert [text for role, text in scripted.shown if role == "user"].count("!say one two three") == 1
 
 
+@pytest.mark.rest
 async def test_prompts_that_wait_outlive_cuts(scripted: Stage, url: str) -> None:
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
         thread = await client.thread("t", cwd=scripted.work)
@@ -100,6 +99,7 @@ async def test_prompts_that_wait_outlive_cuts(scripted: Stage, url: str) -> None
         assert [reply.status for reply in replies] == ["answered"] * 4
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("times", [1, 4])
 async def test_a_question_that_waits_for_a_person_stays_open(scripted: Stage, url: str, times: int) -> None:
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
@@ -115,8 +115,9 @@ async def test_a_question_that_waits_for_a_person_stays_open(scripted: Stage, ur
         assert (scripted.work / "made").exists()
 
 
+@pytest.mark.rest
 async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, own: PostgresServer) -> None:
-    async with scripted.open(environ={"CLEW_STORE": own.new_database()}) as client:
+    async with scripted.open(environ={"CLEW_STORE": own.new_store()}) as client:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 30 0.1")
         await speaking(client, run.id)
@@ -128,8 +129,9 @@ async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, o
         assert [event.seq for event in events] == list(range(1, len(events) + 1)), "none is lost, none is doubled"
 
 
+@pytest.mark.rest
 async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage, own: PostgresServer) -> None:
-    environ = {"CLEW_STORE": own.new_database()}
+    environ = {"CLEW_STORE": own.new_store()}
     async with scripted.open(environ=environ) as client:
         client.engine.settings = replace(client.engine.settings, patience_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
@@ -147,8 +149,9 @@ async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage,
         assert (await (await thread.ask("go on"))).status == "answered"
 
 
+@pytest.mark.rest
 async def test_the_next_turn_waits_until_what_was_left_is_tidied_up(scripted: Stage, own: PostgresServer) -> None:
-    async with scripted.open(environ={"CLEW_STORE": own.new_database()}) as client:
+    async with scripted.open(environ={"CLEW_STORE": own.new_store()}) as client:
         client.engine.settings = replace(client.engine.settings, patience_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 600 0.1")
@@ -183,6 +186,7 @@ async def test_a_run_that_was_left_is_in_nobodys_way_for_long(scripted: Stage) -
         faults.install(None)
 
 
+@pytest.mark.rest
 async def test_a_commit_whose_answer_is_lost_is_not_made_twice(scripted: Stage, url: str, tmp_path: Path) -> None:
     """At each commit of a job in turn: it is asked once, answered once and paid once."""
     lost = 0

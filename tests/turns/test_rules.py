@@ -105,6 +105,7 @@ async def test_folders_that_cannot_be_looked_into_fail_no_run(scripted: Stage) -
     assert (reply.status, codes) == ("answered", ["rules_not_loaded"]), "and what was seen before is said"
 
 
+@pytest.mark.process
 def test_work_trees_of_a_repository_are_one_directory(tmp_path: Path) -> None:
     repo, tree = tmp_path / "repo", tmp_path / "trees" / "issue-7"
     (repo / "sub").mkdir(parents=True)

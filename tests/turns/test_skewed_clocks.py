@@ -18,14 +18,15 @@ from clew.store.store import Store
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.rest
+
 HOUR_S = 3600.0
 SKEWS_S = [45.0, 5 * HOUR_S, -45.0, -5 * HOUR_S]
 
 
 @pytest.fixture
 def shared(postgres: PostgresServer) -> Iterator[dict[str, str]]:
-    yield {"CLEW_STORE": postgres.new_database()}
+    yield {"CLEW_STORE": postgres.new_store()}
 
 
 def move(client: Client, host: str, skew_s: float) -> None:

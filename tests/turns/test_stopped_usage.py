@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +73,7 @@ async def text_is_stored(client: Client) -> None:
             await asyncio.sleep(0.05)  # another process: only looking tells
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("how", STOPPED)
 async def test_what_was_read_is_counted_and_priced_once(
     stage: Stage, pass_an_hour: Callable[[], None], how: str

@@ -55,6 +55,7 @@ def assert_fresh(stage: Stage, reply: Reply, reason: str, *transcript: str) -> N
     assert len([role for role, _ in stage.shown if role == "user"]) == 1, "a fresh session begins with one message"
 
 
+@pytest.mark.always
 async def test_second_turn_resumes_with_the_prompt_alone(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
@@ -111,6 +112,7 @@ async def test_retry_of_an_earlier_turn_is_forced_fresh_and_archives_what_follow
         ]
 
 
+@pytest.mark.always
 async def test_edit_of_an_absorbed_turn_breaks_the_session(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await two_turns(stage, client)
@@ -174,6 +176,7 @@ async def test_truncate_or_retry_at_the_foreign_boundary_breaks_the_own_session(
         assert "second question" not in stage.prompt
 
 
+@pytest.mark.always
 async def test_another_work_directory_sends_the_transcript(stage: Stage) -> None:
     elsewhere = stage.folder / "elsewhere"
     elsewhere.mkdir()
@@ -209,6 +212,7 @@ async def test_rejected_resume_falls_back_once_with_the_transcript(scripted: Sta
         assert not again.fallback
 
 
+@pytest.mark.always
 async def test_real_cli_rejects_an_unknown_session_and_the_run_still_succeeds(real: Stage) -> None:
     """The file is hidden from the CLI in the moment between the decision and the spawn."""
     async with real.open() as client:
@@ -242,6 +246,7 @@ async def test_without_the_ability_no_flag_is_sent_and_every_turn_has_the_transc
         assert_fresh(stage, reply, "unsupported", "first question", "second question")
 
 
+@pytest.mark.always
 async def test_no_fallback_after_a_tool_has_run(stage: Stage) -> None:
     """Law 6: the session turns out poisoned, but the work would be done twice."""
     poison = BROKEN_SESSIONS[0].api
@@ -299,6 +304,7 @@ FORM = (
 )
 
 
+@pytest.mark.always
 async def test_question_is_answered_under_resume(stage: Stage) -> None:
     asked: list[QuestionAsked] = []
 

@@ -18,6 +18,8 @@ from clew.core.run import Attempt, RunStatus
 from clew.engine.processes import family
 from clew.testing.stage import MODEL, Stage
 
+pytestmark = pytest.mark.rest
+
 DAEMON = Path(__file__).with_name("daemon.py")
 BUSY = '!tool Bash {"command": "tail -f /dev/null"}'
 

@@ -1,0 +1,74 @@
+"""Which tests `make unit`, `make test` and `make test-all` run.
+
+    unit    starts no process and no server
+    test    all of that, what the scripted agent shows, and the tests marked `always` with each real component
+    rest    what `make test-all` adds: every other test with a real component, and what is marked `rest`
+    soak    `make soak` alone
+
+A test's lane follows from its fixtures and marks, so that a new test is in the right one by itself. A test of the unit
+lane that starts a process fails, and says so.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+# Each stands for a real component: the Claude and Codex CLIs, PostgreSQL, an S3 server, Chromium.
+REAL = frozenset({"real", "both_real", "codex", "codex_house", "postgres", "s3", "browser"})
+# Each brings a model API, and with it an agent, a daemon or a command.
+STARTS = REAL | {"api"}
+UNIT, REST, SOAK, ALWAYS, PROCESS, PAIRWISE = "unit", "rest", "soak", "always", "process", "pairwise"
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker(SOAK) is not None:
+            continue
+        wanted = names(item)
+        if wanted & REAL and item.get_closest_marker(ALWAYS) is None:
+            item.add_marker(REST)
+        elif not wanted & STARTS and not any(item.get_closest_marker(each) for each in (REST, ALWAYS, PROCESS)):
+            item.add_marker(UNIT)
+
+
+def names(item: pytest.Item) -> set[str]:
+    """What a test asks for: its fixtures, the words it is parametrized with, its marks."""
+    call = getattr(item, "callspec", None)
+    words = {each for each in call.params.values() if isinstance(each, str)} if call is not None else set()
+    return {*getattr(item, "fixturenames", ()), *(words & REAL), *(each.name for each in item.iter_markers())}
+
+
+def without_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Of a test that is marked `pairwise`, on a real agent: each value of its two parameters, but not every pair."""
+    return [item for item in items if not _is_one_pair_too_many(item)]
+
+
+def _is_one_pair_too_many(item: pytest.Item) -> bool:
+    if item.get_closest_marker(PAIRWISE) is None or not names(item) & REAL:
+        return False
+    given: dict[str, Sequence[object]] = dict(each.args for each in item.iter_markers("parametrize"))
+    more, fewer = sorted(given, key=lambda name: -len(given[name]))
+    place, other = (list(given[name]).index(item.callspec.params[name]) for name in (more, fewer))  # type: ignore[attr-defined]
+    return other != place % len(given[fewer])
+
+
+class NoProcess:
+    """While a test of the unit lane runs, whoever starts a process is told that this is not the place."""
+
+    def __init__(self) -> None:
+        self._start: Callable[..., Any] = subprocess.Popen._execute_child  # type: ignore[attr-defined]
+
+    def __enter__(self) -> None:
+        subprocess.Popen._execute_child = _refuse  # type: ignore[attr-defined]
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.Popen._execute_child = self._start  # type: ignore[attr-defined]
+
+
+def _refuse(process: subprocess.Popen[Any], *_: object, **__: object) -> None:
+    process._child_created = False  # type: ignore[attr-defined]
+    pytest.fail("it starts a process: mark it with pytest.mark.process, then make unit leaves it out")

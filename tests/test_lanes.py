@@ -1,0 +1,88 @@
+"""The lanes: what a test asks for says where it runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import lanes
+
+
+def test_a_unit_test_that_starts_a_process_is_told_to_be_marked() -> None:
+    with lanes.NoProcess(), pytest.raises(pytest.fail.Exception, match="mark it with"):
+        subprocess.run([sys.executable, "-c", ""])
+
+
+LANES = """
+import pytest
+
+@pytest.fixture
+def api(): pass
+
+@pytest.fixture
+def postgres(): pass
+
+@pytest.fixture(params=["scripted", pytest.param("real", marks=pytest.mark.real)])
+def stage(request, api): pass
+
+def test_plain(): pass
+def test_with_an_agent(stage): pass
+def test_with_a_database(postgres): pass
+
+@pytest.mark.always
+def test_with_a_database_always(postgres): pass
+
+@pytest.mark.process
+def test_with_a_process(): pass
+
+@pytest.mark.rest
+def test_that_takes_long(): pass
+
+@pytest.mark.rest
+@pytest.mark.soak
+def test_that_takes_very_long(): pass
+
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+def test_of_both(where): pass
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize("one", ["a", "b", "c"])
+@pytest.mark.parametrize("two", ["x", "y"])
+def test_pairs(stage, one, two): pass
+"""
+
+
+def collected(pytester: Any, which: str) -> set[str]:
+    said = pytester.runpytest_inprocess(
+        "--collect-only", "-q", "-m", which, "-p", "no:cacheprovider", "-p", "no:asyncio"
+    )
+    return {line.partition("::test_")[2] for line in said.outlines if "::" in line}
+
+
+def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
+    pytester.makeconftest(
+        "import lanes\n\n"
+        "def pytest_collection_modifyitems(items):\n    lanes.mark(items)\n    items[:] = lanes.without_pairs(items)\n"
+    )
+    pytester.makepyfile(LANES)
+    assert collected(pytester, "unit") == {"plain", "of_both[sqlite]"}
+    pairs = {f"pairs[scripted-{two}-{one}]" for one in "abc" for two in "xy"}
+    agent = {"with_an_agent[scripted]"}
+    assert collected(pytester, "not rest and not soak") == {
+        "plain",
+        "of_both[sqlite]",
+        "with_a_database_always",
+        "with_a_process",
+        *agent,
+        *pairs,
+    }
+    assert collected(pytester, "rest and not soak") == {
+        "with_an_agent[real]",
+        "with_a_database",
+        "that_takes_long",
+        "of_both[postgres]",
+        *("pairs[real-x-a]", "pairs[real-y-b]", "pairs[real-x-c]"),
+    }
