@@ -1,16 +1,18 @@
 """A failed test shows what it started and what else was running. A pytest plugin; `tests/conftest.py` loads it.
 
-Its report gets a section with every process that the test started or that fixtures keep running (`process_record`),
-with the agents' attempts from the Clew stores in the test's folders (another process may have started the agents), and
-with PostgreSQL's log. The end of the run lists the tests that were running when one failed, and those that began and
-never ended, because a worker crashed or the run was interrupted. SIGTERM is an interrupt, too: a run that a CI cuts off
-would otherwise print nothing.
+Its report gets a section with what is still running: the tasks of its event loop, each with the lines that it waits in,
+and the processes; with the agents' attempts from the Clew stores in the test's folders (another process may have
+started the agents); with every process that the test started (`process_record`), the last one first, for a CI may cut
+what is long; and with PostgreSQL's log. The end of the run lists the tests that were running when one failed, and those
+that began and never ended, because a worker crashed or the run was interrupted. SIGTERM is an interrupt, too: a run
+that a CI cuts off would otherwise print nothing.
 
 Nothing is read or printed as long as no test fails.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -29,7 +31,7 @@ import process_record
 from clew.testing.postgres import PostgresServer
 from process_record import file_tail, last_lines, printable
 
-TITLE = "processes that this test started"
+TITLE = "what is running, and the processes that this test started"
 PROCESSES = 100  # at most, the newest
 ATTEMPTS = 5
 EVENTS = 5
@@ -75,22 +77,42 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def describe(item: pytest.Item) -> str:
-    lines = _processes(item.nodeid)
+    lines = _tasks()
+    started = list(reversed(process_record.started()))
+    for one in (one for one in started if not one.is_over):
+        lines += one.describe(item.nodeid)
     for path in _stores(_folders(item)):
         lines += _attempts(path)
+    lines += _ended([one for one in started if one.is_over], item.nodeid)
     for server in _servers:
         log = server.folder / "log"
         if said := file_tail(log):
             lines += [f"PostgreSQL ({log}):", *last_lines(said)]
-    return "\n".join(lines)
+    return "\n".join(lines) or "None."
 
 
-def _processes(test: str) -> list[str]:
-    started = process_record.started()
-    lines = [f"{len(started) - PROCESSES} older ones are left out."] if len(started) > PROCESSES else []
-    for one in started[-PROCESSES:]:
-        lines += one.describe(test)
-    return lines or ["None."]
+def _ended(started: list[process_record.Started], test: str) -> list[str]:
+    lines = [line for one in started[:PROCESSES] for line in one.describe(test)]
+    left_out = len(started) - PROCESSES
+    return [*lines, f"{left_out} older ones are left out."] if left_out > 0 else lines
+
+
+def _tasks() -> list[str]:
+    """Of the loop that a test ran in, and that stands still by now."""
+    try:
+        loop = asyncio.get_event_loop_policy().get_event_loop()
+    except (RuntimeError, DeprecationWarning):  # it ran in none
+        return []
+    lines = []
+    for task in asyncio.all_tasks(loop):
+        lines.append(f"{task.get_name()} waits in:")
+        step: Any = task.get_coro()
+        while step is not None:
+            frame = getattr(step, "cr_frame", None) or getattr(step, "ag_frame", None)
+            if frame is not None:
+                lines.append(f"    {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})")
+            step = getattr(step, "cr_await", None) or getattr(step, "ag_await", None)
+    return lines
 
 
 def _folders(item: pytest.Item) -> set[Path]:
@@ -204,8 +226,9 @@ class Running:
         self._print_unended(terminal)
         for test in {one.test for one in process_record.started()} & self._began.keys():  # not those of xdist's workers
             terminal.write_sep("-", TITLE)
-            for line in _processes(test):
-                terminal.write_line(line)
+            for one in reversed(process_record.started()):
+                for line in one.describe(test):
+                    terminal.write_line(line)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self._failed:

@@ -107,6 +107,17 @@ async def test_in_an_event_loop():
     assert process.returncode == 0
 
 
+async def never_ends():
+    while True:
+        await asyncio.sleep(3600)
+
+
+async def test_tasks():
+    left = asyncio.create_task(never_ends(), name="the one that hangs")
+    await asyncio.sleep(0)
+    assert left.done()
+
+
 async def test_a_turn(stage):
     stage.fault({"do": "crash_mid_text", "rc": 9, "stderr": "last words of the agent"})
     async with stage.open() as client:
@@ -176,7 +187,7 @@ class Suite:
     def told(self, test: str) -> str:
         """The section of a failed test."""
         _, _, failure = self.printed.partition(f" {test} _")
-        _, _, section = failure.partition("processes that this test started")
+        _, _, section = failure.partition("what is running, and the processes that this test started")
         return section.partition("\n___")[0].partition("\n===")[0] + "\n"
 
 
@@ -203,6 +214,9 @@ def test_a_failed_run_tells_what_was_running_and_what_every_process_said(tmp_pat
     told = suite.told("test_in_an_event_loop")
     assert "  stdout:\n    one\n  stderr:\n    two\n" in told
     assert "ended with exit code 0: clew --version\n  stdout:\n    clew" in told
+
+    told = suite.told("test_tasks")
+    assert "the one that hangs waits in:\n    never_ends (" in told and "    sleep (" in told, suite.printed
 
     told = suite.told("test_a_turn")
     assert "ended with exit code 9: " in told

@@ -1,8 +1,14 @@
-"""What git says when it fails, in our errors."""
+"""How git is called: what it says when it fails, in our errors; a call that is cancelled."""
 
 from __future__ import annotations
 
-from clew.engine.git import last_words
+import asyncio
+from asyncio.subprocess import Process
+from pathlib import Path
+
+import pytest
+
+from clew.engine.git import Git, last_words
 
 
 def test_an_error_of_git_quotes_no_password() -> None:
@@ -10,3 +16,21 @@ def test_an_error_of_git_quotes_no_password() -> None:
     words = "unable to access 'https://bot:[redacted: password in an address]@forge.example/x.git/': refused"
     assert last_words(said) == words
     assert last_words("fatal: not a git repository\n") == "not a git repository"
+
+
+@pytest.mark.process
+async def test_a_cancellation_that_comes_as_git_ends_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop that saves a job's files now and then is ended so: it would go on, and the job never end."""
+    read = Process.communicate
+
+    async def then_cancelled(process: Process, stdin: bytes | None = None) -> tuple[bytes, bytes]:
+        out = await read(process, stdin)
+        calling.cancel()
+        return out
+
+    monkeypatch.setattr(Process, "communicate", then_cancelled)
+    calling = asyncio.create_task(Git({"PATH": "/usr/bin:/bin"}).attempt("version", cwd=str(tmp_path), extra={}))
+    await asyncio.wait({calling}, timeout=60)
+    assert calling.cancelled()

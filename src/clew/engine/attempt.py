@@ -285,14 +285,16 @@ class LiveAttempt:
     async def _exit(self) -> int | None:
         """The agent's own exit status, or None when it had to be ended after all was read."""
         try:
-            return await asyncio.wait_for(self.process.wait(), self.settings.exit_s)
+            async with asyncio.timeout(self.settings.exit_s):
+                return await self.process.wait()
         except TimeoutError:
             return None
 
     @staticmethod
     async def _quietly(work: Coroutine[Any, Any, None], limit_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(work, limit_s)
+            async with asyncio.timeout(limit_s):
+                await work
 
     @staticmethod
     async def _give_up(*tasks: asyncio.Task[Any]) -> None:

@@ -101,7 +101,8 @@ class Git:
         """
         process = await self._spawn(args, cwd, extra, held)
         try:
-            out, err = await asyncio.wait_for(process.communicate(stdin), limit_s)
+            async with asyncio.timeout(limit_s):
+                out, err = await process.communicate(stdin)
         except TimeoutError as error:
             raise UsageError(
                 f"git {_verb(args)} took longer than {limit_s:.0f} s.", hint=self._instead or None

@@ -81,7 +81,8 @@ async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
     except OSError as error:
         raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), PROBE_S)
+        async with asyncio.timeout(PROBE_S):
+            output, _ = await process.communicate()
     except BaseException as error:
         # Also when we are stopped: a loop that closes first looks for the child itself, and complains that it has gone.
         if process.returncode is None:

@@ -119,8 +119,8 @@ class ForgeApi:
             request.add_header("Content-Type", "application/json")
         try:
             # The thread's own time-outs are of single reads: what a forge draws out past ours is left to itself.
-            sent = asyncio.to_thread(self._send, request)
-            status, headers, raw = await asyncio.wait_for(sent, self._timeout_s)
+            async with asyncio.timeout(self._timeout_s):
+                status, headers, raw = await asyncio.to_thread(self._send, request)
         except TimeoutError:
             raise self._silent("it took too long") from None
         if status == 429 or (status == 403 and _is_limit(headers)):
