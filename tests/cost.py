@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -22,16 +21,10 @@ from typing import Any
 
 import pytest
 
+import process_record
+
 FILE = os.environ.get("CLEW_TEST_COST", "")
 MOST_ROWS = 40
-
-_started: Counter[str] = Counter()
-_start = subprocess.Popen.__init__
-
-
-def _note(process: Any, args: Any, *rest: Any, **options: Any) -> None:
-    _started[_kind(args)] += 1
-    _start(process, args, *rest, **options)
 
 
 def _kind(args: Any) -> str:
@@ -43,10 +36,6 @@ def _kind(args: Any) -> str:
     return name if os.sep in words[0] or name in ("git", "sh", "bash") else "clew"
 
 
-if FILE:
-    subprocess.Popen.__init__ = _note  # type: ignore[method-assign]
-
-
 def _used() -> tuple[float, float]:
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
@@ -55,12 +44,12 @@ def _used() -> tuple[float, float]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     began, before = time.monotonic(), _used()
-    _started.clear()
     try:
         return (yield)
     finally:
         own, children = (after - earlier for after, earlier in zip(_used(), before, strict=True))
-        row = [item.nodeid, time.monotonic() - began, own, children, dict(_started)]
+        started = Counter(_kind(one.words) for one in process_record.started() if one.test == item.nodeid)
+        row = [item.nodeid, time.monotonic() - began, own, children, started]
         with Path(f"{FILE}.{os.getpid()}").open("a") as file:
             file.write(json.dumps(row) + "\n")
 
