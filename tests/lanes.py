@@ -50,10 +50,17 @@ def without_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 def _is_one_pair_too_many(item: pytest.Item) -> bool:
     if item.get_closest_marker(PAIRWISE) is None or not names(item) & REAL:
         return False
-    given: dict[str, Sequence[object]] = dict(each.args for each in item.iter_markers("parametrize"))
-    more, fewer = sorted(given, key=lambda name: -len(given[name]))
-    place, other = (list(given[name]).index(item.callspec.params[name]) for name in (more, fewer))  # type: ignore[attr-defined]
-    return other != place % len(given[fewer])
+    more, fewer = sorted((each.args for each in item.iter_markers("parametrize")), key=lambda args: -len(args[1]))
+    place, other = (_place(item, *args) for args in (more, fewer))
+    return other != place % len(fewer[1])
+
+
+def _place(item: pytest.Item, given: str | Sequence[str], values: Sequence[Any]) -> int:
+    """Which of the values it has."""
+    names = given.split(",") if isinstance(given, str) else given
+    wanted = tuple(item.callspec.params[name.strip()] for name in names)  # type: ignore[attr-defined]
+    told = [getattr(value, "values", value if len(names) > 1 else (value,)) for value in values]
+    return [tuple(each) for each in told].index(wanted)
 
 
 class NoProcess:

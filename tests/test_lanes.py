@@ -52,6 +52,11 @@ def test_of_both(where): pass
 @pytest.mark.parametrize("one", ["a", "b", "c"])
 @pytest.mark.parametrize("two", ["x", "y"])
 def test_pairs(stage, one, two): pass
+
+@pytest.mark.pairwise
+@pytest.mark.parametrize(("one", "two"), [("a", 1), ("b", 2)])
+@pytest.mark.parametrize("three", ["x", "y"])
+def test_tuples(stage, one, two, three): pass
 """
 
 
@@ -70,6 +75,7 @@ def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
     pytester.makepyfile(LANES)
     assert collected(pytester, "unit") == {"plain", "of_both[sqlite]"}
     pairs = {f"pairs[scripted-{two}-{one}]" for one in "abc" for two in "xy"}
+    pairs |= {f"tuples[scripted-{three}-{one}]" for one in ("a-1", "b-2") for three in "xy"}
     agent = {"with_an_agent[scripted]"}
     assert collected(pytester, "not rest and not soak") == {
         "plain",
@@ -85,4 +91,5 @@ def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
         "that_takes_long",
         "of_both[postgres]",
         *("pairs[real-x-a]", "pairs[real-y-b]", "pairs[real-x-c]"),
+        *("tuples[real-x-a-1]", "tuples[real-y-b-2]"),
     }

@@ -127,6 +127,7 @@ class Killer:
                 self.killed = bool(found)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("when", "words"),
     [
