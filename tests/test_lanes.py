@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lanes
+
+TESTS = Path(__file__).parent
 
 
 def test_a_unit_test_that_starts_a_process_is_told_to_be_marked() -> None:
@@ -93,3 +96,27 @@ def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
         *("pairs[real-x-a]", "pairs[real-y-b]", "pairs[real-x-c]"),
         *("tuples[real-x-a-1]", "tuples[real-y-b-2]"),
     }
+
+
+# Prints the real components of the tests that pytest selects, each as the fixture or the parameter that brings it.
+COMPONENTS = """
+import sys, pytest, lanes
+
+class Printer:
+    def pytest_collection_finish(self, session):
+        print("components:", *{name for item in session.items for name in lanes.names(item) & lanes.REAL})
+
+sys.exit(pytest.main(sys.argv[1:], plugins=[Printer()]))
+"""
+
+
+@pytest.mark.process
+def test_make_test_has_every_real_component() -> None:
+    files = [path for path in sorted(TESTS.rglob("test_*.py")) if "mark.always" in path.read_text()]
+    lane = ["--collect-only", "-q", "-m", "always and not rest and not soak", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-c", COMPONENTS, *lane, *map(str, files)]
+    done = subprocess.run(
+        command, cwd=TESTS.parent, env={"PYTHONPATH": str(TESTS)}, capture_output=True, text=True, timeout=120
+    )
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("components:")]
+    assert {"real", "codex", "postgres", "s3", "browser"} <= set(line.split()[1:]), done.stdout + done.stderr
