@@ -86,7 +86,8 @@ class Cli:
 
     def _options(self, cwd: Path | None, stdin: int, **environ: str) -> dict[str, Any]:
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return {"env": self.environ(**environ), "cwd": cwd or self.stage.work, **pipes}
+        # Unbuffered: what `readline` had read beyond its line, `communicate` would not find.
+        return {"env": self.environ(**environ), "cwd": cwd or self.stage.work, "bufsize": 0, **pipes}
 
     def _opened(self, process: Any) -> Any:
         self._open.append(process)

@@ -13,13 +13,18 @@ from clew.cli.states import WHO_RECOVERS
 from cli.conftest import TIMEOUT_S
 
 
+def beginning(process: Any) -> bytes:
+    """The first bytes that it prints, in however many pieces they come."""
+    return b"".join(process.stdout.read(1) for _ in range(len(b"so far")))
+
+
 @pytest.mark.parametrize("how", ["id", "newest", "thread"])
 def test_a_run_of_another_process_is_shown_from_its_first_event_to_its_end(cli: Any, how: str) -> None:
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     which = {"id": [run[:10]], "newest": [], "thread": ["--thread", "t"]}[how]
     watching = cli.start("runs", "watch", *which)
-    assert watching.stdout.read(6) == b"so far"
+    assert beginning(watching) == b"so far"
 
     cli.api.release()
     out, err = watching.communicate(timeout=TIMEOUT_S)
@@ -36,7 +41,7 @@ def test_the_run_that_goes_on_comes_before_the_one_that_waits_for_it(cli: Any) -
     _, [first, second] = cli.daemon("!hang text so far", "second")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch", "--thread", "t")
-    assert watching.stdout.read(6) == b"so far"
+    assert beginning(watching) == b"so far"
     later = cli.start("runs", "watch", second)
     assert f"run {first[:8]} is going on in it" in [later.stderr.readline() for _ in range(2)][1].decode()
 
@@ -72,7 +77,7 @@ def test_a_cancelled_run_ends_the_watch_as_cancelled(cli: Any) -> None:
     _, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch", run)
-    assert watching.stdout.read(6) == b"so far"
+    assert beginning(watching) == b"so far"
 
     cli.run("runs", "cancel", run)
     _, err = watching.communicate(timeout=TIMEOUT_S)
@@ -86,7 +91,7 @@ def test_ctrl_c_stops_the_watching_and_not_the_run(cli: Any, number: signal.Sign
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch")
-    assert watching.stdout.read(6) == b"so far"
+    assert beginning(watching) == b"so far"
 
     watching.send_signal(number)
     _, err = watching.communicate(timeout=TIMEOUT_S)
@@ -123,7 +128,7 @@ def test_a_watch_ends_when_the_process_of_its_run_is_killed(cli: Any) -> None:
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch", run)
-    assert watching.stdout.read(6) == b"so far"
+    assert beginning(watching) == b"so far"
 
     daemon.kill()
     _, err = watching.communicate(timeout=TIMEOUT_S)

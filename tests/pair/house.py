@@ -147,7 +147,8 @@ def started(stage: Stage, command: list[str], **environ: str) -> Iterator[subpro
 
 def options(stage: Stage, **environ: str) -> dict[str, Any]:
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return {"env": {**stage.environ, "CLEW_MODEL": MODEL, **environ}, "cwd": stage.work, **pipes}
+    # Unbuffered: what `readline` had read beyond its line, `communicate` would not find.
+    return {"env": {**stage.environ, "CLEW_MODEL": MODEL, **environ}, "cwd": stage.work, "bufsize": 0, **pipes}
 
 
 @contextlib.contextmanager
