@@ -49,6 +49,19 @@ async def test_what_scrubs_its_environment_and_leaves_its_parents_is_ended(tmp_p
         assert await process.wait() == -signal.SIGTERM
 
 
+async def test_one_that_says_much_and_was_started_directly_is_ended_while_nobody_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no launcher: its pipes are full, and asyncio would wait for their end."""
+    monkeypatch.setattr(launching, "is_possible", lambda: False)
+    process = await spawn(tmp_path, "exec yes")
+    async with asyncio.timeout(60):
+        while len(process._launched.stdout._buffer) < 1 << 17:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
+        await process.end(grace_s=5)
+        assert await process.wait() == -signal.SIGTERM
+
+
 async def test_it_is_ended_too_when_the_agent_is_over(tmp_path: Path) -> None:
     """Its end is told at once, whatever it left; and what it left is reaped."""
     process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exit 3")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clew.engine.git import Git, last_words
+from clew.errors import UsageError
 
 
 def test_an_error_of_git_quotes_no_password() -> None:
@@ -34,3 +35,21 @@ async def test_a_cancellation_that_comes_as_git_ends_is_not_lost(
     calling = asyncio.create_task(Git({"PATH": "/usr/bin:/bin"}).attempt("version", cwd=str(tmp_path), extra={}))
     await asyncio.wait({calling}, timeout=60)
     assert calling.cancelled()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["cancelled", "out of time"])
+async def test_a_git_that_says_much_is_ended_whenever_nobody_listens_any_more(tmp_path: Path, how: str) -> None:
+    """Its pipes are full by then. asyncio waits for their end, too, before it says that the process has ended."""
+    talker = tmp_path / "git"
+    talker.write_text("#!/bin/sh\nexec yes\n")
+    talker.chmod(0o700)
+    git = Git({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    for _ in range(8):  # how much that is, is a matter of luck
+        calling = asyncio.create_task(git.attempt("version", cwd=str(tmp_path), extra={}, limit_s=0.1))
+        if how == "cancelled":
+            await asyncio.sleep(0.05)
+            calling.cancel()
+        await asyncio.wait({calling}, timeout=60)
+        assert calling.done()
+        assert calling.cancelled() or isinstance(calling.exception(), UsageError)

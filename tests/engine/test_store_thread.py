@@ -54,6 +54,14 @@ async def test_calls_are_made_in_order_by_one_thread_and_bring_their_result_or_t
     assert [n for n, each in enumerate(found) if isinstance(each, ZeroDivisionError)] == [0, 5, 10, 15]
 
 
+async def test_an_error_that_a_future_cannot_hold_is_told_all_the_same(thread: StoreThread) -> None:
+    """A StopIteration, of a `next` that finds nothing."""
+    async with asyncio.timeout(60):
+        with pytest.raises(RuntimeError) as raised:
+            await thread.run(lambda: next(iter(())))
+    assert isinstance(raised.value.__cause__, StopIteration)
+
+
 async def test_cancelled_it_waits_for_the_end_of_the_work(thread: StoreThread) -> None:
     begun, go_on, steps = threading.Event(), threading.Event(), []
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shlex
 import subprocess
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -13,9 +15,12 @@ import pytest
 
 from clew.client import Client
 from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish
+from clew.engine import work
 from clew.engine.checkpoints import Checkpoint, Checkpoints
-from clew.errors import Conflict
+from clew.engine.claims import Place
+from clew.errors import Conflict, StoreError
 from clew.hosts.jobs import Jobs
+from clew.store.store import Store
 from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
 from clew.testing.stage import Stage
 from jobs.house import REFUSED, a_job, a_repository, carried_out, ended, workers
@@ -47,6 +52,60 @@ async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(
         assert stage.launches[-1].resumes
         assert stage.prompt == CONTINUE
         assert sum("!hang" in text for role, text in stage.shown if role == "user") == 1
+
+
+async def test_a_worker_that_is_told_to_end_ends_although_its_store_is_away(
+    scripted: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise StoreError("It is away.", kind="unreachable")
+
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "!hang text so far"))
+        stop = asyncio.Event()
+        working = asyncio.create_task(client.work(1, stop))
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
+        with monkeypatch.context() as broken:
+            broken.setattr(Store, "require_job", away)  # which is asked when a job is handed back
+            stop.set()
+            await asyncio.wait({working}, timeout=60)
+            assert working.done()
+            await working
+        assert len(scripted.launches) == 1, "nor is its agent started again"
+        async with workers(scripted):
+            assert (await ended(client, job)).status is JobStatus.SUCCEEDED, "another worker goes on with it"
+
+
+async def test_told_to_end_while_the_queue_starts_a_worker_ends_the_queue(
+    scripted: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting, go_on, ends = threading.Event(), threading.Event(), []
+
+    def launch(*_: object) -> contextlib.ExitStack:
+        starting.set()
+        go_on.wait(60)
+        stack = contextlib.ExitStack()
+        stack.callback(ends.append, "the queue")
+        return stack
+
+    monkeypatch.setattr(work, "_launch", launch)
+    async with scripted.open() as client:
+        around, settings = client.engine.around, work.WorkerSettings("w", None)
+        waiting = [work.Work("event", "e", 1, "k")]
+        worker = work.Worker(client.engine.database, around, settings, {}, lambda _: waiting, never)
+        stop = asyncio.Event()
+        working = asyncio.create_task(worker.run(stop))
+        await asyncio.to_thread(starting.wait, 60)
+        stop.set()
+        await asyncio.sleep(0)
+        go_on.set()
+        async with asyncio.timeout(60):
+            await working
+        assert ends == ["the queue"]
+
+
+async def never(job_id: str, place: Place) -> float | None:
+    raise AssertionError("there is no job")
 
 
 @pytest.mark.rest

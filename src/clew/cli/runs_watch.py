@@ -12,6 +12,8 @@ from clew.cli.states import WHO_RECOVERS
 from clew.errors import AgentFailed, Cancelled, UsageError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from clew.cli.display import Display
     from clew.client import Client
     from clew.core.events import Event
@@ -69,7 +71,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
         display.start()
     watched = asyncio.current_task()
     gone = asyncio.create_task(_gone(client, run))
-    gone.add_done_callback(lambda task: None if task.cancelled() or watched is None else watched.cancel())
+    gone.add_done_callback(lambda task: watched.cancel() if watched is not None and _is_known(task) else None)
     try:
         with Stop(display).listening():
             async for stored in client.follow(run.id):
@@ -79,7 +81,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
                     display.show(stored.event)
                     await _tell_question(client, run, stored, display)
     except asyncio.CancelledError:
-        if gone.done() and not gone.cancelled():
+        if _is_known(gone):
             display.note(f"the process that carried run {short} out is gone; {WHO_RECOVERS}", after_key=True)
             return AgentFailed.exit_code
         display.note(f"no longer watched; run {short} goes on (clew runs cancel {short} stops it)", after_key=True)
@@ -89,6 +91,11 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
         await asyncio.gather(gone, return_exceptions=True)
         await display.close()
     return conclude(await client.reply(run.id), as_json=False)
+
+
+def _is_known(gone: asyncio.Task[None]) -> bool:
+    """That nobody carries the run out any more; a store that could not be asked tells nothing."""
+    return gone.done() and not gone.cancelled() and gone.exception() is None
 
 
 async def _gone(client: Client, run: Run) -> None:

@@ -117,17 +117,22 @@ async def _end_when_told(told: asyncio.Event, stop: asyncio.Event, log: WorkLog)
     import asyncio
 
     await told.wait()
-    with contextlib.suppress(StoreError, TimeoutError):
-        async with asyncio.timeout(LOOK_S):
-            await log.look()
-    stop.set()
+    try:
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await log.look()
+    finally:
+        stop.set()
 
 
 class WorkLog:
     """Says what this worker takes up and what comes of it; as every log, without prompts and session ids."""
 
     def __init__(self, client: Client) -> None:
+        import asyncio
+
         self._client = client
+        self._looking = asyncio.Lock()
         self._since = time.time()
         self._worker: str | None = None
         self._seen: dict[str, Job] = {}
@@ -160,14 +165,15 @@ class WorkLog:
         """Tells what changed since the last look."""
         if self._worker is None:
             return
-        seen, now = self._seen, time.time()
-        found = await self._client.engine.database.call(lambda store: self._mine(store, seen))
-        self._seen = {}
-        for job in found:
-            self._tell(job, seen.get(job.id))
-            if job.worker is not None:
-                self._seen[job.id] = job
-        self._since = max(self._since, now - OVERLAP_S)
+        async with self._looking:
+            seen, now = self._seen, time.time()
+            found = await self._client.engine.database.call(lambda store: self._mine(store, seen))
+            self._seen = {}
+            for job in found:
+                self._tell(job, seen.get(job.id))
+                if job.worker is not None:
+                    self._seen[job.id] = job
+            self._since = max(self._since, now - OVERLAP_S)
 
     def _mine(self, store: Any, seen: dict[str, Job]) -> list[Job]:
         """What it has, what came and went between two looks, and once more what it handed back; the oldest first."""

@@ -187,6 +187,9 @@ class StoreThread:
             failed: BaseException | None = None
             try:
                 value = work()
+            except StopIteration as error:  # a future cannot raise it, and whoever waits would wait for ever
+                failed = RuntimeError("a StopIteration was raised in the store's thread")
+                failed.__cause__ = error
             except BaseException as error:  # noqa: BLE001 - raised where it was asked for
                 failed = error
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more

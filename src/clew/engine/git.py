@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 
 from clew.agents.programs import on_path
 from clew.core.record import Record
-from clew.engine import git_guard
+from clew.engine import git_guard, processes
 from clew.errors import ClewError, StoreError, UsageError
 
 QUICK_S = 60.0  # for what takes milliseconds
@@ -111,7 +111,7 @@ class Git:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+                await processes.ended(process)
         return Done(process.returncode or 0, out, err.decode("utf-8", "replace"))
 
     async def finish(

@@ -228,12 +228,13 @@ async def _directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -
     launched = Launched(process.stdin, process.stdout, process.stderr, [transport] if transport is not None else [])
     launched.pid = launched.top = process.pid
     ended = asyncio.create_task(_returned(process))
-    launched.watch(ended, asyncio.create_task(_all_of(process)))
+    launched.watch(ended, asyncio.create_task(_over_with(ended)))
     return launched
 
 
-async def _all_of(process: asyncio.subprocess.Process) -> None:
-    await process.wait()
+async def _over_with(ended: asyncio.Task[int]) -> None:
+    """What it started was looked for and ended by its mark (`processes.end_family`)."""
+    await asyncio.shield(ended)
 
 
 async def _returned(process: asyncio.subprocess.Process) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities
+from clew.engine import processes
 from clew.engine.database import Access
 from clew.errors import AgentFailed, AgentMissing
 
@@ -88,7 +89,7 @@ async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it under the loop's own watcher
-        await process.wait()
+        await processes.ended(process)
         if not isinstance(error, TimeoutError):
             raise
         raise AgentFailed(

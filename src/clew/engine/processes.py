@@ -16,6 +16,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from clew.core.record import Record
 
@@ -98,6 +99,16 @@ async def end_family(
                 break
             _signal(live, signal.SIGKILL)
     return len(found)
+
+
+async def ended(process: asyncio.subprocess.Process) -> None:
+    """Waits for a process that was killed. Nobody reads its pipes any more, and `Process.wait` would wait for them."""
+    transport: Any = getattr(process, "_transport", None)  # asyncio has no other way to them
+    for number in (0, 1, 2) if transport is not None else ():
+        pipe = transport.get_pipe_transport(number)
+        if pipe is not None and not pipe.is_closing():
+            pipe.close()
+    await process.wait()
 
 
 async def _gone(processes: list[Process], limit_s: float) -> None:

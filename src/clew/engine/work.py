@@ -114,6 +114,7 @@ class Worker:
         self._called: set[asyncio.Task[Any]] = set()  # by the queue, which waits for them
         self._stopping = False
         self._queue: contextlib.ExitStack | None = None  # what ends the queue engine; None: it has not been started
+        self._starting: asyncio.Future[contextlib.ExitStack] | None = None
         self._warned_at = -WARN_EVERY_S
         self._lost: asyncio.Future[StoreError] = self._loop.create_future()  # the store's files were taken away
         # The queue engine's own async calls would make its pool the loop's default, and shut that down with itself.
@@ -146,6 +147,9 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*tasks, *self._busy, return_exceptions=True)
             await self._claims.end()
+            if self._queue is None and self._starting is not None:
+                with contextlib.suppress(Exception):  # it did not start, so there is nothing to end
+                    self._queue = await self._starting
             if self._queue is not None:
                 await self._in_thread(self._queue.close)
             for called in list(self._called):
@@ -192,8 +196,10 @@ class Worker:
                 return await handler(subject)
             except StoreError as error:
                 self._warn_of(error)
+                _raise_if_cancelled(error)
                 await asyncio.sleep(AFTER_TROUBLE_S)
-            except Exception:  # the queue takes it for done otherwise, and our row would wait for ever
+            except Exception as error:  # the queue takes it for done otherwise, and our row would wait for ever
+                _raise_if_cancelled(error)
                 log.exception("a fault in Clew itself; %s is tried again", subject)
                 await asyncio.sleep(AFTER_FAULT_S)
 
@@ -223,7 +229,13 @@ class Worker:
 
     async def _start_queue(self) -> None:
         if self._queue is None:
-            self._queue = await self._in_thread(_launch, self, self._settings)
+            if self._starting is None:
+                self._starting = asyncio.ensure_future(self._in_thread(_launch, self, self._settings))
+            try:
+                self._queue = await asyncio.shield(self._starting)  # cancelled, it starts all the same, and is ended
+            except Exception:
+                self._starting = None
+                raise
 
     async def _hand_in(self) -> None:
         waiting = await self._database.call(self._waiting)
@@ -363,6 +375,13 @@ def _reached() -> Iterator[None]:
             kind="unreachable",
             hint="See that its server runs, and start the worker again.",
         ) from error
+
+
+def _raise_if_cancelled(error: Exception) -> None:
+    """Whoever was cancelled and met an error on the way out is still cancelled."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from error
 
 
 def _end() -> None:

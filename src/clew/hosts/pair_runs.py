@@ -75,12 +75,14 @@ class PairRuns:
             finally:
                 await self._put_down(live)
         finally:
-            beat.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await beat
-            with contextlib.suppress(StoreError):
-                await self._call(lambda store: store.release_lease(live.token))
-            live.tell(None)
+            try:
+                beat.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await beat
+                with contextlib.suppress(StoreError):
+                    await self._call(lambda store: store.release_lease(live.token))
+            finally:
+                live.tell(None)  # or whoever listens to its events would wait for ever
 
     async def _go(self, live: LivePair) -> ClewError | None:
         """To its end, or to what must stop it."""

@@ -179,7 +179,8 @@ class Stage:
         log, name = shlex.quote(str(self._log)), shlex.quote(path.name)
         # In one write: two agents may be started at the same time.
         note = f"printf '%s\\n' \"$(printf '%s\\037' {name} \"$@\")\" >> {log}"
-        asked = f'[ $# -lt 3 ] && [ -f {_asked(binary)}/"$*" ] && exec cat {_asked(binary)}/"$*"'
+        said = f'{shlex.quote(str(_asked(binary)))}/"$*"'
+        asked = f"[ $# -lt 3 ] && [ -f {said} ] && exec cat {said}"
         path.write_text(f'#!/bin/sh\n{note}\n{asked}\nexec {shlex.quote(str(binary))} "$@"\n')
         path.chmod(0o755)
         return path
