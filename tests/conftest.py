@@ -7,34 +7,22 @@ import atexit
 import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-import lanes
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
 
-pytest_plugins = ["failure_report", "pytester"]
+pytest_plugins = ["failure_report", "lanes", "pytester"]
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
 settings.register_profile("clew", deadline=None)  # a busy machine is no finding
 settings.load_profile("clew")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    lanes.mark(items)
-    items[:] = lanes.without_pairs(items)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with lanes.NoProcess() if item.get_closest_marker(lanes.UNIT) else nullcontext():
-        return (yield)
 
 
 @pytest.fixture

@@ -99,9 +99,9 @@ def _ended(started: list[process_record.Started], test: str) -> list[str]:
 
 def _tasks() -> list[str]:
     """Of the loop that a test ran in, and that stands still by now."""
-    try:
-        loop = asyncio.get_event_loop_policy().get_event_loop()
-    except (RuntimeError, DeprecationWarning):  # it ran in none
+    # `get_event_loop` would make a loop where there was none, and nobody would close it.
+    loop = getattr(getattr(asyncio.get_event_loop_policy(), "_local", None), "_loop", None)
+    if loop is None:
         return []
     lines = []
     for task in asyncio.all_tasks(loop):

@@ -93,8 +93,13 @@ class Command(subprocess.Popen[Any]):
             self._report.close()
 
     def _internal_poll(self, *_: object, **__: object) -> int | None:
-        if self.returncode is None:
-            self._try_wait(os.WNOHANG)
+        """As Popen's own: another thread that waits reads the status, which comes once."""
+        if self.returncode is None and self._waitpid_lock.acquire(False):  # type: ignore[attr-defined]
+            try:
+                if self.returncode is None:
+                    self._try_wait(os.WNOHANG)
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
         return self.returncode
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
@@ -154,7 +159,10 @@ class Awaited:
         return self._process.poll()  # type: ignore[no-any-return]
 
     async def wait(self) -> int:
-        return await asyncio.to_thread(self._process.wait)
+        """By looking: a thread that waits would hold up the end of the loop for as long as the process runs."""
+        while (status := self._process.poll()) is None:
+            await asyncio.sleep(0.02)
+        return int(status)
 
     async def communicate(self) -> tuple[bytes, None]:
         out = await self.stdout.read() if self.stdout is not None else b""
@@ -254,7 +262,8 @@ def serve(requests: socket.socket) -> None:
             running[pid] = report
             for descriptor in descriptors:
                 os.close(descriptor)
-            report.send(str(pid).encode())
+            with contextlib.suppress(BrokenPipeError):  # whoever asked was interrupted
+                report.send(str(pid).encode())
     for pid in running:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

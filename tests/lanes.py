@@ -1,4 +1,4 @@
-"""Which tests `make unit`, `make test` and `make test-all` run.
+"""Which tests `make unit`, `make test` and `make test-all` run. A pytest plugin; `tests/conftest.py` loads it.
 
     unit    starts no process and no server
     test    all of that, what the scripted agent shows, and the tests marked `always` with each real component
@@ -12,7 +12,8 @@ lane that starts a process fails, and says so.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -22,6 +23,28 @@ REAL = frozenset({"real", "both_real", "codex", "codex_house", "postgres", "s3",
 # Each brings a model API, and with it an agent, a daemon or a command.
 STARTS = REAL | {"api"}
 UNIT, REST, SOAK, ALWAYS, PROCESS, PAIRWISE = "unit", "rest", "soak", "always", "process", "pairwise"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark(items)
+    items[:] = without_pairs(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _lane(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _lane(item):
+        return (yield)
+
+
+def _lane(item: pytest.Item) -> AbstractContextManager[None]:
+    """Not around a test's teardown: after a worker's last test, the servers of all its tests are stopped there."""
+    return NoProcess() if item.get_closest_marker(UNIT) else nullcontext()
 
 
 def mark(items: Iterable[pytest.Item]) -> None:

@@ -270,7 +270,7 @@ def _file_path(given: Any) -> str | None:
         path = os.readlink(f"/proc/self/fd/{given if isinstance(given, int) else given.fileno()}")  # noqa: PTH115 - quick
     except (AttributeError, OSError, ValueError):
         return None
-    return path if path.startswith("/") and not path.startswith("/dev/") else None
+    return path if path.startswith("/") and not path.startswith("/dev/") and os.path.isfile(path) else None  # noqa: PTH113 - quick
 
 
 def _peek(pipe: int) -> bytes:

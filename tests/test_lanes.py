@@ -19,6 +19,27 @@ def test_a_unit_test_that_starts_a_process_is_told_to_be_marked() -> None:
         subprocess.run([sys.executable, "-c", ""])
 
 
+SERVER = """
+import subprocess, sys, pytest
+
+@pytest.fixture(scope="session")
+def server():
+    yield
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+@pytest.mark.process
+def test_with_the_server(server): pass
+def test_plain(): pass
+"""
+
+
+@pytest.mark.process
+def test_a_server_may_be_stopped_after_a_unit_test(pytester: Any) -> None:
+    pytester.makepyfile(SERVER)
+    done = pytester.runpytest_inprocess("-q", "-p", "lanes", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    done.assert_outcomes(passed=2)
+
+
 LANES = """
 import pytest
 
@@ -65,16 +86,12 @@ def test_tuples(stage, one, two, three): pass
 
 def collected(pytester: Any, which: str) -> set[str]:
     said = pytester.runpytest_inprocess(
-        "--collect-only", "-q", "-m", which, "-p", "no:cacheprovider", "-p", "no:asyncio"
+        "--collect-only", "-q", "-m", which, "-p", "lanes", "-p", "no:cacheprovider", "-p", "no:asyncio"
     )
     return {line.partition("::test_")[2] for line in said.outlines if "::" in line}
 
 
 def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
-    pytester.makeconftest(
-        "import lanes\n\n"
-        "def pytest_collection_modifyitems(items):\n    lanes.mark(items)\n    items[:] = lanes.without_pairs(items)\n"
-    )
     pytester.makepyfile(LANES)
     assert collected(pytester, "unit") == {"plain", "of_both[sqlite]"}
     pairs = {f"pairs[scripted-{two}-{one}]" for one in "abc" for two in "xy"}
@@ -100,10 +117,11 @@ def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
 
 # Prints the real components of the tests that pytest selects, each as the fixture or the parameter that brings it.
 COMPONENTS = """
-import sys, pytest, lanes
+import sys, pytest
 
 class Printer:
     def pytest_collection_finish(self, session):
+        import lanes
         print("components:", *{name for item in session.items for name in lanes.names(item) & lanes.REAL})
 
 sys.exit(pytest.main(sys.argv[1:], plugins=[Printer()]))

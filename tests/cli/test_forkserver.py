@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,10 @@ def plainly(words: list[str], **options: Any) -> subprocess.CompletedProcess[str
 
 @pytest.mark.parametrize(
     "words",
-    [("--version",), ("--help",), ("threads", "list"), ("threads", "show", "none"), ("frobnicate",), ("ask",), ()],
+    [
+        *[("--version",), ("--help",), ("threads", "list"), ("threads", "show", "none"), ("frobnicate",), ("ask",), ()],
+        *[("runs", "list"), ("sessions", "list"), ("jobs", "list"), ("review", "list"), ("hooks", "sessions")],
+    ],
     ids=" ".join,
 )
 def test_it_says_the_same_and_ends_the_same(cli: Any, words: tuple[str, ...]) -> None:
@@ -64,6 +68,14 @@ def test_what_it_raises_is_a_traceback_and_the_status_1(tmp_path: Path) -> None:
     assert failed.stderr.endswith("ValueError: no\n")
 
 
+@pytest.mark.parametrize("words", [("work", "--until-idle"), ("demo", "--help"), ("doctor", "--json")], ids=" ".join)
+def test_a_new_interpreter_has_all_that_a_command_needs(cli: Any, words: tuple[str, ...]) -> None:
+    """The fork server has loaded more than that: an import that is missing shows here alone."""
+    done = plainly(["-m", "clew", *words], env=cli.environ(), cwd=cli.stage.work, stdin=subprocess.DEVNULL)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=str)
 def test_a_signal_ends_it_as_it_ends_any_process(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "waits.py"
@@ -76,3 +88,17 @@ def test_a_signal_ends_it_as_it_ends_any_process(tmp_path: Path, number: signal.
         assert process.poll() is None
         process.send_signal(number)
         assert process.wait(60) == -number
+
+
+def test_whoever_looks_while_another_waits_does_not_take_its_status(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("raise SystemExit(3)")
+    for _ in range(20):
+        process = forkserver.start([], script=script, env={"LANG": "C.UTF-8"})
+        seen: list[int | None] = []
+        waiting = threading.Thread(target=lambda process=process, seen=seen: seen.append(process.wait(60)))
+        waiting.start()
+        while process.poll() is None:
+            pass
+        waiting.join()
+        assert (seen, process.returncode) == ([3], 3)

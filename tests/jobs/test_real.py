@@ -6,12 +6,14 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from clew.core.job import CONTINUE, JobStatus, Limits
+from clew.client import Client
+from clew.core.job import CONTINUE, Job, JobStatus, Limits
 from clew.core.limits import JITTER_S
 from clew.core.record import replace
 from clew.testing.refusals import BROKEN_SESSIONS
@@ -21,6 +23,7 @@ from jobs.house import REFUSED, a_job, carried_out, ended, start, until, workers
 
 pytestmark = pytest.mark.real
 
+HOUR_S = 3600.0
 POISON = BROKEN_SESSIONS[0].directive
 
 
@@ -34,12 +37,22 @@ async def appeared(path: Path) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_a_time_out_in_the_midst_of_a_tool_is_gone_on_from_and_nothing_is_done_twice(real: Stage) -> None:
+async def timed_out_in_its_tool(stage: Stage, client: Client, job: Job, pass_an_hour: Callable[[], None]) -> Job:
+    """The job once it is done, when its first run took too long in a tool that makes a file."""
+    doing = asyncio.create_task(carried_out(client, job, 2 * HOUR_S))
+    await appeared(stage.work / "made")
+    pass_an_hour()
+    return await doing
+
+
+async def test_a_time_out_in_the_midst_of_a_tool_is_gone_on_from_and_nothing_is_done_twice(
+    real: Stage, pass_an_hour: Callable[[], None]
+) -> None:
     real.api.reply = answers_once_told_to_go_on
     prompt = '!tool Bash {"command": "echo once >> made; sleep 120"}'
     async with real.open() as client:
-        job = await client.jobs.submit(a_job(real, prompt, limits=Limits(timeout_s=12)))
-        done = await carried_out(client, job, 120)
+        job = await client.jobs.submit(a_job(real, prompt, limits=Limits(timeout_s=HOUR_S / 2)))
+        done = await timed_out_in_its_tool(real, client, job, pass_an_hour)
         runs = await client.runs(thread=await client.find(job.thread_id))
     assert (done.status, done.result) == (JobStatus.SUCCEEDED, "the right answer")
     assert (done.runs, done.resume_count) == (2, 1)
@@ -48,12 +61,15 @@ async def test_a_time_out_in_the_midst_of_a_tool_is_gone_on_from_and_nothing_is_
     assert sum(prompt in text for role, text in real.shown if role == "user") == 1
 
 
-async def test_a_job_of_codex_goes_on_in_its_session_after_a_time_out(codex: Stage) -> None:
+async def test_a_job_of_codex_goes_on_in_its_session_after_a_time_out(
+    codex: Stage, pass_an_hour: Callable[[], None]
+) -> None:
     codex.api.reply = answers_once_told_to_go_on
     prompt = '!tool exec_command {"cmd": "echo once >> made; sleep 120", "yield_time_ms": 30000}'
-    new = replace(a_job(codex, prompt, limits=Limits(timeout_s=12)), agent="codex", model=CODEX_MODEL)
+    new = replace(a_job(codex, prompt, limits=Limits(timeout_s=HOUR_S / 2)), agent="codex", model=CODEX_MODEL)
     async with codex.open() as client:
-        done = await carried_out(client, await client.jobs.submit(new), 120)
+        job = await client.jobs.submit(new)
+        done = await timed_out_in_its_tool(codex, client, job, pass_an_hour)
     assert (done.status, done.result) == (JobStatus.SUCCEEDED, "the right answer")
     assert (done.runs, done.resume_count) == (2, 1)
     assert codex.launches[-1].resumes == done.session_id

@@ -28,7 +28,7 @@ from clew.testing.store_contract.reviews import a_review
 
 WRITERS = 6
 ROUNDS = 12
-IDLE_S = 8
+IDLE_S = 20
 KINDS = locks.PREFIXES.keys() | locks.LOOKED_UP.keys()
 
 

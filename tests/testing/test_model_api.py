@@ -185,7 +185,7 @@ class TestHang:
         client.send([user("hi")], stream=True)
         api.wait_for_hanging(1)
         client.connection.close()
-        api.wait_for_hanging(0, timeout_s=5)
+        api.wait_for_hanging(0)
 
     def test_closing_the_api_cuts_it_off(self) -> None:
         with ModelApi([Hang("headers")]) as api:
@@ -329,7 +329,7 @@ class TestRecord:
     def test_waiting_wakes_on_the_request_that_was_waited_for(self, api: ModelApi, client: Client) -> None:
         asking = threading.Thread(target=lambda: [client.ask(), client.ask()])
         asking.start()
-        assert len(api.wait_for_requests(2, timeout_s=5, main=True)) >= 2
+        assert len(api.wait_for_requests(2, main=True)) >= 2
         asking.join()
 
     def test_waiting_in_vain_raises(self, api: ModelApi) -> None:

@@ -187,9 +187,8 @@ async def test_second_unexplained_failure_in_a_row_retires_the_session(scripted:
 async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
     voice = Voice(scripted.api)
     scripted.fault({"do": fault, "ignore_term": True})
-    idle_s = 60.0 if fault == "hang_after_result" else 1.0
-    async with scripted.open() as client:
-        client.engine.settings = tuned(client, idle_s=idle_s, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
+    async with scripted.open(idle_timeout="60s" if fault == "hang_after_result" else "1s") as client:
+        client.engine.settings = tuned(client, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
         prompt = voice.prompt()
         reply = await asyncio.wait_for(ask(thread, prompt), 60)

@@ -74,7 +74,7 @@ async def test_a_missed_heartbeat_neither_fails_the_run_nor_keeps_its_lease(
         with monkeypatch.context() as broken:
             broken.setattr(Store, "renew_lease", full)
             assert await asyncio.to_thread(missed.wait, LIMIT_S)
-        scripted.api.wait_for_hanging(1)
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         scripted.api.release()
         assert (await run.reply()).status == "answered"
         assert not await client.engine.database.call(lambda store: store.leases())
