@@ -351,6 +351,19 @@ class TestForms:
         prompt = ask(history=history, pins=(make_pin(history),)).prompt
         assert prompt == f"{prompts.FORM_ANSWERED}\n\nand now?"
 
+    def test_a_form_that_comes_along_or_that_no_agent_made_was_not_answered_in_the_session(self) -> None:
+        missed = (*HISTORY[:-1], said("a2", self.FORM, agent="codex"))
+        assert prompts.FORM_ANSWERED not in ask(history=missed, pins=(make_pin(missed[:-1]),)).prompt
+        typed = (*HISTORY, user("u3", self.FORM))
+        assert prompts.FORM_ANSWERED not in ask(history=typed, pins=(make_pin(typed),)).prompt
+
+    def test_a_session_that_has_seen_nothing_is_not_resumed(self) -> None:
+        """Not even where there is nothing to see: in the `own` scope, right behind another agent's answer."""
+        history = (*HISTORY, user("u4"), said("a4", agent="codex"))
+        decision = ask(history=history, pins=(make_pin(()),), policy=Policy(visibility=Visibility.OWN))
+        assert isinstance(decision, Fresh)
+        assert decision.reason is Reason.UNCONFIRMED
+
     def test_a_fresh_transcript_replaces_the_form_with_a_note(self) -> None:
         prompt = ask(history=(user("u1"), said("a1", self.FORM)), pins=()).prompt
         assert "<question-form" not in prompt
@@ -627,3 +640,29 @@ def test_whatever_is_asked_the_prompt_tells_exactly_what_the_session_does_not_kn
 @given(cases())
 def test_the_same_question_gets_the_same_decision(case: dict[str, Any]) -> None:
     assert ask(**case) == ask(**case)
+
+
+class TestFullText:
+    """A host's prompt may have a long form, which only a fresh session is told."""
+
+    def test_of_the_prompt(self) -> None:
+        decision = ask(request=make_request(full="the whole rubric"), pins=())
+        assert decision.prompt.endswith("the whole rubric")
+        assert "and now?" not in decision.prompt
+
+    def test_of_an_earlier_turn(self) -> None:
+        decision = ask(request=make_request(full="the whole rubric", full_of=TurnId("u2")), pins=())
+        assert decision.prompt.endswith("and now?")
+        assert "the whole rubric" in decision.prompt
+        assert "question u2" not in decision.prompt
+        assert "question u1" in decision.prompt
+
+    @pytest.mark.parametrize("full", [None, "the whole rubric"])
+    def test_a_resumed_session_is_told_the_short_form_and_the_estimate_is_of_the_long_one(
+        self, full: str | None
+    ) -> None:
+        decision = ask(request=make_request(full=full))
+        assert isinstance(decision, Resume)
+        assert decision.prompt == "and now?"
+        estimate = prompts.fresh_chars(None, HISTORY, full or "and now?", Policy().limit_chars)
+        assert decision.transcript_chars == estimate

@@ -237,3 +237,23 @@ def test_of_an_answer_the_session_absorbs_what_its_file_has(
 def test_a_damaged_file_settles_nothing() -> None:
     pin = make_pin()
     assert settle(pin, Observed(exists=True, damaged=True, holds_pending=True), BEFORE) == pin
+
+
+@pytest.mark.parametrize("absorbed", [Absorbed.of(U1), Absorbed(U1.id, None)], ids=["shown", "left out"])
+def test_another_turn_with_the_same_words_is_not_the_one_that_was_absorbed(absorbed: Absorbed) -> None:
+    pin = make_pin(pending=None, absorbed=(absorbed, Absorbed.of(A1)))
+    assert stands(pin, (U1, A1))
+    assert not stands(pin, (replace(U1, id=TurnId("another")), A1))
+
+
+def test_where_we_left_it_or_where_it_stands_is_not_known() -> None:
+    assert not has_diverged(make_pin(pending=None, mark=None), Observed(exists=True, mark=Mark(200, "e2")))
+    assert not has_diverged(make_pin(pending=None, mark=Mark(100, "e1")), Observed(exists=True))
+
+
+def test_a_borrowed_session_may_grow() -> None:
+    """Another thread is its owner."""
+    grown = Observed(exists=True, mark=Mark(200, "e2"))
+    pin = make_pin(pending=None, mark=Mark(100, "e1"))
+    assert has_diverged(pin, grown)
+    assert not has_diverged(replace(pin, borrowed_at="e1"), grown)

@@ -215,12 +215,12 @@ def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume
     missed = _missed(pin, seen)
     section = prompts.turns_section(missed, policy.limit_chars) if missed else None
     omitted = section.omitted if section else 0
-    last = seen[-1] if seen else None
+    last = seen[-1]  # a session that has absorbed nothing is not resumed
     prompt = prompts.delta(
         _standing_note(pin, request),
         section,
         request.prompt.text,
-        form_answered=not missed and last is not None and last.role is Role.ASSISTANT and prompts.has_form(last.text),
+        form_answered=not missed and last.role is Role.ASSISTANT and prompts.has_form(last.text),
     )
     return Resume(
         pin=pin,

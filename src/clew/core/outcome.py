@@ -103,7 +103,7 @@ def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool, can_shorten: 
     `can_shorten`: what a fresh session would be shown after an overflow is less than this one was shown.
     """
     reason = CONSEQUENCES[outcome].fallback
-    if reason is None or tool_ran:
+    if tool_ran:
         return None
     if not resumed and not (outcome is Outcome.OVERFLOW and can_shorten):
         return None  # it was fresh already, and would be asked the same again
