@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import WebSocketRoute, expect
 
+import clew
 from browser.house import House, Visitor, answers, expect_idle, prompts, send, words_of
 
 Visit = Callable[..., Visitor]
+PAGE = Path(clew.__file__).parent / "web" / "page"
 # The timer by which a notice about a problem goes by itself never rings.
-NOTICES_STAY = "const later = setTimeout; window.setTimeout = (act, ms) => (ms === 12_000 ? 0 : later(act, ms));"
+NOTICE_MS = "12_000"
+NOTICES_STAY = f"const later = setTimeout; window.setTimeout = (act, ms) => (ms === {NOTICE_MS} ? 0 : later(act, ms));"
 
 
 def test_a_killed_daemon_loses_nothing_and_doubles_nothing(own_house: House, visit: Visit) -> None:
@@ -114,6 +118,7 @@ def test_a_browser_without_the_token_is_told_what_to_open(house: House, visit: V
 
 
 def test_that_it_does_not_answer_is_said_only_until_it_does(own_house: House, visit: Visit) -> None:
+    assert NOTICE_MS in PAGE.joinpath("sync.ts").read_text(), "the timer that is kept from ringing"
     visitor = visit(own_house, gone=True)
     visitor.context.add_init_script(NOTICES_STAY)
     page = visitor.open(own_house.thread("silent", "one"))

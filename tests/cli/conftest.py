@@ -26,7 +26,7 @@ from clew.testing.stage import MODEL, Stage
 
 COMMAND = [sys.executable, "-m", "clew.cli"]
 LASTING = Path(__file__).with_name("lasting.py")
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)

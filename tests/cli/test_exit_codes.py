@@ -98,7 +98,7 @@ def test_a_missing_agent_is_3_and_leaves_no_thread(cli: Any) -> None:
 
 @pytest.mark.rest
 def test_a_time_out_is_6_and_keeps_what_was_said(both: Any) -> None:
-    done = both.run("ask", "-t", "t", "--timeout", "10s", "!hang text so far")
+    done = both.run("ask", "-t", "t", "--timeout", "20s", "!hang text so far")
 
     assert (done.code, done.out) == (6, "so far\n")
     assert "took too long" in done.err

@@ -80,7 +80,7 @@ def test_the_prompt_may_come_from_stdin(cli: Any) -> None:
 
 @pytest.mark.rest
 def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) -> None:
-    done = both.run("jobs", "submit", "--wait", "--json", "--timeout", "10s", "!slow 1000 0.05")
+    done = both.run("jobs", "submit", "--wait", "--json", "--timeout", "20s", "!slow 1000 0.05")
 
     assert done.code == 0, done.err
     job = done.json
@@ -233,12 +233,12 @@ def test_jobs_of_one_key_run_one_after_the_other_also_in_place(cli: Any) -> None
 
 @pytest.mark.rest
 def test_watch_follows_another_process_over_all_runs(cli: Any) -> None:
-    carrying = cli.start("jobs", "submit", "--wait", "--timeout", "4s", "!slow 1000 0.05")
+    carrying = cli.start("jobs", "submit", "--wait", "--timeout", "10s", "!slow 1000 0.05")
     cli.api.wait_for_requests(1)
     [job] = cli.run("jobs", "list", "--json").json
 
     watching = cli.start("jobs", "watch", job["id"], "--json")
-    out, _ = watching.communicate(timeout=60)
+    out, _ = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 0
     *events, last = [json.loads(line) for line in out.splitlines()]

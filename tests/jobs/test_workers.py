@@ -64,7 +64,7 @@ async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
         server: PostgresServer | None = None
         if where == "postgres":
             server = stack.enter_context(PostgresServer(tmp_path_factory.mktemp("storm") / "data"))
-            environ["CLEW_STORE"] = server.new_store()
+            environ["CLEW_STORE"] = server.new_database()
         dice = random.Random(count)
         async with scripted.open(environ=environ) as client, workers(scripted, environ, 3) as alive:
             limits = Limits(max_resumes=100, max_runs=100)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rest
 
 async def test_a_pair_lives_in_postgresql_as_in_a_file(scripted: Stage, postgres: PostgresServer) -> None:
     couple = Couple(scripted, rounds=2)
-    url = postgres.new_store()
+    url = postgres.new_database()
     done = run(scripted, TASK, "--name", "six", "-r", "1", CLEW_STORE=url)
     assert done.returncode == 1, done.stderr.decode()
     async with scripted.open(store=url) as client:

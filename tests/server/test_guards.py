@@ -18,7 +18,7 @@ from websockets.typing import Origin, Subprotocol
 from clew.server.doors import Doors
 from clew.server.problems import Refusal
 from clew.server.token import Secret
-from clew.server.wire import MOST_CONNECTIONS
+from clew.server.wire import HEAD_S, MOST_CONNECTIONS
 from clew.testing import scripted_agent
 from clew.testing.model_api import ModelApi
 from clew.testing.stage import Stage
@@ -458,6 +458,8 @@ class TestLimits:
         dripping.cancel()
         writer.close()
         assert drops > 1, "it was waited for"
+        limits = Path(__file__).parents[2].joinpath("docs", "http.md").read_text()
+        assert f"| the head of a request | {HEAD_S:.0f} s," in limits
         assert all(b"408" in answer.split(b"\r\n")[0] for answer in answers)
 
     async def test_silent_connections_do_not_keep_the_owner_out(self, site: Served, known: httpx.AsyncClient) -> None:
