@@ -28,7 +28,7 @@ check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP)            ## what starts neither a process nor a server: under a minute
+unit: $(STAMP)            ## the tests that start no process: under a minute
 	$(PYTEST) -m unit
 
 everyday: $(STAMP) web chromium openssh

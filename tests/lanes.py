@@ -1,6 +1,6 @@
 """Which tests `make unit`, `make test` and `make test-all` run. A pytest plugin; `tests/conftest.py` loads it.
 
-    unit    starts no process and no server
+    unit    starts no process
     test    all of that, what the scripted agent shows, and the tests marked `always` with each real component
     rest    what `make test-all` adds: every other test with a real component, and what is marked `rest`
     soak    `make soak` alone

@@ -37,6 +37,7 @@ def plainly(words: list[str], **options: Any) -> subprocess.CompletedProcess[str
     [
         *[("--version",), ("--help",), ("threads", "list"), ("threads", "show", "none"), ("frobnicate",), ("ask",), ()],
         *[("runs", "list"), ("sessions", "list"), ("jobs", "list"), ("review", "list"), ("hooks", "sessions")],
+        *[("pair", "--list-sessions"), ("stats",), ("config",), ("completion", "bash")],
     ],
     ids=" ".join,
 )
