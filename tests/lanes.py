@@ -3,7 +3,7 @@
     unit    starts no process
     test    all of that, what the scripted agent shows, and the tests marked `always` with each real component
     rest    what `make test-all` adds: every other test with a real component, and what is marked `rest`
-    soak    `make soak` alone
+    soak    `make soak` alone: long random runs, and the pairs that `pairwise` leaves out of `rest`
 
 A test's lane follows from its fixtures and marks, so that a new test is in the right one by itself. A test of the unit
 lane that starts a process fails, and says so.
@@ -27,7 +27,6 @@ UNIT, REST, SOAK, ALWAYS, PROCESS, PAIRWISE = "unit", "rest", "soak", "always", 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark(items)
-    items[:] = without_pairs(items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -49,6 +48,8 @@ def _lane(item: pytest.Item) -> AbstractContextManager[None]:
 
 def mark(items: Iterable[pytest.Item]) -> None:
     for item in items:
+        if _is_one_pair_too_many(item):
+            item.add_marker(SOAK)
         if item.get_closest_marker(SOAK) is not None:
             continue
         wanted = names(item)
@@ -65,12 +66,8 @@ def names(item: pytest.Item) -> set[str]:
     return {*getattr(item, "fixturenames", ()), *(words & REAL), *(each.name for each in item.iter_markers())}
 
 
-def without_pairs(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Of a test that is marked `pairwise`, on a real agent: each value of its two parameters, but not every pair."""
-    return [item for item in items if not _is_one_pair_too_many(item)]
-
-
 def _is_one_pair_too_many(item: pytest.Item) -> bool:
+    """A test marked `pairwise` on a real agent: each value of its two parameters is enough here; the rest is soak."""
     if item.get_closest_marker(PAIRWISE) is None or not names(item) & REAL:
         return False
     more, fewer = sorted((each.args for each in item.iter_markers("parametrize")), key=lambda args: -len(args[1]))

@@ -113,6 +113,11 @@ def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
         *("pairs[real-x-a]", "pairs[real-y-b]", "pairs[real-x-c]"),
         *("tuples[real-x-a-1]", "tuples[real-y-b-2]"),
     }
+    assert collected(pytester, "soak") == {
+        "that_takes_very_long",
+        *("pairs[real-y-a]", "pairs[real-x-b]", "pairs[real-y-c]"),
+        *("tuples[real-y-a-1]", "tuples[real-x-b-2]"),
+    }
 
 
 # Prints the real components of the tests that pytest selects, each as the fixture or the parameter that brings it.

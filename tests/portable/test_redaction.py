@@ -182,5 +182,5 @@ def test_name_of_ordinary_words_gives_nothing_away() -> None:
     "piece", ["a" * 50, "a:", "http://a:", "secret", "key = ", "-----BEGIN PRIVATE KEY-----\n", "Bearer ", "eyJ", '"']
 )
 def test_a_long_text_is_read_to_its_end(piece: str) -> None:
-    """Less than a second; patterns that look at places twice would need 3 minutes or more, and this test ends before."""
+    """Less than a second; patterns that look at places twice would need 3 minutes or more, which this test may not."""
     redact(piece * (1_000_000 // len(piece)))
