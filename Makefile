@@ -28,7 +28,7 @@ check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP)            ## the tests that start no process: under a minute
+unit: $(STAMP)            ## the tests that start no process: under a minute on two quiet cores
 	$(PYTEST) -m unit
 
 everyday: $(STAMP) web chromium openssh
@@ -38,7 +38,7 @@ rest: $(STAMP) web chromium openssh
 	$(PYTEST) -m "rest and not soak"
 
 mutations: $(STAMP)       ## breaks each guard of the decision and each row of the outcome table: a test must notice
-	$(BIN)/python tests/mutations.py $(ONLY)
+	$(BIN)/python tests/mutations.py "$(ONLY)"
 
 WEB := src/clew/web
 PAGE := $(WEB)/static/index.html

@@ -88,7 +88,7 @@ def describe(item: pytest.Item) -> str:
         log = server.folder / "log"
         if said := file_tail(log):
             lines += [f"PostgreSQL ({log}):", *last_lines(said)]
-    return "\n".join(lines) or "None."
+    return "\n".join(lines) or "Nothing is running, and the test started no process."
 
 
 def _ended(started: list[process_record.Started], test: str) -> list[str]:
