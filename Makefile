@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 4
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check chromium openssh
@@ -29,7 +30,7 @@ check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/lint-imports
 
 unit: $(STAMP)            ## the tests that start no process: under a minute on two quiet cores
-	$(PYTEST) -m unit
+	$(BIN)/pytest -n $(CORES) --dist worksteal -m unit
 
 everyday: $(STAMP) web chromium openssh
 	$(PYTEST) -m "not rest and not soak"
