@@ -30,3 +30,16 @@ async def test_nothing_is_left_of_a_question_that_is_stopped(
         assert pids
         assert [started_at(int(pid)) for pid in pids] == [None] * len(pids), "ended, and its end was waited for"
     assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+async def test_a_binary_that_prints_without_end_is_stopped(scripted: Stage, tmp_path: Path) -> None:
+    talker = tmp_path / "talker"
+    talker.write_text("#!/bin/sh\nexec yes\n")
+    talker.chmod(0o700)
+    async with scripted.open() as client:
+        for _ in range(4):  # how much has been read by then is a matter of luck
+            asking = asyncio.create_task(client.engine.abilities("claude", Binary(str(talker), "setting")))
+            await asyncio.sleep(0.05)
+            asking.cancel()
+            await asyncio.wait({asking}, timeout=60)
+            assert asking.cancelled()

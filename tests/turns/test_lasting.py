@@ -16,10 +16,13 @@ import pytest
 import forkserver
 from clew.client import Client
 from clew.core.events import QuestionAnswered, QuestionAsked, RunEnded, TextStreamed
+from clew.core.ids import TurnId
 from clew.core.permissions import Answer
 from clew.core.question import Question, QuestionState, as_message
+from clew.core.record import replace
 from clew.core.run import RunStatus
 from clew.errors import AgentMissing, Conflict, NotFound, UsageError
+from clew.hosts.outlook import after_change
 from clew.testing.stage import MODEL, Stage
 
 FORM = (
@@ -384,6 +387,9 @@ async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_wou
         assert "2 turns" in outlook.after_change["truncate"]
         assert "1 turn after it is archived" in outlook.after_change["retry"]
         assert "retry" not in ((await thread.outlook(answer.id)).after_change or {})
+        gone = replace(first, id=TurnId("archived"))
+        with pytest.raises(NotFound, match="has no turn archived"):  # as if it was archived while this was asked
+            await client.engine.database.call(lambda store: after_change(store, thread.record, gone))
         runs = len(await client.runs())
         await thread.edit(first.id, "first question, put better")
         assert (await thread.outlook()).reason == "history_changed"

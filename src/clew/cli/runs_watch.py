@@ -94,7 +94,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
 
 
 def _is_known(gone: asyncio.Task[None]) -> bool:
-    """That nobody carries the run out any more; a store that could not be asked tells nothing."""
+    """True if the run's process is known to be gone. If the store could not be read, nothing is known."""
     return gone.done() and not gone.cancelled() and gone.exception() is None
 
 

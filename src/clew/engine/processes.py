@@ -102,8 +102,11 @@ async def end_family(
 
 
 async def ended(process: asyncio.subprocess.Process) -> None:
-    """Waits for a process that was killed. Nobody reads its pipes any more, and `Process.wait` would wait for them."""
-    transport: Any = getattr(process, "_transport", None)  # asyncio has no other way to them
+    """Waits for a process that was killed, and closes its pipes first.
+
+    `Process.wait` also waits until its pipes end, and asyncio stops reading a pipe when nobody takes what it has read.
+    """
+    transport: Any = getattr(process, "_transport", None)  # asyncio has no public way to the pipes
     for number in (0, 1, 2) if transport is not None else ():
         pipe = transport.get_pipe_transport(number)
         if pipe is not None and not pipe.is_closing():

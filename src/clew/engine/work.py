@@ -232,7 +232,7 @@ class Worker:
             if self._starting is None:
                 self._starting = asyncio.ensure_future(self._in_thread(_launch, self, self._settings))
             try:
-                self._queue = await asyncio.shield(self._starting)  # cancelled, it starts all the same, and is ended
+                self._queue = await asyncio.shield(self._starting)  # if cancelled, it goes on, and `run` ends it
             except Exception:
                 self._starting = None
                 raise
@@ -378,7 +378,7 @@ def _reached() -> Iterator[None]:
 
 
 def _raise_if_cancelled(error: Exception) -> None:
-    """Whoever was cancelled and met an error on the way out is still cancelled."""
+    """A task that was cancelled stays cancelled, even if its clean-up raised another error."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError from error

@@ -9,8 +9,8 @@ from clew.core.history import History, Role, Turn, visible
 from clew.core.pins import PinState, stands
 from clew.core.record import Record, replace
 from clew.core.thread import Thread
-from clew.errors import NotFound
 from clew.store.store import Store
+from clew.store.turns import no_such_turn
 
 GOES_ON = "The session has not seen this turn as it is: it goes on, and the next turn brings the new text along."
 STARTS_FRESH = "The session holds this turn as it was: the next turn starts a fresh session with the whole transcript."
@@ -41,8 +41,8 @@ def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
     """A sentence each. Compares what the session was given with what would stand."""
     history = store.history(thread.id)
     place = next((n for n, known in enumerate(history) if known.id == turn.id), None)
-    if place is None:  # it was taken back meanwhile
-        raise NotFound(f"The thread has no turn {turn.id}.", hint="`clew threads show` lists its turns.")
+    if place is None:  # it was archived since the caller read it
+        raise no_such_turn(turn.id)
     edited = (*history[:place], replace(turn, text=f"{turn.text}\0"), *history[place + 1 :])
     said = {
         "edit": f"The old text is kept and later turns stay. {_session(store, thread, edited)}",

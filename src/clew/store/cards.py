@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clew.core.run import LIVE, Run, RunStatus
-from clew.errors import NotFound
 from clew.store.database import Row
 from clew.store.events import Events
 from clew.store.records import (
@@ -21,6 +20,7 @@ from clew.store.records import (
 )
 from clew.store.runs import Runs
 from clew.store.threads import Threads
+from clew.store.turns import no_such_turn
 
 LIVE_RUNS = 10_000  # more than can wait in any queue that makes sense
 MOST_CHANGED = 100_000
@@ -85,7 +85,7 @@ class Cards(Threads, Runs, Events):
         with self.reading():
             place = self._one("place_of_turn", id=turn_id, thread_id=thread_id)
             if place is None or place["archived_at"] is not None:
-                raise NotFound(f"The thread has no turn {turn_id}.", hint="`clew threads show` lists its turns.")
+                raise no_such_turn(turn_id)
             rows = self._all("turns_before", thread_id=thread_id, before=place["position"] + 1, limit=1)
             return self._turn_cards(rows)[0]
 

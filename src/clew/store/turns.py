@@ -18,6 +18,10 @@ from clew.store.records import (
 from clew.store.versions import Versions
 
 
+def no_such_turn(turn_id: str) -> NotFound:
+    return NotFound(f"The thread has no turn {turn_id}.", hint="`clew threads show` lists its turns.")
+
+
 class Turns(Versions):
     def history(self, thread_id: str) -> History:
         """The turns that stand, in order."""
@@ -53,7 +57,7 @@ class Turns(Versions):
         with self.transaction():
             row = self._standing_turn(from_turn_id)
             if row["thread_id"] != thread_id:
-                raise NotFound(f"The thread has no turn {from_turn_id}.", hint="`clew threads show` lists its turns.")
+                raise no_such_turn(from_turn_id)
             start = row["position"] + (0 if inclusive else 1)
             count = self._do("archive_turns", thread_id=thread_id, position=start, at=at, why=why)
             self._do("touch_thread", id=thread_id, at=at)
