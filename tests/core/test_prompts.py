@@ -16,7 +16,7 @@ from clew.core.prompts import Section, escape, heading, turns_section, without_f
 
 LINE_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 WORDS = ["user", "assistant", "human", "system"]
-SECTIONS = ["standing instructions", "conversation so far", "since your last answer", "new message"]
+SECTIONS = ["standing instructions", "conversation so far", "since your last answer", "work done so far", "new message"]
 
 
 def looks_like_a_heading(line: str) -> bool:

@@ -29,6 +29,7 @@ class Hub:
         self._client = client
         self._listeners: set[Listener] = set()
         self._somebody = asyncio.Event()
+        self._version: int | None = None  # up to which every listener has been told; None: not known
 
     @contextlib.contextmanager
     def telling(self, listener: Listener) -> Iterator[None]:
@@ -41,25 +42,32 @@ class Hub:
             if not self._listeners:
                 self._somebody.clear()
 
+    def knows(self, version: int) -> None:
+        """A listener has read the store itself, up to this version. Whatever came later is still to be told."""
+        if self._version is None or version < self._version:
+            self._version = version
+
     async def run(self) -> None:
         """Until it is cancelled. Looks only while somebody listens; each who comes asks for what it lacks itself."""
-        version: int | None = None
         while True:
             if not self._listeners:
-                version = None
+                self._version = None
                 await self._somebody.wait()
+            asked = self._version
             try:
-                changes = await self._client.changes(NOW if version is None else version)
+                changes = await self._client.changes(NOW if asked is None else asked)
             except ClewError as error:  # busy or full: the listeners get it at a later look
                 if isinstance(error, StoreError) and error.kind == "lost":
                     return  # it is said elsewhere, and there is nothing more to come
                 log.warning("what changed could not be read: %s", error.code)
                 await asyncio.sleep(AFTER_TROUBLE_S)
                 continue
-            if version is not None and changes.version != version:
+            if self._version != asked:
+                continue  # meanwhile a listener came that knows less than this look would tell
+            if asked is not None and changes.version != asked:
                 for listener in list(self._listeners):
                     listener.changed(changes)
-            version = changes.version
+            self._version = changes.version
             await self._woken()
 
     async def _woken(self) -> None:

@@ -75,6 +75,7 @@ class Listener:
             first = await self._shared.client.changes(NOW if after is None else after)
             if after is not None and after > first.version:  # of another store: the page knows nothing of this one
                 first = await self._shared.client.changes(0)
+            hub.knows(first.version)
             await self._send({"type": "hello", "version": first.version, "daemon": self._shared.daemon_id})
             self.changed(first)
             tasks = [asyncio.create_task(work) for work in (self._hear(), self._tell(), self._shared.closing.wait())]
