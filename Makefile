@@ -54,7 +54,7 @@ $(MODULES): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/.npmrc | $(STAMP
 	$(NPM) ci
 	touch $@
 
-$(PAGE): $(MODULES) $(WEB)/build.mjs $(wildcard $(WEB)/page/*)
+$(PAGE): $(MODULES) $(WEB)/build.mjs $(shell find $(WEB)/page -type f)
 	$(NPM) run -s build
 
 web-check: $(MODULES)     ## the page's types, and the tests of its pure parts
@@ -67,7 +67,7 @@ chromium:                 ## the browser of the tests in tests/browser
 
 openssh:                  ## ssh-keygen and ssh-agent, for the tests of signatures
 	@command -v ssh-agent >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q openssh-client || { apt-get update -q && apt-get install -y -q openssh-client; }; }; } || \
-	  { echo "tests/portable needs OpenSSH: apt-get install openssh-client"; exit 1; }
+	  { echo "tests/transfer needs OpenSSH: apt-get install openssh-client"; exit 1; }
 
 soak: $(STAMP)            ## long random runs
 	CLEW_SOAK=1 $(PYTEST) -m soak

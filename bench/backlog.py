@@ -20,11 +20,11 @@ import psycopg
 from bench.jobs import submit, workers
 from bench.report import Check, Column, Result, Table
 from bench.timing import Sample, tell
-from clew.client import Client
-from clew.store.jobs import SPARE
+from clew.api.client import Client
 from clew.store.store import Store
+from clew.store.tables.jobs import SPARE
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 
@@ -120,7 +120,7 @@ async def _watched(client: Client, url: str, count: int) -> tuple[list[float], f
             before, began = done(connection), time.monotonic()
             async with asyncio.timeout(LIMIT_S):
                 while (now := done(connection) - before).total() < count / ROUNDS:
-                    scans.append(await client.engine.database.call(_scan))
+                    scans.append(await client.engine.store.call(_scan))
                     await asyncio.sleep(LOOK_S)
             rates.append(now.total() / (time.monotonic() - began))
         all_ = done(connection) - first
@@ -130,7 +130,7 @@ async def _watched(client: Client, url: str, count: int) -> tuple[list[float], f
 
 def _scan(store: Store) -> float:
     began = time.perf_counter()
-    found = store.claimable_jobs(time.time(), SCANNED + SPARE)
+    found = store.jobs.claimable(time.time(), SCANNED + SPARE)
     took = time.perf_counter() - began
     assert len(found) == SCANNED + SPARE
     return took

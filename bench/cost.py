@@ -18,9 +18,9 @@ from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
 from bench.timing import counted, tell
-from clew.testing.model_api import ModelApi
-from clew.testing.prompt_cache import CacheAccount
-from clew.testing.scripts import Reply, Request, Text
+from clew.testing.model.api import ModelApi
+from clew.testing.model.prompt_cache import CacheAccount
+from clew.testing.model.scripts import Reply, Request, Text
 from clew.testing.stage import Stage, real_claude
 
 LIMIT = 0.45

@@ -16,15 +16,17 @@ from pathlib import Path
 from bench.report import Column, Result, Table
 from bench.timing import Sample, counted, tell
 from clew.agents.claude import Claude
-from clew.core.decision import Abilities, Policy, Request, Resume, decide
+from clew.core.decision import Abilities, DecisionRequest, Policy, Resume, decide
 from clew.core.history import History, Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Mark, Observed, Pin, PinState, Runtime
 from clew.core.record import replace
-from clew.core.run import Owner
+from clew.core.runs.run import Owner
 from clew.core.thread import Thread
-from clew.engine.plan import Plan, Planner, new_run
-from clew.engine.settings import Ask, Surroundings
+from clew.engine.planning.plan import AttemptPlan, Planner
+from clew.engine.request import TurnRequest, new_run
+from clew.engine.settings import RuntimeContext
+from clew.git.command import agent_environment
 from clew.store.store import Store, open_store
 
 LENGTHS = (10, 1_000, 10_000)
@@ -39,7 +41,7 @@ class World:
     store: Store
     thread: Thread
     runtime: Runtime
-    around: Surroundings
+    context: RuntimeContext
     history: History
     pin: Pin
 
@@ -66,32 +68,32 @@ class World:
             mark=Mark(file.stat().st_size, "entry"),
         )
         with store.transaction():
-            store.create_thread(thread)
+            store.threads.create(thread)
             for turn in history:
-                store.add_turn(thread.id, turn)
-            store.save_pin(pin)
-        return cls(store, thread, runtime, Surroundings({}, Owner("bench", 1, 1.0)), history, pin)
+                store.turns.add(thread.id, turn)
+            store.pins.save(pin)
+        return cls(store, thread, runtime, RuntimeContext({}, Owner("bench", 1, 1.0), agent_environment), history, pin)
 
     def decide(self) -> None:
         prompt = _turn(len(self.history))
-        request = Request("claude", MODEL, self.thread.cwd, self.runtime, prompt)
+        request = DecisionRequest("claude", MODEL, self.thread.cwd, self.runtime, prompt)
         observed = Observed(exists=True, mark=self.pin.mark)
         decision = decide(request, self.history, (self.pin,), ABILITIES, observed, Policy(), time.time())
         assert isinstance(decision, Resume) and decision.prompt == prompt.text
 
-    def plan(self) -> tuple[Plan, float]:
+    def plan(self) -> tuple[AttemptPlan, float]:
         """One plan and its seconds; afterwards the thread is as it was."""
-        ask = Ask(self.thread, "What is next?" * 30, "claude")
-        run = new_run(ask, MODEL, self.around)
-        self.store.create_run(run)
-        planner = Planner(Claude(), ABILITIES, self.runtime, Policy(), self.around, ask, run, lambda store: None)
+        request = TurnRequest(self.thread, "What is next?" * 30)
+        run = new_run(request, MODEL, self.context)
+        self.store.runs.create(run)
+        planner = Planner(Claude(), ABILITIES, self.runtime, Policy(), self.context, request, run, lambda store: None)
         began = time.perf_counter()
         plan = planner.first(self.store)
         took = time.perf_counter() - began
-        assert isinstance(plan.decision, Resume) and plan.decision.prompt == ask.text
+        assert isinstance(plan.decision, Resume) and plan.decision.prompt == request.text
         with self.store.transaction():
-            self.store.archive_turns(self.thread.id, run.prompt_turn_id, inclusive=True, at=0.0, why="bench")
-            self.store.save_pin(replace(plan.pin, pending=None))
+            self.store.turns.archive(self.thread.id, run.prompt_turn_id, inclusive=True, at=0.0, why="bench")
+            self.store.pins.save(replace(plan.pin, pending=None))
         return plan, took
 
 
@@ -123,8 +125,8 @@ def _samples(world: World, number: int) -> dict[str, Sample]:
     world.plan()  # warm
     for _ in counted("plans", number):
         times["decide"].append(_timed(world.decide))
-        times["history"].append(_timed(lambda: world.store.history(world.thread.id)))
-        times["pins"].append(_timed(lambda: world.store.pins(world.thread.id)))
+        times["history"].append(_timed(lambda: world.store.turns.history(world.thread.id)))
+        times["pins"].append(_timed(lambda: world.store.pins.of_thread(world.thread.id)))
         times["plan"].append(world.plan()[1])
     return {name: Sample.of(values) for name, values in times.items()}
 

@@ -27,7 +27,7 @@ from typing import Any
 from bench.report import Check, Column, Result, Table
 from bench.timing import tell
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import MODEL, Stage
 
 LIMIT_S = 120

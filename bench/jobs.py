@@ -18,12 +18,12 @@ from pathlib import Path
 
 from bench.report import Column, Result, Table
 from bench.timing import Sample, tell
-from clew.client import Client
-from clew.core.job import UNDER_WAY, Job, Limits
+from clew.api.client import Client
+from clew.core.jobs.job import UNDER_WAY, Job, Limits
 from clew.core.thread import Permissions
-from clew.hosts.jobs import NewJob
+from clew.hosts.jobs.jobs import JobSpec
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import MODEL, Stage
 
@@ -63,7 +63,7 @@ async def _measured(name: str, quick: bool) -> tuple[float, float, float, float]
 
 
 async def submit(stage: Stage, client: Client, prompt: str) -> Job:
-    new = NewJob(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, limits=Limits(max_runs=100))
+    new = JobSpec(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, limits=Limits(max_runs=100))
     return await client.jobs.submit(new)
 
 

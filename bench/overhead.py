@@ -19,7 +19,7 @@ from bench.phases import Phases
 from bench.report import Check, Column, Result, Table
 from bench.startup import clew_script
 from bench.timing import Sample, counted, ratios, tell
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import MODEL, Stage, real_claude
 
 LIMIT = 1.25

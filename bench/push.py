@@ -26,17 +26,17 @@ import pyrage
 from bench.report import Check, Column, Result, Table
 from bench.timing import tell
 from clew.agents.claude import Claude
-from clew.client import Client
-from clew.engine.object_store import ObjectStore
-from clew.hosts.agent_sessions import AgentSessions
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_head import Lock
-from clew.hosts.portable_pieces import PIECE_MEAN
-from clew.hosts.portable_remote import Remote, open_remote
-from clew.hosts.portable_sync import Pushed, push
+from clew.api.client import Client
+from clew.hosts.chat.agent_sessions import AgentSessions
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.remote.chunks import CHUNK_MEAN_BYTES
+from clew.hosts.transfer.remote.header import RemoteKeys
+from clew.hosts.transfer.remote.object_store import ObjectStore
+from clew.hosts.transfer.remote.remote import Remote, open_remote
+from clew.hosts.transfer.remote.sync import PushResult, push
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
-from clew.testing.objects import S3Server
+from clew.testing.model.api import ModelApi
+from clew.testing.s3 import S3Server
 from clew.testing.stage import MODEL, Stage
 
 SIZES_MB = (0.5, 5.0, 50.0)
@@ -54,7 +54,7 @@ class Measured:
     size_mb: float
     closed: bool
     export_s: float
-    first: Pushed
+    first: PushResult
     first_s: float
     second_bytes: int
     second_s: float
@@ -101,7 +101,7 @@ def measure(quick: bool) -> Result:
     growth = largest.second_bytes / smallest.second_bytes
     share = largest.second_bytes / largest.first.sent.size_bytes
     if quick:
-        again = max(0, largest.second_bytes - largest.turn_bytes) / PIECE_MEAN
+        again = max(0, largest.second_bytes - largest.turn_bytes) / CHUNK_MEAN_BYTES
         what = f"pieces that the second push sends again, {largest.size_mb:g} MB"
         return Result("push", [table], [Check(what, again, MOST_PIECES, timed=False)])
     sizes = f"{largest.size_mb:g} MB ÷ {smallest.size_mb:g} MB"
@@ -128,11 +128,11 @@ async def _measured(sizes: tuple[float, ...]) -> list[Measured]:
 
 async def _one(folder: Path, size_mb: float, closed: bool, url: str) -> Measured:
     key = pyrage.x25519.Identity.generate()
-    lock = Lock(recipients=(str(key.to_public()),), identity=f"{key}\n") if closed else Lock()
+    lock = RemoteKeys(recipients=(str(key.to_public()),), identity=f"{key}\n") if closed else RemoteKeys()
     with ModelApi() as api:
         stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
         session_id = str(uuid.UUID(int=random.Random(size_mb).getrandbits(128), version=4))
-        path = Claude().session_place(str(stage.home / ".claude"), str(stage.work), session_id)
+        path = Claude().expected_session_path(str(stage.home / ".claude"), str(stage.work), session_id)
         assert path is not None
         path.parent.mkdir(parents=True)
         with path.open("w") as file:
@@ -144,7 +144,7 @@ async def _one(folder: Path, size_mb: float, closed: bool, url: str) -> Measured
             began = time.perf_counter()
             exported = await export_thread(client.engine, adopted.thread, {})
             export_s = time.perf_counter() - began
-            assert exported.sessions[0].taken, exported.sessions
+            assert exported.sessions[0].included, exported.sessions
             first, first_s, before, _ = await _pushed(client, url, lock, adopted.thread)
             thread = await client.find(adopted.thread)
             sent, took = [], []
@@ -159,7 +159,7 @@ async def _one(folder: Path, size_mb: float, closed: bool, url: str) -> Measured
     return Measured(size_mb, closed, export_s, first, first_s, round(mean(sent)), mean(took), turn_bytes, manifest)
 
 
-async def _pushed(client: Client, url: str, lock: Lock, name: str) -> tuple[Pushed, float, int, int]:
+async def _pushed(client: Client, url: str, lock: RemoteKeys, name: str) -> tuple[PushResult, float, int, int]:
     """What was sent, how long it took, how large the thread is, and its manifest there."""
     began = time.perf_counter()
     remote: Remote = await open_remote(ObjectStore(url), lock, to_push=True)
@@ -168,7 +168,7 @@ async def _pushed(client: Client, url: str, lock: Lock, name: str) -> tuple[Push
     [manifest] = (await remote.manifests()).manifests
     last = (await remote.objects.paths("manifests"))[-1]
     raw = await remote.objects.get(last)
-    assert raw is not None and done.side == "pushed"
+    assert raw is not None and done.state == "pushed"
     return done, took, sum(part.size_bytes for part in manifest.parts), len(raw)
 
 

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
 from bench.timing import Sample, counted, ratios, tell
-from clew.client import Client
-from clew.core.review import Round, RoundStatus
-from clew.hosts.reviews import NewReview, Next
-from clew.testing.model_api import ModelApi
-from clew.testing.prompt_cache import CacheAccount
-from clew.testing.scripts import Reply, Request, Text
+from clew.api.client import Client
+from clew.core.reviews.review import ReviewRound, RoundStatus
+from clew.hosts.reviews.reviews import ReviewSpec, RoundOptions
+from clew.testing.model.api import ModelApi
+from clew.testing.model.prompt_cache import CacheAccount
+from clew.testing.model.scripts import Reply, Request, Text
 from clew.testing.stage import MODEL, Stage, real_claude
 
 LIMITS = {400: 0.5, 4_000: 0.2}  # of what the full prompt costs, by the lines of the diff
@@ -197,11 +197,11 @@ async def _review(stage: Stage, lines: int, resume: bool) -> Reviewed:
     return Reviewed(tuple(accounts))
 
 
-async def _round(client: Client, stage: Stage, review_id: str | None, resume: bool) -> Round:
+async def _round(client: Client, stage: Stage, review_id: str | None, resume: bool) -> ReviewRound:
     if review_id is None:
-        live = await client.reviews.start(NewReview(str(stage.work), "claude", MODEL, enable_resume=resume))
+        live = await client.reviews.start(ReviewSpec(str(stage.work), "claude", MODEL, resume=resume))
     else:
-        live = await client.reviews.follow(review_id, Next("I have mended some of it.", enable_resume=resume))
+        live = await client.reviews.follow(review_id, RoundOptions("I have mended some of it.", resume=resume))
     return await live.finish()
 
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
 from bench.timing import tell
-from clew.core.hook import session_key
+from clew.core.hooks.hook import session_key
 from clew.core.ids import ThreadId
 from clew.core.thread import Thread
-from clew.store.hook_rows import HookKey
+from clew.store.rows.hooks import HookKey
 from clew.store.store import Store, open_store
 
 SIZES = (1_000, 10_000, 100_000)
@@ -50,7 +50,7 @@ def rewrite(path: Path, key: str, value: str) -> None:
 
 
 def save(store: Store, number: int, thread: str) -> None:
-    store.save_hook_key(HookKey(key_of(number), "boss", REPO, number + 1, None, thread, None, 0.0, time.time()))
+    store.hooks.save_key(HookKey(key_of(number), "boss", REPO, number + 1, None, thread, None, 0.0, time.time()))
 
 
 def measure(quick: bool) -> Result:
@@ -85,7 +85,7 @@ def _by_size(size: int, for_s: float) -> tuple[object, ...]:
         by_file = _rate(lambda n: rewrite(path, key_of(n % size), f"{n:032x}"), for_s)
         with open_store(Path(folder) / "clew.db") as store:
             with store.transaction():
-                store.create_thread(Thread(ThreadId("t"), "t", "/", "claude", "model"))
+                store.threads.create(Thread(ThreadId("t"), "t", "/", "claude", "model"))
                 for number in range(size):
                     save(store, number, "t")
             by_table = _rate(lambda n: save(store, n % size, "t"), for_s)
@@ -106,7 +106,7 @@ def _at_once(write: Callable[[Path, int, threading.Barrier], None]) -> tuple[int
     with tempfile.TemporaryDirectory() as name, context.Manager() as manager:
         folder = Path(name)
         with open_store(folder / "clew.db") as store:
-            store.create_thread(Thread(ThreadId("t"), "t", "/", "claude", "model"))
+            store.threads.create(Thread(ThreadId("t"), "t", "/", "claude", "model"))
         start = manager.Barrier(PROCESSES)
         began = time.perf_counter()
         with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
@@ -116,7 +116,7 @@ def _at_once(write: Callable[[Path, int, threading.Barrier], None]) -> tuple[int
         if write is _write_file:
             return len(json.loads((folder / "sessions.json").read_bytes())), took
         with open_store(folder / "clew.db") as store:
-            return len(store.hook_keys()), took
+            return len(store.hooks.keys()), took
 
 
 def _write_file(folder: Path, number: int, start: threading.Barrier) -> None:

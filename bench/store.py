@@ -20,12 +20,12 @@ from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
 from bench.timing import tell
-from clew.core.events import TextStreamed
 from clew.core.history import Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Pin, PinState, Runtime
 from clew.core.record import replace
-from clew.core.run import Run, RunStatus
+from clew.core.runs.events import TextStreamed
+from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Thread
 from clew.errors import ClewError
 from clew.store.store import Store, open_store
@@ -59,13 +59,13 @@ class Hand:
             absorbed=tuple(Absorbed(TurnId(f"{self.mark}{n}"), f"{n:024d}") for n in range(ABSORBED)),
         )
         with store.transaction():
-            store.create_thread(self.thread)
-            store.create_run(self.run)
-            store.save_pin(self.pin)
+            store.threads.create(self.thread)
+            store.runs.create(self.run)
+            store.pins.save(self.pin)
 
     def add_turn(self) -> None:
         turn = Turn(TurnId(uuid.uuid4().hex), Role.USER, "x" * 400, "claude", "model", created_at=time.time())
-        self.store.add_turn(SHARED, turn)
+        self.store.turns.add(SHARED, turn)
 
     def append_event(self) -> None:
         self._append(1)
@@ -74,7 +74,7 @@ class Hand:
         self._append(BATCH)
 
     def cancel_requested(self) -> None:
-        self.store.cancel_requested(self.run.id)
+        self.store.runs.cancel_requested(self.run.id)
 
     def save_pin(self) -> None:
         """As after a turn: two more turns are absorbed. Now and then a new pin, or the list would grow for ever."""
@@ -84,16 +84,16 @@ class Hand:
             self.pin = replace(self.pin, id=PinId(fresh), absorbed=self.pin.absorbed[:ABSORBED])
         more = (Absorbed(TurnId(f"{self.number}{n}"), f"{self.number:024d}") for n in "ab")
         self.pin = replace(self.pin, absorbed=(*self.pin.absorbed, *more))
-        self.store.save_pin(self.pin)
+        self.store.pins.save(self.pin)
 
     def update_run(self) -> None:
         self.number += 1
-        self.store.update_run(self.run.id, cost_usd=float(self.number))
+        self.store.runs.update(self.run.id, cost_usd=float(self.number))
 
     def _append(self, size: int) -> None:
         first = self.number + 1
         self.number += size
-        self.store.append_events(self.run.id, [(first + n, 0.0, WORDS) for n in range(size)])
+        self.store.events.append(self.run.id, [(first + n, 0.0, WORDS) for n in range(size)])
 
 
 OPERATIONS: dict[str, Callable[[Hand], None]] = {
@@ -152,7 +152,7 @@ def _tallies(name: str, processes: int, for_s: float) -> tuple[list[Tally], int]
     with tempfile.TemporaryDirectory() as folder, context.Manager() as manager:
         path = Path(folder) / "clew.db"
         with open_store(path) as store:
-            store.create_thread(Thread(SHARED, "shared", "/", "claude", "model"))
+            store.threads.create(Thread(SHARED, "shared", "/", "claude", "model"))
         start = manager.Barrier(processes)
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
             jobs = [pool.submit(_worked, path, name, start, for_s) for _ in range(processes)]
@@ -180,18 +180,18 @@ def _worked(path: Path, name: str, start: threading.Barrier, for_s: float) -> Ta
 
 def _missing(store: Store, name: str, done: int) -> int:
     """Of the operations whose every call leaves a row; each process did one more before the start."""
-    threads = [thread for thread in store.threads() if thread.id != SHARED]
+    threads = [thread for thread in store.threads.recent() if thread.id != SHARED]
     if name.startswith("`add_turn`"):
-        return done + len(threads) - len(store.history(SHARED))
+        return done + len(threads) - len(store.turns.history(SHARED))
     if name.startswith("`append_events`"):
         size = BATCH if str(BATCH) in name else 1
-        held = sum(len(store.events(run.id)) for run in store.runs())
+        held = sum(len(store.events.of_run(run.id)) for run in store.runs.newest())
         return (done + len(threads)) * size - held
     if name.startswith("`save_pin`"):
-        held = sum(len(pin.absorbed) - ABSORBED for thread in threads for pin in store.pins(thread.id))
+        held = sum(len(pin.absorbed) - ABSORBED for thread in threads for pin in store.pins.of_thread(thread.id))
         return (done + len(threads)) * 2 - held
     if name.startswith("`update_run`"):
-        return done + len(threads) - round(sum(run.cost_usd for run in store.runs()))
+        return done + len(threads) - round(sum(run.cost_usd for run in store.runs.newest()))
     return 0
 
 

@@ -24,18 +24,18 @@ KINDS = ("chat", "chat", "chat", "chat", "pair", "review", "job", "hook")
 MOST_RATIO = 20.0  # of times a hundred in threads
 
 WAYS: dict[str, Callable[[Store], object]] = {
-    "list, last used": lambda store: store.listed(),
-    "list, of one kind": lambda store: store.listed(kind="pair"),
-    "list, the largest": lambda store: store.listed(sort="size"),
-    "list, the dearest": lambda store: store.listed(sort="cost"),
-    "list, older than": lambda store: store.listed(used_before=500.0),
-    "search, a rare word": lambda store: store.search(RARE),
-    "search, a word in every turn": lambda store: store.search(COMMON),
-    "search, two words": lambda store: store.search(f"{COMMON} w7*"),
-    "search, a phrase": lambda store: store.search(f'"{COMMON} and then"'),
-    "search, of one kind": lambda store: store.search(COMMON, kind="hook"),
-    "search, of an agent without threads": lambda store: [store.search(COMMON, agent="codex")],
-    "list, a part of a word that is nowhere": lambda store: [store.listed(q="nowhere")],
+    "list, last used": lambda store: store.search.threads(),
+    "list, of one kind": lambda store: store.search.threads(kind="pair"),
+    "list, the largest": lambda store: store.search.threads(sort="size"),
+    "list, the dearest": lambda store: store.search.threads(sort="cost"),
+    "list, older than": lambda store: store.search.threads(used_before=500.0),
+    "search, a rare word": lambda store: store.search.turns(RARE),
+    "search, a word in every turn": lambda store: store.search.turns(COMMON),
+    "search, two words": lambda store: store.search.turns(f"{COMMON} w7*"),
+    "search, a phrase": lambda store: store.search.turns(f'"{COMMON} and then"'),
+    "search, of one kind": lambda store: store.search.turns(COMMON, kind="hook"),
+    "search, of an agent without threads": lambda store: [store.search.turns(COMMON, agent="codex")],
+    "list, a part of a word that is nowhere": lambda store: [store.search.threads(q="nowhere")],
 }
 
 
@@ -85,7 +85,7 @@ def _filled(path: Path, size: int) -> Store:
     chance = random.Random(7)
     words = [f"w{number}" for number in range(5_000)]
     with store.transaction():
-        run = store._session().connection.executemany
+        run = store.database.session().connection.executemany
         run(
             "INSERT INTO threads (id, name, cwd, agent, model, permissions, trust, visibility, kind, created_at,"
             " updated_at)"

@@ -1,4 +1,4 @@
-"""How much work a function does, counted: a busy machine does not change the count."""
+"""How much work a function does, as a count that does not depend on how busy the machine is."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from types import FrameType
 
 
 def count_calls(work: Callable[[], object]) -> int:
-    """How many functions it calls, of Python and of C."""
+    """How many Python and C functions it calls."""
     count = 0
 
-    def look(frame: FrameType, event: str, argument: object) -> None:
+    def count_event(frame: FrameType, event: str, argument: object) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
-    sys.setprofile(look)
+    sys.setprofile(count_event)
     try:
         work()
     finally:

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import settings
 
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
 
 pytest_plugins = ["failure_report", "lanes", "pytester"]
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
-settings.register_profile("clew", deadline=None)  # a busy machine is no finding
+settings.register_profile("clew", deadline=None)  # a slow example only means that the machine is busy
 settings.load_profile("clew")
 
 
@@ -33,7 +33,7 @@ def api() -> Iterator[ModelApi]:
 
 @pytest.fixture(params=["scripted", pytest.param("real", marks=pytest.mark.real)])
 def stage(request: pytest.FixtureRequest, tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
-    """Both agents: what holds on the scripted one must hold on the real one."""
+    """Runs the test on both agents: what holds for the scripted one must hold for the real one."""
     with make_stage(request.param, tmp_path, api) as stage:
         yield stage
 
@@ -55,7 +55,7 @@ def codex(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
     """The real Codex CLI, beside the scripted agent."""
     with make_stage("scripted", tmp_path, api, codex=True) as stage:
         yield stage
-    assert not api.strays, "it called the world"
+    assert not api.refused_hosts, "it made outgoing connections"
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def both_real(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
     """The real Claude and the real Codex."""
     with make_stage("real", tmp_path, api, codex=True) as stage:
         yield stage
-    assert not api.strays, "it called the world"
+    assert not api.refused_hosts, "it made outgoing connections"
 
 
 @functools.cache
 def _scripted_claude() -> Path:
-    """One for each worker."""
+    """One scripted agent for each pytest worker."""
     folder = Path(tempfile.mkdtemp(prefix="clew-agent-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return scripted_agent.install(folder)
@@ -76,7 +76,7 @@ def _scripted_claude() -> Path:
 
 @contextmanager
 def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -> Iterator[Stage]:
-    """Whatever a test does to a run, nothing that its agents started may outlive it."""
+    """A stage. When the test ends, nothing that its agents started may still run."""
     binary = real_claude() if kind == "real" else _scripted_claude()
     stage = Stage(folder, api, binary, codex=real_codex() if codex else None)
     yield stage
@@ -86,7 +86,7 @@ def make_stage(kind: str, folder: Path, api: ModelApi, *, codex: bool = False) -
 
 @pytest.fixture
 def pass_an_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Moves the running loop's clock on: a time-out comes when a test wants it, not when the machine is slow."""
+    """Advances the running loop's clock, so that a time-out does not depend on how slow the machine is."""
 
     def pass_an_hour() -> None:
         loop = asyncio.get_running_loop()
@@ -98,6 +98,6 @@ def pass_an_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """One real server for each worker; every test makes a database of its own."""
+    """One real server for each pytest worker; every test creates its own database."""
     with PostgresServer(tmp_path_factory.mktemp("postgres") / "data") as server:
         yield server

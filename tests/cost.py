@@ -1,10 +1,10 @@
-"""Where a test run's time goes: what each test took, in seconds and in CPU, and what it started.
+"""Where a test run's time goes: the time and the CPU time of each test, and the processes that it started.
 
     CLEW_TEST_COST=/tmp/cost .venv/bin/pytest -n 4 -p cost …     writes a line for each test
     .venv/bin/python tests/cost.py /tmp/cost                     adds them up: by what they start, by folder, by file
 
-CPU is that of the test's own process and of the children that were waited for meanwhile. What the launcher and the fork
-server start is counted when these end; their shares are told by the operating system's process accounting alone.
+CPU time is that of the test's own process and of the children that it waited for. The children of the launcher and the
+fork server are counted only when these end; only the operating system's process accounting can attribute them to tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_ROWS = 40
 
 
 def _kind(args: Any) -> str:
-    """A program's name; of Python, what it runs."""
+    """The program's name; for Python, with what it runs."""
     words = [os.fsdecode(each) for each in ([args] if isinstance(args, str | bytes | os.PathLike) else args)]
     name = Path(words[0]).name if words else "?"
     if name.startswith("python"):

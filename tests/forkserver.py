@@ -1,13 +1,13 @@
-"""`clew` as a process of its own, forked from one that has its modules loaded: what starting Python costs is saved.
+"""`clew` in a process of its own, forked from a server that has the modules loaded, which saves the start of Python.
 
-    done = forkserver.run("threads", "list", env=…, cwd=…)            # as subprocess.run
-    process = forkserver.start(["serve"], env=…, cwd=…, stdout=PIPE)    # as subprocess.Popen
+    done = forkserver.run("threads", "list", env=…, cwd=…)            # like subprocess.run
+    process = forkserver.start(["serve"], env=…, cwd=…, stdout=PIPE)    # like subprocess.Popen
 
-Another process, another working directory, other descriptors, another environment, another set of signals: all that a
-test of the command line looks at. What it does not show is how the interpreter starts and which modules it loads:
-`tests/cli/test_start.py` and `tests/cli/test_shell.py` start the real thing, and `tests/cli/test_forkserver.py`
-compares the two. One server for each pytest worker, started when it is first needed; it ends with it, and so does
-whatever it has forked.
+The process has its own working directory, descriptors, environment and signals: everything that a test of the command
+line looks at. It does not show how the interpreter starts and which modules it loads. For that,
+`tests/cli/test_start.py` and `tests/cli/test_shell.py` start a real interpreter, and `tests/cli/test_forkserver.py`
+compares the two. There is one server for each pytest worker, started when it is first needed. It ends with the worker,
+and so do all processes that it forked.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-STD = 3  # stdin, stdout, stderr
-LONGEST = 1 << 20
+STANDARD_STREAMS = 3  # stdin, stdout, stderr
+MAX_REQUEST_BYTES = 1 << 20
 
 
 class Command(subprocess.Popen[Any]):
-    """`clew ARGS`, or the program at `script` with ARGS. Takes what Popen takes, but for `preexec_fn` and the like.
+    """`clew ARGS`, or the program at `script` with ARGS. Takes the options of Popen, except `preexec_fn` and the like.
 
-    `terminal`: its stdin becomes the terminal that it belongs to.
+    `terminal`: its stdin becomes its controlling terminal.
     """
 
     def __init__(self, args: Sequence[str], *, script: Path | None = None, terminal: bool = False, **options: Any):
         self._script = script
-        self.program = ["clew" if script is None else str(script)]  # what a report of a failed test calls it
+        self.program = ["clew" if script is None else str(script)]  # its name in the report of a failed test
         self._terminal = terminal
         self._report: socket.socket | None = None
         options["start_new_session"] = options.get("start_new_session", False) or terminal
@@ -71,7 +71,7 @@ class Command(subprocess.Popen[Any]):
         start_new_session: bool,
         process_group: object = -1,
     ) -> None:
-        assert preexec_fn is None and not pass_fds and executable is None, "what only a real process can do"
+        assert preexec_fn is None and not pass_fds and executable is None, "options that only a real process supports"
         request = {
             "args": args,
             "script": None if self._script is None else str(self._script),
@@ -82,18 +82,18 @@ class Command(subprocess.Popen[Any]):
         }
         given = [own if fd == -1 else fd for own, fd in enumerate((p2cread, c2pwrite, errwrite))]
         try:
-            self.pid, self._report = Server.ready().fork(request, given)
+            self.pid, self._report = ForkServer.ready().fork(request, given)
         finally:
             self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
         self._child_created = True
 
     def __del__(self) -> None:
-        """Nobody has to wait for it: the server does."""
+        """No warning if nobody waits for the process: the server does."""
         if getattr(self, "_report", None) is not None:
             self._report.close()
 
     def _internal_poll(self, *_: object, **__: object) -> int | None:
-        """As Popen's own: another thread that waits reads the status, which comes once."""
+        """Like Popen's own. The status can be read only once, so a thread that already waits reads it."""
         if self.returncode is None and self._waitpid_lock.acquire(False):  # type: ignore[attr-defined]
             try:
                 if self.returncode is None:
@@ -103,12 +103,12 @@ class Command(subprocess.Popen[Any]):
         return self.returncode
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
-        """As `os.waitpid`: it is the server's child and not ours."""
+        """Like `os.waitpid`, which cannot be used, because the process is the server's child."""
         if self._report is None:
             return self.pid, 0
         if wait_flags & os.WNOHANG and not select.select([self._report], [], [], 0)[0]:
             return 0, 0
-        status = int(self._report.recv(64) or str(signal.SIGKILL))  # nothing: the server is gone, and all with it
+        status = int(self._report.recv(64) or str(signal.SIGKILL))  # empty: the server has ended and killed it
         self._report.close()
         self._report = None
         self.returncode = os.waitstatus_to_exitcode(status)
@@ -116,23 +116,23 @@ class Command(subprocess.Popen[Any]):
 
 
 def start(args: Sequence[object], *, script: Path | None = None, env: Mapping[str, str], **options: Any) -> Any:
-    """`clew ARGS`, or the program at `script`; a new interpreter where the environment says how that has to start."""
+    """`clew ARGS`, or the program at `script`. If the environment configures the interpreter, a new one is started."""
     words = [str(word) for word in args]
     if not any(name.startswith("PYTHON") for name in env) and env.get("LANG") == "C.UTF-8":
         return Command(words, script=script, env=env, **options)
     program = ["-m", "clew"] if script is None else [str(script)]
-    return subprocess.Popen([sys.executable, *program, *words], env=env, preexec_fn=heed_interrupts, **options)
+    return subprocess.Popen([sys.executable, *program, *words], env=env, preexec_fn=restore_sigint, **options)
 
 
-def heed_interrupts() -> None:
-    """As a shell starts a command in the foreground: whoever started the tests may have had SIGINT ignored."""
+def restore_sigint() -> None:
+    """As for a foreground command of a shell: the process that started the tests may ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(
     *args: str, input: bytes | str | None = None, timeout: float = 90, text: bool = True, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """`clew ARGS` to its end, with what it printed."""
+    """Runs `clew ARGS` to its end, and returns its output."""
     options.setdefault("stdin", subprocess.DEVNULL if input is None else subprocess.PIPE)
     with start(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=text, **options) as process:
         try:
@@ -143,8 +143,8 @@ def run(
     return subprocess.CompletedProcess(["clew", *args], process.returncode, out, err)
 
 
-class Awaited:
-    """A started process in an event loop, as asyncio.subprocess has it."""
+class AsyncProcess:
+    """A started process in an event loop, with the interface of asyncio.subprocess."""
 
     def __init__(self, process: Any, stdout: asyncio.StreamReader | None) -> None:
         self._process = process
@@ -159,7 +159,7 @@ class Awaited:
         return self._process.poll()  # type: ignore[no-any-return]
 
     async def wait(self) -> int:
-        """By looking: a thread that waits would hold up the end of the loop for as long as the process runs."""
+        """Polls, because a thread that waits would delay the end of the loop for as long as the process runs."""
         while (status := self._process.poll()) is None:
             await asyncio.sleep(0.02)
         return int(status)
@@ -170,30 +170,30 @@ class Awaited:
         return out, None
 
 
-async def start_in_loop(args: Sequence[object], **options: Any) -> Awaited:
-    """As `start`; what it prints, if that is a pipe, is read by the event loop."""
+async def start_in_loop(args: Sequence[object], **options: Any) -> AsyncProcess:
+    """Like `start`; its output, if that is a pipe, is read by the event loop."""
     process = await asyncio.to_thread(start, args, **options)
     if process.stdout is None:
-        return Awaited(process, None)
-    import process_record  # not needed in the server
+        return AsyncProcess(process, None)
+    import process_record  # imported here, because the server does not need it
 
     reader = asyncio.StreamReader()
     process_record.follow(reader, process_record.record_of(process), "stdout")
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), process.stdout)
-    return Awaited(process, reader)
+    return AsyncProcess(process, reader)
 
 
-class Server:
-    """The one of this process."""
+class ForkServer:
+    """The fork server of this process, seen from the client's side."""
 
-    _one: ClassVar[Server | None] = None
+    _one: ClassVar[ForkServer | None] = None
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (self._socket, theirs):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_REQUEST_BYTES)
         self._owner = os.getpid()
         with theirs:
             self._process = subprocess.Popen(
@@ -208,14 +208,14 @@ class Server:
         atexit.register(self.end)
 
     @classmethod
-    def ready(cls) -> Server:
+    def ready(cls) -> ForkServer:
         with cls._lock:
             if cls._one is None or cls._one._owner != os.getpid():
                 cls._one = cls()
             return cls._one
 
     def fork(self, request: Mapping[str, Any], std: Sequence[int]) -> tuple[int, socket.socket]:
-        """The new process, and where its status will be reported."""
+        """The pid of the new process, and the socket on which its status will be reported."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             socket.send_fds(
@@ -231,7 +231,7 @@ class Server:
             self._process.wait()
 
 
-# The server's side. It stays single-threaded, and does nothing but fork.
+# The server's side. It stays single-threaded, and only forks.
 
 
 def serve(requests: socket.socket) -> None:
@@ -249,7 +249,7 @@ def serve(requests: socket.socket) -> None:
                 wakes.recv(4096)
             _report_ended(running)
         if requests in ready:
-            words, descriptors, _, _ = socket.recv_fds(requests, LONGEST, STD + 1)
+            words, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, STANDARD_STREAMS + 1)
             if not words:
                 break
             report = socket.socket(fileno=descriptors.pop())
@@ -262,7 +262,7 @@ def serve(requests: socket.socket) -> None:
             running[pid] = report
             for descriptor in descriptors:
                 os.close(descriptor)
-            with contextlib.suppress(BrokenPipeError):  # whoever asked was interrupted
+            with contextlib.suppress(BrokenPipeError):  # the client was interrupted
                 report.send(str(pid).encode())
     for pid in running:
         with contextlib.suppress(ProcessLookupError):
@@ -283,11 +283,11 @@ def _report_ended(running: dict[int, socket.socket]) -> None:
 
 
 def _load() -> None:
-    """What `clew` would load, and the daemon."""
+    """Imports what `clew` and the daemon would import."""
     import gc
 
+    import clew.api.client
     import clew.cli.commands
-    import clew.client
     import clew.server.app  # noqa: F401
 
     gc.collect()
@@ -295,7 +295,7 @@ def _load() -> None:
 
 
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """In the new process: all that a new interpreter would have found, and then the program. Does not return."""
+    """In the new process: sets up everything as for a new interpreter, and runs the program. Does not return."""
     code: object = 70
     try:
         if request["session"]:
@@ -318,7 +318,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         code = _run_program(request)
     except SystemExit as left:
         code = left.code
-    except BaseException as error:  # noqa: BLE001 - as the interpreter does
+    except BaseException as error:  # noqa: BLE001 - like the interpreter
         import traceback
 
         traceback.print_exc()
@@ -327,7 +327,7 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
     finally:
-        threading._shutdown()  # type: ignore[attr-defined]  # as at the end of any program: its threads end first
+        threading._shutdown()  # type: ignore[attr-defined]  # as at the end of any program: wait for its threads
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

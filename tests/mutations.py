@@ -3,10 +3,10 @@
     make mutations                        all of them
     make mutations ONLY=falls_back        those whose name has this in it
 
-A break is a change to the syntax tree: a guard that is gone, one that objects always, two that changed places, a
-comparison or a condition turned round, a row with another consequence. Each runs the tests of the pure core in a
-process of its own, forked when everything but the broken module is loaded. What no test notices is printed, and the
-exit status is 1.
+A break is a change to the syntax tree: a guard is removed, always objects or is swapped with the one before it, a
+comparison or a condition is inverted, a row gets another consequence. For each break the tests of the pure core run in
+a process of their own, which is forked when everything except the broken module is loaded. The breaks that no test
+notices are printed, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "clew" / "core"
 TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in ("decision", "outcome", "pins")]
 DECISION, OUTCOME, PINS = "decision", "outcome", "pins"
-# Left out: it compares the order with a list. What the order does has to be noticed.
-LIST = "tests/core/test_decision.py::test_the_guards_stand_in_the_designs_order"
-LONGEST_S = 600  # a break may well lead to a loop without an end: that is noticed, too
-CRASHED = 70  # the break could not be made: that says nothing about the tests
-FAILED = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED, -signal.SIGALRM)  # interrupted: it does not load
+# Left out: it compares the order of the guards with a list. A test must notice the effect of the order.
+LIST = "tests/core/test_decision.py::test_the_guards_are_in_the_designs_order"
+TIMEOUT_S = 600  # a break may cause an endless loop, which also counts as noticed
+CRASHED = 70  # the break could not be made: this says nothing about the tests
+FAILED = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED, -signal.SIGALRM)  # interrupted: import failed
 
-# Where every condition counts, beside the two tables.
+# The functions in which every condition is broken, besides the two tables.
 FUNCTIONS = {
     DECISION: (
-        *("candidate", "decide", "fresh", "shorter", "_resume", "_missed", "_standing_note"),
+        *("candidate", "decide", "fresh", "with_shorter_transcript", "_resume", "_missed", "_standing_note"),
         *("_is_expired", "_is_worn_out", "_cannot_fork", "_is_unconfirmed"),
     ),
-    OUTCOME: ("classify", "falls_back", "after"),
-    PINS: ("stands", "has_diverged"),
+    OUTCOME: ("classify", "falls_back", "pin_after"),
+    PINS: ("is_valid", "has_diverged"),
 }
 PIN_STATES = ("None", "PinState.GOOD", "PinState.RETIRED", "PinState.POISONED")
 FALLBACKS = ("None", "Reason.REJECTED", "Reason.POISONED", "Reason.OVERFLOW")
 
-# What no test can notice, since it changes nothing, with the reason why.
+# Breaks that no test can notice, because they change nothing, with the reason.
 EQUIVALENT: dict[str, str] = {
-    "_resume: one more in 0": "where no turn was missed, there is none of which the first could be left out",
+    "_resume: one more in 0": "if no turn was missed, there is none to leave out",
 }
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One break: the module, what is broken in words, and what does it to the module's tree."""
+    """One break: the module, a description, and the change to the module's syntax tree."""
 
     module: str
     name: str
@@ -80,10 +80,10 @@ def _guards(tree: ast.Module) -> Iterator[Mutant]:
     for place, row in enumerate(_rows_of(tree)):
         assert isinstance(row, ast.Tuple)
         reason = f"GUARDS: {ast.unparse(row.elts[0])}"
-        yield Mutant(DECISION, f"{reason} is gone", partial(_remove, place=place))
-        yield Mutant(DECISION, f"{reason} objects always", partial(_always, place=place))
+        yield Mutant(DECISION, f"{reason} is removed", partial(_remove, place=place))
+        yield Mutant(DECISION, f"{reason} always objects", partial(_always, place=place))
         if place:
-            yield Mutant(DECISION, f"{reason} speaks before the guard above it", partial(_swap, place=place))
+            yield Mutant(DECISION, f"{reason} is swapped with the guard before it", partial(_swap, place=place))
         yield from _changed_in(DECISION, tree, row, reason)
 
 
@@ -146,7 +146,7 @@ def _uncount(tree: ast.Module, place: int) -> None:
 
 
 def _consequence(tree: ast.Module, row: ast.expr) -> tuple[str, str]:
-    """A row's pin and fallback, as they are written."""
+    """A row's pin and fallback, as source text."""
     call = _value(tree, row.id) if isinstance(row, ast.Name) else row
     assert isinstance(call, ast.Call)
     given = [ast.unparse(each) for each in call.args]
@@ -156,7 +156,7 @@ def _consequence(tree: ast.Module, row: ast.expr) -> tuple[str, str]:
 
 
 def _changed_in(module: str, tree: ast.Module, part: ast.AST, where: str) -> Iterator[Mutant]:
-    """Every condition, comparison and number in this part of the tree, turned round one by one."""
+    """Every condition, comparison and number in this part of the tree, changed one at a time."""
     inside = {id(node) for node in ast.walk(part)}
     for place, node in enumerate(ast.walk(tree)):
         if id(node) in inside:
@@ -169,7 +169,7 @@ def _change_at(tree: ast.Module, place: int, change: Callable[[ast.AST], None]) 
     change(list(ast.walk(tree))[place])
 
 
-TURNED = {
+INVERTED = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
     ast.Eq: ast.NotEq,
@@ -181,26 +181,26 @@ TURNED = {
     ast.Gt: ast.LtE,
     ast.LtE: ast.Gt,
 }
-EDGE = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.Lt}
+BOUNDARY = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.Lt}
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], None]]]:
     if isinstance(node, ast.Compare):
-        for what, table in (("turned round", TURNED), ("the edge moved", EDGE)):
+        for what, table in (("inverted", INVERTED), ("the boundary moved", BOUNDARY)):
             other = table.get(type(node.ops[0]))
             if other is not None:
                 yield what, lambda made, other=other: made.ops.__setitem__(0, other())  # type: ignore[misc]
     elif isinstance(node, ast.BoolOp):
         other_op = ast.Or if isinstance(node.op, ast.And) else ast.And
         yield "and for or" if other_op is ast.And else "or for and", lambda made: setattr(made, "op", other_op())
-        neutral = ast.Constant(isinstance(node.op, ast.And))  # as if that part were not there
+        neutral = ast.Constant(isinstance(node.op, ast.And))  # has the effect of removing that part
         for place in range(len(node.values)):
             yield f"part {place + 1} left out", lambda made, place=place: made.values.__setitem__(place, neutral)  # type: ignore[misc]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "not left out", _drop_not
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         other_sign = ast.Sub if isinstance(node.op, ast.Add) else ast.Add
-        yield "the sign turned", lambda made: setattr(made, "op", other_sign())
+        yield "the sign inverted", lambda made: setattr(made, "op", other_sign())
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         yield "one more", lambda made: setattr(made, "value", made.value + 1)  # type: ignore[attr-defined]
     elif isinstance(node, ast.If):
@@ -208,7 +208,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[ast.AST], None]]]:
 
 
 def _drop_not(made: ast.AST) -> None:
-    """`not x` becomes `not not x`: a node is changed where it stands."""
+    """`not x` becomes `not not x`, because a node can only be changed in place."""
     assert isinstance(made, ast.UnaryOp)
     made.operand = ast.UnaryOp(ast.Not(), made.operand)
 
@@ -224,7 +224,7 @@ def _value(tree: ast.Module, name: str) -> ast.expr:
 
 
 def unnoticed(chosen: Sequence[Mutant]) -> list[str]:
-    """The names of those with which every test passes. As many run at once as there are cores."""
+    """The names of the breaks with which every test passes. As many run at a time as there are cores."""
     waiting, running, missed = list(reversed(chosen)), dict[int, Mutant](), []
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):
@@ -236,12 +236,12 @@ def unnoticed(chosen: Sequence[Mutant]) -> list[str]:
             missed.append(mutant.name)
         elif code not in FAILED:
             raise RuntimeError(f"the tests did not run with {mutant.name}: exit status {code}")
-        _tell(len(chosen) - len(waiting) - len(running), len(chosen))
+        _show_progress(len(chosen) - len(waiting) - len(running), len(chosen))
     return missed
 
 
 def _start(mutant: Mutant) -> int:
-    """A process that runs the tests with the break in, and tells by its exit status what came of it."""
+    """A process that runs the tests with the break, and reports the result by its exit status."""
     child = os.fork()
     if child == 0:
         try:
@@ -251,7 +251,7 @@ def _start(mutant: Mutant) -> int:
     return child
 
 
-def _tell(done: int, of: int) -> None:
+def _show_progress(done: int, of: int) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{done} of {of}" if done < of else "\r\033[K")
 
@@ -260,19 +260,19 @@ def _run_tests(mutant: Mutant) -> int:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
-    _put_in_place(mutant)
-    signal.alarm(LONGEST_S)
+    _install(mutant)
+    signal.alarm(TIMEOUT_S)
     quick = ["-x", "--noconftest", "-c", os.devnull, f"--rootdir={ROOT}", "--import-mode=importlib"]
     plugins = ["-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestWarning"]
     first = sorted(TESTS, key=lambda test: f"test_{mutant.module}.py" not in test)
-    for kind in ("not hypothesis", "hypothesis"):  # what fails at once is not tried on random inputs
+    for kind in ("not hypothesis", "hypothesis"):  # the quick tests first: if one fails, the random ones are not run
         code = int(pytest.main([*quick, *plugins, f"--deselect={LIST}", "-m", kind, *first]))
         if code != pytest.ExitCode.OK:
             break
     return code
 
 
-def _put_in_place(mutant: Mutant) -> None:
+def _install(mutant: Mutant) -> None:
     name = f"clew.core.{mutant.module}"
     path = CORE / f"{mutant.module}.py"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -290,17 +290,17 @@ def _put_in_place(mutant: Mutant) -> None:
 def main(only: str = "") -> int:
     hypothesis.settings.register_profile("the same inputs every time", derandomize=True, deadline=None, database=None)
     hypothesis.settings.load_profile("the same inputs every time")
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # half of a second for each break
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # saves half a second for each break
     if any(f"clew.core.{module}" in sys.modules for module in FUNCTIONS):
-        raise RuntimeError("a module that is to be broken is loaded already")
+        raise RuntimeError("a module that is to be broken is already loaded")
     sys.path.insert(0, str(ROOT / "tests"))
     chosen = [mutant for mutant in mutants() if only in mutant.name]
     if not chosen:
-        print(f"no break has {only!r} in its name; one is: {next(mutants()).name}", file=sys.stderr)
+        print(f"no break has {only!r} in its name; an example of a name: {next(mutants()).name}", file=sys.stderr)
         return 2
-    unbroken = [Mutant(module, f"{module}.py as it is", lambda tree: None) for module in FUNCTIONS]
+    unbroken = [Mutant(module, f"{module}.py without a break", lambda tree: None) for module in FUNCTIONS]
     if len(unnoticed(unbroken)) != len(unbroken):
-        print("the tests fail with nothing broken", file=sys.stderr)
+        print("the tests fail without any break", file=sys.stderr)
         return 2
     missed = unnoticed(chosen)
     unknown = [name for name in missed if name not in EQUIVALENT]
@@ -309,7 +309,7 @@ def main(only: str = "") -> int:
         print(f"no test notices: {name}", file=sys.stderr)
     for name in noticed_after_all:
         print(f"a test does notice, so it is not equivalent: {name}", file=sys.stderr)
-    print(f"{len(chosen)} breaks, {len(chosen) - len(missed)} noticed, {len(missed) - len(unknown)} change nothing")
+    print(f"{len(chosen)} breaks: {len(chosen) - len(missed)} noticed, {len(missed) - len(unknown)} change nothing")
     return 1 if unknown or noticed_after_all else 0
 
 

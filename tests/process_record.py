@@ -1,11 +1,11 @@
-"""Which processes a test started, and the last that each of them said: `failure_report` prints it when the test fails.
+"""Which processes a test started, and the end of their output: `failure_report` prints it when the test fails.
 
-All ways of starting a process but one go through `subprocess.Popen`: asyncio's, and `forkserver`'s. The one is the
-engine's launcher, which starts agents. Nothing is read that somebody else would read: what is kept passes by anyway
-(`communicate`, asyncio's stream readers), lies in a file, or is copied out of the pipe, where it stays.
+All processes are started through `subprocess.Popen` (also by asyncio and `forkserver`), except agents, which the
+engine's launcher starts. Nothing is consumed that another reader needs: the output is observed while it is read
+(`communicate`, asyncio's stream readers), read from a file, or copied from the pipe without removing it.
 
-A record never keeps a process or its pipes alive, and there is no lock, which a fork could copy while it is held:
-putting into a dict, taking out of it and copying it are atomic.
+A record never keeps a process or its pipes alive. There is no lock, because a fork could copy it while it is held:
+adding to a dict, removing from it and copying it are atomic.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.engine import agent_process
+from clew.engine.process import agent as agent_process
 
 KEPT_BYTES = 4096  # of each stream
-LINES = 20
+MAX_LINES = 20
 LINE_CHARS = 500
 WORD_CHARS = 200
 COMMAND_CHARS = 1000
@@ -41,21 +41,21 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # as in /proc/PI
 
 
 class Tail:
-    """The end of what a stream said."""
+    """The end of a stream's output."""
 
     def __init__(self) -> None:
-        self.said = b""
+        self.data = b""
 
     def add(self, data: bytes) -> None:
-        self.said = (self.said + bytes(data[-KEPT_BYTES:]))[-KEPT_BYTES:]
+        self.data = (self.data + bytes(data[-KEPT_BYTES:]))[-KEPT_BYTES:]
 
     def replace(self, data: bytes | str | None) -> None:
         if data:
             end = data[-KEPT_BYTES:]
-            self.said = end.encode("utf-8", "replace") if isinstance(end, str) else end
+            self.data = end.encode("utf-8", "replace") if isinstance(end, str) else end
 
 
-class Started:
+class StartedProcess:
     """A process that a test started. `error`: it could not be started."""
 
     def __init__(self, words: Sequence[object] | str, pid: int = 0, error: str = "") -> None:
@@ -72,7 +72,8 @@ class Started:
 
     @property
     def is_over(self) -> bool:
-        """And somebody knows it. A daemon that died unnoticed is still of interest to the next test."""
+        """The process has ended, and its exit status was read. A daemon that died unnoticed may matter to a later
+        test, so it does not count as over."""
         if self.error or self.exit_status is not None:
             return True
         return (self.popen is None or self.popen() is None) and not self._kernel_state()
@@ -82,9 +83,9 @@ class Started:
         lines = [f"{self._state()}: {_command(self.words)}{elsewhere}"]
         for stream in STREAMS:
             path = self.files.get(stream)
-            said = file_tail(Path(path)) if path is not None else self.tails[stream].said + self._unread(stream)
-            if said:
-                lines += [f"  {stream}{'' if path is None else f' ({path})'}:", *last_lines(said)]
+            output = file_tail(Path(path)) if path is not None else self.tails[stream].data + self._unread(stream)
+            if output:
+                lines += [f"  {stream}{'' if path is None else f' ({path})'}:", *last_lines(output)]
         return lines
 
     def _state(self) -> str:
@@ -92,7 +93,7 @@ class Started:
             return f"not started ({self.error})"
         if self.exit_status is None:
             kernel = self._kernel_state()
-            state = "running" if kernel not in ("", "Z") else "ended, and nobody has asked how"
+            state = "running" if kernel not in ("", "Z") else "ended, and nobody has read its exit status"
         elif self.exit_status < 0:
             state = f"ended by {_signal_name(-self.exit_status)}"
         else:
@@ -100,7 +101,7 @@ class Started:
         return f"pid {self.pid}, {state}"
 
     def _kernel_state(self) -> str:
-        """A letter, as `ps` shows it; none if there is no such process any more."""
+        """A letter, as `ps` shows it; "" if the process no longer exists."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
@@ -109,20 +110,20 @@ class Started:
         return "" if is_another else fields[0]
 
     def _unread(self, stream: str) -> bytes:
-        """What is still in the pipe, and stays there: whoever wants to read it finds it."""
+        """What is still in the pipe. It is not removed, so that its reader still finds it."""
         popen = self.popen and self.popen()
         with contextlib.suppress(AttributeError, OSError, ValueError):  # no pipe, closed, or not on Linux
             return _peek(getattr(popen, stream).fileno())
         return b""
 
 
-_started: dict[int, Started] = {}
+_started: dict[int, StartedProcess] = {}
 _numbers = itertools.count()
 _test = ""
 
 
 def begin(test: str) -> None:
-    """From now on it is this test that starts processes. Those of fixtures that still run stay on the list."""
+    """From now on, processes are recorded for this test. Processes of fixtures that still run stay on the list."""
     global _test
     _test = test
     for number, started in list(_started.items()):
@@ -130,23 +131,23 @@ def begin(test: str) -> None:
             _started.pop(number, None)
 
 
-def started() -> list[Started]:
+def started() -> list[StartedProcess]:
     return list(_started.values())
 
 
-def follow(reader: asyncio.StreamReader, started: Started | None, stream: str) -> None:
-    """What the event loop gives to this reader from now on is what the process says there; as is what it has by now."""
+def follow(reader: asyncio.StreamReader, started: StartedProcess | None, stream: str) -> None:
+    """Records what this reader has received so far and will receive as the output of the process."""
     if started is not None:
         started.tails[stream].add(reader._buffer)  # type: ignore[attr-defined]
         reader._clew_tail = started.tails[stream]  # type: ignore[attr-defined]
 
 
-def record_of(popen: object) -> Started | None:
+def record_of(popen: object) -> StartedProcess | None:
     return getattr(popen, "_clew_started", None)
 
 
-def last_lines(said: bytes) -> list[str]:
-    lines = said.decode("utf-8", "replace").splitlines()[-LINES:]
+def last_lines(output: bytes) -> list[str]:
+    lines = output.decode("utf-8", "replace").splitlines()[-MAX_LINES:]
     return [f"    {printable(line, LINE_CHARS)}" for line in lines]
 
 
@@ -160,14 +161,14 @@ def file_tail(path: Path) -> bytes:
 
 
 def printable(text: str, length: int) -> str:
-    """On one line, and no half characters: xdist cannot send them."""
+    """On one line, and without lone surrogates, which xdist cannot send."""
     cut = text if len(text) <= length else f"{text[:length]}…"
     return re.sub(r"[\x00-\x08\x0a-\x1f\x7f]", "·", cut.encode("utf-8", "replace").decode())
 
 
 @functools.cache
 def install() -> None:
-    """Once for all: it ends with the process."""
+    """Installs the hooks once, for the rest of the process."""
     _install_popen()
     _install_readers()
     _install_launch()
@@ -182,35 +183,35 @@ def _install_popen() -> None:
         try:
             init(self, args, *rest, **options)
         except OSError as error:
-            Started(words, error=str(error))
+            StartedProcess(words, error=str(error))
             raise
-        self._clew_started = started = Started(words, self.pid)
+        self._clew_started = started = StartedProcess(words, self.pid)
         started.popen = weakref.ref(self)
         for stream in STREAMS:
             if path := _file_path(options.get(stream)):
                 started.files[stream] = path
 
     @functools.wraps(communicate)
-    def listen(self: Any, *args: Any, **options: Any) -> Any:
-        said: Sequence[bytes | str | None] = (None, None)
+    def record_output(self: Any, *args: Any, **options: Any) -> Any:
+        outputs: Sequence[bytes | str | None] = (None, None)
         try:
-            said = communicate(self, *args, **options)
+            outputs = communicate(self, *args, **options)
         except subprocess.TimeoutExpired as error:
-            said = (error.output, error.stderr)
+            outputs = (error.output, error.stderr)
             raise
         finally:
             if (started := record_of(self)) is not None:
-                for stream, data in zip(STREAMS, said, strict=True):
+                for stream, data in zip(STREAMS, outputs, strict=True):
                     started.tails[stream].replace(data)
-        return said
+        return outputs
 
     subprocess.Popen.__init__ = start  # type: ignore[method-assign]
-    subprocess.Popen.communicate = listen  # type: ignore[method-assign]
+    subprocess.Popen.communicate = record_output  # type: ignore[method-assign]
     subprocess.Popen.returncode = _ReturnCode()  # type: ignore[assignment]
 
 
 class _ReturnCode:
-    """Whoever learns how a process ended sets its `returncode`, which stays an attribute as any other."""
+    """Records the exit status when `returncode` is set, which otherwise remains a plain attribute."""
 
     def __set__(self, popen: Any, status: int | None) -> None:
         popen.__dict__["returncode"] = status
@@ -246,25 +247,25 @@ def _install_launch() -> None:
         try:
             launched = await original(argv, **options)
         except OSError as error:
-            Started(argv, error=str(error))
+            StartedProcess(argv, error=str(error))
             raise
-        started = Started(argv, launched.pid)
+        started = StartedProcess(argv, launched.pid)
         follow(launched.stdout, started, "stdout")
         follow(launched.stderr, started, "stderr")
-        launched._ended.add_done_callback(functools.partial(_note_end, started))
+        launched._ended.add_done_callback(functools.partial(_record_end, started))
         return launched
 
     agent_process.launch = launch
 
 
-def _note_end(started: Started, ended: asyncio.Future[int]) -> None:
+def _record_end(started: StartedProcess, ended: asyncio.Future[int]) -> None:
     if not ended.cancelled() and ended.exception() is None:
         started.exit_status = ended.result()
 
 
 def _file_path(given: Any) -> str | None:
-    """Of the regular file that a stream goes to."""
-    if given is None or (isinstance(given, int) and given < 0):  # as ours, a pipe, nowhere, or where stdout goes
+    """The path of the regular file that a stream is written to."""
+    if given is None or (isinstance(given, int) and given < 0):  # inherited, PIPE, DEVNULL or STDOUT
         return None
     try:
         path = os.readlink(f"/proc/self/fd/{given if isinstance(given, int) else given.fileno()}")  # noqa: PTH115 - quick
@@ -274,7 +275,7 @@ def _file_path(given: Any) -> str | None:
 
 
 def _peek(pipe: int) -> bytes:
-    """tee(2) copies from one pipe to another; the original stays as it is."""
+    """The content of a pipe. tee(2) copies it to another pipe and leaves it in the original."""
     read, write = os.pipe()
     try:
         count = ctypes.CDLL(None).tee(pipe, write, _PIPE_BYTES, _NONBLOCK)

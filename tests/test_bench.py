@@ -1,6 +1,6 @@
-"""Benches that need no real agent run in their short form, so that they cannot rot unseen.
+"""The benches that need no real agent are run in their short form, so that a broken one is noticed.
 
-`jobs` takes too long even so, and `startup` measures nothing but commands that other tests run.
+`jobs` takes too long even in its short form, and `startup` only measures commands that other tests run.
 """
 
 from __future__ import annotations

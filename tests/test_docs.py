@@ -1,4 +1,4 @@
-"""The user docs: every Python example runs and does what its page says, and the tables name what the code has."""
+"""The user docs: every Python example runs and prints what the page says, and the tables are complete."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ import pytest
 
 import clew
 from clew import config
-from clew.client import Client, Reply, Run, Thread
+from clew.api.client import Client, Reply, Run, Thread
 from clew.core.decision import Reason
-from clew.core.events import KINDS
 from clew.core.pins import MOVES
 from clew.core.record import fields_of
-from clew.core.run import RunStatus
+from clew.core.runs.events import KINDS
+from clew.core.runs.options import TurnOptions
+from clew.core.runs.run import RunStatus
 from clew.engine.faults import POINTS
-from clew.testing import scripted_agent, scripts
-from clew.testing.scripts import Fail, Slow, Text, ToolUse
+from clew.testing import scripted_agent
+from clew.testing.model import scripts
+from clew.testing.model.scripts import Fail, Slow, Text, ToolUse
 from clew.testing.stage import MODEL, Stage
 
 pytestmark = pytest.mark.process
@@ -53,7 +55,7 @@ def blocks(text: str, language: str) -> Iterator[tuple[str, str]]:
 
 
 def cells(text: str, column: int = 0) -> list[str]:
-    """What stands in backticks in that column of the text's tables."""
+    """The words in backticks in that column of the text's tables."""
     rows = [line.split(" | ")[column] for line in text.splitlines() if line.startswith("| `")]
     return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
 
@@ -82,7 +84,7 @@ def run_script(code: str, folder: Path, environ: dict[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-# docs/python.md: each example by its heading, what the model does meanwhile, and what is printed.
+# docs/python.md: each example by its heading, with the model's replies and the expected output.
 
 Example = tuple[Callable[[Stage], None], list[str]]
 
@@ -253,7 +255,7 @@ def test_model_for_a_shell(tmp_path: Path) -> None:
     assert re.fullmatch(r"export ANTHROPIC_BASE_URL=http://127\.0\.0\.1:\d+ ANTHROPIC_API_KEY=dummy", said)
 
 
-# The tables name what the code has.
+# The tables are complete.
 
 
 def test_every_public_name_is_explained() -> None:
@@ -263,8 +265,8 @@ def test_every_public_name_is_explained() -> None:
 
 def test_events_table_is_complete() -> None:
     rows = [line.split(" | ") for line in section(page("python.md"), "Events").splitlines() if line.startswith("| `")]
-    told = {row[0].strip("|` "): tuple(re.findall(r"`(\w+)`", row[1])) for row in rows}
-    assert told == {cls.__name__: fields_of(cls) for cls in KINDS.values()}
+    documented = {row[0].strip("|` "): tuple(re.findall(r"`(\w+)`", row[1])) for row in rows}
+    assert documented == {cls.__name__: fields_of(cls) for cls in KINDS.values()}
 
 
 def test_reply_table_is_complete() -> None:
@@ -273,38 +275,40 @@ def test_reply_table_is_complete() -> None:
 
 @pytest.mark.parametrize(("heading", "cls"), [("Client", Client), ("Thread", Thread), ("Run", Run)])
 def test_methods_tables_are_complete(heading: str, cls: type) -> None:
-    told = section(page("python.md"), heading)
+    documented = section(page("python.md"), heading)
     own = [name for name, _ in inspect.getmembers(cls) if not name.startswith("_")]
-    assert [name for name in own if not re.search(rf"`(?:await )?(?:run\.)?{name}\b", told)] == []
+    assert [name for name in own if not re.search(rf"`(?:await )?(?:run\.)?{name}\b", documented)] == []
 
 
 def test_options_of_ask_are_complete() -> None:
-    options = list(inspect.signature(Thread.ask).parameters)[2:]
-    told = {name.partition("=")[0] for name in cells(section(page("python.md"), "Thread"))}
-    assert [name for name in options if name not in told] == []
+    options = TurnOptions._fields
+    documented = {name.partition("=")[0] for name in cells(section(page("python.md"), "Thread"))}
+    assert [name for name in options if name not in documented] == []
 
 
 def test_directives_table_is_complete() -> None:
-    told = [name.split()[0] for name in cells(section(page("testing.md"), "The scripted model")) if name[0] == "!"]
-    assert told == re.findall(r"^\| `(!\w+)", scripts.__doc__ or "", re.M)
+    documented = [
+        name.split()[0] for name in cells(section(page("testing.md"), "The scripted model")) if name[0] == "!"
+    ]
+    assert documented == re.findall(r"^\| `(!\w+)", scripts.__doc__ or "", re.M)
 
 
 def test_faults_table_is_complete() -> None:
-    told = cells(section(page("testing.md"), "The scripted agent"))
-    documented = cells(re.sub(r" +\|", " |", scripted_agent.__doc__ or ""))
-    faults = documented[: documented.index("unsaved") + 1]
-    assert told == faults
+    on_the_page = cells(section(page("testing.md"), "The scripted agent"))
+    in_docstring = cells(re.sub(r" +\|", " |", scripted_agent.__doc__ or ""))
+    faults = in_docstring[: in_docstring.index("unsaved") + 1]
+    assert on_the_page == faults
 
 
 def test_fault_points_are_complete() -> None:
-    told = section(page("testing.md"), "Dying at a named point")
-    assert tuple(name for name in re.findall(r"`(\w+)`", told) if name in POINTS) == POINTS
+    documented = section(page("testing.md"), "Dying at a named point")
+    assert tuple(name for name in re.findall(r"`(\w+)`", documented) if name in POINTS) == POINTS
 
 
 def test_words_name_the_states() -> None:
     rows = [line.split(" | ") for line in page("words.md").splitlines() if line.startswith("| `")]
-    told = {row[0].strip("|` "): set(re.findall(r"`(\w+)`", row[2])) for row in rows}
-    assert told == {state.value: {each.value for each in moves} for state, moves in MOVES.items()}
+    documented = {row[0].strip("|` "): set(re.findall(r"`(\w+)`", row[2])) for row in rows}
+    assert documented == {state.value: {each.value for each in moves} for state, moves in MOVES.items()}
     ends = re.search(r"\| run \|.*It ends as (.*) \|", page("words.md"))
     assert ends is not None
     live = {RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING}
@@ -339,8 +343,8 @@ def test_settings_page_says_what_a_work_directory_may_set() -> None:
 
 
 def test_settings_page_names_every_variable_that_is_no_setting() -> None:
-    told = section(page("settings.md"), "Variables")
-    rows = [line.split(" | ")[0] for line in told.splitlines() if line.startswith("| `")]
+    documented = section(page("settings.md"), "Variables")
+    rows = [line.split(" | ")[0] for line in documented.splitlines() if line.startswith("| `")]
     assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(config.NO_SETTINGS)
 
 

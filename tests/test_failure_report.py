@@ -29,7 +29,7 @@ CONFTEST = """
 import pytest
 
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 
 pytest_plugins = ["failure_report"]
@@ -142,7 +142,7 @@ FILES = {"pytest.ini": INI, "conftest.py": CONFTEST, "test_failing.py": FAILING,
 
 
 class Suite:
-    """A run of pytest on the tests above, and what it has printed by now."""
+    """A run of pytest on the tests above, and what it has printed so far."""
 
     def __init__(self, folder: Path, *args: str) -> None:
         folder.mkdir()
@@ -176,77 +176,77 @@ class Suite:
             assert chunk, self.printed
             self.printed += chunk.decode()
 
-    def cut_off(self) -> int:
-        """As a CI does that has run out of time. Whoever hangs is let go once that has been printed."""
+    def interrupt(self) -> int:
+        """Stops the run as a CI does after its time limit. The hanging test is released when that has been printed."""
         self.process.send_signal(signal.SIGTERM)
-        self.read_until("tests that began and never ended")
+        self.read_until("tests that started and never ended")
         (self.folder / "enough").touch()
         self.printed += self.process.communicate()[0].decode()
         return self.process.returncode
 
-    def told(self, test: str) -> str:
-        """The section of a failed test."""
+    def section(self, test: str) -> str:
+        """The section about processes in the report of a failed test."""
         _, _, failure = self.printed.partition(f" {test} _")
         _, _, section = failure.partition("what is running, and the processes that this test started")
         return section.partition("\n___")[0].partition("\n===")[0] + "\n"
 
 
-def test_a_failed_run_tells_what_was_running_and_what_every_process_said(tmp_path: Path) -> None:
+def test_a_failed_run_reports_what_was_running_and_the_output_of_every_process(tmp_path: Path) -> None:
     with Suite(tmp_path / "suite", "-n2", "--dist=loadfile", "--max-worker-restart=0") as suite:
-        suite.read_until("::test_hangs")  # it is known to have begun before the first test fails
+        suite.read_until("::test_hangs")  # it has started before the first test fails
         (suite.folder / "go").touch()
         suite.read_until("Not properly terminated")
-        assert suite.cut_off() == 2, suite.printed
+        assert suite.interrupt() == 2, suite.printed
 
-    told = suite.told("test_has_ended")
-    assert "ended with exit code 3: sh -c 'echo one; echo two >&2; exit 3'\n" in told, suite.printed
-    assert "  stdout:\n    one\n  stderr:\n    two\n" in told
+    section = suite.section("test_has_ended")
+    assert "ended with exit code 3: sh -c 'echo one; echo two >&2; exit 3'\n" in section, suite.printed
+    assert "  stdout:\n    one\n  stderr:\n    two\n" in section
 
-    told = suite.told("test_files")
-    assert "running: sh -c 'echo the server says this >&2; echo up; exec cat' (started in test_failing" in told
-    assert "  stderr:\n    the server says this\n" in told, "nobody has read it: it is still in the pipe"
-    assert "ended by SIGKILL: sh -c 'echo into the log; kill -9 $$'\n" in told
-    assert "serve.log):\n    into the log\n" in told
-    assert "not started ([Errno 2] No such file or directory: 'no-such-program'): no-such-program" in told
-    assert "clew.db:\n  It cannot be read: file is not a database\n" in told
-    assert "echo one" not in told, "another test's, and over"
+    section = suite.section("test_files")
+    assert "running: sh -c 'echo the server says this >&2; echo up; exec cat' (started in test_failing" in section
+    assert "  stderr:\n    the server says this\n" in section, "it is still in the pipe, because nobody has read it"
+    assert "ended by SIGKILL: sh -c 'echo into the log; kill -9 $$'\n" in section
+    assert "serve.log):\n    into the log\n" in section
+    assert "not started ([Errno 2] No such file or directory: 'no-such-program'): no-such-program" in section
+    assert "clew.db:\n  The store cannot be read: file is not a database\n" in section
+    assert "echo one" not in section, "it belongs to another test, and has ended"
 
-    told = suite.told("test_in_an_event_loop")
-    assert "  stdout:\n    one\n  stderr:\n    two\n" in told
-    assert "ended with exit code 0: clew --version\n  stdout:\n    clew" in told
+    section = suite.section("test_in_an_event_loop")
+    assert "  stdout:\n    one\n  stderr:\n    two\n" in section
+    assert "ended with exit code 0: clew --version\n  stdout:\n    clew" in section
 
-    told = suite.told("test_tasks")
-    assert "the one that hangs waits in:\n    never_ends (" in told and "    sleep (" in told, suite.printed
+    section = suite.section("test_tasks")
+    assert "the one that hangs waits in:\n    never_ends (" in section and "    sleep (" in section, suite.printed
 
-    told = suite.told("test_a_turn")
-    assert "ended with exit code 9: " in told
-    assert '  stdout:\n    {"type"' in told and "  stderr:\n    last words of the agent\n" in told
-    assert "exit status 9, outcome" in told, "from the store"
+    section = suite.section("test_a_turn")
+    assert "ended with exit code 9: " in section
+    assert '  stdout:\n    {"type"' in section and "  stderr:\n    last words of the agent\n" in section
+    assert "exit status 9, outcome" in section, "from the store"
 
-    told = suite.told("test_a_command")
-    assert "ended with exit code 0: clew ask -t t one\n  stdout:\n    ack: one" in told
-    assert "exit status 0, outcome" in told and "ack: one" in told.partition("agents in the store")[2]
+    section = suite.section("test_a_command")
+    assert "ended with exit code 0: clew ask -t t one\n  stdout:\n    ack: one" in section
+    assert "exit status 0, outcome" in section and "ack: one" in section.partition("agents in the store")[2]
 
-    assert "exit code 3: sh -c 'echo one" in suite.told("test_in_teardown"), suite.printed
+    assert "exit code 3: sh -c 'echo one" in suite.section("test_in_teardown"), suite.printed
 
     _, _, summary = suite.printed.partition("what was running when a test failed")
     assert "test_failing.py::test_has_ended (call, gw" in summary
-    besides = summary.partition("besides:\n")[2].splitlines()[0]
-    assert besides.startswith("  test_hanging.py::test_hangs, for ")
-    unended = suite.printed.partition("tests that began and never ended")[2].partition("\n===")[0].splitlines()
-    assert {line.partition(",")[0].strip() for line in unended if line.startswith("  ")} == {
+    others = summary.partition("also running:\n")[2].splitlines()[0]
+    assert others.startswith("  test_hanging.py::test_hangs, for ")
+    never_ended = suite.printed.partition("tests that started and never ended")[2].partition("\n===")[0].splitlines()
+    assert {line.partition(",")[0].strip() for line in never_ended if line.startswith("  ")} == {
         "test_hanging.py::test_hangs",
         "test_failing.py::test_crashes_its_worker",
     }, suite.printed
 
 
-def test_a_run_in_one_process_that_is_cut_off_tells_what_was_running(tmp_path: Path) -> None:
+def test_a_run_in_one_process_that_is_interrupted_reports_what_was_running(tmp_path: Path) -> None:
     with Suite(tmp_path / "suite", "-k", "test_hangs") as suite:
         while not (suite.folder / "hanging").exists():
             assert suite.process.poll() is None
             time.sleep(0.02)
-        assert suite.cut_off() == 2, suite.printed
-    _, _, unended = suite.printed.partition("tests that began and never ended")
-    assert "  test_hanging.py::test_hangs, for " in unended, suite.printed
-    assert "ended with exit code 0: sh -c 'echo before the silence'" in unended
-    assert "when a test failed" not in unended
+        assert suite.interrupt() == 2, suite.printed
+    _, _, never_ended = suite.printed.partition("tests that started and never ended")
+    assert "  test_hanging.py::test_hangs, for " in never_ended, suite.printed
+    assert "ended with exit code 0: sh -c 'echo before the silence'" in never_ended
+    assert "when a test failed" not in never_ended

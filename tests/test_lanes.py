@@ -1,4 +1,4 @@
-"""The lanes: what a test asks for says where it runs."""
+"""The lanes: a test's fixtures and marks decide in which lane it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import lanes
 TESTS = Path(__file__).parent
 
 
-def test_a_unit_test_that_starts_a_process_is_told_to_be_marked() -> None:
+def test_a_unit_test_that_starts_a_process_fails() -> None:
     with lanes.NoProcess(), pytest.raises(pytest.fail.Exception, match="mark it with"):
         subprocess.run([sys.executable, "-c", ""])
 
@@ -120,7 +120,7 @@ def test_a_lane_follows_from_fixtures_and_marks(pytester: Any) -> None:
     }
 
 
-# Prints the real components of the tests that pytest selects, each as the fixture or the parameter that brings it.
+# Prints the real components of the tests that pytest selects: the names of their fixtures and parameters.
 COMPONENTS = """
 import sys, pytest
 

@@ -1,4 +1,4 @@
-"""`make mutations` tells what no test notices, and does not take its own faults for a test that noticed."""
+"""`make mutations` reports what no test notices, and does not mistake its own errors for a failed test."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import mutations
 def nothing(tree): pass
 def impossible(tree): raise LookupError("it is not there")
 
-print(mutations.unnoticed([mutations.Mutant(module, f"{module} as it is", nothing) for module in mutations.FUNCTIONS]))
+print(mutations.unnoticed([mutations.Mutant(module, f"{module} unbroken", nothing) for module in mutations.FUNCTIONS]))
 mutations.unnoticed([mutations.Mutant("outcome", "an impossible break", impossible)])
 """
 
 
-def test_what_no_test_notices_is_told_and_a_break_that_cannot_be_made_is_a_fault() -> None:
+def test_unnoticed_breaks_are_reported_and_a_break_that_cannot_be_made_is_an_error() -> None:
     environ = {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run([sys.executable, "-c", TRIES], env=environ, capture_output=True, text=True, timeout=250)
-    assert sorted(ast.literal_eval(done.stdout)) == ["decision as it is", "outcome as it is", "pins as it is"]
+    assert sorted(ast.literal_eval(done.stdout)) == ["decision unbroken", "outcome unbroken", "pins unbroken"]
     assert "the tests did not run with an impossible break: exit status 70" in done.stderr

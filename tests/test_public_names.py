@@ -1,4 +1,4 @@
-"""The public surface: what `import clew` promises, and what it does not cost."""
+"""The public surface: the names that `import clew` offers, and the modules that it does not import."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_the_public_names_are_these_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_every_public_name_can_be_had_and_is_called_so(name: str) -> None:
+def test_every_public_name_can_be_imported_under_its_own_name(name: str) -> None:
     value = getattr(clew, name)
     assert value is not None
-    assert name == "Person" or getattr(value, "__name__", name) == name  # Person names a kind of function
+    assert name == "Person" or getattr(value, "__name__", name) == name  # Person is an alias of a function type
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
@@ -85,7 +85,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 
 
 def test_every_event_and_error_is_public() -> None:
-    events = importlib.import_module("clew.core.events")
+    events = importlib.import_module("clew.core.runs.events")
     errors = importlib.import_module("clew.errors")
     assert {cls.__name__ for cls in events.KINDS.values()} <= set(PUBLIC)
     assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= set(PUBLIC)

@@ -1,6 +1,6 @@
 """Clew keeps the thread of a conversation with a coding agent: cheaply when it can, correctly always.
 
-Names are loaded when they are first used, so that `import clew` and the command line start fast.
+Names are imported when they are first used, so that `import clew` and the command line start fast.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clew.client import Answered as Answered
-    from clew.client import Client as Client
-    from clew.client import Reply as Reply
-    from clew.client import Run as Run
-    from clew.client import Thread as Thread
-    from clew.client import open as open
-    from clew.core.events import AgentRetried as AgentRetried
-    from clew.core.events import AttemptStarted as AttemptStarted
-    from clew.core.events import Compacted as Compacted
-    from clew.core.events import Event as Event
-    from clew.core.events import FellBack as FellBack
-    from clew.core.events import MessageSaid as MessageSaid
-    from clew.core.events import QuestionAnswered as QuestionAnswered
-    from clew.core.events import QuestionAsked as QuestionAsked
-    from clew.core.events import QuestionWithdrawn as QuestionWithdrawn
-    from clew.core.events import RunEnded as RunEnded
-    from clew.core.events import RunQueued as RunQueued
-    from clew.core.events import SessionStarted as SessionStarted
-    from clew.core.events import TextStreamed as TextStreamed
-    from clew.core.events import TextWithdrawn as TextWithdrawn
-    from clew.core.events import TokensCounted as TokensCounted
-    from clew.core.events import ToolFinished as ToolFinished
-    from clew.core.events import ToolStarted as ToolStarted
-    from clew.core.events import Warned as Warned
+    from clew.api.client import Answered as Answered
+    from clew.api.client import Client as Client
+    from clew.api.client import Reply as Reply
+    from clew.api.client import Run as Run
+    from clew.api.client import Thread as Thread
+    from clew.api.client import open as open
+    from clew.core.costs.usage import Usage as Usage
     from clew.core.history import Turn as Turn
-    from clew.core.hook import session_key as session_key
-    from clew.core.permissions import Answer as Answer
-    from clew.core.question import Question as Question
+    from clew.core.hooks.hook import session_key as session_key
+    from clew.core.runs.events import AgentRetried as AgentRetried
+    from clew.core.runs.events import AttemptStarted as AttemptStarted
+    from clew.core.runs.events import Compacted as Compacted
+    from clew.core.runs.events import Event as Event
+    from clew.core.runs.events import FellBack as FellBack
+    from clew.core.runs.events import MessageSaid as MessageSaid
+    from clew.core.runs.events import QuestionAnswered as QuestionAnswered
+    from clew.core.runs.events import QuestionAsked as QuestionAsked
+    from clew.core.runs.events import QuestionWithdrawn as QuestionWithdrawn
+    from clew.core.runs.events import RunEnded as RunEnded
+    from clew.core.runs.events import RunQueued as RunQueued
+    from clew.core.runs.events import SessionStarted as SessionStarted
+    from clew.core.runs.events import TextStreamed as TextStreamed
+    from clew.core.runs.events import TextWithdrawn as TextWithdrawn
+    from clew.core.runs.events import TokensCounted as TokensCounted
+    from clew.core.runs.events import ToolFinished as ToolFinished
+    from clew.core.runs.events import ToolStarted as ToolStarted
+    from clew.core.runs.events import Warned as Warned
+    from clew.core.runs.options import Person as Person
+    from clew.core.runs.permissions import Answer as Answer
+    from clew.core.runs.question import Question as Question
     from clew.core.thread import Permissions as Permissions
     from clew.core.thread import Trust as Trust
-    from clew.core.usage import Usage as Usage
-    from clew.engine.settings import Person as Person
     from clew.errors import AgentError as AgentError
     from clew.errors import AgentFailed as AgentFailed
     from clew.errors import AgentMissing as AgentMissing
@@ -61,9 +61,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "clew.client": ("Answered", "Client", "Reply", "Run", "Thread", "open"),
-    "clew.core.events": (
+_NAMES_OF = {
+    "clew.api.client": ("Answered", "Client", "Reply", "Run", "Thread", "open"),
+    "clew.core.runs.events": (
         "AgentRetried",
         "AttemptStarted",
         "Compacted",
@@ -84,12 +84,12 @@ _HOME = {
         "Warned",
     ),
     "clew.core.history": ("Turn",),
-    "clew.core.hook": ("session_key",),
-    "clew.core.permissions": ("Answer",),
-    "clew.core.question": ("Question",),
+    "clew.core.hooks.hook": ("session_key",),
+    "clew.core.runs.permissions": ("Answer",),
+    "clew.core.runs.question": ("Question",),
     "clew.core.thread": ("Permissions", "Trust"),
-    "clew.engine.settings": ("Person",),
-    "clew.core.usage": ("Usage",),
+    "clew.core.runs.options": ("Person",),
+    "clew.core.costs.usage": ("Usage",),
     "clew.errors": (
         "AgentError",
         "AgentFailed",
@@ -110,7 +110,7 @@ _HOME = {
         "WrongModel",
     ),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 

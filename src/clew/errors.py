@@ -1,25 +1,25 @@
-"""Every error that Clew raises on purpose, by who must act.
+"""Every error that Clew raises on purpose, by whose side it is on.
 
     ClewError
-    ├── UsageError           you: what was asked cannot be done as asked             exit 2
-    │   ├── NotFound         … names a thread, a turn or a run that is not there
-    │   ├── Conflict         … changes what has gone on, or is over, in the meantime
-    │   ├── ConfigError      … a setting that does not parse or does not exist
-    │   └── SecretFound      … would take a secret along (`secrets`)
-    ├── AgentError           the agent's side
-    │   ├── AgentMissing     no binary found                                         exit 3
-    │   ├── AuthFailed       the agent is not logged in, or its key is refused       exit 4
+    ├── UsageError           the request cannot be carried out as it is              exit 2
+    │   ├── NotFound         it names a thread, a turn or a run that does not exist
+    │   ├── Conflict         what it would change has changed or ended meanwhile
+    │   ├── ConfigError      a setting cannot be parsed, or does not exist
+    │   └── SecretFound      the data that would leave contains secrets (`secrets`)
+    ├── AgentError           the agent failed
+    │   ├── AgentMissing     its binary was not found                                exit 3
+    │   ├── AuthFailed       it is not logged in, or its key was refused             exit 4
     │   ├── UsageLimit       the account's limit is reached (`resets_at`)            exit 5
-    │   ├── BillingFailed    the account has nothing left to pay with                exit 10
-    │   ├── TimedOut         our wall-clock or idle limit ended it                   exit 6
-    │   ├── Cancelled        someone stopped it                                      exit 7
-    │   └── AgentFailed      anything else: no answer came                           exit 1
-    │       └── WrongModel   … because the model does not exist or may not be used
-    ├── Busy                 another run holds the thread, and you would not wait    exit 8
+    │   ├── BillingFailed    the account has no credit left                          exit 10
+    │   ├── TimedOut         Clew's total or idle time limit ended the run           exit 6
+    │   ├── Cancelled        somebody stopped the run                                exit 7
+    │   └── AgentFailed      anything else: there was no answer                      exit 1
+    │       └── WrongModel   the model does not exist, or may not be used
+    ├── Busy                 another run holds the thread, and waiting was refused   exit 8
     └── StoreError           the database: unreadable, read-only, full, too new      exit 9
 
-Errors carry fields, not prose to match: `message` is the one line for a person, `hint` says what to do next. The CLI
-maps `exit_code`, the server maps the class; neither has rules of its own.
+Errors carry fields, so that nobody has to match their text: `message` is one line for the user, `hint` says what to do
+next. The CLI maps `exit_code`, the server maps the class; neither has rules of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ClewError(Exception):
-    """Base of all: one line of `message`, and a `hint` that says what to do."""
+    """The base class: `message` is one line, `hint` says what to do."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -60,7 +60,7 @@ class ConfigError(UsageError):
 
 
 class SecretFound(UsageError):
-    """What would leave holds secrets; `secrets` says of which kind and where, and not what they are."""
+    """`secrets` says of which kind they are and where they were found, but not what they are."""
 
     code = "secret_found"
 
@@ -70,7 +70,7 @@ class SecretFound(UsageError):
 
 
 class AgentError(ClewError):
-    """Something on the agent's side; `stderr_tail` holds its last words, if it had any."""
+    """`stderr_tail` holds the last lines of the agent's stderr, if there were any."""
 
     code = "agent"
 
@@ -84,9 +84,9 @@ class AgentError(ClewError):
         resets_at: float | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
-        self.exit_status = exit_status  # the agent process's own, when it ended by itself
+        self.exit_status = exit_status  # of the agent's process, if it ended by itself
         self.stderr_tail = stderr_tail
-        self.resets_at = resets_at  # epoch seconds, for a usage limit that says when
+        self.resets_at = resets_at  # epoch seconds, if the usage limit says when
 
 
 class AgentMissing(AgentError):
@@ -129,7 +129,7 @@ class WrongModel(AgentFailed):
 
 
 class Busy(ClewError):
-    """Another run holds the thread; `run_id` names it."""
+    """`run_id` names the run that holds the thread."""
 
     code = "busy"
     exit_code = 8
@@ -140,7 +140,7 @@ class Busy(ClewError):
 
 
 class StoreError(ClewError):
-    """The database cannot do it; `kind` is one of locked, read_only, full, corrupt, too_new, unreachable, lost."""
+    """`kind` is one of locked, read_only, full, corrupt, too_new, unreachable, lost."""
 
     code = "store"
     exit_code = 9
@@ -156,5 +156,5 @@ class StoreError(ClewError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
-        self.passing = passing  # nothing was written, and another try may fare better: a server that is restarted
-        self.in_doubt = in_doubt  # the connection broke in the very commit: it may be written, or not
+        self.passing = passing  # nothing was written, and a retry may succeed: the server is restarting, for one
+        self.in_doubt = in_doubt  # the connection broke during the commit: it may have been written or not

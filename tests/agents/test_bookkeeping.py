@@ -1,4 +1,4 @@
-"""Which lines may come into a session's file while nobody says anything: a closed list for each agent."""
+"""Which lines an agent may add to a session's file without a prompt: a closed list for each agent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CASES = {
         '{"type":"cost-state","sessionId":"s","totalCostUSD":0.1}\n{"type":"mode","mode":"normal"}\n',
         True,
     ),
-    "where it ends": (Claude, LEAF, True),
+    "the same end": (Claude, LEAF, True),
     "another end": (Claude, LEAF.replace("u1", "u0"), False),
     "another mode": (Claude, '{"type":"mode","mode":"plan"}', False),
     "an entry": (Claude, '{"type":"cost-state","uuid":"u2"}', False),
     "a key twice": (Claude, '{"type":"user","type":"cost-state"}', False),
     "an unknown kind": (Claude, '{"type":"agent-setting","agentSetting":"x"}', False),
-    "no json": (Claude, '{"type":"cost-state"', False),
+    "not json": (Claude, '{"type":"cost-state"', False),
     "an array": (Claude, '[["type","cost-state"]]', False),
     "one of several": (Claude, f'{LEAF}\n{{"type":"user","uuid":"u2"}}\n{LEAF}', False),
     "codex's count": (Codex, '{"type":"event_msg","payload":{"type":"token_count"}}', True),
@@ -42,4 +42,4 @@ def test_closed_list(tmp_path: Path, case: str) -> None:
     agent, added, only = CASES[case]
     path = tmp_path / "session.jsonl"
     path.write_bytes(BEFORE + added.encode())
-    assert agent().only_notes(path, len(BEFORE), "u1") is only
+    assert agent().only_bookkeeping(path, len(BEFORE), "u1") is only

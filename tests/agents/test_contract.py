@@ -1,4 +1,4 @@
-"""The adapter contract, on the real Claude CLI, on the scripted one (so that it cannot drift) and on the real Codex."""
+"""The adapter contract, on the real Claude CLI, the scripted one (which must behave the same) and the real Codex."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from clew.agents.claude import Claude
 from clew.agents.codex import Codex
-from clew.testing.adapter_contract import CODEX_WORDS, CONTRACT, Check, Subject
-from clew.testing.model_api import ModelApi
+from clew.testing.adapter_contract import CODEX_DIRECTIVES, CONTRACT, Check, Subject
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from conftest import make_stage
 
@@ -23,5 +23,5 @@ async def test_contract(stage: Stage, check: Check) -> None:
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 async def test_contract_on_codex(tmp_path: Path, api: ModelApi, check: Check) -> None:
     with make_stage("scripted", tmp_path, api, codex=True) as stage:
-        await check(Subject(Codex(), stage.environ, stage.work, CODEX_MODEL, words=CODEX_WORDS))
-    assert not api.strays
+        await check(Subject(Codex(), stage.environ, stage.work, CODEX_MODEL, directives=CODEX_DIRECTIVES))
+    assert not api.refused_hosts

@@ -1,4 +1,4 @@
-"""The portable form of session files: what is kept of them, always in the same bytes."""
+"""The portable form of session files: what is kept, and that it is deterministic."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from clew.agents.claude import portable as claude
-from clew.agents.codex import portable as codex
+from clew.agents.claude import portable_form as claude
+from clew.agents.codex import portable_form as codex
 
 Line = dict[str, Any]
 
@@ -46,7 +46,7 @@ TURN = [
 
 class TestClaude:
     def test_what_is_kept(self) -> None:
-        kept = parsed(claude.portable(raw(*TURN)))
+        kept = parsed(claude.portable_form(raw(*TURN)))
         assert [(each.get("uuid"), each.get("parentUuid")) for each in kept] == [
             ("1", None), ("3", "1"), ("8", "3"), (None, None),
         ]  # fmt: skip
@@ -54,52 +54,56 @@ class TestClaude:
             "list the files",
             [{"type": "text", "text": "I look."}],
             [{"type": "text", "text": "One file."}],
-        ], "no thought, and no use of a tool"
+        ], "neither thinking nor tool calls"
         assert kept[-1] == {
             "type": "cost-state", "sessionId": "s", "totalCostUSD": 0.5, "modelUsage": {"m": {"costUSD": 0.5}},
         }  # fmt: skip
         assert set(kept[0]) == {"uuid", "parentUuid", "isSidechain", "type", "message"}
 
-    def test_a_branch_that_was_left_brings_no_words(self) -> None:
+    def test_an_abandoned_branch_is_dropped(self) -> None:
         left = line("b", "1", "user", "left behind")
-        kept = parsed(claude.portable(raw(TURN[0], left, line("c", "1", "user", "instead"))))
+        kept = parsed(claude.portable_form(raw(TURN[0], left, line("c", "1", "user", "instead"))))
         assert [each["message"]["content"] for each in kept] == ["list the files", "instead"]
 
-    def test_the_same_bytes_from_itself_and_more_when_it_grows(self) -> None:
-        before = claude.portable(raw(*TURN[:3]))
-        after = claude.portable(raw(*TURN))
+    def test_it_is_idempotent_and_a_longer_file_only_adds_lines(self) -> None:
+        before = claude.portable_form(raw(*TURN[:3]))
+        after = claude.portable_form(raw(*TURN))
         assert before and after and after.startswith(before)
-        assert claude.portable(after) == after
-        grown = raw(*TURN[:3], note("n", "3")) + claude.continued(raw(*TURN[:3], note("n", "3")), after[len(before) :])
-        assert parsed(grown)[4]["parentUuid"] == "n", "hung on the last entry"
-        assert claude.portable(grown) == after
+        assert claude.portable_form(after) == after
+        grown = raw(*TURN[:3], note("n", "3")) + claude.appendable_lines(
+            raw(*TURN[:3], note("n", "3")), after[len(before) :]
+        )
+        assert parsed(grown)[4]["parentUuid"] == "n", "attached to the last entry"
+        assert claude.portable_form(grown) == after
 
     @pytest.mark.parametrize(
-        "unfit",
+        "line_or_note",
         [
             line("9", "8", "user", "Do as I say.", isMeta=True),
             line("9", "8", "user", "<command-name>/x</command-name>"),
             line("9", "8", "user", "[Request interrupted by user] and more"),
             line("9", "8", "user", "summary", isCompactSummary=True),
             line("9", "8", "user", [{"type": "image", "source": {}}]),
-            line("9", "8", "assistant", [{"type": "text", "text": "words of the CLI"}], message={}),
+            line("9", "8", "assistant", [{"type": "text", "text": "text of the CLI"}], message={}),
             {"uuid": "9", "parentUuid": "8", "type": "system", "subtype": "compact_boundary"},
             note("9", "8", "critical_system_reminder"),
             note("9", "8", "a_kind_of_tomorrow"),
         ],
     )
-    def test_a_line_on_neither_list_makes_the_file_unfit(self, unfit: Line) -> None:
-        if unfit.get("message") == {}:
-            unfit = unfit | {"message": {"role": "assistant", "model": "<synthetic>", "content": "words of the CLI"}}
-        assert claude.portable(raw(*TURN, unfit)) is None
+    def test_a_file_with_a_line_on_neither_list_is_not_portable(self, line_or_note: Line) -> None:
+        if line_or_note.get("message") == {}:
+            line_or_note = line_or_note | {
+                "message": {"role": "assistant", "model": "<synthetic>", "content": "text of the CLI"}
+            }
+        assert claude.portable_form(raw(*TURN, line_or_note)) is None
 
-    @pytest.mark.parametrize("words", sorted(claude.HARMLESS))
-    def test_words_of_the_cli_itself_are_kept(self, words: str) -> None:
-        kept = parsed(claude.portable(raw(*TURN, line("9", "8", "user", words, isMeta=True))))
+    @pytest.mark.parametrize("words", sorted(claude.KNOWN_CLI_TEXTS))
+    def test_known_texts_of_the_cli_are_kept(self, words: str) -> None:
+        kept = parsed(claude.portable_form(raw(*TURN, line("9", "8", "user", words, isMeta=True))))
         assert kept[-1]["message"]["content"] == words
 
-    def test_rubbish_is_skipped(self) -> None:
-        assert claude.portable(b"\xff\n[1]\nnull\n{\n" + raw(*TURN)) == claude.portable(raw(*TURN))
+    def test_invalid_lines_are_skipped(self) -> None:
+        assert claude.portable_form(b"\xff\n[1]\nnull\n{\n" + raw(*TURN)) == claude.portable_form(raw(*TURN))
 
 
 META = {
@@ -133,7 +137,7 @@ ROLLOUT = [
 
 class TestCodex:
     def test_what_is_kept(self) -> None:
-        kept = parsed(codex.portable(raw(*ROLLOUT)))
+        kept = parsed(codex.portable_form(raw(*ROLLOUT)))
         assert [each["payload"] for each in kept] == [
             {"id": "s", "cwd": "/w", "history_mode": "paginated", "originator": "codex_exec"},
             {"type": "message", "role": "user", "id": "m", "content": [{"type": "input_text", "text": "hello"}]},
@@ -143,16 +147,16 @@ class TestCodex:
         ]
         assert [each["ordinal"] for each in kept] == list(range(5))
 
-    def test_the_same_bytes_from_itself_and_more_when_it_grows(self) -> None:
-        before, after = codex.portable(raw(*ROLLOUT[:4])), codex.portable(raw(*ROLLOUT))
+    def test_it_is_idempotent_and_a_longer_file_only_adds_lines(self) -> None:
+        before, after = codex.portable_form(raw(*ROLLOUT[:4])), codex.portable_form(raw(*ROLLOUT))
         assert before and after and after.startswith(before)
-        assert codex.portable(after) == after
-        grown = raw(*ROLLOUT[:4]) + codex.continued(raw(*ROLLOUT[:4]), after[len(before) :])
-        assert [each["ordinal"] for each in parsed(grown)][4:] == [8, 9, 10], "numbered on from its last line"
-        assert codex.portable(grown) == after
+        assert codex.portable_form(after) == after
+        grown = raw(*ROLLOUT[:4]) + codex.appendable_lines(raw(*ROLLOUT[:4]), after[len(before) :])
+        assert [each["ordinal"] for each in parsed(grown)][4:] == [8, 9, 10], "the numbers continue after the last line"
+        assert codex.portable_form(grown) == after
 
     @pytest.mark.parametrize(
-        "unfit",
+        "line_or_note",
         [
             {"timestamp": "t", "type": "compacted", "payload": {"message": "summary"}},
             event("thread_rolled_back", num_turns=1),
@@ -160,5 +164,5 @@ class TestCodex:
             item("user", "Do as I say.", internal_chat_message_metadata_passthrough={"content_item_kinds": ["x"]}),
         ],
     )
-    def test_what_no_turn_shows_makes_the_file_unfit(self, unfit: Line) -> None:
-        assert codex.portable(raw(*ROLLOUT, unfit)) is None
+    def test_a_file_with_lines_that_no_turn_shows_is_not_portable(self, line_or_note: Line) -> None:
+        assert codex.portable_form(raw(*ROLLOUT, line_or_note)) is None

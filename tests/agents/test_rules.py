@@ -1,4 +1,4 @@
-"""Which files of a project are its rules, for each agent: looked for by name alone."""
+"""Which files of a project are its rules for each agent. They are found by name only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write(folder: Path, *names: str, text: str = "rules") -> None:
 
 
 def found(adapter: Claude | Codex, top: Path, work_dir: Path, config_dir: Path | None = None) -> list[str]:
-    """Below `top`: above it is the machine's."""
+    """The rules below `top`: files above it belong to the machine, not to the test."""
     files = adapter.project_rules(str(config_dir or top / "nowhere"), str(work_dir))
     return [str(path.relative_to(top)) for path in files if path.is_relative_to(top)]
 
@@ -37,16 +37,16 @@ def test_claude_reads_in_the_directory_and_in_every_one_above_it(top: Path) -> N
     assert found(Claude(), top, work) == [*expected, "CLAUDE.md"]
 
 
-def test_claudes_own_settings_of_the_user_are_not_the_projects(top: Path) -> None:
+def test_the_users_own_settings_are_not_the_projects_rules(top: Path) -> None:
     write(top, ".claude/CLAUDE.md", ".claude/rules/mine.md", "shop/.claude/rules/readme.txt")
     assert found(Claude(), top, top / "shop", top / ".claude") == []
     assert found(Claude(), top, top / "shop") == [".claude/CLAUDE.md", ".claude/rules"]
 
 
-def test_codex_reads_up_to_the_repositorys_root_one_file_a_folder(top: Path) -> None:
+def test_codex_reads_one_file_in_each_folder_up_to_the_repositorys_root(top: Path) -> None:
     work = top / "repo" / "sub"
     write(top, "AGENTS.md", "repo/AGENTS.md", "repo/AGENTS.override.md", "repo/CLAUDE.md", "repo/sub/AGENTS.md")
-    assert found(Codex(), top, work) == ["repo/sub/AGENTS.md"], "without a repository the directory is all"
+    assert found(Codex(), top, work) == ["repo/sub/AGENTS.md"], "without a repository only the directory itself counts"
     (top / "repo" / ".git").mkdir()
     assert found(Codex(), top, work) == ["repo/sub/AGENTS.md", "repo/AGENTS.override.md"]
 
@@ -57,15 +57,15 @@ def test_nothing_is_read_and_no_link_is_followed(top: Path, adapter: Claude | Co
     write(outside, name, "rules/style.md")
     work.mkdir()
     (work / ".claude").symlink_to(outside)
-    assert found(adapter, top, work) == [], "a folder that is a link is not looked into"
+    assert found(adapter, top, work) == [], "a link to a folder is not followed"
     (work / name).mkdir()
     assert found(adapter, top, work) == [], "a folder is not a file"
     (work / name).rmdir()
     (work / name).touch()
     assert found(adapter, top, work) == [], "an empty file has no rules"
     (work / name).unlink()
-    os.mkfifo(work / name)  # whoever opened it would wait for ever
+    os.mkfifo(work / name)  # opening it would block
     assert found(adapter, top, work) == []
     (work / name).unlink()
     (work / name).symlink_to("/nowhere/at/all")
-    assert found(adapter, top, work) == [f"work/{name}"], "the CLI would read what it leads to"
+    assert found(adapter, top, work) == [f"work/{name}"], "the CLI would read its target"

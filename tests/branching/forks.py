@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from clew.client import Client, Reply, Thread
-from clew.hosts.branches import Forked, fork
-from clew.testing.truth import Voice, expected
+from clew.api.client import Client, Reply, Thread
+from clew.hosts.branching.fork import Forked, fork
+from clew.testing.truth import TokenModel, expected
 
 
-async def true_turn(thread: Thread, voice: Voice, words: str = "", **options: object) -> Reply:
+async def true_turn(thread: Thread, voice: TokenModel, words: str = "", **options: object) -> Reply:
     """One turn, and what the model was shown: each turn that stands exactly once, and nothing else."""
     history, prompt = await thread.turns(), voice.prompt(words)
     reply = await (await thread.ask(prompt, **options)).reply()  # type: ignore[arg-type]
@@ -17,7 +17,7 @@ async def true_turn(thread: Thread, voice: Voice, words: str = "", **options: ob
     return reply
 
 
-async def rounds(thread: Thread, voice: Voice, count: int) -> None:
+async def rounds(thread: Thread, voice: TokenModel, count: int) -> None:
     for _ in range(count):
         await true_turn(thread, voice)
 

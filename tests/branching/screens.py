@@ -9,7 +9,7 @@ import subprocess
 from typing import Any
 
 import forkserver
-from clew.client import Client
+from clew.api.client import Client
 from clew.testing.stage import MODEL, Stage
 
 
@@ -35,6 +35,6 @@ def on_terminal(stage: Stage, *args: str, columns: int = 80) -> tuple[int, str]:
 
 async def rows_of(client: Client, *names: str) -> list[Any]:
     """All rows of these threads, to see that nothing touches them."""
-    return await client.engine.database.call(
-        lambda store: [store.dump_thread(store.require_thread(name).id) for name in names]
+    return await client.engine.store.call(
+        lambda store: [store.threads.dump(store.threads.require(name).id) for name in names]
     )

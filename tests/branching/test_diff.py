@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from branching.screens import on_terminal, rows_of
 from clew.agents.claude import Claude
 from clew.agents.codex import Codex
-from clew.client import Client
-from clew.core.edits import EditKind
+from clew.api.client import Client
+from clew.core.branching.edits import EditKind
 from clew.errors import NotFound, UsageError
-from clew.hosts.branches import fork
-from clew.hosts.comparing import compare
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Text, ToolUse
+from clew.hosts.branching.compare import compare
+from clew.hosts.branching.fork import fork
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Text, ToolUse
 from clew.testing.stage import Stage
 from conftest import make_stage
-from pair.house import Couple, carried_out, order
-from portable.machines import ask, clew
-from threads.screens import on_terminal, rows_of
+from pairs.couple import Couple, carried_out, order
+from transfer.machines import ask, clew
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J[-x-]\u202e"
 
@@ -68,7 +68,7 @@ async def test_real_threads_of_both_agents_are_compared_with_the_files_they_wrot
         assert "written by[- claude-]{+ codex+}" in done.out
         assert "? notes.txt  2 edits | 1 edit" in done.out
         assert "3 turns the same, 1 changed, 0 only in a, 0 only in b; 1 file differs of 2" in done.out
-    assert not api.strays
+    assert not api.refused_hosts
 
 
 def test_claude_tells_what_its_tools_write_and_codex_which_files() -> None:

@@ -8,31 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.events import TextStreamed
+from branching.forks import forked, rounds, texts, true_turn
 from clew.core.history import Visibility
-from clew.core.thread import How, Permissions, Trust
+from clew.core.runs.events import TextStreamed
+from clew.core.thread import OriginKind, Permissions, Trust
 from clew.engine.engine import Engine
 from clew.engine.settings import EngineSettings
 from clew.errors import Busy, Conflict, NotFound, UsageError
-from clew.hosts.branches import Forked, fork
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
-from clew.hosts.portable_import import import_thread
+from clew.hosts.branching.fork import Forked, fork
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import HISTORY, STATE, pack, read_export, unpack
+from clew.hosts.transfer.imports import import_thread
 from clew.store.store import Store, open_store
-from clew.testing.model_api import ModelApi
+from clew.store.transfer.codec import as_json, from_json
+from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import CODEX_MODEL, Stage
 from clew.testing.store_contract.samples import a_thread, a_turn
-from clew.testing.truth import Voice, expected, tokens
-from clew.wiring import surroundings
+from clew.testing.truth import TokenModel, expected, tokens
+from clew.wiring.engine import runtime_context
 from conftest import make_stage
-from portable.machines import clew, go_on_without_clew, two_machines
-from threads.branching import forked, rounds, texts, true_turn
+from transfer.machines import clew, go_on_without_clew, two_machines
 
 
 class TestClaude:
     async def test_both_threads_go_on_and_each_is_shown_its_own_turns(self, stage: Stage) -> None:
-        voice = Voice(stage.api)
+        voice = TokenModel(stage.api)
         async with stage.open() as client:
             old = await client.thread("t", cwd=stage.work)
             await rounds(old, voice, 3)
@@ -40,13 +41,13 @@ class TestClaude:
             [session] = stage.session_files()
             content, rows = (
                 session.read_bytes(),
-                await client.engine.database.call(lambda s: s.dump_thread(old.record.id)),
+                await client.engine.store.call(lambda s: s.threads.dump(old.record.id)),
             )
             middle, made = await forked(client, at_round=2)
             end, _ = await forked(client, new="end")
             assert (made.turns, made.rounds, middle.name) == (4, 2, "t-fork")
             assert await texts(middle) == [turn.text for turn in before[:4]]
-            assert (await middle.outlook()).resumes and "copy" in (await middle.outlook()).words
+            assert (await middle.preview()).resumes and "copy" in (await middle.preview()).words
             first = await true_turn(middle, voice)
             assert (first.session_resumed, first.reason) == (True, None)
             launch = stage.launches[-1]
@@ -54,7 +55,7 @@ class TestClaude:
             assert f"--resume-session-at={before[3].message_id}" in launch.argv
             assert (await true_turn(end, voice)).session_resumed
             assert session.read_bytes() == content, "not a byte of the original was written"
-            assert await client.engine.database.call(lambda s: s.dump_thread(old.record.id)) == rows
+            assert await client.engine.store.call(lambda s: s.threads.dump(old.record.id)) == rows
             again = await true_turn(middle, voice)
             assert (again.session_resumed, again.session_id) == (True, first.session_id)
             went_on = await true_turn(old, voice)
@@ -64,10 +65,10 @@ class TestClaude:
             assert dear.session_resumed
             assert 0 < dear.cost_usd < 1.5 * first.cost_usd, "what the original cost is not counted again"
             assert (await true_turn(end, voice)).session_resumed
-            assert await client.engine.database.call(lambda store: store.check()) == []
+            assert await client.engine.store.call(lambda store: store.check()) == []
 
     async def test_a_fork_of_a_fork(self, stage: Stage) -> None:
-        voice = Voice(stage.api)
+        voice = TokenModel(stage.api)
         async with stage.open() as client:
             old = await client.thread("t", cwd=stage.work)
             await rounds(old, voice, 1)
@@ -84,7 +85,7 @@ class TestClaude:
 
     @pytest.mark.parametrize("what", ["edited", "truncated", "deleted", "gone on"])
     async def test_what_becomes_of_the_original_does_not_matter(self, scripted: Stage, what: str) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 3)
@@ -107,7 +108,7 @@ class TestClaude:
             assert (await true_turn(copy, voice)).session_id == reply.session_id
 
     async def test_an_edited_turn_is_forked_as_it_is_now_and_the_session_up_to_before_it(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 3)
@@ -120,20 +121,20 @@ class TestClaude:
             assert "a77z, corrected" in scripted.prompt and tokens(history[0].text)[0] not in scripted.prompt
 
     async def test_a_fork_says_that_it_starts_fresh_because_of_an_edit(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
             await old.edit((await old.turns())[0].id, "u77z, corrected")
             copy, _ = await forked(client)
-            assert (await copy.outlook()).reason == (await old.outlook()).reason == "history_changed"
+            assert (await copy.preview()).reason == (await old.preview()).reason == "history_changed"
             reply = await true_turn(copy, voice)
             assert (reply.session_resumed, reply.reason) == (False, "history_changed")
             assert (await true_turn(copy, voice)).session_resumed
 
     @pytest.mark.rest
     async def test_a_cut_off_answer_is_brought_along_whole(self, stage: Stage) -> None:
-        voice = Voice(stage.api)
+        voice = TokenModel(stage.api)
         async with stage.open() as client:
             old = await client.thread("t", cwd=stage.work)
             await rounds(old, voice, 1)
@@ -153,7 +154,7 @@ class TestClaude:
             assert (await true_turn(old, voice)).session_resumed
 
     async def test_a_first_turn_that_was_killed_is_not_lost(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
@@ -168,7 +169,7 @@ class TestClaude:
 
     @pytest.mark.rest
     async def test_while_a_run_is_going_on(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
@@ -192,7 +193,7 @@ class TestClaude:
 
     @pytest.mark.rest
     async def test_the_copy_is_told_what_holds_for_the_thread_now(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await true_turn(old, voice, instructions="Speak softly.")
@@ -210,7 +211,7 @@ class TestClaude:
             assert "no longer apply" in scripted.prompt
 
     async def test_a_session_from_before_a_fresh_start_is_found_again(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
@@ -227,7 +228,7 @@ class TestClaude:
         ("damage", "reason"), [("unlink", "session_missing"), ("rewind", "session_diverged"), ("reject", "rejected")]
     )
     async def test_a_session_that_cannot_be_copied_any_more(self, scripted: Stage, damage: str, reason: str) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
@@ -247,16 +248,16 @@ class TestClaude:
             assert (await true_turn(copy, voice)).session_resumed
 
     async def test_a_session_that_went_on_in_the_plain_cli_is_copied_up_to_where_it_did(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
-            go_on_without_clew(scripted, scripted.session_files()[0].stem, voice.foreign())
+            go_on_without_clew(scripted, scripted.session_files()[0].stem, voice.outside_prompt())
             copy, _ = await forked(client)
             assert (await true_turn(copy, voice)).session_resumed
 
     async def test_an_adopted_session_can_be_forked(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
@@ -270,7 +271,7 @@ class TestClaude:
 @pytest.mark.real
 class TestCodex:
     async def test_it_is_copied_whole_or_not_at_all(self, tmp_path: Path, api: ModelApi) -> None:
-        voice = Voice(api)
+        voice = TokenModel(api)
         with make_stage("scripted", tmp_path, api, codex=True) as stage:
             async with stage.open(agent="codex") as client:
                 old = await client.thread("t", cwd=stage.work)
@@ -281,7 +282,7 @@ class TestCodex:
                 unused, _ = await forked(client, "end", "unused")
                 late, _ = await forked(client, new="late")
                 early, _ = await forked(client, new="early", at_round=1)
-                assert "cannot copy" in (await early.outlook()).words
+                assert "cannot copy" in (await early.preview()).words
                 reply = await true_turn(early, voice)
                 assert (reply.session_resumed, reply.reason) == (False, "cannot_fork")
                 first = await true_turn(end, voice)
@@ -296,10 +297,10 @@ class TestCodex:
                 assert (reply.session_resumed, reply.reason) == (False, "cannot_fork"), "it has gone on since"
                 for thread in (end, child, early, old):
                     assert (await true_turn(thread, voice)).session_resumed
-        assert not api.strays
+        assert not api.refused_hosts
 
     async def test_each_agent_goes_on_from_what_it_may_see(self, tmp_path: Path, api: ModelApi) -> None:
-        voice = Voice(api)
+        voice = TokenModel(api)
         with make_stage("scripted", tmp_path, api, codex=True) as stage:
             async with stage.open() as client:
                 old = await client.thread("t", cwd=stage.work, visibility="own")
@@ -317,8 +318,8 @@ class TestCodex:
 
 async def in_store(where: Path | str, fill: Callable[[Store], object], *args: object, **options: object) -> Forked:
     """A fork without an agent."""
-    engine = Engine(open_store(where), {}, EngineSettings(), surroundings({}))
-    await engine.database.call(fill)
+    engine = Engine(open_store(where), {}, EngineSettings(), runtime_context({}))
+    await engine.store.call(fill)
     try:
         return await fork(engine, *args, **options)  # type: ignore[arg-type]
     finally:
@@ -333,15 +334,15 @@ class TestRecord:
         rights = {"permissions": Permissions.READ_ONLY, "trust": Trust.PROJECT, "cwd": "/tree"}
 
         def fill(store: Store) -> None:
-            store.create_thread(a_thread(kind=kind, standing="Be kind.", **rights))
-            store.add_turn("thread-1", a_turn("turn-1"))
-            store.edit_turn("turn-1", "another", 20.0)
+            store.threads.create(a_thread(kind=kind, standing="Be kind.", **rights))
+            store.turns.add("thread-1", a_turn("turn-1"))
+            store.turns.edit("turn-1", "another", 20.0)
 
         made = await in_store(postgres.new_store() if kind == "hook" else tmp_path / "clew.db", fill, "maze")
         [thread] = made.threads
         assert (thread.kind, thread.standing) == ("chat", "Be kind.")
         assert {key: getattr(thread, key) for key in rights} == rights
-        assert thread.origin is not None and (thread.origin.how, thread.origin.round) == (How.FORK, None)
+        assert thread.origin is not None and (thread.origin.how, thread.origin.round) == (OriginKind.FORK, None)
 
     @pytest.mark.parametrize(
         ("args", "options", "error"),
@@ -361,18 +362,18 @@ class TestRecord:
         self, tmp_path: Path, args: tuple[str, ...], options: dict[str, object], error: type[Exception]
     ) -> None:
         def fill(store: Store) -> None:
-            store.create_thread(a_thread())
-            store.create_thread(a_thread("thread-2", "empty"))
-            store.add_turn("thread-1", a_turn("turn-1"))
+            store.threads.create(a_thread())
+            store.threads.create(a_thread("thread-2", "empty"))
+            store.turns.add("thread-1", a_turn("turn-1"))
 
         with pytest.raises(error):
             await in_store(tmp_path / "clew.db", fill, *args, **options)
         with open_store(tmp_path / "clew.db") as store:
-            assert sorted(thread.name for thread in store.threads()) == ["empty", "maze"]
+            assert sorted(thread.name for thread in store.threads.recent()) == ["empty", "maze"]
 
     @pytest.mark.rest
     async def test_the_command_says_what_the_next_turn_will_be(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             await rounds(await client.thread("t", cwd=scripted.work), voice, 2)
         done = clew(scripted, "threads", "fork", "t", "--at-round", "1")
@@ -394,7 +395,7 @@ class TestRecord:
 class TestTravel:
     @pytest.mark.rest
     async def test_a_fork_that_was_put_away_still_goes_on_in_a_copy(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
@@ -411,7 +412,7 @@ class TestTravel:
     async def test_a_fork_goes_on_elsewhere_with_the_session_or_with_the_transcript(
         self, tmp_path: Path, api: ModelApi
     ) -> None:
-        voice = Voice(api)
+        voice = TokenModel(api)
         with two_machines(tmp_path, api) as [a, b]:
             async with a.open() as client:
                 old = await client.thread("t", cwd=a.work)
@@ -421,7 +422,7 @@ class TestTravel:
                 sent = [(await export_thread(client.engine, name, {})).content for name in ("whole", "part")]
             async with b.open() as client:
                 for content, goes_on in zip(sent, (True, False), strict=True):
-                    came = await import_thread(client.engine, unpack(content), cwd=str(b.work))
+                    came = await import_thread(client.engine, read_export(content), cwd=str(b.work))
                     assert came.threads[0].origin is not None
                     copy = await client.find(came.threads[0].name)
                     assert (await true_turn(copy, voice)).session_resumed is goes_on
@@ -429,7 +430,7 @@ class TestTravel:
 
     @pytest.mark.rest
     async def test_files_of_a_version_without_forks_are_read(self, tmp_path: Path, api: ModelApi) -> None:
-        voice = Voice(api)
+        voice = TokenModel(api)
         with two_machines(tmp_path, api) as [a, b]:
             async with a.open() as client:
                 await rounds(await client.thread("t", cwd=a.work), voice, 1)
@@ -450,7 +451,7 @@ class TestTravel:
                 parts[part] = as_json(body)
             about = {key: file.manifest[key] for key in ("redacted", "thread")} | {"schema": 7}
             async with b.open() as client:
-                await import_thread(client.engine, unpack(pack(about, parts)), cwd=str(b.work))
+                await import_thread(client.engine, read_export(pack(about, parts)), cwd=str(b.work))
             for stage in (a, b):
                 async with stage.open() as client:
                     thread = await client.find("t")

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from clew.core.pair import PairStatus, Part
+from clew.core.pairs.pair import PairPart, PairStatus
 from clew.errors import Conflict, UsageError
-from clew.hosts.branches import fork
+from clew.hosts.branching.fork import fork
 from clew.testing.stage import Stage
-from pair.house import Couple, carried_out, resumed, turns
-from portable.machines import clew
+from pairs.couple import Couple, carried_out, resumed, turns
+from transfer.machines import clew
 
 pytestmark = pytest.mark.rest
 
@@ -30,7 +30,7 @@ class TestPair:
             new = await client.pairs.find(await client.pairs.resolve("maze-fork"))
             assert [round_.result for round_ in new.rounds] == [round_.result for round_ in old.rounds[:1]]
             assert (new.pair.number, new.pair.last_round, new.pair.task) == (1, 7, old.pair.task)
-            for part in Part:
+            for part in PairPart:
                 whole = await turns(client, old.pair, part)
                 assert await turns(client, new.pair, part) == whole[:2]
             launched = len(stage.launches)
@@ -66,7 +66,7 @@ class TestPair:
                 await fork(client.engine, "maze", at_turn="x")
             with pytest.raises(Conflict):
                 await fork(client.engine, "maze", "whole")
-            kept = await client.engine.database.call(lambda store: store.pairs())
+            kept = await client.engine.store.call(lambda store: store.pairs.recent())
             assert [pair.name for pair in kept] == ["whole", "maze"] and old.pair in kept
         done = clew(scripted, "pair", "--resume", "--fork-at-round", "1", "--name", "short", "-r", "1", "--json")
         assert done.code == 1, done.err  # its rounds are used up

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
+from branching.forks import rounds, texts, true_turn
 from clew.agents.adapter import SessionView
 from clew.agents.claude import Claude
-from clew.client import Client
-from clew.core.edits import FileEdit
+from clew.api.client import Client
+from clew.core.branching.edits import FileEdit
 from clew.errors import Busy, Conflict
-from clew.hosts.branches import Forked, fork
-from clew.hosts.merging import Merged, Wanted, merge
+from clew.hosts.branching.fork import Forked, fork
+from clew.hosts.branching.merge import Merged, MergeOptions, merge
+from clew.testing.model.scripts import Text, ToolUse
 from clew.testing.postgres import PostgresServer
-from clew.testing.scripts import Text, ToolUse
 from clew.testing.stage import Stage
-from clew.testing.truth import Voice
-from pair.house import Couple, carried_out, resumed, turns
-from portable.machines import ask
-from threads.branching import rounds, texts, true_turn
+from clew.testing.truth import TokenModel
+from pairs.couple import Couple, carried_out, resumed, turns
+from transfer.machines import ask
 
 Work = Callable[[Client], Awaitable[Any]]
 
@@ -85,7 +85,7 @@ async def forking(client: Client) -> Forked:
 
 
 async def merging(client: Client) -> Merged:
-    return await merge(client.engine, "t", "other", Wanted(name="new"))
+    return await merge(client.engine, "t", "other", MergeOptions(name="new"))
 
 
 async def two_threads(client: Client, stage: Stage) -> None:
@@ -113,7 +113,7 @@ async def test_nobody_waits_for_it(scripted: Stage, postgres: PostgresServer, wo
 
 
 async def test_a_fork_is_of_the_thread_as_it_is_when_it_is_made(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         old = await client.thread("t", cwd=scripted.work)
         await rounds(old, voice, 2)
@@ -128,7 +128,7 @@ async def test_a_fork_is_of_the_thread_as_it_is_when_it_is_made(scripted: Stage)
 
 
 async def test_a_session_that_is_gone_by_the_time_the_fork_is_made_is_not_borrowed(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         old = await client.thread("t", cwd=scripted.work)
         await rounds(old, voice, 2)
@@ -138,7 +138,7 @@ async def test_a_session_that_is_gone_by_the_time_the_fork_is_made_is_not_borrow
             assert (await true_turn(old, voice)).reason == "rejected"  # the turns of the fork stay as they were
         scripted.fault()
         await working
-        pins = await client.engine.database.call(lambda store: store.pins(working.result().threads[0].id))
+        pins = await client.engine.store.call(lambda store: store.pins.of_thread(working.result().threads[0].id))
         assert first not in [pin.session_id for pin in pins]
         assert not (await true_turn(await client.find("new"), voice)).session_resumed
 

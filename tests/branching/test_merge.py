@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.thread import How, Permissions, Trust
+from branching.screens import rows_of
+from clew.core.thread import OriginKind, Permissions, Trust
 from clew.errors import Busy, Conflict, NotFound, UsageError
-from clew.hosts.merging import Wanted, merge
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Text, ToolUse
+from clew.hosts.branching.merge import MergeOptions, merge
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Text, ToolUse
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
-from pair.house import Couple, carried_out
-from portable.machines import ask, clew, exported, imported
-from threads.screens import rows_of
+from pairs.couple import Couple, carried_out
+from transfer.machines import ask, clew, exported, imported
 
-AS_THEY_ARE = Wanted()
+AS_THEY_ARE = MergeOptions()
 
 
 @pytest.mark.real
@@ -60,7 +60,7 @@ async def test_real_threads_of_both_agents_become_one_that_each_agent_is_shown_o
             lines = "\n".join(text for _, text in stage.shown).splitlines()
             assert {text: lines.count(text) for text in once} == dict.fromkeys(once, 1)
             assert await rows_of(client, "a", "b") == before, "both stay as they are"
-    assert not api.strays
+    assert not api.refused_hosts
 
 
 async def test_turns_tell_their_thread_in_what_is_shown_found_and_exported(scripted: Stage, tmp_path: Path) -> None:
@@ -70,7 +70,10 @@ async def test_turns_tell_their_thread_in_what_is_shown_found_and_exported(scrip
         made = await merge(client.engine, "left", "right", AS_THEY_ARE)
         assert (made.thread.name, made.thread.kind, made.common, made.own) == ("left-right", "chat", 0, (2, 2))
         assert made.thread.origin is not None
-        assert (made.thread.origin.how, [each.name for each in made.thread.origin.of]) == (How.MERGE, ["left", "right"])
+        assert (made.thread.origin.how, [each.name for each in made.thread.origin.of]) == (
+            OriginKind.MERGE,
+            ["left", "right"],
+        )
         turns = await (await client.find("left-right")).turns()
         mark = re.fullmatch(r"\[thread left · (\w{12})\]\n\nleft question", turns[0].text)
         assert mark is not None
@@ -80,7 +83,7 @@ async def test_turns_tell_their_thread_in_what_is_shown_found_and_exported(scrip
             f"[brief · {mark[1]}]",
         ]
         assert [(turn.role, turn.agent, turn.model) for turn in turns[1::2]] == [("assistant", "claude", MODEL)] * 2
-        [hit] = [hit for hit in await client.search("thread right question") if hit.turn_id == turns[2].id]
+        [hit] = [hit for hit in await client.views.search("thread right question") if hit.turn_id == turns[2].id]
         assert hit.thread.name == "left-right"
     with make_stage("scripted", tmp_path / "b", scripted.api) as elsewhere:
         await imported(elsewhere, (await exported(scripted, "left-right")).content)
@@ -133,7 +136,7 @@ async def test_merged_thread_may_do_no_more_than_both_and_sees_all(scripted: Sta
         b = await client.thread("b", cwd=scripted.work, permissions="edits", trust="project")
         await ask(a, "one", instructions="Be brief.")
         await ask(b, "two", instructions="Be kind.")
-        made = (await merge(client.engine, "a", "b", Wanted(cwd=str(tmp_path), model="claude-opus-4-1"))).thread
+        made = (await merge(client.engine, "a", "b", MergeOptions(cwd=str(tmp_path), model="claude-opus-4-1"))).thread
         assert (made.permissions, made.trust, made.visibility) == (Permissions.EDITS, Trust.USER, "shared")
         assert (made.cwd, made.agent, made.model) == (str(tmp_path), "claude", "claude-opus-4-1")
         assert made.standing is not None and "Be brief." in made.standing and "Be kind." in made.standing
@@ -157,10 +160,10 @@ async def test_what_cannot_be_merged_is_refused_and_nothing_is_made(scripted: St
             ("a", "p", AS_THEY_ARE, UsageError),
             ("empty", "nothing", AS_THEY_ARE, UsageError),
             ("a", "empty", AS_THEY_ARE, UsageError),
-            ("a", "b", Wanted(name="a"), Conflict),
-            ("a", "b", Wanted(name="no name"), UsageError),
-            ("a", "b", Wanted(agent="nobody"), UsageError),
-            ("a", "b", Wanted(cwd="/nowhere/at/all"), UsageError),
+            ("a", "b", MergeOptions(name="a"), Conflict),
+            ("a", "b", MergeOptions(name="no name"), UsageError),
+            ("a", "b", MergeOptions(agent="nobody"), UsageError),
+            ("a", "b", MergeOptions(cwd="/nowhere/at/all"), UsageError),
         ):
             with pytest.raises(error):
                 await merge(client.engine, one, other, wanted)

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.client import Client
-from clew.core.thread import How, Permissions
+from branching.screens import on_terminal, rows_of
+from clew.api.client import Client
+from clew.core.thread import OriginKind, Permissions
 from clew.errors import AgentMissing, Cancelled, Conflict, NotFound, UsageError
-from clew.hosts.replaying import LiveReplay, Wanted, replay
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Fail, Hang, Reply, Request, Text, newest_user_text
+from clew.hosts.branching.replay import LiveReplay, ReplayOptions, replay
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Fail, Hang, Reply, Request, Text, newest_user_text
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from conftest import make_stage
-from pair.house import Couple, carried_out
-from portable.machines import ask, clew
-from threads.screens import on_terminal, rows_of
+from pairs.couple import Couple, carried_out
+from transfer.machines import ask, clew
 
 OPUS = "claude-opus-4-1"
 
@@ -66,7 +66,10 @@ async def test_real_claude_thread_is_replayed_with_another_model_and_with_codex(
             await ask(thread, "two")
             before = await rows_of(client, "t")
             count = len(stage.launches)
-            for wanted, model in ((Wanted(model=OPUS), OPUS), (Wanted(agent="codex", model=CODEX_MODEL), CODEX_MODEL)):
+            for wanted, model in (
+                (ReplayOptions(model=OPUS), OPUS),
+                (ReplayOptions(agent="codex", model=CODEX_MODEL), CODEX_MODEL),
+            ):
                 live = await replay(client.engine, "t", wanted)
                 assert await carried(live) == ["asking", "answered"] * 2
                 assert live.error is None
@@ -86,10 +89,10 @@ async def test_real_claude_thread_is_replayed_with_another_model_and_with_codex(
                 )
                 assert two.after.usage.shown_tokens > 0 and (two.after.seconds or 0) > 0
                 assert (two.after.cost_usd is None) is (live.thread.agent == "codex"), "unknown, not nothing"
-                assert live.thread.origin is not None and live.thread.origin.how is How.REPLAY
+                assert live.thread.origin is not None and live.thread.origin.how is OriginKind.REPLAY
                 assert (live.thread.kind, live.thread.permissions) == ("chat", Permissions.READ_ONLY)
             assert await rows_of(client, "t") == before, "the original is untouched"
-    assert not api.strays
+    assert not api.refused_hosts
 
 
 async def test_command_shows_both_answers_and_what_they_took(scripted: Stage) -> None:
@@ -134,7 +137,7 @@ async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
     assert f"to go on: clew threads replay t --with-agent claude --with-model {OPUS} --name n" in failed.err
     again = clew(scripted, *command)
     assert again.code == 0
-    assert "going on in n: 1 prompt of 3 answered before" in again.err
+    assert "continuing n: 1 prompt of 3 answered before" in again.err
     assert differs.asked == ["one", "two", "two", "three"]
     assert clew(scripted, *command).code == 0
     assert differs.asked == ["one", "two", "two", "three"], "nothing is asked twice"
@@ -182,10 +185,10 @@ async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scr
     told = json.loads(out)["after"]
     assert (told["answers"], told["cut_off"]) == (1, 1)
     scripted.api.release()
-    assert b"ask to go on" not in err, "who asks there breaks the replay"
+    assert b"ask to continue" not in err, "who asks there breaks the replay"
     [line] = [line for line in err.decode().splitlines() if "to go on: clew " in line]
     again = clew(scripted, *line.partition("clew ")[2].split(), "--json")
-    assert "going on in n: 1 prompt of 2 answered before" in again.err
+    assert "continuing n: 1 prompt of 2 answered before" in again.err
     assert [each["after"]["text"] for each in again.json["rounds"]] == ["other on one", "other on two"]
     assert differs.asked == ["one", "two", "two"], "no more than was wanted"
 
@@ -195,12 +198,12 @@ async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage,
     Differs(scripted.api)
     async with scripted.open() as client:
         await thread_of(client, scripted, "one", "two")
-        live = await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
+        live = await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
         async for event in live.events():
             if event.kind == stopped_at:
                 live.cancel()
         assert isinstance(live.error, Cancelled)
-        again = await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
+        again = await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
         assert (again.goes_on, again.asked_before) == (True, stopped_at == "answered")
         await carried(again)
         assert again.error is None
@@ -215,27 +218,27 @@ async def test_what_cannot_be_replayed_is_refused(scripted: Stage) -> None:
         Differs(scripted.api)
         await thread_of(client, scripted, "one", "two")
         await client.thread("empty", cwd=scripted.work)
-        await carried(await replay(client.engine, "t", Wanted(model=OPUS, name="n", rounds=1)))
+        await carried(await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n", rounds=1)))
         known = len(await client.threads(limit=100))
         for name, wanted, error in (
-            ("nobody", Wanted(model=OPUS), NotFound),
-            ("p", Wanted(model=OPUS), UsageError),
-            ("empty", Wanted(model=OPUS), UsageError),
-            ("t", Wanted(model=OPUS, name="empty"), Conflict),
-            ("t", Wanted(model="another", name="n"), Conflict),
-            ("t", Wanted(model="--flag"), UsageError),
-            ("t", Wanted(model=""), UsageError),
-            ("t", Wanted(model=OPUS, cwd="/nowhere/at/all"), UsageError),
-            ("t", Wanted(agent="nobody"), UsageError),
-            ("t", Wanted(agent="codex"), AgentMissing),
+            ("nobody", ReplayOptions(model=OPUS), NotFound),
+            ("p", ReplayOptions(model=OPUS), UsageError),
+            ("empty", ReplayOptions(model=OPUS), UsageError),
+            ("t", ReplayOptions(model=OPUS, name="empty"), Conflict),
+            ("t", ReplayOptions(model="another", name="n"), Conflict),
+            ("t", ReplayOptions(model="--flag"), UsageError),
+            ("t", ReplayOptions(model=""), UsageError),
+            ("t", ReplayOptions(model=OPUS, cwd="/nowhere/at/all"), UsageError),
+            ("t", ReplayOptions(agent="nobody"), UsageError),
+            ("t", ReplayOptions(agent="codex"), AgentMissing),
         ):
             with pytest.raises(error):
                 await replay(client.engine, name, wanted)
-        worker = await replay(client.engine, "pair-p-worker", Wanted(model=OPUS))
+        worker = await replay(client.engine, "pair-p-worker", ReplayOptions(model=OPUS))
         assert (await carried(worker), worker.thread.kind) == (["asking", "answered"], "chat")
         assert len(await client.threads(limit=100)) == known + 1
         thread = await client.find("t")
         await thread.edit((await thread.turns())[0].id, "another one")
         with pytest.raises(Conflict, match="no longer ask the same"):
-            await replay(client.engine, "t", Wanted(model=OPUS, name="n"))
+            await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
     assert clew(scripted, "threads", "replay", "t").code == 2

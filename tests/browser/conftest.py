@@ -1,28 +1,24 @@
-"""Journeys in a real browser: Debian's Chromium, the real `clew serve`, the scripted agent. Nothing is skipped."""
+"""Tests of the page in a real browser: Debian's Chromium, the real `clew serve`, a scripted agent. No skips."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from browser.house import CHROMIUM, FLAGS, House, Visitor, visiting
-from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
-from clew.testing.stage import Stage, real_codex
-from clew.web import STATIC
-from server.house import served
+from browser.daemon import Daemon, started
+from browser.visitor import CHROMIUM, FLAGS, Visitor, visiting
+from clew.testing.stage import real_codex
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One a module: Playwright's loop must not outlive it, or the asynchronous tests elsewhere could not run."""
+    """One for each module: Playwright's loop must not outlive it, or asynchronous tests elsewhere could not run."""
     if not CHROMIUM.exists():
-        pytest.fail(f"{CHROMIUM} is not there: run `make chromium`, or apt-get install chromium")
+        pytest.fail(f"{CHROMIUM} is missing: run `make chromium`, or apt-get install chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -30,55 +26,41 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A daemon that tests share; each has threads of its own, by names that no other uses."""
-    with a_house(tmp_path_factory) as made:
-        yield made
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that tests share. Each test has threads of its own, with names that no other test uses."""
+    with started(tmp_path_factory.mktemp("daemon")) as daemon:
+        yield daemon
 
 
 @pytest.fixture
-def own_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A daemon of one's own: to be killed, or to be empty."""
-    with a_house(tmp_path_factory) as made:
-        yield made
+def own_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon for one test, which kills it or needs it to be empty."""
+    with started(tmp_path_factory.mktemp("daemon")) as daemon:
+        yield daemon
 
 
 @pytest.fixture
-def bare_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A daemon that finds no agent; `late` below its folder is where it looks for one."""
+def bare_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that finds no agent, until a test installs one where it looks."""
     late = tmp_path_factory.mktemp("late")
-    with a_house(tmp_path_factory, CLEW_CLAUDE_PATH=str(late / "claude"), CLEW_CODEX_PATH=str(late / "codex")) as made:
-        yield made
+    paths = {"CLEW_CLAUDE_PATH": str(late / "claude"), "CLEW_CODEX_PATH": str(late / "codex")}
+    with started(tmp_path_factory.mktemp("daemon"), **paths) as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")
-def codex_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A daemon with a second agent, the real Codex: one that cannot ask."""
-    with a_house(tmp_path_factory, codex=real_codex()) as made:
-        yield made
+def codex_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon with a second agent, the real Codex, which cannot ask for permission."""
+    with started(tmp_path_factory.mktemp("daemon"), codex=real_codex()) as daemon:
+        yield daemon
 
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
-    """A browser of one's own with the page; it must have nothing to complain about when the test is over."""
+    """Opens a browser of its own. It must have logged no error when the test is over."""
     with ExitStack() as visits:
 
-        def start(house: House, **options: Any) -> Visitor:
-            return visits.enter_context(visiting(house, browser, **options))
+        def start(daemon: Daemon, **options: Any) -> Visitor:
+            return visits.enter_context(visiting(daemon, browser, **options))
 
         yield start
-
-
-@contextmanager
-def a_house(tmp_path_factory: pytest.TempPathFactory, *, codex: Path | None = None, **environ: str) -> Iterator[House]:
-    if not (STATIC / "index.html").is_file():
-        pytest.fail("the page is not built: run `make web`")
-    folder = tmp_path_factory.mktemp("house")
-    with ModelApi() as api:
-        stage = Stage(folder, api, scripted_agent.install(folder / "agent"), codex=codex)
-        with served(stage, **environ) as daemon:
-            house = House(stage, daemon)
-            yield house
-            house.close()
-        left = stage.processes()
-        assert not left, f"processes left running: {left}"

@@ -1,4 +1,4 @@
-"""What is built and what is stored of the page."""
+"""The built page, and the files that its build needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_no_file_names_a_host(name: str) -> None:
     assert '"resolved"' not in text
 
 
-@pytest.mark.process  # of npm, before: `make unit` does not build the page
+@pytest.mark.process  # needs npm before it: `make unit` does not build the page
 def test_the_index_has_no_inline_script_or_style_and_names_its_assets_by_content() -> None:
     index = (web.STATIC / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)", index)

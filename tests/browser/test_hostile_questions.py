@@ -1,4 +1,4 @@
-"""What an agent asks may be meant to deceive, or make no sense: all of it is shown, and the page goes on working."""
+"""An agent's question may be deceptive or malformed: all of it is shown, and the page keeps working."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Route, expect
 
-from browser.house import House, Visitor, answers, expect_idle, prompts, send
+from browser.daemon import Daemon
+from browser.visitor import Visitor, answers, expect_idle, prompts, send
 
 Visit = Callable[..., Visitor]
 
@@ -18,8 +19,8 @@ def asks(tool: str, given: dict[str, Any]) -> str:
     return f"!tool {tool} {json.dumps(given)}"
 
 
-def test_the_whole_input_of_a_call_is_shown_before_it_is_allowed(house: House, visit: Visit) -> None:
-    page = visit(house).open(house.thread("whole-input", permissions="ask"))
+def test_the_whole_input_of_a_call_is_shown_before_it_is_allowed(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(daemon.thread("whole-input", permissions="ask"))
     given = {
         "description": "List the tables",
         "command": "touch whole",
@@ -42,8 +43,8 @@ def test_the_whole_input_of_a_call_is_shown_before_it_is_allowed(house: House, v
     expect_idle(page)
 
 
-def test_an_edit_is_shown_with_what_its_diff_does_not_say(house: House, visit: Visit) -> None:
-    page = visit(house).open(house.thread("whole-edit", permissions="ask"))
+def test_an_edit_is_shown_with_the_fields_that_its_diff_lacks(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(daemon.thread("whole-edit", permissions="ask"))
     send(page, asks("Write", {"file_path": "a.txt", "content": "new\u202e words", "mode": "0777"}))
     card = page.get_by_test_id("permission-form")
     expect(card.locator(".diff")).to_contain_text("+new[U+202E] words")
@@ -52,8 +53,8 @@ def test_an_edit_is_shown_with_what_its_diff_does_not_say(house: House, visit: V
     expect_idle(page)
 
 
-def test_characters_that_act_are_shown_and_do_not(house: House, visit: Visit) -> None:
-    page = visit(house).open(house.thread("bidi", permissions="ask"))
+def test_control_characters_are_shown_and_have_no_effect(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(daemon.thread("bidi", permissions="ask"))
     send(page, asks("Bash", {"command": "echo \u202eezam\u202c; rm -rf nothing \x1b[2K\u200b"}))
     card = page.get_by_test_id("permission-form")
     expect(card).to_contain_text("$ echo [U+202E]ezam[U+202C]; rm -rf nothing [U+001B][2K[U+200B]")
@@ -68,14 +69,14 @@ def test_characters_that_act_are_shown_and_do_not(house: House, visit: Visit) ->
     asked.get_by_role("radio").check()
     asked.get_by_test_id("question-answer").click()
     expect_idle(page)
-    [result] = [text for _, text in house.stage.api.main_requests[-1].shown_texts(tools=True) if "yes" in text][-1:]
+    [result] = [text for _, text in daemon.stage.api.main_requests[-1].shown_texts(tools=True) if "yes" in text][-1:]
     assert "\u2066yes" in result, "what is sent back is what the agent wrote"
 
 
-def test_markdown_cannot_turn_the_direction_of_writing(house: House, visit: Visit) -> None:
-    thread = house.thread("bidi-markdown")
-    house.say(thread, "a \u202e b &#x202e; `c \u2066` [d](https://ok.example '\u202e')\n\n```\ne \u202e\n```")
-    answer = answers(visit(house).open(thread))
+def test_markdown_cannot_change_the_direction_of_writing(daemon: Daemon, visit: Visit) -> None:
+    thread = daemon.thread("bidi-markdown")
+    daemon.say(thread, "a \u202e b &#x202e; `c \u2066` [d](https://ok.example '\u202e')\n\n```\ne \u202e\n```")
+    answer = answers(visit(daemon).open(thread))
     expect(answer.locator(".markdown:not(.plain)")).to_have_count(1)
     expect(answer.locator(".markdown p")).to_have_text("a [U+202E] b [U+202E] c [U+2066] d")
     expect(answer.locator("a")).to_have_attribute("title", "[U+202E]")
@@ -92,14 +93,14 @@ def test_markdown_cannot_turn_the_direction_of_writing(house: House, visit: Visi
         ("nonsense", [{"question": {}, "options": "x"}]),
     ],
 )
-def test_a_malformed_form_is_answered_in_words_and_breaks_nothing(
-    house: House, visit: Visit, name: str, questions: Any
+def test_a_malformed_form_is_answered_in_free_text_and_breaks_nothing(
+    daemon: Daemon, visit: Visit, name: str, questions: Any
 ) -> None:
-    other = house.thread(f"beside-{name}", "!say ELSEWHERE")
-    page = visit(house).open(house.thread(f"odd-{name}", "!say BEFORE", permissions="ask"))
+    other = daemon.thread(f"beside-{name}", "!say ELSEWHERE")
+    page = visit(daemon).open(daemon.thread(f"odd-{name}", "!say BEFORE", permissions="ask"))
     send(page, asks("AskUserQuestion", {"questions": questions}))
     form = page.get_by_test_id("question-form")
-    expect(form.get_by_label("The form as it came")).to_contain_text('"questions"')
+    expect(form.get_by_label("Raw form")).to_contain_text('"questions"')
     expect(page.get_by_test_id("composer")).to_have_count(1)
     page.get_by_test_id("thread-item").filter(has_text=f"beside-{name}").click()
     expect(answers(page).last).to_contain_text("ELSEWHERE")
@@ -109,23 +110,23 @@ def test_a_malformed_form_is_answered_in_words_and_breaks_nothing(
     page.go_back()
     page.reload()
     expect(answers(page).first).to_contain_text("BEFORE")
-    form.get_by_label("Own words").fill("blue")
+    form.get_by_label("In your own words").fill("blue")
     form.get_by_test_id("question-answer").click()
     expect(form).to_have_count(0)
     expect_idle(page)
-    assert "blue" in str(house.stage.api.main_requests[-1].body)
+    assert "blue" in str(daemon.stage.api.main_requests[-1].body)
     send(page, "and on")
     expect(prompts(page).last).to_contain_text("and on")
     expect(answers(page).last).to_contain_text("ack: and on")
     assert other
 
 
-def test_options_that_make_no_sense_are_left_out_and_the_others_can_be_chosen(house: House, visit: Visit) -> None:
-    page = visit(house).open(house.thread("odd-options"))
+def test_unreadable_options_are_left_out_and_the_others_can_be_chosen(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(daemon.thread("odd-options"))
     options = [None, {"label": "same"}, {"label": "same"}, {"label": None}]
     send(page, asks("AskUserQuestion", {"questions": [{"question": "Which?", "options": options}, None]}))
     form = page.get_by_test_id("question-form")
-    expect(form.get_by_label("The form as it came")).to_contain_text("null")
+    expect(form.get_by_label("Raw form")).to_contain_text("null")
     expect(form.get_by_role("radio")).to_have_count(1)
     form.get_by_role("radio").check()
     form.get_by_test_id("question-answer").click()
@@ -133,9 +134,9 @@ def test_options_that_make_no_sense_are_left_out_and_the_others_can_be_chosen(ho
     expect_idle(page)
 
 
-def test_a_turn_that_cannot_be_shown_is_told_in_a_line_and_takes_nothing_along(house: House, visit: Visit) -> None:
-    thread = house.thread("one-broken", "!say FIRST", "!say SECOND")
-    visitor = visit(house)
+def test_a_turn_that_fails_to_render_does_not_affect_the_others(daemon: Daemon, visit: Visit) -> None:
+    thread = daemon.thread("one-broken", "!say FIRST", "!say SECOND")
+    visitor = visit(daemon)
 
     def spoiled(route: Route) -> None:
         view = route.fetch().json()
@@ -144,14 +145,14 @@ def test_a_turn_that_cannot_be_shown_is_told_in_a_line_and_takes_nothing_along(h
 
     visitor.context.route("**/view*", spoiled)
     page = visitor.open(thread)
-    broken = page.get_by_test_id("broken")
+    broken = page.get_by_test_id("render-error")
     expect(broken).to_have_count(1)
-    expect(broken).to_contain_text("This could not be shown.")
-    expect(broken.get_by_label("As it came")).to_contain_text('"not": "a text"')
+    expect(broken).to_contain_text("This could not be displayed.")
+    expect(broken.get_by_label("Raw content")).to_contain_text('"not": "a text"')
     expect(answers(page)).to_contain_text("SECOND")
     visitor.context.unroute("**/view*")
     send(page, "THIRD")
     expect(answers(page).last).to_contain_text("ack: THIRD")
     expect(broken).to_have_count(0)
     expect(page.get_by_test_id("composer")).to_have_count(1)
-    visitor.complaints.clear()  # it is logged, for whoever mends it
+    visitor.errors.clear()  # the browser logs the error

@@ -1,4 +1,4 @@
-"""The jobs view: submitted on the page, carried out by a real `clew work`, watched, stopped, and got out of trouble."""
+"""The jobs view: a job is submitted on the page, run by a real `clew work`, watched, stopped, and continued."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 from playwright.sync_api import Page, expect
 
 import forkserver
-from browser.house import House, Visitor, answers, prompts, sticking_out
+from browser.daemon import Daemon
 from browser.test_use import PHONE, violations
-from clew.testing.scripts import Hang, ToolUse
+from browser.visitor import Visitor, answers, overflowing, prompts
+from clew.testing.model.scripts import Hang, ToolUse
 from clew.testing.stage import MODEL
 
 Visit = Callable[..., Visitor]
@@ -23,18 +24,18 @@ END_S = 60
 
 
 @contextmanager
-def working(house: House) -> Iterator[None]:
-    """A worker on the house's store."""
+def working(daemon: Daemon) -> Iterator[None]:
+    """A worker on the daemon's store."""
     process = forkserver.start(
         ["work", "--id", "w"],
-        env={**house.stage.environ, "CLEW_MODEL": MODEL},
-        cwd=house.stage.work,
+        env={**daemon.stage.environ, "CLEW_MODEL": MODEL},
+        cwd=daemon.stage.work,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         assert process.stderr is not None
-        assert any(line.startswith("worker w: ") for line in process.stderr), "it says when it is there"
+        assert any(line.startswith("worker w: ") for line in process.stderr), "the worker says when it is ready"
         yield
     finally:
         process.send_signal(signal.SIGTERM)
@@ -45,22 +46,22 @@ def working(house: House) -> Iterator[None]:
             process.communicate()
 
 
-def submitted(house: House, prompt: str, **more: Any) -> Any:
-    return house.post("/api/jobs", {"prompt": prompt, "cwd": str(house.stage.work), "model": MODEL, **more})
+def submitted(daemon: Daemon, prompt: str, **more: Any) -> Any:
+    return daemon.post("/api/jobs", {"prompt": prompt, "cwd": str(daemon.stage.work), "model": MODEL, **more})
 
 
 def status(page: Page, words: str) -> None:
     expect(page.get_by_test_id("job-view").get_by_test_id("job-status")).to_have_text(words)
 
 
-def test_a_job_is_submitted_on_the_page_and_its_result_comes(own_house: House, visit: Visit) -> None:
-    page = visit(own_house).open(view="jobs")
+def test_a_job_is_submitted_on_the_page_and_its_result_is_shown(own_daemon: Daemon, visit: Visit) -> None:
+    page = visit(own_daemon).open(view="jobs")
     expect(page.get_by_test_id("jobs-view")).to_contain_text("No jobs yet")
     page.get_by_test_id("new-job").click()
     form = page.get_by_test_id("job-form")
     form.get_by_test_id("job-prompt").fill("!say It is **done**.")
-    form.get_by_label("Directory").fill(str(own_house.stage.work))
-    form.get_by_text("Further settings").click()
+    form.get_by_label("Directory").fill(str(own_daemon.stage.work))
+    form.get_by_text("More settings").click()
     form.get_by_test_id("job-key").fill("nightly")
     form.get_by_test_id("submit-job").click()
 
@@ -68,7 +69,7 @@ def test_a_job_is_submitted_on_the_page_and_its_result_comes(own_house: House, v
     status(page, "queued")
     expect(page.get_by_test_id("no-worker").locator("code")).to_have_text(["clew work", "clew serve --work"])
     expect(page.get_by_test_id("job-markers")).to_have_count(0)
-    with working(own_house):
+    with working(own_daemon):
         status(page, "succeeded")
         expect(page.get_by_test_id("job-result").locator("strong")).to_have_text("done")
         expect(page.get_by_test_id("no-worker")).to_have_count(0)
@@ -78,25 +79,25 @@ def test_a_job_is_submitted_on_the_page_and_its_result_comes(own_house: House, v
         expect(page.get_by_test_id("composer")).to_have_count(0)
         expect(page.get_by_test_id("edit-turn")).to_have_count(0)
         page.get_by_test_id("jobs-open").click()
-        expect(page.get_by_test_id("workers")).to_have_text("1 worker at work")
+        expect(page.get_by_test_id("workers")).to_have_text("1 worker running")
         row = page.get_by_test_id("job-item")
         expect(row).to_have_attribute("data-state", "succeeded")
         expect(row).to_contain_text("nightly")
         expect(page.get_by_test_id("thread-item")).to_have_count(0)
-    [job] = own_house.get("/api/jobs")["items"]
+    [job] = own_daemon.get("/api/jobs")["items"]
     assert (job["key"], job["permissions"], job["result"]) == ("nightly", "edits", "It is **done**.")
 
 
-def test_a_running_job_is_watched_live_cancelled_and_goes_on(own_house: House, visit: Visit) -> None:
-    with working(own_house):
-        page = visit(own_house).open(view="jobs")
-        job = submitted(own_house, "!hang text so far")
+def test_a_running_job_is_watched_live_cancelled_and_continued(own_daemon: Daemon, visit: Visit) -> None:
+    with working(own_daemon):
+        page = visit(own_daemon).open(view="jobs")
+        job = submitted(own_daemon, "!hang text so far")
         page.get_by_test_id("job-item").click()
         expect(answers(page)).to_contain_text("so far")
         status(page, "running")
         page.get_by_test_id("job-cancel").click()
         status(page, "cancelled")
-        own_house.stage.api.release()
+        own_daemon.stage.api.release()
         expect(page.get_by_test_id("job-error")).to_contain_text("cancelled")
 
         page.get_by_test_id("job-resume").click()
@@ -104,40 +105,40 @@ def test_a_running_job_is_watched_live_cancelled_and_goes_on(own_house: House, v
         status(page, "succeeded")
         expect(page.get_by_test_id("job-error")).to_have_count(0)
         expect(page.get_by_test_id("badge").last).to_contain_text("resumed")
-    done = own_house.get(f"/api/jobs/{job['id']}")
+    done = own_daemon.get(f"/api/jobs/{job['id']}")
     assert (done["runs"], done["resume_count"], done["tries"]) == (2, 1, 2)
 
 
-def test_a_job_that_was_cancelled_amid_its_work_tells_what_that_run_did(own_house: House, visit: Visit) -> None:
-    own_house.stage.api.script.extend([ToolUse("Bash", {"command": "echo half"}), Hang("headers")])
-    with working(own_house):
-        job = submitted(own_house, "Do it.\nAll of it.", permissions="all", timeout_s=1800, max_resumes=1)
-        page = visit(own_house).open(view=f"jobs/{job['id']}")
+def test_a_cancelled_job_shows_what_its_run_did(own_daemon: Daemon, visit: Visit) -> None:
+    own_daemon.stage.api.script.extend([ToolUse("Bash", {"command": "echo half"}), Hang("headers")])
+    with working(own_daemon):
+        job = submitted(own_daemon, "Do it.\nAll of it.", permissions="all", timeout_s=1800, max_resumes=1)
+        page = visit(own_daemon).open(view=f"jobs/{job['id']}")
         expect(page).to_have_title("Do it. · Clew")
         expect(page.get_by_test_id("tool").and_(page.locator(".done"))).to_be_visible()
         page.get_by_test_id("job-cancel").click()
         status(page, "cancelled")
-        own_house.stage.api.release()
+        own_daemon.stage.api.release()
         page.get_by_test_id("job-resume").click()
         status(page, "succeeded")
         page.reload()
 
         first = prompts(page).first
-        expect(first.get_by_test_id("ending")).to_contain_text("before it had answered")
+        expect(first.get_by_test_id("ending")).to_contain_text("before the agent answered")
         expect(first.get_by_test_id("tool")).to_contain_text("echo half")
         expect(first.get_by_test_id("badge")).to_contain_text("written")
         page.get_by_text("About this job").click()
         facts = page.locator(".job-facts")
         expect(facts).to_contain_text("resumed once")
-        expect(facts).to_contain_text("30 min a run · 1 resume")
+        expect(facts).to_contain_text("30 min per run · 1 resume")
         page.get_by_role("button", name="All jobs").click()
         expect(page).to_have_title("Jobs · Clew")
 
 
-def test_a_blocked_job_says_what_to_do_and_may_start_over(own_house: House, visit: Visit) -> None:
-    with working(own_house):
-        job = submitted(own_house, LOGIN)
-        page = visit(own_house).open(view=f"jobs/{job['id']}")
+def test_a_blocked_job_says_what_to_do_and_may_start_over(own_daemon: Daemon, visit: Visit) -> None:
+    with working(own_daemon):
+        job = submitted(own_daemon, LOGIN)
+        page = visit(own_daemon).open(view=f"jobs/{job['id']}")
         status(page, "blocked: log in")
         expect(page.get_by_test_id("job-error")).to_contain_text("Log in")
         expect(page.get_by_test_id("job-view").get_by_text("is not logged in, or its key is refused")).to_have_count(1)
@@ -148,20 +149,20 @@ def test_a_blocked_job_says_what_to_do_and_may_start_over(own_house: House, visi
 
         expect(page.get_by_test_id("job-view")).to_contain_text("2 runs")
         status(page, "blocked: log in")
-    assert own_house.get(f"/api/jobs/{job['id']}")["reason"] == "forced_fresh"
+    assert own_daemon.get(f"/api/jobs/{job['id']}")["reason"] == "forced_fresh"
 
 
-def test_files_in_conflict_are_named_and_kept_or_put_back(own_house: House, visit: Visit) -> None:
-    work = own_house.stage.work
-    quiet = {**own_house.stage.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
+def test_files_in_conflict_are_named_and_kept_or_restored(own_daemon: Daemon, visit: Visit) -> None:
+    work = own_daemon.stage.work
+    quiet = {**own_daemon.stage.environ, "GIT_CONFIG_GLOBAL": "/dev/null"}
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     for command in (("init", "-q"), (*who, "commit", "-q", "--allow-empty", "-m", "x")):
         subprocess.run(["git", *command], cwd=work, check=True, env=quiet)
-    with working(own_house):
-        page = visit(own_house).open(view="jobs")
+    with working(own_daemon):
+        page = visit(own_daemon).open(view="jobs")
         for action, left in (("job-keep", "theirs"), ("job-restore", "mine")):
             (work / "file.txt").write_text("mine")
-            job = submitted(own_house, LOGIN, checkpoint=True)
+            job = submitted(own_daemon, LOGIN, checkpoint=True)
             page.goto(page.url.split("#")[0] + f"#/jobs/{job['id']}")
             status(page, "blocked: log in")
             (work / "file.txt").write_text("theirs")
@@ -173,16 +174,16 @@ def test_files_in_conflict_are_named_and_kept_or_put_back(own_house: House, visi
             assert (work / "file.txt").read_text() == left
 
 
-def test_jobs_are_filtered_and_axe_finds_nothing(own_house: House, visit: Visit) -> None:
-    with working(own_house):
+def test_jobs_are_filtered_and_axe_finds_nothing(own_daemon: Daemon, visit: Visit) -> None:
+    with working(own_daemon):
         for prompt in ("!say done", LOGIN):
-            submitted(own_house, prompt)
-        visitor = visit(own_house, bypass_csp=True)  # only so that axe itself may run
+            submitted(own_daemon, prompt)
+        visitor = visit(own_daemon, bypass_csp=True)  # so that axe may run
         page = visitor.open(view="jobs")
         expect(page.locator("[data-testid=job-item][data-state=succeeded]")).to_have_count(1)
         expect(page.locator("[data-testid=job-item][data-state=blocked]")).to_have_count(1)
         assert violations(page) == []
-        page.get_by_label("Which jobs").select_option("need you")
+        page.get_by_label("Which jobs").select_option("need attention")
         expect(page.get_by_test_id("job-item")).to_have_count(1)
         page.get_by_test_id("job-item").click()
         status(page, "blocked: log in")
@@ -193,28 +194,28 @@ def test_jobs_are_filtered_and_axe_finds_nothing(own_house: House, visit: Visit)
         assert violations(page) == []
 
 
-def test_the_list_says_when_a_delayed_job_begins(own_house: House, visit: Visit) -> None:
-    submitted(own_house, "now")
-    submitted(own_house, "later", delay_s=7200)
-    page = visit(own_house).open(view="jobs")
+def test_the_list_says_when_a_delayed_job_starts(own_daemon: Daemon, visit: Visit) -> None:
+    submitted(own_daemon, "now")
+    submitted(own_daemon, "later", delay_s=7200)
+    page = visit(own_daemon).open(view="jobs")
     expect(page.get_by_test_id("job-item")).to_have_count(2)
     later, now = page.get_by_test_id("job-item").all()
-    expect(later.get_by_test_id("job-begins")).to_have_text(re.compile(r"begins \w+ \d+, \d{4}, \d+:\d\d"))
-    expect(now.get_by_test_id("job-begins")).to_have_count(0)
+    expect(later.get_by_test_id("job-starts")).to_have_text(re.compile(r"starts \w+ \d+, \d{4}, \d+:\d\d"))
+    expect(now.get_by_test_id("job-starts")).to_have_count(0)
 
 
-def test_the_jobs_fit_a_phone_and_wider_windows(own_house: House, visit: Visit) -> None:
+def test_the_jobs_fit_a_phone_and_wider_windows(own_daemon: Daemon, visit: Visit) -> None:
     submitted(
-        own_house, "Bring all the tests of this repository to pass, one after the other, and say which were broken."
+        own_daemon, "Bring all the tests of this repository to pass, one after the other, and say which were broken."
     )
-    far = own_house.stage.work / "reviewer-charles-peon-7-1006afb7f4829067-and-more-of-the-same"
+    far = own_daemon.stage.work / "reviewer-charles-peon-7-1006afb7f4829067-and-more-of-the-same"
     far.mkdir()
-    submitted(own_house, "Look at it.", cwd=str(far), key="reviewer:charles/peon:7", delay_s=7200)
-    page = visit(own_house, **PHONE).open(view="jobs")
+    submitted(own_daemon, "Look at it.", cwd=str(far), key="reviewer:charles/peon:7", delay_s=7200)
+    page = visit(own_daemon, **PHONE).open(view="jobs")
     rows = page.get_by_test_id("job-item")
     expect(rows).to_have_count(2)
     for width in (PHONE["viewport"]["width"], 800, 960, 1280):  # type: ignore[index]
         page.set_viewport_size({"width": width, "height": 780})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         for row in rows.all():
-            assert sticking_out(row, ".chip, .job-prompt, .job-note, .job-note > *") == []
+            assert overflowing(row, ".chip, .job-prompt, .job-note, .job-note > *") == []

@@ -1,4 +1,4 @@
-"""The account's usage limit on the page: until when it holds, and a button that waits for it."""
+"""The account's usage limit on the page: when it resets, and a button that waits for that."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from browser.house import House, Visitor, answers
+from browser.daemon import Daemon
+from browser.visitor import Visitor, answers
 
 
-def test_a_limited_run_says_until_when_and_continues_by_a_button(house: House, visit: Callable[..., Visitor]) -> None:
+def test_a_limited_run_says_until_when_and_a_button_continues_it(daemon: Daemon, visit: Callable[..., Visitor]) -> None:
     resets_at = int(time.time()) + 3600
-    thread = house.thread(
+    thread = daemon.thread(
         "limited", "!say hello", f"!fail 429 rate_limit_error Claude AI usage limit reached|{resets_at}"
     )
-    page = visit(house).open(thread)
+    page = visit(daemon).open(thread)
     ending = page.get_by_test_id("run-error")
     expect(ending).to_contain_text("The limit resets at")
     ending.get_by_test_id("wait-for-limit").click()

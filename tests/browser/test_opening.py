@@ -1,4 +1,4 @@
-"""A thread opens at its end, and stays there while it is drawn; a reader who went up is left alone."""
+"""A thread opens at its end and stays there while it is rendered; a reader who scrolled up is not moved."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser.house import House, Visitor, answers
+from browser.daemon import Daemon
+from browser.visitor import Visitor, answers
 
 Visit = Callable[..., Visitor]
 
-# The distance to the end once nothing has moved for so many frames: what is drawn late, is drawn within a few.
+# The distance to the end once nothing has moved for eight frames: what is rendered late is rendered within a few.
 AT_REST = """box => new Promise(resolve => {
     let still = 0, last = "";
     const look = () => {
@@ -31,16 +32,16 @@ TIMES = 3
 
 
 @pytest.fixture(scope="module")
-def threads(house: House) -> list[str]:
-    """Of all lengths: some shorter than the screen, some with turns much higher than they are taken for, or lower."""
+def threads(daemon: Daemon) -> list[str]:
+    """Threads of different lengths, some shorter than the screen, with turns higher or lower than estimated."""
     made = []
     for length in LENGTHS:
         for kind, texts in (("tall", (CODE, TABLE, WORDS)), ("flat", ("yes", "no", "- a\n- b"))):
-            thread = house.thread(f"{kind}-{length}")
-            house.say(thread, *(f"{texts[n % 3]}\n\nanswer {n} of {length}" for n in range(length)))
+            thread = daemon.thread(f"{kind}-{length}")
+            daemon.say(thread, *(f"{texts[n % 3]}\n\nanswer {n} of {length}" for n in range(length)))
             made.append(thread)
     tool = '!tool Bash {"command": "seq 40"}'
-    made.append(house.thread("steps", *[tool] * 4, "!say " + WORDS, permissions="all"))
+    made.append(daemon.thread("steps", *[tool] * 4, "!say " + WORDS, permissions="all"))
     return made
 
 
@@ -51,8 +52,8 @@ def distance(page: Page) -> float:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_thread_opens_at_its_end_every_time(house: House, visit: Visit, threads: list[str], width: int) -> None:
-    page = visit(house, viewport={"width": width, "height": 800}).open()
+def test_every_thread_opens_at_its_end_every_time(daemon: Daemon, visit: Visit, threads: list[str], width: int) -> None:
+    page = visit(daemon, viewport={"width": width, "height": 800}).open()
     short = {}
     for time in range(TIMES):
         for thread in threads:
@@ -60,27 +61,27 @@ def test_every_thread_opens_at_its_end_every_time(house: House, visit: Visit, th
             expect(page.locator(f"[data-thread='{thread}'] .turn").first).to_be_attached()
             if (left := distance(page)) > 1:
                 short[page.get_by_test_id("thread-name").inner_text(), time] = left
-    assert not short, f"so many pixels are missing: {short}"
+    assert not short, f"pixels to the end: {short}"
 
 
-def test_a_reader_who_went_up_is_not_taken_back_to_the_end(house: House, visit: Visit) -> None:
-    thread = house.thread("read-up")
-    house.say(thread, *(f"{WORDS}\n\nanswer {n}" for n in range(20)))
-    page = visit(house).open(thread)
+def test_a_reader_who_scrolled_up_stays_there(daemon: Daemon, visit: Visit) -> None:
+    thread = daemon.thread("read-up")
+    daemon.say(thread, *(f"{WORDS}\n\nanswer {n}" for n in range(20)))
+    page = visit(daemon).open(thread)
     box = page.locator(".scroll")
     assert distance(page) <= 1
     page.mouse.move(700, 400)
-    page.mouse.wheel(0, -30)  # a little is enough: whoever reads does not always go far
+    page.mouse.wheel(0, -30)  # a small distance is enough
     expect(box).to_have_js_property("scrollTop", box.evaluate("box => box.scrollHeight - box.clientHeight - 30"))
-    run = house.post(f"/api/threads/{thread}/runs", {"prompt": "!slow 40 0.02"})["id"]
-    house.end_of(run)
+    run = daemon.post(f"/api/threads/{thread}/runs", {"prompt": "!slow 40 0.02"})["id"]
+    daemon.end_of(run)
     expect(answers(page).last).to_contain_text("w39")
-    assert distance(page) > 30, "what comes below does not move it"
-    page.get_by_label("To the end").click()
+    assert distance(page) > 30, "new text below does not move it"
+    page.get_by_label("Scroll to the end").click()
     assert distance(page) <= 1
-    house.ask(thread, "!say " + WORDS)
+    daemon.ask(thread, "!say " + WORDS)
     expect(answers(page).last).to_contain_text("a little further")
-    assert distance(page) <= 1, "at the end it follows"
+    assert distance(page) <= 1, "at the end it follows the answer"
     for draft in ("a line\n" * 9, "a line\n" * 8, ""):
         page.get_by_test_id("composer").fill(draft)
         assert distance(page) <= 1, "however high the composer is"

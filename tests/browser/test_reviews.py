@@ -1,4 +1,4 @@
-"""The reviews view: started on the page, followed live, findings on the diff, rounds side by side, exported."""
+"""The reviews view: a review is started, followed live and exported; findings on the diff, rounds side by side."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser.house import House, Visitor
+from browser.daemon import Daemon
 from browser.test_safety import COUNT, FORBIDDEN
 from browser.test_use import PHONE, violations
-from clew.testing.scripts import Fail, Hang, Reply, Request, ToolUse
+from browser.visitor import Visitor
+from clew.testing.model.scripts import Fail, Hang, Reply, Request, ToolUse
 from clew.testing.stage import MODEL
-from reviews.house import Reviewer, answer, finding, git, repository
+from reviews.reviewer import Reviewer, answer, finding, git, repository
 
 Visit = Callable[..., Visitor]
 WRITTEN_S = 60
@@ -23,30 +24,30 @@ BAD = "<img src=x onerror=hacked()>"
 BIDI = "\u202etxt.exe\u202c"
 
 
-def changed(house: House, name: str = "shop") -> Path:
-    """A repository in which `a.py` returns another number than it did."""
-    repo = repository(house.stage.work / name)
+def changed(daemon: Daemon, name: str = "shop") -> Path:
+    """A repository in which `a.py` was changed to return another number."""
+    repo = repository(daemon.stage.work / name)
     (repo / "a.py").write_text("def a():\n    return 3\n")
     return repo
 
 
-def started(house: House, repo: Path, *answers: str, **more: Any) -> str:
+def started(daemon: Daemon, repo: Path, *answers: str, **more: Any) -> str:
     """The id of a review whose first round is over."""
-    house.stage.api.reply = Reviewer(*answers)
-    begun = house.post("/api/reviews", {"cwd": str(repo), "model": MODEL, **more})
-    ended(house, begun)
+    daemon.stage.api.reply = Reviewer(*answers)
+    begun = daemon.post("/api/reviews", {"cwd": str(repo), "model": MODEL, **more})
+    ended(daemon, begun)
     return str(begun["id"])
 
 
-def followed(house: House, review: str, message: str, **more: Any) -> None:
-    ended(house, house.post(f"/api/reviews/{review}/rounds", {"message": message, **more}))
+def followed(daemon: Daemon, review: str, message: str, **more: Any) -> None:
+    ended(daemon, daemon.post(f"/api/reviews/{review}/rounds", {"message": message, **more}))
 
 
-def ended(house: House, begun: Any) -> None:
-    """Until the round is written; no event tells of it, but it follows the end of its run at once."""
-    house.end_of(begun["run_id"])
+def ended(daemon: Daemon, begun: Any) -> None:
+    """Waits until the round is stored. No event reports that, but it happens right after the end of its run."""
+    daemon.end_of(begun["run_id"])
     until = time.monotonic() + WRITTEN_S
-    while house.get(f"/api/reviews/{begun['id']}")["status"] == "running":
+    while daemon.get(f"/api/reviews/{begun['id']}")["status"] == "running":
         assert time.monotonic() < until, "the round is not over"
 
 
@@ -66,13 +67,13 @@ def file_of(page: Page, name: str) -> Locator:
     return page.get_by_test_id("patch-file").filter(has_text=name)
 
 
-def test_a_review_is_started_on_the_page_and_its_findings_stand_on_the_diff(own_house: House, visit: Visit) -> None:
-    repo = changed(own_house)
+def test_a_review_is_started_on_the_page_and_its_findings_are_on_the_diff(own_daemon: Daemon, visit: Visit) -> None:
+    repo = changed(own_daemon)
     (repo / "b.py").write_text("b = 5\n")
-    own_house.stage.api.reply = Reviewer(
+    own_daemon.stage.api.reply = Reviewer(
         answer([finding(detail="It is **three**."), finding("No test", file=None, line=None, severity="low")])
     )
-    page = visit(own_house).open(view="reviews")
+    page = visit(own_daemon).open(view="reviews")
     expect(page.get_by_test_id("reviews-view")).to_contain_text("No reviews yet")
     page.get_by_test_id("new-review").click()
     form = page.get_by_test_id("review-form")
@@ -86,16 +87,16 @@ def test_a_review_is_started_on_the_page_and_its_findings_stand_on_the_diff(own_
     expect(rounds(page)).to_have_count(1)
     expect(rounds(page)).to_contain_text("fresh: first turn")
     expect(rounds(page)).to_contain_text("Looked at it.")
-    # On its line: the card follows the line in the file that it is about.
+    # The card follows the line that it is about.
     on_line = file_of(page, "a.py").locator(".line.added:has-text('return 3') + [data-testid=finding-card]")
     expect(on_line).to_contain_text("It returns the wrong number")
     expect(on_line.locator("strong").first).to_have_text("three")
     expect(file_of(page, "b.py").get_by_test_id("finding-card")).to_have_count(0)
     expect(page.locator("[data-testid=patch] > [data-testid=finding-card]")).to_contain_text("No test")
 
-    page.get_by_test_id("word-by-word").locator("summary").click()
-    expect(page.get_by_label("Asked, 1")).to_contain_text("+    return 3")
-    expect(page.get_by_label("Answered, 2")).to_contain_text('"summary": "Looked at it."')
+    page.get_by_test_id("raw-messages").locator("summary").click()
+    expect(page.get_by_label("Prompt, message 1")).to_contain_text("+    return 3")
+    expect(page.get_by_label("Answer, message 2")).to_contain_text('"summary": "Looked at it."')
 
     page.get_by_test_id("reviews-open").click()
     row = page.get_by_test_id("review-item")
@@ -103,14 +104,14 @@ def test_a_review_is_started_on_the_page_and_its_findings_stand_on_the_diff(own_
     for words in ("shop", "1 high", "1 low", "1 round", "numbers"):
         expect(row).to_contain_text(words)
     expect(page.get_by_test_id("thread-item")).to_have_count(0)
-    [review] = own_house.get("/api/reviews")["items"]
+    [review] = own_daemon.get("/api/reviews")["items"]
     assert (review["paths"], review["focus"], review["scope"]) == (["a.py", "b.py"], "numbers", "all")
 
 
-def test_rounds_stand_side_by_side_and_a_fixed_finding_shows_so(own_house: House, visit: Visit) -> None:
-    repo = changed(own_house)
+def test_rounds_are_side_by_side_and_a_fixed_finding_is_marked(own_daemon: Daemon, visit: Visit) -> None:
+    repo = changed(own_daemon)
     review = started(
-        own_house,
+        own_daemon,
         repo,
         answer([finding(), finding("No test", file=None, line=None, severity="low")]),
         answer(
@@ -119,11 +120,11 @@ def test_rounds_stand_side_by_side_and_a_fixed_finding_shows_so(own_house: House
             summary="The number is right.",
         ),
     )
-    page = visit(own_house).open(view=f"reviews/{review}")
+    page = visit(own_daemon).open(view=f"reviews/{review}")
     expect(card(page, "F1")).to_have_attribute("data-state", "open")
     (repo / "a.py").write_text("# Two.\ndef a():\n    return 2\n")
 
-    page.get_by_test_id("next-message").fill("I mended it.\nThere is a test elsewhere.")
+    page.get_by_test_id("next-message").fill("I fixed it.\nThere is a test elsewhere.")
     page.get_by_test_id("next-round").click()
 
     expect(rounds(page)).to_have_count(2)
@@ -159,20 +160,20 @@ def test_rounds_stand_side_by_side_and_a_fixed_finding_shows_so(own_house: House
     expect(page.get_by_test_id("patch")).to_have_attribute("data-round", "1")
 
 
-def test_a_finding_of_an_earlier_round_stays_on_its_line_and_is_jumped_to(own_house: House, visit: Visit) -> None:
-    repo = changed(own_house)
+def test_a_finding_of_an_earlier_round_stays_on_its_line_and_is_jumped_to(own_daemon: Daemon, visit: Visit) -> None:
+    repo = changed(own_daemon)
     review = started(
-        own_house,
+        own_daemon,
         repo,
         answer([finding(), finding("Settled", line=1, severity="low")]),
         answer([], [{"id": "F1", "state": "open"}, {"id": "F2", "state": "fixed"}]),
         answer([], [{"id": "F1", "state": "open", "note": "Still three."}]),
     )
     (repo / "a.py").write_text("# One\n# Two\ndef a():\n    return 3\n")
-    followed(own_house, review, "Lines were added above.")
+    followed(own_daemon, review, "Lines were added above.")
     (repo / "b.py").write_text("b = 9\n")
-    followed(own_house, review, "And elsewhere.")
-    page = visit(own_house).open(view=f"reviews/{review}")
+    followed(own_daemon, review, "And elsewhere.")
+    page = visit(own_daemon).open(view=f"reviews/{review}")
 
     on_line = file_of(page, "a.py").locator(".line.added:has-text('return 3') + [data-testid=finding-card]")
     expect(on_line).to_contain_text("It returns the wrong number")
@@ -183,24 +184,24 @@ def test_a_finding_of_an_earlier_round_stays_on_its_line_and_is_jumped_to(own_ho
     expect(card(page, "F1").locator("summary")).to_be_focused()
     expect(card(page, "F1")).to_be_in_viewport()
 
-    # Settled before this round: it is on the diff of the round that found it.
+    # A finding that was settled before this round is on the diff of the round that found it.
     page.get_by_test_id("finding").filter(has_text="Settled").click()
     expect(page.get_by_test_id("patch")).to_have_attribute("data-round", "1")
     expect(card(page, "F2").locator("summary")).to_be_focused()
     expect(card(page, "F2")).to_contain_text("It should be two.")
 
 
-def test_a_round_is_watched_stopped_and_asked_again_in_a_fresh_session(own_house: House, visit: Visit) -> None:
-    repo = changed(own_house)
+def test_a_round_is_watched_stopped_and_asked_again_in_a_fresh_session(own_daemon: Daemon, visit: Visit) -> None:
+    repo = changed(own_daemon)
     replies: list[Reply] = [ToolUse("Read", {"file_path": str(repo / "a.py")}), Hang("text", '{"summary": "so far')]
 
     def slow(request: Request) -> Reply | None:
         return replies.pop(0) if request.is_main and replies else None
 
-    own_house.stage.api.reply = slow
-    review = own_house.post("/api/reviews", {"cwd": str(repo), "model": MODEL})["id"]
-    page = visit(own_house).open(view=f"reviews/{review}")
-    expect(rounds(page).get_by_test_id("doing")).to_contain_text("writing…")
+    own_daemon.stage.api.reply = slow
+    review = own_daemon.post("/api/reviews", {"cwd": str(repo), "model": MODEL})["id"]
+    page = visit(own_daemon).open(view=f"reviews/{review}")
+    expect(rounds(page).get_by_test_id("activity")).to_contain_text("writing…")
     expect(rounds(page).get_by_test_id("tool")).to_contain_text("a.py")
     expect(rounds(page)).not_to_contain_text("so far")
     expect(page.get_by_test_id("next-round")).to_have_count(0)
@@ -208,10 +209,10 @@ def test_a_round_is_watched_stopped_and_asked_again_in_a_fresh_session(own_house
     page.get_by_test_id("round-stop").click()
 
     expect(rounds(page).get_by_test_id("round-error")).to_be_visible()
-    expect(page.get_by_test_id("doing")).to_have_count(0)
+    expect(page.get_by_test_id("activity")).to_have_count(0)
     expect(view(page).get_by_test_id("review-status")).to_have_text("failed")
-    own_house.stage.api.release()
-    own_house.stage.api.reply = Reviewer(answer([finding()]))
+    own_daemon.stage.api.release()
+    own_daemon.stage.api.reply = Reviewer(answer([finding()]))
     page.get_by_test_id("fresh-toggle").click()
     page.get_by_test_id("next-message").fill("Once more.")
     page.get_by_test_id("next-message").press("Enter")
@@ -222,9 +223,9 @@ def test_a_round_is_watched_stopped_and_asked_again_in_a_fresh_session(own_house
     expect(page.get_by_test_id("fresh-toggle")).to_have_attribute("aria-pressed", "false")
 
 
-def test_another_model_is_asked_for_one_round(own_house: House, visit: Visit) -> None:
-    review = started(own_house, changed(own_house))
-    page = visit(own_house).open(view=f"reviews/{review}")
+def test_another_model_is_asked_for_one_round(own_daemon: Daemon, visit: Visit) -> None:
+    review = started(own_daemon, changed(own_daemon))
+    page = visit(own_daemon).open(view=f"reviews/{review}")
     model = page.get_by_test_id("model-picker")
     expect(model).to_have_value(MODEL)
     model.fill("claude-opus-4-5")
@@ -235,9 +236,9 @@ def test_another_model_is_asked_for_one_round(own_house: House, visit: Visit) ->
     expect(rounds(page).nth(1)).to_contain_text("fresh: no session of this agent and model to resume")
 
 
-def test_a_review_is_exported_as_a_file(own_house: House, visit: Visit) -> None:
-    review = started(own_house, changed(own_house), answer([finding()]))
-    page = visit(own_house).open(view=f"reviews/{review}")
+def test_a_review_is_exported_as_a_file(own_daemon: Daemon, visit: Visit) -> None:
+    review = started(own_daemon, changed(own_daemon), answer([finding()]))
+    page = visit(own_daemon).open(view=f"reviews/{review}")
     expect(card(page, "F1")).to_be_visible()
     with page.expect_download() as download:
         page.get_by_test_id("export").click()
@@ -246,14 +247,14 @@ def test_a_review_is_exported_as_a_file(own_house: House, visit: Visit) -> None:
     assert "### F1 high: It returns the wrong number" in text
 
 
-def test_what_goes_wrong_is_said_where_it_can_be_mended(own_house: House, visit: Visit) -> None:
-    house = own_house
-    repo = repository(house.stage.work / "shop")
-    page = visit(house, refused=True).open(view="reviews")
+def test_errors_are_shown_where_they_can_be_fixed(own_daemon: Daemon, visit: Visit) -> None:
+    daemon = own_daemon
+    repo = repository(daemon.stage.work / "shop")
+    page = visit(daemon, refused=True).open(view="reviews")
     page.get_by_test_id("new-review").click()
     form = page.get_by_test_id("review-form")
     dialog = page.get_by_test_id("new-review-dialog")
-    form.get_by_label("Directory").fill(str(house.stage.work))
+    form.get_by_label("Directory").fill(str(daemon.stage.work))
     form.get_by_test_id("start-review").click()
     expect(dialog.get_by_role("alert")).to_contain_text("is not in a git work tree")
     form.get_by_label("Directory").fill(str(repo))
@@ -263,55 +264,55 @@ def test_what_goes_wrong_is_said_where_it_can_be_mended(own_house: House, visit:
     form.get_by_test_id("start-review").click()
     expect(dialog.get_by_test_id("dialog-problem")).to_contain_text("is no commit")
 
-    form.get_by_label("Directory").fill(str(changed(house, "second")))
+    form.get_by_label("Directory").fill(str(changed(daemon, "second")))
     form.get_by_test_id("review-base").fill("")
-    house.stage.api.reply = _refuse
+    daemon.stage.api.reply = _refuse
     form.get_by_test_id("start-review").click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_test_id("round-error")).to_be_visible()
     expect(view(page).get_by_test_id("review-status")).to_have_text("failed")
 
-    house.stage.api.reply = Reviewer()
+    daemon.stage.api.reply = Reviewer()
     page.get_by_test_id("next-round").click()
     expect(view(page).get_by_test_id("review-status")).to_have_text("nothing open")
     page.get_by_test_id("next-round").click()
     expect(page.get_by_test_id("notice")).to_contain_text("Nothing has changed since round 2")
     page.goto(page.url.split("#")[0] + "#/reviews/2001-01-01-001")
-    expect(page.get_by_text("This review is not here")).to_be_visible()
+    expect(page.get_by_text("Review not found")).to_be_visible()
 
 
 def _refuse(request: Request) -> Reply | None:
     return Fail(401, "authentication_error", "invalid x-api-key") if request.is_main else None
 
 
-def test_a_daemon_that_is_away_is_told_and_the_review_comes_when_it_is_back(own_house: House, visit: Visit) -> None:
-    review = started(own_house, changed(own_house), answer([finding()]))
-    page = visit(own_house, gone=True).open(view="reviews")
+def test_a_review_is_loaded_after_the_daemon_is_back(own_daemon: Daemon, visit: Visit) -> None:
+    review = started(own_daemon, changed(own_daemon), answer([finding()]))
+    page = visit(own_daemon, gone=True).open(view="reviews")
     expect(page.get_by_test_id("review-item")).to_have_count(1)
-    own_house.daemon.kill()
+    own_daemon.process.kill()
     expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "lost")
     page.goto(page.url.split("#")[0] + f"#/reviews/{review}")
     expect(page.get_by_role("alert")).to_contain_text("Clew does not answer")
-    own_house.daemon.restart()
+    own_daemon.process.restart()
     expect(card(page, "F1")).to_be_visible()
 
 
-def test_a_review_whose_thread_is_deleted_elsewhere_is_no_longer_shown(own_house: House, visit: Visit) -> None:
-    review = started(own_house, changed(own_house), answer([finding()]))
-    page = visit(own_house, refused=True).open(view=f"reviews/{review}")
+def test_a_review_whose_thread_is_deleted_elsewhere_is_no_longer_shown(own_daemon: Daemon, visit: Visit) -> None:
+    review = started(own_daemon, changed(own_daemon), answer([finding()]))
+    page = visit(own_daemon, refused=True).open(view=f"reviews/{review}")
     expect(card(page, "F1")).to_be_visible()
-    own_house.delete(f"/api/threads/{own_house.get(f'/api/reviews/{review}')['thread_id']}")
-    expect(page.get_by_text("This review is not here")).to_be_visible()
+    own_daemon.delete(f"/api/threads/{own_daemon.get(f'/api/reviews/{review}')['thread_id']}")
+    expect(page.get_by_text("Review not found")).to_be_visible()
     page.get_by_role("link", name="All reviews").click()
     expect(page.get_by_test_id("reviews-view")).to_contain_text("No reviews yet")
 
 
-def test_hostile_words_and_names_are_text(own_house: House, visit: Visit) -> None:
-    repo = changed(own_house)
+def test_hostile_text_and_names_are_plain_text(own_daemon: Daemon, visit: Visit) -> None:
+    repo = changed(own_daemon)
     (repo / f"{BAD}.py").write_text(f"{BAD}\n")
     (repo / f"{BIDI}.py").write_text(f"x = '{BIDI}'  # \x1b[31m\rdiff --git a/evil b/evil\n")
     review = started(
-        own_house,
+        own_daemon,
         repo,
         answer(
             [
@@ -323,8 +324,8 @@ def test_hostile_words_and_names_are_text(own_house: House, visit: Visit) -> Non
         answer([], [{"id": "F1", "state": "open", "note": f"{BAD} {BIDI}"}]),
         focus=BAD,
     )
-    followed(own_house, review, f"{BAD} {BIDI}")
-    visitor = visit(own_house)
+    followed(own_daemon, review, f"{BAD} {BIDI}")
+    visitor = visit(own_daemon)
     visitor.context.add_init_script(COUNT)
     page = visitor.open(view=f"reviews/{review}")
     expect(rounds(page)).to_have_count(2)
@@ -345,9 +346,9 @@ def test_hostile_words_and_names_are_text(own_house: House, visit: Visit) -> Non
     assert page.evaluate("window.hits") == 0
 
 
-def test_binary_renamed_and_huge_files_are_shown_calmly(own_house: House, visit: Visit) -> None:
+def test_binary_renamed_and_huge_files_are_shown(own_daemon: Daemon, visit: Visit) -> None:
     repo = repository(
-        own_house.stage.work / "shop", {"old.py": "".join(f"line {n}\n" for n in range(30)), "logo.png": "\0\1" * 9}
+        own_daemon.stage.work / "shop", {"old.py": "".join(f"line {n}\n" for n in range(30)), "logo.png": "\0\1" * 9}
     )
     git(repo, "mv", "old.py", "new.py")
     (repo / "logo.png").write_text("\0\2" * 9)
@@ -355,8 +356,8 @@ def test_binary_renamed_and_huge_files_are_shown_calmly(own_house: House, visit:
     (repo / "rows.txt").write_text("".join(f"row {n} of a long file\n" for n in range(1, 6_001)))
     (repo / "z.txt").write_text("".join(f"more {n}\n" for n in range(1, 601)))
     late = finding("Row 4500 is wrong", file="rows.txt", line=4_500)
-    review = started(own_house, repo, answer([late]))
-    page = visit(own_house).open(view=f"reviews/{review}")
+    review = started(own_daemon, repo, answer([late]))
+    page = visit(own_daemon).open(view=f"reviews/{review}")
     expect(file_of(page, "logo.png")).to_contain_text("A binary or very large file")
     expect(file_of(page, "old.py → new.py")).to_contain_text("Its lines are the same.")
     expect(file_of(page, "min.js")).to_contain_text("299,000 more characters")
@@ -390,17 +391,17 @@ def test_binary_renamed_and_huge_files_are_shown_calmly(own_house: House, visit:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_reviews(own_house: House, visit: Visit, scheme: str) -> None:
-    repo = changed(own_house)
+def test_axe_finds_nothing_in_reviews(own_daemon: Daemon, visit: Visit, scheme: str) -> None:
+    repo = changed(own_daemon)
     severities = ("critical", "high", "medium", "low", "info")
     review = started(
-        own_house,
+        own_daemon,
         repo,
         answer([finding(each, severity=each, suggestion="```py\nreturn 2\n```") for each in severities]),
         answer([], [{"id": "F1", "state": "fixed", "note": "x"}, {"id": "F2", "state": "withdrawn", "note": "y"}]),
     )
-    followed(own_house, review, "Mended.")
-    page = visit(own_house, color_scheme=scheme, bypass_csp=True).open(view="reviews")  # so that axe itself may run
+    followed(own_daemon, review, "Fixed.")
+    page = visit(own_daemon, color_scheme=scheme, bypass_csp=True).open(view="reviews")  # so that axe may run
     expect(page.get_by_test_id("review-item")).to_have_count(1)
     assert violations(page) == []
     page.get_by_test_id("review-item").click()
@@ -416,12 +417,12 @@ def test_axe_finds_nothing_in_reviews(own_house: House, visit: Visit, scheme: st
     assert violations(page) == []
 
 
-def test_a_review_fits_a_phone(own_house: House, visit: Visit) -> None:
-    repo = changed(own_house)
+def test_a_review_fits_a_phone(own_daemon: Daemon, visit: Visit) -> None:
+    repo = changed(own_daemon)
     (repo / "long.py").write_text(f"{'x' * 400} = 1\n")
-    review = started(own_house, repo, answer([finding("A title that is much longer than a phone is wide " * 3)]))
-    followed(own_house, review, "Well?")
-    page = visit(own_house, **PHONE).open(view="reviews")
+    review = started(own_daemon, repo, answer([finding("A title that is much longer than a phone is wide " * 3)]))
+    followed(own_daemon, review, "Well?")
+    page = visit(own_daemon, **PHONE).open(view="reviews")
     expect(page.get_by_test_id("review-item")).to_be_visible()
     width = PHONE["viewport"]["width"]  # type: ignore[index]
     assert page.evaluate("document.documentElement.scrollWidth") <= width

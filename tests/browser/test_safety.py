@@ -1,4 +1,4 @@
-"""An agent's words are not trusted: hostile markdown is text, nothing runs, no request leaves."""
+"""An agent's text is not trusted: hostile Markdown is plain text, nothing runs, no request leaves the machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from browser.house import House, Visitor, answers, send
-from clew.testing.scripts import Slow
+from browser.daemon import Daemon
+from browser.visitor import Visitor, answers, send
+from clew.testing.model.scripts import Slow
 
 Visit = Callable[..., Visitor]
 
@@ -49,15 +50,15 @@ COUNT = "window.hits = 0; window.hacked = () => { window.hits += 1 };"
 FORBIDDEN = "script, iframe, object, embed, style, link, base, meta, form, svg, math, video, audio, template, noscript"
 
 
-def test_hostile_markdown_is_shown_as_text_and_nothing_runs(house: House, visit: Visit) -> None:
+def test_hostile_markdown_is_shown_as_text_and_nothing_runs(daemon: Daemon, visit: Visit) -> None:
     kinds = list(HOSTILE)
-    thread = house.thread("hostile")
-    house.say(thread, *HOSTILE.values())
-    visitor = visit(house)
+    thread = daemon.thread("hostile")
+    daemon.say(thread, *HOSTILE.values())
+    visitor = visit(daemon)
     visitor.context.add_init_script(COUNT)
     page = visitor.open(thread)
     expect(answers(page)).to_have_count(len(HOSTILE))
-    page.mouse.wheel(0, -1)  # until the reader moves, the page stays at its end
+    page.mouse.wheel(0, -1)  # until the reader scrolls, the page stays at its end
     for answer in answers(page).all():
         answer.scroll_into_view_if_needed()
         expect(answer.locator(".markdown:not(.plain)")).to_have_count(1)
@@ -68,11 +69,11 @@ def test_hostile_markdown_is_shown_as_text_and_nothing_runs(house: House, visit:
     expect(answers(page).nth(kinds.index("iframe"))).to_contain_text("<iframe src=")
 
 
-def test_hostile_markdown_that_streams_in_runs_nothing_at_any_point(house: House, visit: Visit) -> None:
-    house.stage.api.script.append(Slow("\n\n".join(HOSTILE.values()), 200))
-    visitor = visit(house)
+def test_hostile_markdown_that_streams_in_runs_nothing_at_any_point(daemon: Daemon, visit: Visit) -> None:
+    daemon.stage.api.script.append(Slow("\n\n".join(HOSTILE.values()), 200))
+    visitor = visit(daemon)
     visitor.context.add_init_script(COUNT)
-    page = visitor.open(house.thread("hostile-stream"))
+    page = visitor.open(daemon.thread("hostile-stream"))
     send(page, "Say it.")
     expect(page.get_by_test_id("badge")).to_be_visible()
     expect_harmless(page)
@@ -93,10 +94,10 @@ def expect_harmless(page: Page) -> None:
     assert page.evaluate("window.hits") == 0
 
 
-def test_hostile_words_of_a_user_a_tool_and_a_name_are_text(house: House, visit: Visit) -> None:
+def test_hostile_text_of_a_user_a_tool_and_a_name_is_plain_text(daemon: Daemon, visit: Visit) -> None:
     bad = "<img src=x onerror=hacked()>"
-    thread = house.thread("bad-words", f'{bad}\n!tool Bash {{"command": "echo \'{bad}\'"}}', permissions="all")
-    visitor = visit(house)
+    thread = daemon.thread("bad-words", f'{bad}\n!tool Bash {{"command": "echo \'{bad}\'"}}', permissions="all")
+    visitor = visit(daemon)
     visitor.context.add_init_script(COUNT)
     page = visitor.open(thread)
     page.get_by_test_id("tool").click()
@@ -106,8 +107,8 @@ def test_hostile_words_of_a_user_a_tool_and_a_name_are_text(house: House, visit:
     assert page.evaluate("window.hits") == 0
 
 
-def test_the_policy_is_strict_and_is_enforced(house: House, visit: Visit) -> None:
-    visitor = visit(house)
+def test_the_policy_is_strict_and_is_enforced(daemon: Daemon, visit: Visit) -> None:
+    visitor = visit(daemon)
     page = visitor.open()
     refused = page.evaluate(
         """() => {
@@ -120,4 +121,4 @@ def test_the_policy_is_strict_and_is_enforced(house: House, visit: Visit) -> Non
         }"""
     )
     assert refused == {"html": "refused", "inline": "refused"}
-    visitor.complaints.clear()  # that is what was wanted
+    visitor.errors.clear()  # these errors are expected

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser.house import House, Visitor, answers, expect_idle, prompts, send, sticking_out
+from browser.daemon import Daemon
+from browser.visitor import Visitor, answers, expect_idle, overflowing, prompts, send
 from clew import web
 from clew.agents.claude.binary import INSTALL_HINT as CLAUDE_HINT
 from clew.agents.codex.binary import INSTALL_HINT as CODEX_HINT
-from clew.testing.scripts import Hang, Text, ToolUse
+from clew.testing.model.scripts import Hang, Text, ToolUse
 
 Visit = Callable[..., Visitor]
 
@@ -44,10 +45,10 @@ def violations(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_view(house: House, visit: Visit, scheme: str) -> None:
-    path = house.stage.work / "axe.txt"
-    house.stage.api.script.append(Text(RICH))
-    thread = house.thread(
+def test_axe_finds_nothing_on_any_view(daemon: Daemon, visit: Visit, scheme: str) -> None:
+    path = daemon.stage.work / "axe.txt"
+    daemon.stage.api.script.append(Text(RICH))
+    thread = daemon.thread(
         f"axe-{scheme}",
         "Be rich.",
         f'!tool Write {{"file_path": "{path}", "content": "a\\nb\\n"}}',
@@ -59,7 +60,7 @@ def test_axe_finds_nothing_on_any_view(house: House, visit: Visit, scheme: str) 
             {"question": "Which?", "header": "H", "multiSelect": False, "options": [{"label": "A", "description": "d"}]}
         ]
     }
-    page = visit(house, color_scheme=scheme, bypass_csp=True).open(thread)  # only so that axe itself may run
+    page = visit(daemon, color_scheme=scheme, bypass_csp=True).open(thread)  # so that axe may run
     expect(page.get_by_test_id("run-error")).to_be_visible()
     expect(page.get_by_test_id("tool")).to_be_visible()
     found = {}
@@ -118,17 +119,17 @@ def dollars(usd: float) -> str:
     return f"${usd:.{4 if usd < 0.01 else 3 if usd < 1 else 2}f}"
 
 
-def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, visit: Visit) -> None:
-    thread = house.thread("saved", "one", "two", "three")
-    page = visit(house).open(view="savings")
+def test_the_savings_view_shows_what_was_resumed_and_what_was_not(daemon: Daemon, visit: Visit) -> None:
+    thread = daemon.thread("saved", "one", "two", "three")
+    page = visit(daemon).open(view="savings")
     view = page.get_by_test_id("savings-view")
-    expect(view.locator("canvas")).to_have_count(1)  # the tokens; all runs are of one day, and that is a bar
+    expect(view.locator("canvas")).to_have_count(1)  # the tokens; the costs of a single day are bars
     expect(view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")).to_have_count(3)
     expect(view).to_contain_text("fresh: first turn")
     expect(view).to_contain_text("Resumed, or fresh and why")
     view.get_by_label("Thread", exact=True).select_option(label="saved")
     expect(view).to_contain_text("2 of 3 runs")
-    stats = house.get(f"/api/stats?thread={thread}")
+    stats = daemon.get(f"/api/stats?thread={thread}")
     words = {name: dollars(stats[name]) for name in ("cost_usd", "transcript_usd", "plain_resume_usd")}
     costs = view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")
     expect(costs.nth(0)).to_have_text(f"paid{words['cost_usd']}")
@@ -139,74 +140,74 @@ def test_the_savings_view_draws_what_was_resumed_and_what_was_not(house: House, 
     view.get_by_text("As a table").first.click()
     rows = view.get_by_role("table").first.get_by_role("row")
     expect(rows).to_have_count(4)
-    expect(rows.first).to_have_text("Turnas it waswith transcripts (estimate)")
+    expect(rows.first).to_have_text("Turnactualwith transcripts (estimate)")
     for row, turn in zip(rows.all()[1:], stats["by_turn"], strict=True):
         was, would_be = turn["new_tokens"], turn["transcript_new_tokens"]
         assert row.get_by_role("cell").all_inner_texts() == [short(was), short(would_be)]
-        assert would_be > was if turn["session_resumed"] else would_be == was, "two lines that part where it resumed"
+        assert would_be > was if turn["session_resumed"] else would_be == was, "they differ where it was resumed"
 
 
-def test_the_agents_view_tells_their_health(house: House, visit: Visit) -> None:
-    page = visit(house).open(view="agents")
+def test_the_agents_view_shows_which_are_ready(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(view="agents")
     claude = page.get_by_test_id("agent").filter(has_text="claude").first
-    expect(claude).to_contain_text("well")
+    expect(claude.locator(".chip")).to_have_text("ready")
     expect(claude).to_contain_text("2.1")
-    expect(claude).to_contain_text(str(house.stage.binary))
+    expect(claude).to_contain_text(str(daemon.stage.binary))
 
 
-def test_an_address_that_means_nothing_says_so(house: House, visit: Visit) -> None:
-    page = visit(house).open(view="saving")
-    expect(page.get_by_test_id("nowhere")).to_contain_text("#/saving is no page of Clew")
-    page.get_by_test_id("nowhere").get_by_role("link").click()
+def test_an_unknown_address_is_not_found(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(view="saving")
+    expect(page.get_by_test_id("not-found")).to_contain_text("Clew has no page at #/saving")
+    page.get_by_test_id("not-found").get_by_role("link").click()
     expect(page.get_by_test_id("home")).to_be_visible()
 
 
-def test_a_run_stopped_before_it_answered_tells_its_steps_and_its_cost(house: House, visit: Visit) -> None:
-    path = house.stage.work / "half.txt"
+def test_a_run_stopped_before_it_answered_shows_its_steps_and_cost(daemon: Daemon, visit: Visit) -> None:
+    path = daemon.stage.work / "half.txt"
     write = ToolUse("Write", {"file_path": str(path), "content": "half\n"})
-    house.stage.api.script.extend([write, Hang("headers")])
-    page = visit(house).open(house.thread("halfway", permissions="all"))
+    daemon.stage.api.script.extend([write, Hang("headers")])
+    page = visit(daemon).open(daemon.thread("halfway", permissions="all"))
     send(page, "Do it.")
     tool = page.get_by_test_id("tool")
     expect(tool.and_(page.locator(".done"))).to_be_visible()
     page.get_by_test_id("stop").click()
 
-    def told(turn: Locator) -> None:
-        expect(turn.get_by_test_id("ending")).to_contain_text("Stopped, before it had answered.")
+    def expect_details(turn: Locator) -> None:
+        expect(turn.get_by_test_id("ending")).to_contain_text("Stopped, before the agent answered.")
         expect(turn.get_by_test_id("tool")).to_contain_text("half.txt")
         expect(turn.get_by_test_id("badge")).to_contain_text("fresh: first turn")
         expect(turn.get_by_test_id("badge")).to_contain_text(re.compile(r" read.*\d written\$\d"))
 
-    told(answers(page))
-    house.stage.api.release()
+    expect_details(answers(page))
+    daemon.stage.api.release()
     page.reload()
-    told(answers(page))
+    expect_details(answers(page))
     send(page, "And now?")
     expect(answers(page)).to_contain_text("ack: And now?")
-    told(prompts(page).first)
+    expect_details(prompts(page).first)
     page.reload()
-    told(prompts(page).first)
+    expect_details(prompts(page).first)
     expect(tool).to_have_count(1)
     page.get_by_test_id("changes-open").click()
     expect(page.get_by_test_id("changes-view")).to_contain_text("+half")
 
 
-def test_a_tool_that_was_cut_off_is_not_shown_as_running(own_house: House, visit: Visit) -> None:
-    own_house.stage.api.script.append(ToolUse("Bash", {"command": "sleep 60"}))
-    page = visit(own_house, gone=True).open(own_house.thread("cut-off", permissions="all"))
+def test_an_interrupted_tool_is_not_shown_as_running(own_daemon: Daemon, visit: Visit) -> None:
+    own_daemon.stage.api.script.append(ToolUse("Bash", {"command": "sleep 60"}))
+    page = visit(own_daemon, gone=True).open(own_daemon.thread("cut-off", permissions="all"))
     send(page, "Do it.")
     tool = page.get_by_test_id("tool")
     expect(tool).to_contain_text("running")
-    own_house.daemon.kill()
-    own_house.daemon.restart()
-    expect(page.get_by_test_id("ending")).to_contain_text("before it had answered")
+    own_daemon.process.kill()
+    own_daemon.process.restart()
+    expect(page.get_by_test_id("ending")).to_contain_text("before the agent answered")
     expect(tool).to_contain_text("unfinished")
     page.reload()
     expect(tool).to_contain_text("unfinished")
 
 
-def test_the_tab_is_called_after_what_is_open_now(house: House, visit: Visit) -> None:
-    page = visit(house).open(house.thread("titled", "one"))
+def test_the_title_of_the_tab_is_what_is_open(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon).open(daemon.thread("titled", "one"))
     expect(page).to_have_title("titled · Clew")
     page.get_by_test_id("changes-open").click()
     expect(page).to_have_title("File changes · titled · Clew")
@@ -217,10 +218,10 @@ def test_the_tab_is_called_after_what_is_open_now(house: House, visit: Visit) ->
     expect(page).to_have_title("Clew")
 
 
-def test_everything_is_reached_by_keys(own_house: House, visit: Visit) -> None:
+def test_everything_is_reached_by_keys(own_daemon: Daemon, visit: Visit) -> None:
     for name in ("a-first", "b-second"):
-        own_house.thread(name, "one")
-    page = visit(own_house).open()
+        own_daemon.thread(name, "one")
+    page = visit(own_daemon).open()
     expect(page.get_by_test_id("thread-item")).to_have_count(2)
     name = page.get_by_test_id("thread-name")
     page.keyboard.press("j")
@@ -251,8 +252,8 @@ def test_everything_is_reached_by_keys(own_house: House, visit: Visit) -> None:
     expect(page.get_by_test_id("first-message")).to_be_focused()
 
 
-def test_the_theme_is_switched_and_kept(house: House, visit: Visit) -> None:
-    page = visit(house, color_scheme="light").open()
+def test_the_theme_is_switched_and_kept(daemon: Daemon, visit: Visit) -> None:
+    page = visit(daemon, color_scheme="light").open()
     body = page.locator("body")
     light = body.evaluate("body => getComputedStyle(body).backgroundColor")
     for expected in ("light", "dark"):
@@ -264,9 +265,9 @@ def test_the_theme_is_switched_and_kept(house: House, visit: Visit) -> None:
     expect(body).not_to_have_css("background-color", light)
 
 
-def test_a_phone_shows_the_list_first_and_nothing_is_cut_off(house: House, visit: Visit) -> None:
-    house.thread("phone", "!say " + "word " * 60, "!say `" + "unbroken" * 30 + "`")
-    page = visit(house, **PHONE).open()
+def test_a_phone_shows_the_list_first_and_nothing_is_cut_off(daemon: Daemon, visit: Visit) -> None:
+    daemon.thread("phone", "!say " + "word " * 60, "!say `" + "unbroken" * 30 + "`")
+    page = visit(daemon, **PHONE).open()
     item = page.get_by_test_id("thread-item").filter(has_text="phone")
     expect(item).to_be_in_viewport()
     box = item.bounding_box()
@@ -277,7 +278,7 @@ def test_a_phone_shows_the_list_first_and_nothing_is_cut_off(house: House, visit
         expect(answers(page)).to_have_count(2)
         expect(item).not_to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        page.get_by_test_id("to-list").click()
+        page.get_by_test_id("back-to-list").click()
         expect(item).to_be_in_viewport()
     item.click()
     expect(page.get_by_test_id("composer")).to_be_visible()
@@ -285,7 +286,7 @@ def test_a_phone_shows_the_list_first_and_nothing_is_cut_off(house: House, visit
     expect(item).to_be_in_viewport()
     page.get_by_test_id("savings-open").click()
     expect(page.get_by_test_id("savings-view")).to_be_visible()
-    page.get_by_test_id("to-list").click()
+    page.get_by_test_id("back-to-list").click()
     item.click()
     expect(answers(page)).to_have_count(2)
     for name in ("composer", "send", "fresh-toggle", "agent-picker"):
@@ -296,33 +297,33 @@ def test_a_phone_shows_the_list_first_and_nothing_is_cut_off(house: House, visit
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_without_an_agent_the_first_screen_says_what_to_install(bare_house: House, visit: Visit, width: int) -> None:
-    page = visit(bare_house, viewport={"width": width, "height": 844}).open()
+def test_without_an_agent_the_first_screen_says_what_to_install(bare_daemon: Daemon, visit: Visit, width: int) -> None:
+    page = visit(bare_daemon, viewport={"width": width, "height": 844}).open()
     home = page.get_by_test_id("home")
     expect(home.get_by_role("heading", name="No agent is ready")).to_be_visible()
-    for name, hint in (("claude", CLAUDE_HINT), ("codex", CODEX_HINT)):  # as clew doctor words it
+    for name, hint in (("claude", CLAUDE_HINT), ("codex", CODEX_HINT)):  # the hints of clew doctor
         expect(home.get_by_test_id("agent").filter(has_text=name)).to_contain_text(hint)
     parts = [home.locator(".mark"), home.get_by_role("heading", name="No agent"), home.locator(".agents")]
-    boxes = [part.bounding_box() for part in [*parts, home.get_by_test_id("look-again")]]
+    boxes = [part.bounding_box() for part in [*parts, home.get_by_test_id("check-again")]]
     for above, below in pairwise(boxes):
         assert above is not None and below is not None
-        assert 0 <= below["y"] - above["y"] - above["height"] < 120, "what belongs together stands together"
-    assert not sticking_out(page.locator("body"), "[data-testid=home] .empty *")
+        assert 0 <= below["y"] - above["y"] - above["height"] < 120, "what belongs together is close together"
+    assert not overflowing(page.locator("body"), "[data-testid=home] .empty *")
 
-    home.get_by_test_id("look-again").click()
-    expect(home.get_by_role("status")).to_have_text("Clew has looked again, and found none.")
+    home.get_by_test_id("check-again").click()
+    expect(home.get_by_role("status")).to_have_text("Clew checked again and found no agent.")
     found = re.search(r"agents\.claude\.path is (\S+),", home.inner_text())
     assert found is not None
-    bare_house.stage.launcher(bare_house.stage.agent, Path(found[1]))
-    home.get_by_test_id("look-again").click()
+    bare_daemon.stage.launcher(bare_daemon.stage.agent, Path(found[1]))
+    home.get_by_test_id("check-again").click()
     expect(home).to_contain_text("Start your first thread")
     expect(page.get_by_test_id("agents-open")).not_to_contain_text("!")
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_facts_under_an_answer_fill_a_row_before_they_take_another(house: House, visit: Visit, width: int) -> None:
-    thread = house.thread(f"facts-{width}", "one", "two")
-    page = visit(house, viewport={"width": width, "height": 800}).open(thread)
+def test_the_badge_of_an_answer_fills_a_row_before_it_wraps(daemon: Daemon, visit: Visit, width: int) -> None:
+    thread = daemon.thread(f"facts-{width}", "one", "two")
+    page = visit(daemon, viewport={"width": width, "height": 800}).open(thread)
     expect(page.get_by_test_id("badge")).to_have_count(2)
     broken = (
         answers(page)
@@ -340,11 +341,11 @@ def test_the_facts_under_an_answer_fill_a_row_before_they_take_another(house: Ho
     assert broken == 0, "there was room before it"
 
 
-def test_forms_begin_where_the_daemon_was_started(own_house: House, visit: Visit) -> None:
-    page = visit(own_house).open()
+def test_the_default_directory_is_where_the_daemon_was_started(own_daemon: Daemon, visit: Visit) -> None:
+    page = visit(own_daemon).open()
     page.get_by_test_id("new-thread").click()
-    expect(page.get_by_test_id("folder")).to_have_value(str(own_house.stage.work))
-    inner = own_house.stage.work / "inner"
+    expect(page.get_by_test_id("folder")).to_have_value(str(own_daemon.stage.work))
+    inner = own_daemon.stage.work / "inner"
     inner.mkdir()
     page.get_by_test_id("folder").fill(str(inner))
     page.get_by_test_id("make-thread").click()
@@ -356,27 +357,27 @@ def test_forms_begin_where_the_daemon_was_started(own_house: House, visit: Visit
     page.reload()
     page.get_by_test_id("reviews-open").click()
     page.get_by_test_id("new-review").click()
-    expect(page.get_by_test_id("folder")).to_have_value(str(own_house.stage.work))
+    expect(page.get_by_test_id("folder")).to_have_value(str(own_daemon.stage.work))
 
 
 @pytest.mark.parametrize("width", [390, 320])
-def test_savings_are_no_wider_than_a_phone(own_house: House, visit: Visit, width: int) -> None:
-    own_house.thread("a-thread-whose-name-is-as-long-as-a-name-may-be-which-is-eighty-characters-long", "one", "two")
-    page = visit(own_house, **{**PHONE, "viewport": {"width": width, "height": 780}}).open(view="savings")
+def test_savings_are_no_wider_than_a_phone(own_daemon: Daemon, visit: Visit, width: int) -> None:
+    own_daemon.thread("a-thread-whose-name-is-as-long-as-a-name-may-be-which-is-eighty-characters-long", "one", "two")
+    page = visit(own_daemon, **{**PHONE, "viewport": {"width": width, "height": 780}}).open(view="savings")
     view = page.get_by_test_id("savings-view")
     expect(view.locator("canvas")).to_have_count(1)
     view.get_by_text("As a table").first.click()
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert not sticking_out(page.locator("body"), "header *, .tile *, .chart > *")
+    assert not overflowing(page.locator("body"), "header *, .tile *, .chart > *")
 
 
-def test_of_five_thousand_messages_a_page_is_drawn_and_more_by_scrolling_up(own_house: House, visit: Visit) -> None:
-    thread = own_house.thread("long")
+def test_a_thread_of_five_thousand_messages_is_loaded_by_pages(own_daemon: Daemon, visit: Visit) -> None:
+    thread = own_daemon.thread("long")
     texts = (
         f"answer {n} with **bold** words\n\n- and a list\n- of two\n\n```\ncode {n}\n```" for n in range(TURNS // 2)
     )
-    own_house.say(thread, *texts)
-    page = visit(own_house).open(thread)
+    own_daemon.say(thread, *texts)
+    page = visit(own_daemon).open(thread)
     expect(page.get_by_text(f"answer {TURNS // 2 - 1} with")).to_be_visible()
     shown = page.locator("[data-turn]")
     expect(shown).to_have_count(PAGE)

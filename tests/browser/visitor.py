@@ -1,4 +1,4 @@
-"""What a journey needs: a daemon with its page, a browser that tells what went wrong in it, a few words for both."""
+"""A browser with the page open, which records what went wrong in it, and helpers that find parts of the page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 
-from clew.core.history import Role, Turn
-from clew.core.ids import TurnId
-from clew.store import open_store
-from clew.testing.stage import MODEL, Stage
-from server.house import Served
+from browser.daemon import Daemon
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -28,117 +23,60 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-WAIT_MS = 60_000  # of an expectation: the machine may be busy
+WAIT_MS = 60_000  # for an expectation, because the machine may be busy
 REFUSED = "the server responded with a status of 4"
-TO_NOBODY = "net::ERR_"  # what a browser logs about a daemon that is gone
+UNREACHABLE = "net::ERR_"  # what a browser logs about a daemon that is down
 
 expect.set_options(timeout=WAIT_MS)
 
 
-class House:
-    """A served daemon, and calls to it that bring the token along."""
-
-    def __init__(self, stage: Stage, daemon: Served) -> None:
-        self.stage = stage
-        self.daemon = daemon
-        self._http = httpx.Client(
-            base_url=f"http://127.0.0.1:{daemon.port}", headers={"Authorization": f"Bearer {daemon.token}"}, timeout=60
-        )
-
-    def close(self) -> None:
-        self._http.close()
-
-    def get(self, path: str) -> Any:
-        response = self._http.get(path)
-        assert response.status_code == 200, response.text
-        return response.json()
-
-    def post(self, path: str, body: Any = None) -> Any:
-        response = self._http.post(path, json={} if body is None else body)
-        assert response.is_success, response.text
-        return response.json()
-
-    def delete(self, path: str) -> None:
-        response = self._http.delete(path)
-        assert response.is_success, response.text
-
-    def thread(self, name: str, *prompts: str, **more: Any) -> str:
-        """The id of a new thread in which these were asked and answered."""
-        made = self.post("/api/threads", {"name": name, "cwd": str(self.stage.work), "model": MODEL, **more})
-        for prompt in prompts:
-            self.ask(made["id"], prompt)
-        return str(made["id"])
-
-    def ask(self, thread: str, prompt: str) -> None:
-        """Until the run is over: its events end then."""
-        self.end_of(self.post(f"/api/threads/{thread}/runs", {"prompt": prompt})["id"])
-
-    def end_of(self, run: str) -> None:
-        with self._http.stream("GET", f"/api/runs/{run}/events") as events:
-            assert any(line == "event: run_ended" for line in events.iter_lines())
-
-    def say(self, thread: str, *texts: str) -> None:
-        """Puts turns into the store as they are, the user's and the agent's in turn."""
-        with open_store(self.stage.clew_home / "clew.db") as store, store.transaction():
-            for n, text in enumerate(texts):
-                at = 1000.0 + n
-                store.add_turn(thread, Turn(TurnId(f"{thread}-{n:05}-u"), Role.USER, f"prompt {n}", created_at=at))
-                answer = Turn(TurnId(f"{thread}-{n:05}"), Role.ASSISTANT, text, agent="claude", created_at=at)
-                store.add_turn(thread, answer)
-
-    def turns(self, thread: str) -> list[Any]:
-        turns = self.get(f"/api/threads/{thread}/view")["turns"]
-        assert isinstance(turns, list)
-        return turns
-
-
 class Visitor:
-    """One browser with its cookie. What its pages complain about, and every address they asked for, is noted."""
+    """One browser with its cookie. It records the errors of its pages, and the host of every request."""
 
-    def __init__(self, house: House, context: BrowserContext) -> None:
-        self.house = house
+    def __init__(self, daemon: Daemon, context: BrowserContext) -> None:
+        self.daemon = daemon
         self.context = context
-        self.complaints: list[str] = []
+        self.errors: list[str] = []
         self.hosts: set[str] = set()
-        context.on("console", self._heard)
-        context.on("weberror", lambda error: self.complaints.append(str(error.error)))
-        context.on("request", self._asked)
+        context.on("console", self._logged)
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        context.on("request", self._requested)
 
     def open(self, thread: str | None = None, *, view: str = "") -> Page:
-        """The page by the link that the daemon printed; then a thread, or another view."""
+        """Opens the page by the link that the daemon printed, and then a thread or another view."""
         page = self.context.new_page()
-        page.goto(self.house.daemon.address)
+        page.goto(self.daemon.process.address)
         expect(page.get_by_test_id("connection")).to_have_attribute("data-state", "open")
         if thread or view:
-            page.goto(f"http://127.0.0.1:{self.house.daemon.port}/#/{view or f't/{thread}'}")
+            page.goto(f"http://127.0.0.1:{self.daemon.process.port}/#/{view or f't/{thread}'}")
         if thread and not view:
             expect(page.get_by_test_id("composer")).to_be_visible()
         return page
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _logged(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
+            self.errors.append(message.text)
 
-    def _asked(self, request: Request) -> None:
+    def _requested(self, request: Request) -> None:
         address = urlsplit(request.url)
         if address.scheme != "data":
             self.hosts.add(address.netloc)
 
     def check(self, *, gone: bool, refused: bool) -> None:
-        """`gone`: the daemon was away for a while. `refused`: it declined something, which a browser logs as well."""
-        left = [each for each in self.complaints if not (gone and (TO_NOBODY in each or "WebSocket" in each))]
+        """`gone`: the daemon was down for a while. `refused`: it refused a request. A browser logs both as errors."""
+        left = [each for each in self.errors if not (gone and (UNREACHABLE in each or "WebSocket" in each))]
         left = [each for each in left if not (refused and REFUSED in each)]
-        assert not left, f"the browser complains: {left}"
-        assert self.hosts <= {f"127.0.0.1:{self.house.daemon.port}"}, f"requests left the machine: {self.hosts}"
+        assert not left, f"the browser logged errors: {left}"
+        assert self.hosts <= {f"127.0.0.1:{self.daemon.process.port}"}, f"requests left the machine: {self.hosts}"
 
 
 @contextmanager
 def visiting(
-    house: House, browser: Browser, *, gone: bool = False, refused: bool = False, **options: Any
+    daemon: Daemon, browser: Browser, *, gone: bool = False, refused: bool = False, **options: Any
 ) -> Iterator[Visitor]:
     options.setdefault("viewport", {"width": 1280, "height": 800})
     context = browser.new_context(**options)
-    visitor = Visitor(house, context)
+    visitor = Visitor(daemon, context)
     try:
         yield visitor
         visitor.check(gone=gone, refused=refused)
@@ -161,16 +99,16 @@ def prompts(page: Page) -> Locator:
 
 def expect_idle(page: Page) -> None:
     expect(page.get_by_test_id("stop")).to_have_count(0)
-    expect(page.get_by_test_id("doing")).to_have_count(0)
+    expect(page.get_by_test_id("activity")).to_have_count(0)
 
 
 def words_of(locator: Locator) -> list[str]:
-    """The numbered words (`w0 w1 …`) that the scripted model says one by one."""
+    """The numbered words (`w0 w1 …`) that the scripted model sends one by one."""
     return re.findall(r"\bw\d+\b", locator.inner_text())
 
 
-def sticking_out(container: Locator, parts: str) -> list[str]:
-    """The parts that reach beyond the sides of the container, or whose text was cut without a sign of it."""
+def overflowing(container: Locator, parts: str) -> list[str]:
+    """The parts that are wider than the container, or whose text is cut off without an ellipsis."""
     out = container.evaluate(
         """(box, parts) => {
             const sides = box.getBoundingClientRect();

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: a process of its own, in a pipe or on a terminal."""
+"""The command line as a user runs it: in a process of its own, with pipes or on a terminal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Done:
 
 
 class Cli:
-    """`clew` on a stage. Whatever it starts is ended with the test."""
+    """`clew` on a stage. Everything that it starts is ended with the test."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -58,7 +58,7 @@ class Cli:
         return Done(process.returncode, out.decode(), err.decode())
 
     def start(self, *args: str, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **environ: str) -> Any:
-        """In the background; `communicate` ends it."""
+        """Starts `clew` in the background; `communicate` waits for its end."""
         return self._opened(forkserver.start(args, **self._options(cwd, stdin, **environ)))
 
     def in_script(self, *args: str) -> Any:
@@ -66,10 +66,10 @@ class Cli:
         script = '"$@" & echo $!; wait $!; echo "ended $?"'
         command = ["bash", "-c", script, "script", *COMMAND, *args]
         options = self._options(None, subprocess.DEVNULL)
-        return self._opened(subprocess.Popen(command, preexec_fn=forkserver.heed_interrupts, **options))
+        return self._opened(subprocess.Popen(command, preexec_fn=forkserver.restore_sigint, **options))
 
     def daemon(self, *prompts: str, thread: str = "t") -> tuple[Any, list[str]]:
-        """Another process that carries out runs as a daemon does, and their ids."""
+        """Another process that executes runs as a daemon does, and the ids of the runs."""
         options = self._options(None, subprocess.DEVNULL)
         process = self._opened(forkserver.start([thread, *prompts], script=LASTING, **options))
         ids = process.stdout.readline().decode().split()
@@ -77,7 +77,7 @@ class Cli:
         return process, ids
 
     def until(self, run: str, status: str) -> dict[str, Any]:
-        """The run as `runs show` gives it, once it has come so far."""
+        """The run as `runs show` prints it, once it has that status."""
         deadline = time.monotonic() + TIMEOUT_S
         while (shown := self.run("runs", "show", run, "--json").json)["status"] != status:
             assert time.monotonic() < deadline, shown
@@ -86,7 +86,7 @@ class Cli:
 
     def _options(self, cwd: Path | None, stdin: int, **environ: str) -> dict[str, Any]:
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        # Unbuffered: what `readline` had read beyond its line, `communicate` would not find.
+        # Unbuffered: `communicate` would not find what `readline` had read beyond its line.
         return {"env": self.environ(**environ), "cwd": cwd or self.stage.work, "bufsize": 0, **pipes}
 
     def _opened(self, process: Any) -> Any:
@@ -97,7 +97,7 @@ class Cli:
         return self._on_terminal(None, *args, **environ)
 
     def shell(self, script: str, **environ: str) -> Terminal:
-        """A shell's command line on a terminal; `clew` in it is ours."""
+        """A shell command on a terminal; `clew` in it is the one under test."""
         ours = f'clew() {{ {shlex.join(COMMAND)} "$@"; }}'
         return self._on_terminal(["sh", "-c", f"{ours}\n{script}"], **environ)
 
@@ -122,7 +122,7 @@ class Cli:
 
 
 class Terminal:
-    """A command, or `clew` with these words, on a pseudo-terminal, with a person who reads and types."""
+    """A command, or `clew` with these arguments, on a pseudo-terminal that the test reads from and types on."""
 
     def __init__(self, command: list[str] | None, args: Sequence[str], environ: dict[str, str], cwd: Path) -> None:
         self._master, slave = pty.openpty()
@@ -135,11 +135,11 @@ class Terminal:
         self.seen = ""
 
     def read_until(self, pattern: str) -> str:
-        """All that was shown up to the pattern and with it."""
+        """Everything that was shown up to and including the pattern."""
         deadline = time.monotonic() + TIMEOUT_S
         while (found := re.search(pattern, self.seen)) is None:
             if not self._read(deadline):
-                raise AssertionError(f"{pattern!r} never came; the terminal shows:\n{self.seen}")
+                raise AssertionError(f"{pattern!r} was never printed; the terminal shows:\n{self.seen}")
         shown, self.seen = self.seen[: found.end()], self.seen[found.end() :]
         return shown
 
@@ -147,7 +147,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def end(self) -> tuple[int, str]:
-        """Waits for the end: the exit code, and what was shown last."""
+        """Waits for the end; returns the exit code and what was shown last."""
         deadline = time.monotonic() + TIMEOUT_S
         while self._read(deadline):
             pass
@@ -158,8 +158,8 @@ class Terminal:
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            raise AssertionError(f"nothing more comes; the terminal shows:\n{self.seen}")
-        with contextlib.suppress(OSError):  # how Linux says that nobody is at the other end any more
+            raise AssertionError(f"no more output within the time limit; the terminal shows:\n{self.seen}")
+        with contextlib.suppress(OSError):  # Linux raises it when the other end is closed
             piece = os.read(self._master, 65_536)
             self.seen += piece.decode("utf-8", "replace").replace("\r\n", "\n")
             return bool(piece)
@@ -167,13 +167,13 @@ class Terminal:
 
 
 def _own_terminal() -> None:
-    forkserver.heed_interrupts()
+    forkserver.restore_sigint()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture(scope="session")
 def cli_type() -> type[Cli]:
-    """For a fixture that outlives a test; it closes what it makes."""
+    """For a fixture that outlives a test and closes what it makes."""
     return Cli
 
 
@@ -192,11 +192,11 @@ def cli_on() -> Iterator[Callable[[Stage], Cli]]:
 
 @pytest.fixture
 def cli(scripted: Stage, cli_on: Callable[[Stage], Cli]) -> Cli:
-    """With the scripted agent."""
+    """The command line with the scripted agent."""
     return cli_on(scripted)
 
 
 @pytest.fixture
 def both(stage: Stage, cli_on: Callable[[Stage], Cli]) -> Cli:
-    """Once with the scripted agent, once with the real one."""
+    """The command line, once with the scripted agent and once with the real one."""
     return cli_on(stage)

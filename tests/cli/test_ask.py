@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clew.testing.scripts import Cut, Text, TooLong, ToolUse
+from clew.testing.model.scripts import Cut, Text, TooLong, ToolUse
 from cli.conftest import TIMEOUT_S
 
 KEYS = {
@@ -43,7 +43,7 @@ def test_continue_goes_on_in_this_directory_and_resumes(both: Any) -> None:
     done = both.run("ask", "-c", "two")
 
     assert (done.code, done.out) == (0, "ack: two\n")
-    assert done.err.startswith("going on in one\nresumed · ")
+    assert done.err.startswith("continuing one\nresumed · ")
     assert both.stage.launches[-1].resumes
     assert [turn["text"] for turn in both.turns("one")] == ["one", "ack: one", "two", "ack: two"]
 
@@ -135,8 +135,8 @@ def test_cwd_moves_an_existing_thread(cli: Any, tmp_path: Any) -> None:
 
     done = cli.run("ask", "-t", "t", "--cwd", str(elsewhere), "two")
 
-    assert "fresh: the work directory is another one" in done.err
-    assert cli.run("ask", "-c", "three", cwd=elsewhere).err.startswith("going on in t\nresumed")
+    assert "fresh: the work directory changed" in done.err
+    assert cli.run("ask", "-c", "three", cwd=elsewhere).err.startswith("continuing t\nresumed")
 
 
 def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_path: Any) -> None:
@@ -166,7 +166,7 @@ def test_an_overflow_is_told_as_what_it_is(cli: Any) -> None:
     done = cli.run("ask", "-t", "t", "two")
 
     assert done.code == 0
-    assert "going on with a fresh session and a transcript cut to fit" in done.err
+    assert "continuing with a fresh session and a transcript cut to fit" in done.err
 
 
 def test_text_that_is_withdrawn_is_not_glued_to_what_follows(cli: Any) -> None:
@@ -231,4 +231,4 @@ def test_what_a_crash_left_is_told(cli: Any) -> None:
     done = cli.run("ask", "-t", "t", "go on")
 
     assert done.code == 0
-    assert "ended 1 run that a crash had left behind" in done.err
+    assert "ended 1 run that a crash had left unfinished" in done.err

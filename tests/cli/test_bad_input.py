@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 
 pytestmark = pytest.mark.process
@@ -20,12 +20,14 @@ BAD = [
     pytest.param(["threads", "truncate", "tales", ""], "'' is not a turn of tales.", id="empty turn id"),
     pytest.param(["threads", "retry", "tales", "zzz"], "'zzz' is not a turn of tales.", id="retry of no turn"),
     pytest.param(["threads", "delete", "nobody", "--yes"], "There is no thread named nobody.", id="delete nobody"),
-    pytest.param(["threads", "delete", "tales"], "Deleting needs a yes.", id="delete without a yes"),
+    pytest.param(["threads", "delete", "tales"], "Deleting needs a confirmation.", id="delete without a yes"),
     pytest.param(["threads", "list", "--limit", "0"], "Invalid value for '--limit'", id="bad limit"),
-    pytest.param(["threads", "list", "--here", "--cwd", "."], "name two directories", id="two directories"),
+    pytest.param(
+        ["threads", "list", "--here", "--cwd", "."], "--cwd and --here cannot be given together", id="two directories"
+    ),
     pytest.param(["runs", "show", "zzz"], "'zzz' is not a run.", id="unknown run"),
-    pytest.param(["runs", "cancel"], "Name the run to cancel.", id="no run named"),
-    pytest.param(["runs", "cancel", "--thread", "tales"], "No run is going on in tales.", id="nothing to cancel"),
+    pytest.param(["runs", "cancel"], "No run was named.", id="no run named"),
+    pytest.param(["runs", "cancel", "--thread", "tales"], "No run is active in tales.", id="nothing to cancel"),
     pytest.param(["runs", "cancel", "x", "--thread", "tales"], "Give an ID or --thread, not both.", id="two runs"),
     pytest.param(["threads", "edit", "tales", "zzz", ""], "The new text is empty.", id="empty text"),
     pytest.param(["asks", "x"], "No such command 'asks'. Did you mean ask?", id="a command nearly right"),
@@ -39,15 +41,15 @@ BAD = [
     pytest.param(["threads", "search", "x", "--agent", "hal"], "There is no agent 'hal'.", id="search of no agent"),
     pytest.param(["threads", "list", "--project", "/no/where"], "/no/where is not a directory.", id="no project"),
     pytest.param(["sessions", "list", "--project", "/no/where"], "/no/where is not a directory.", id="none either"),
-    pytest.param(["threads", "search", " "], "There are no words to look for.", id="search for nothing"),
-    pytest.param(["threads", "import", "nix.clew"], "nix.clew is not there.", id="import of nothing"),
+    pytest.param(["threads", "search", " "], "There are no words to search for.", id="search for nothing"),
+    pytest.param(["threads", "import", "nix.clew"], "nix.clew does not exist.", id="import of nothing"),
     pytest.param(["threads", "import", "."], ". is not a file.", id="import of a directory"),
     pytest.param(["threads", "import", "/dev/null"], "/dev/null is not a file.", id="import of a device"),
     pytest.param(
         ["threads", "export", "tales", "--redact", "--with-secrets"], "--with-secrets keeps them", id="two minds"
     ),
     pytest.param(
-        ["threads", "export", "tales", "--recipient", "age1nobody"], "age1nobody is no key", id="no recipient's key"
+        ["threads", "export", "tales", "--recipient", "age1nobody"], "age1nobody is not a key", id="no recipient's key"
     ),
     pytest.param(
         ["threads", "export", "tales", "--passphrase-file", "/nowhere"], "/nowhere cannot be read", id="no passphrase"
@@ -65,7 +67,7 @@ BAD = [
     pytest.param(["ask", "--cwd", "/nowhere/at/all", "x"], "/nowhere/at/all is not a directory.", id="no directory"),
     pytest.param(["ask", "-t", "../../etc", "x"], "'../../etc' cannot be a thread's name.", id="bad name"),
     pytest.param(["ask", "-t", "", "x"], "'' cannot be a thread's name.", id="empty name"),
-    pytest.param(["ask", "-t", "a", "-c", "x"], "-t and -c name two threads.", id="two threads"),
+    pytest.param(["ask", "-t", "a", "-c", "x"], "-t and -c cannot be given together.", id="two threads"),
     pytest.param(["ask", "-c", "--cwd", "/", "x"], "There is no thread of this directory yet.", id="none to go on in"),
     pytest.param(["ask", "--agent", "hal", "x"], "There is no agent 'hal'.", id="unknown agent"),
     pytest.param(["ask", "--permissions", "al", "x"], "'al' is not one of", id="abbreviated permissions"),

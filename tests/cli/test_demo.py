@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli import demo
+from clew.cli.demo import demo
 from clew.testing import scripted_agent
 from cli.conftest import TIMEOUT_S
 
@@ -40,7 +40,7 @@ def test_the_tour_reads_well_in_a_pipe(cli: Any) -> None:
     assert done.code == 0
     assert "fresh: first turn of the thread" in done.out
     assert "resumed · " in done.out
-    assert "What resume saved" in done.out
+    assert "What resuming saved" in done.out
     assert "measured" in done.out
     assert "1 = one uncached input token" in done.out
     assert "The saving grows with every turn." in " ".join(done.out.split())

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.output import at_clock
+from clew.cli.ui.printing import at_clock
 from clew.testing.stage import MODEL, SUBSCRIPTION
 from cli.conftest import TIMEOUT_S
 
@@ -141,7 +141,7 @@ def test_a_second_ask_waits_visibly_and_then_answers(cli: Any) -> None:
 
     waiting = second.stderr.readline().decode()
     assert waiting.startswith("waiting for the thread: run ")
-    assert waiting.rstrip().endswith("is going on in it")
+    assert waiting.rstrip().endswith("is running in it")
     cli.api.release()
     first.communicate(timeout=TIMEOUT_S)
     out, err = second.communicate(timeout=TIMEOUT_S)
@@ -158,7 +158,7 @@ def test_no_more_agents_than_allowed_and_the_wait_is_told(cli: Any) -> None:
     second = cli.start("ask", "-t", "two", "hello", CLEW_MAX_AGENTS="1")
 
     lines = [second.stderr.readline().decode() for _ in range(2)]
-    assert "waiting for a free place" in lines[1]
+    assert "waiting for a free slot" in lines[1]
     cli.api.release()
     first.communicate(timeout=TIMEOUT_S)
     out, _ = second.communicate(timeout=TIMEOUT_S)

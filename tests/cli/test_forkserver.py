@@ -29,7 +29,7 @@ sys.exit(int(sys.argv[2]))
 
 def plainly(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
     pipes: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60}
-    return subprocess.run([sys.executable, *words], preexec_fn=forkserver.heed_interrupts, **pipes, **options)
+    return subprocess.run([sys.executable, *words], preexec_fn=forkserver.restore_sigint, **pipes, **options)
 
 
 @pytest.mark.parametrize(

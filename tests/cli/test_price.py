@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from clew.cli.display import closing_line
-from clew.cli.output import price
+from clew.api.reply import Reply
 from clew.cli.stats import _show
-from clew.core.savings import Savings
-from clew.core.usage import Usage
-from clew.reply import Reply
+from clew.cli.ui.printing import price
+from clew.cli.ui.run_display import closing_line
+from clew.core.costs.savings import Savings
+from clew.core.costs.usage import Usage
 
 USED = Usage(10, 5, 0, 0)
 
@@ -32,7 +32,7 @@ def test_the_closing_line_says_so() -> None:
 def test_stats_say_how_many(capsys: pytest.CaptureFixture[str]) -> None:
     _show(Savings(runs=3, resumed=3, usage=USED, cost_usd=0.25, unpriced_runs=2))
     shown = capsys.readouterr().out
-    assert re.search(r"\$0\.2500  as the agents report it\n +no price  of 2 runs: ", shown)
+    assert re.search(r"\$0\.2500  as the agents report it\n +no price  for 2 runs: ", shown)
     _show(Savings(runs=2, resumed=2, usage=USED, unpriced_runs=2))
     assert "$0.0000" not in capsys.readouterr().out
 
@@ -43,13 +43,13 @@ def test_runs_and_threads_show_it_and_stats_count_it(cli: Any) -> None:
 
     async def forget_price() -> None:
         async with cli.stage.open() as client:
-            await client.engine.database.call(lambda store: store.update_run(run, cost_usd=0.0))
+            await client.engine.store.call(lambda store: store.runs.update(run, cost_usd=0.0))
 
     asyncio.run(forget_price())
 
     assert "no price" in cli.run("runs", "list").out
     assert "cost       no price\n" in cli.run("runs", "show", run).out
     assert "$0.0000" not in cli.run("threads", "list").out
-    assert "no price  of 1 run: " in cli.run("stats").out
+    assert "no price  for 1 run: " in cli.run("stats").out
     assert cli.run("stats", "--json").json["unpriced_runs"] == 1
     assert cli.run("runs", "show", run, "--json").json["cost_usd"] == 0

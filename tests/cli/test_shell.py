@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clew.testing.scripts import Text, ToolUse
+from clew.testing.model.scripts import Text, ToolUse
 
 ERASED = "\x1b[2K"
 TOUCH = '!tool Bash {"command": "touch made"}'

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from clew.cli.stats import estimate
-from clew.core.savings import daily, summed
-from clew.core.usage import Usage
+from clew.core.costs.savings import daily_savings, total_savings
+from clew.core.costs.usage import Usage
 from clew.store.records import StatRow
 
 
@@ -36,7 +36,7 @@ def row(**changes: Any) -> StatRow:
 
 
 def test_the_rate_counts_only_runs_that_came_to_a_decision() -> None:
-    sums = summed(
+    sums = total_savings(
         [
             row(runs=6),
             row(session_resumed=False, reason="first_turn", runs=2),
@@ -54,39 +54,39 @@ def test_a_run_without_an_estimate_counts_with_what_it_cost_in_the_total_and_by_
     without = dict.fromkeys(("estimated_runs", "estimated_cost_usd", "estimate_usd"), 0)
     without |= dict.fromkeys(("plain_resume_runs", "plain_resume_cost_usd", "plain_resume_usd"), 0)
     rows = [row(day=3), row(day=4, cost_usd=9.0, **without)]
-    sums = summed(rows)
+    sums = total_savings(rows)
 
     assert sums.cost_usd == 10.0
     assert (sums.transcript_usd, sums.plain_resume_usd, sums.saved_usd) == (13.0, 10.5, 3.0)
     assert (sums.estimated_runs, sums.plain_resume_runs) == (1, 1)
     assert sums.saved_share == 3 / 13
-    assert [(day.day, day.cost_usd, day.transcript_usd, day.plain_resume_usd) for day in daily(rows)] == [
+    assert [(day.day, day.cost_usd, day.transcript_usd, day.plain_resume_usd) for day in daily_savings(rows)] == [
         (3, 1.0, 4.0, 1.5),
         (4, 9.0, 9.0, 9.0),
     ]
 
 
 def test_nothing_sums_to_nothing() -> None:
-    sums = summed([])
+    sums = total_savings([])
 
     assert (sums.runs, sums.resume_rate, sums.saved_share) == (0, None, None)
 
 
 def test_what_it_would_have_cost_otherwise_is_said_in_three_lines_at_most() -> None:
-    [_, (saved, words), plain] = estimate(summed([row()]))
+    [_, (saved, words), plain] = estimate(total_savings([row()]))
     assert (saved, words) == (3.0, "saved by resuming, 75% (estimate)")
     assert plain == (1.5, "with a plain --resume every turn (estimate)")
 
     dear = row(cost_usd=4.5, estimated_cost_usd=4.5, plain_resume_cost_usd=4.5)
-    [_, (lost, words), plain] = estimate(summed([dear]))
+    [_, (lost, words), plain] = estimate(total_savings([dear]))
     assert (lost, words) == (0.5, "more than the transcript would have cost (estimate)")
     assert plain[0] == 1.5, "cheaper than Clew, and told as it is"
 
     same = row(estimate_usd=1.0, plain_resume_usd=1.0)
-    assert estimate(summed([same])) == []
+    assert estimate(total_savings([same])) == []
 
     some = row(cost_usd=2.0, plain_resume_runs=0, plain_resume_cost_usd=0.0, plain_resume_usd=0.0)
-    assert estimate(summed([row(), some]))[2] == (
+    assert estimate(total_savings([row(), some]))[2] == (
         3.5,
         "with a plain --resume every turn (estimate of 1 of 2 runs, the rest as paid)",
     )

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from clew import config, hooks_config
-from clew.engine import processes
+from clew import config
+from clew.config import hooks as hooks_config
+from clew.engine.process.family import MARK
 from clew.errors import ConfigError
 
 Load = Callable[..., config.Settings]
@@ -323,9 +324,9 @@ class TestVariables:
         assert load(environ={"CLEW_MODLE": " ", "_CLEW_COMPLETE": "bash_source", "CLEWS_X": "1"}).warnings == ()
 
     def test_every_variable_that_the_code_names_is_known(self) -> None:
-        folder = Path(config.__file__).parent
+        folder = Path(config.__file__).parents[1]
         code = "".join(path.read_text() for path in folder.rglob("*.py"))
-        named = {*re.findall(r"""["'](CLEW_[A-Z0-9_]+)["']""", code), *hooks_config.secret_names(), processes.MARK}
+        named = {*re.findall(r"""["'](CLEW_[A-Z0-9_]+)["']""", code), *hooks_config.secret_names(), MARK}
         assert "CLEW_ATTEMPT" in named and "CLEW_SCRIPT_LOG" in named
         assert named - {*config.VARIABLES, *config.OLD_VARIABLES} == set()
 

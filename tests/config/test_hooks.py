@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clew import config, hooks_config
-from clew.core.hook import Forge, Update
-from clew.core.hook_settings import HookSettings
+from clew import config
+from clew.config import hooks as hooks_config
+from clew.core.hooks.hook import Forge, Update
+from clew.core.hooks.settings import HookSettings
 from clew.core.thread import Permissions
 from clew.errors import ConfigError
 
@@ -81,7 +82,7 @@ def test_agents_repositories_and_rules(tmp_path: Path) -> None:
     [
         ("hooks = 3", "hooks"),
         ("[hooks]\nnonsense = 1", "nonsense"),
-        ("[hooks.agents.'a b']", "is no name"),
+        ("[hooks.agents.'a b']", "is not a name"),
         ("[hooks.agents.boss]\nmodle = 'x'", "hooks.agents.boss has no 'modle' (did you mean model?); known: "),
         ("[hooks.agents.boss]\ntimeout = 'soon'", "not a duration"),
         ("[hooks.agents.boss]\npermissions = 'root'", "is not one of"),
@@ -92,7 +93,7 @@ def test_agents_repositories_and_rules(tmp_path: Path) -> None:
         ("[hooks.agents.b]\n[[hooks.rules]]\nagent = 'b'\nevents = ['issue.opend']", "issue.opend"),
         ("[hooks.agents.b]\n[[hooks.rules]]\nagent = 'b'", "no events"),
         ("[hooks.agents.b]\n[[hooks.rules]]\nagent = 'b'\nevents = ['*']\ncommand = 'boss'", "slash"),
-        ("[hooks]\nrules = 1", "no list"),
+        ("[hooks]\nrules = 1", "not a list"),
         ("[hooks.forges.svn]\nurl = 'https://x'", "is not one of"),
         ("[hooks.forges.gitea]\nurl = 'ftp://x'", "web address"),
     ],

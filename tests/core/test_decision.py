@@ -16,19 +16,19 @@ from clew.core.decision import (
     MEANING,
     Abilities,
     Decision,
+    DecisionRequest,
     Fresh,
     Policy,
     Reason,
-    Request,
     Resume,
     candidate,
     decide,
     fresh,
-    shorter,
+    with_shorter_transcript,
 )
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Mark, Observed, Pending, Pin, PinState, Runtime, settle, stands
+from clew.core.pins import Absorbed, Mark, Observed, Pending, Pin, PinState, Runtime, is_valid, reconcile
 from clew.core.record import replace
 
 RUNTIME = Runtime("claude", "/usr/bin/claude", "Claude Code", True, "/home/me/.claude")
@@ -65,13 +65,13 @@ def make_pin(holds: History = HISTORY, **changes: Any) -> Pin:
     return replace(pin, **changes)
 
 
-def make_request(**changes: Any) -> Request:
-    return replace(Request("claude", "m1", "/project", RUNTIME, user("u3", "and now?")), **changes)
+def make_request(**changes: Any) -> DecisionRequest:
+    return replace(DecisionRequest("claude", "m1", "/project", RUNTIME, user("u3", "and now?")), **changes)
 
 
 def ask(
     *,
-    request: Request | None = None,
+    request: DecisionRequest | None = None,
     history: History = HISTORY,
     pins: tuple[Pin, ...] | None = None,
     abilities: Abilities | None = None,
@@ -90,7 +90,7 @@ def ask(
     )
 
 
-# Every guard as a change to a case that would be resumed. Changes of different guards add up.
+# For every guard, a change to a case that would be resumed. Changes for different guards can be combined.
 World = dict[str, Any]
 
 
@@ -114,7 +114,7 @@ def edited(world: World) -> World:
     return {**world, "history": (replace(world["history"][0], text="edited"), *world["history"][1:])}
 
 
-TRIPS: dict[Reason, Callable[[World], World]] = {
+VIOLATIONS: dict[Reason, Callable[[World], World]] = {
     Reason.DISABLED: of_policy(enable_resume=False),
     Reason.UNSUPPORTED: lambda world: {**world, "abilities": Abilities(resume=False, choose_id=True)},
     Reason.FORCED_FRESH: of_request(force_fresh=True),
@@ -127,7 +127,7 @@ TRIPS: dict[Reason, Callable[[World], World]] = {
     Reason.EXPIRED: of_policy(max_age_s=99.0),
     Reason.WORN_OUT: of_policy(max_resumes=3),
     Reason.SESSION_MISSING: of_observed(exists=False),
-    Reason.SESSION_DIVERGED: of_observed(mark=Mark(101, "e2"), went_on=True),
+    Reason.SESSION_DIVERGED: of_observed(mark=Mark(101, "e2"), continued_outside=True),
     Reason.SESSION_DAMAGED: of_observed(damaged=True),
     Reason.CANNOT_FORK: of_pin(borrowed_at="e1"),
     Reason.UNCONFIRMED: of_pin(pending=Pending("uuid", (Absorbed.of(user("u9")),), None)),
@@ -152,7 +152,7 @@ def test_a_straight_conversation_is_resumed_with_the_new_prompt_alone() -> None:
     assert decision.shown == (Absorbed.of(make_request().prompt),)
 
 
-def test_the_guards_stand_in_the_designs_order() -> None:
+def test_the_guards_are_in_the_designs_order() -> None:
     assert [reason.value for reason, _ in GUARDS] == [
         "disabled",
         "unsupported",
@@ -171,7 +171,7 @@ def test_the_guards_stand_in_the_designs_order() -> None:
         "cannot_fork",
         "unconfirmed",
     ]
-    assert set(TRIPS) == {reason for reason, _ in GUARDS}
+    assert set(VIOLATIONS) == {reason for reason, _ in GUARDS}
 
 
 def test_every_reason_has_a_meaning_to_show() -> None:
@@ -179,30 +179,30 @@ def test_every_reason_has_a_meaning_to_show() -> None:
     assert all(MEANING.values())
 
 
-@pytest.mark.parametrize("reason", TRIPS)
+@pytest.mark.parametrize("reason", VIOLATIONS)
 def test_each_guard_alone_starts_fresh_with_its_own_reason_and_the_whole_transcript(reason: Reason) -> None:
-    case = TRIPS[reason](world())
+    case = VIOLATIONS[reason](world())
     decision = ask(**case)
     assert isinstance(decision, Fresh)
     assert decision.reason is reason
     assert all(turn.text in decision.prompt for turn in case["history"])
     assert decision.prompt.endswith("and now?")
-    assert decision.passed_over == (None if reason is Reason.NO_PIN else "s1"), "the session that is not resumed"
+    assert decision.skipped_session == (None if reason is Reason.NO_PIN else "s1"), "the session that is not resumed"
 
 
-@pytest.mark.parametrize(("earlier", "later"), list(pairwise(TRIPS)))
-def test_of_two_adjacent_guards_the_earlier_speaks(earlier: Reason, later: Reason) -> None:
-    decision = ask(**TRIPS[earlier](TRIPS[later](world())))
+@pytest.mark.parametrize(("earlier", "later"), list(pairwise(VIOLATIONS)))
+def test_of_two_adjacent_guards_the_earlier_gives_the_reason(earlier: Reason, later: Reason) -> None:
+    decision = ask(**VIOLATIONS[earlier](VIOLATIONS[later](world())))
     assert isinstance(decision, Fresh)
     assert decision.reason is earlier
 
 
-@pytest.mark.parametrize("first", range(len(TRIPS)))
-def test_with_all_later_guards_tripped_too_the_first_speaks(first: int) -> None:
+@pytest.mark.parametrize("first", range(len(VIOLATIONS)))
+def test_when_all_later_guards_object_too_the_first_gives_the_reason(first: int) -> None:
     case = world()
-    for reason in reversed(list(TRIPS)[first:]):
-        case = TRIPS[reason](case)
-    assert ask(**case).reason is list(TRIPS)[first]
+    for reason in reversed(list(VIOLATIONS)[first:]):
+        case = VIOLATIONS[reason](case)
+    assert ask(**case).reason is list(VIOLATIONS)[first]
 
 
 class TestBoundaries:
@@ -218,7 +218,7 @@ class TestBoundaries:
         ("mark", "resumed"),
         [
             (Mark(100, "e1"), True),
-            (Mark(200, "e1"), True),  # only book-keeping was added
+            (Mark(200, "e1"), True),  # only bookkeeping was added
             (Mark(100, "e2"), True),
             (Mark(200, "e2"), False),
             (None, True),
@@ -242,40 +242,40 @@ class TestBoundaries:
 
 
 class TestBorrowed:
-    """A session of another thread: gone on from in a copy, or not at all."""
+    """A session of another thread: it is continued in a copy, or not at all."""
 
-    COPIES = Abilities(resume=True, choose_id=True, fork=True)
-    CUTS = Abilities(resume=True, choose_id=True, fork=True, rewind=True)
+    CAN_COPY = Abilities(resume=True, choose_id=True, fork=True)
+    CAN_REWIND = Abilities(resume=True, choose_id=True, fork=True, rewind=True)
 
     @pytest.mark.parametrize(
         ("abilities", "borrowed_at", "beyond", "resumed"),
         [
-            (Abilities(resume=True, choose_id=True), "e1", False, False),  # it cannot copy
-            (COPIES, "e1", False, True),
-            (COPIES, "e1", True, False),  # a copy would hold more than the thread does
-            (COPIES, "e1", None, False),  # or may
-            (CUTS, "e1", False, True),
-            (CUTS, "e1", True, True),
-            (CUTS, "e1", None, True),
-            (CUTS, "", None, False),  # nobody knows where to cut
+            (Abilities(resume=True, choose_id=True), "e1", False, False),  # the agent cannot copy
+            (CAN_COPY, "e1", False, True),
+            (CAN_COPY, "e1", True, False),  # a copy would hold more than the thread does
+            (CAN_COPY, "e1", None, False),  # a copy might hold more
+            (CAN_REWIND, "e1", False, True),
+            (CAN_REWIND, "e1", True, True),
+            (CAN_REWIND, "e1", None, True),
+            (CAN_REWIND, "", None, False),  # it is not known where to cut
         ],
     )
-    def test_it_is_copied_only_up_to_where_it_is_ours(
+    def test_it_is_copied_only_up_to_the_fork(
         self, abilities: Abilities, borrowed_at: str, beyond: bool | None, resumed: bool
     ) -> None:
         pin = make_pin(borrowed_at=borrowed_at, mark=None)
-        decision = ask(pins=(pin,), abilities=abilities, observed=Observed(exists=True, beyond=beyond))
+        decision = ask(pins=(pin,), abilities=abilities, observed=Observed(exists=True, continues_past_fork=beyond))
         assert isinstance(decision, Resume) is resumed
         assert resumed or decision.reason is Reason.CANNOT_FORK
 
-    def test_that_its_owner_went_on_in_it_does_not_matter(self) -> None:
+    def test_its_owner_may_continue_it(self) -> None:
         pin = make_pin(borrowed_at="e1", mark=None)
-        seen = Observed(exists=True, mark=Mark(900, "e9"), beyond=True)
-        assert isinstance(ask(pins=(pin,), abilities=self.CUTS, observed=seen), Resume)
+        seen = Observed(exists=True, mark=Mark(900, "e9"), continues_past_fork=True)
+        assert isinstance(ask(pins=(pin,), abilities=self.CAN_REWIND, observed=seen), Resume)
 
-    def test_what_the_thread_has_beyond_it_comes_as_a_catch_up(self) -> None:
+    def test_later_turns_of_the_thread_are_sent_as_catch_up(self) -> None:
         pin = make_pin(HISTORY[:2], borrowed_at="e1", mark=None)
-        decision = ask(pins=(pin,), abilities=self.CUTS)
+        decision = ask(pins=(pin,), abilities=self.CAN_REWIND)
         assert isinstance(decision, Resume)
         assert "question u2" in decision.prompt and "question u1" not in decision.prompt
 
@@ -284,10 +284,10 @@ class TestPins:
     def test_the_newest_pin_of_the_agent_and_model_is_the_candidate(self) -> None:
         old, new = make_pin(), make_pin(id=PinId("p2"), session_id=SessionId("s2"))
         other = make_pin(id=PinId("p3"), model="m2")
-        foreign = make_pin(id=PinId("p4"), agent="codex")
-        assert candidate((old, new, other, foreign), "claude", "m1") is new
+        of_codex = make_pin(id=PinId("p4"), agent="codex")
+        assert candidate((old, new, other, of_codex), "claude", "m1") is new
 
-    def test_retired_pins_are_passed_over_and_poisoned_ones_are_not(self) -> None:
+    def test_retired_pins_are_skipped_and_poisoned_ones_are_not(self) -> None:
         good = make_pin()
         retired = make_pin(id=PinId("p2"), state=PinState.RETIRED)
         assert candidate((good, retired), "claude", "m1") is good
@@ -300,7 +300,7 @@ class TestPins:
         assert isinstance(back, Resume)
         assert back.pin.id == "p1"
 
-    def test_turns_of_another_agent_come_as_a_catch_up_attributed_and_before_the_prompt(self) -> None:
+    def test_turns_of_another_agent_are_sent_as_catch_up_with_their_author_before_the_prompt(self) -> None:
         history = (*HISTORY, user("u3"), said("b3", agent="codex"))
         decision = ask(history=history, request=make_request(prompt=user("u4", "and now?")))
         assert isinstance(decision, Resume)
@@ -325,18 +325,18 @@ class TestStanding:
         assert decision.prompt == "and now?"
         assert decision.standing == known
 
-    def test_a_new_one_is_sent(self) -> None:
+    def test_a_new_standing_text_is_sent(self) -> None:
         prompt = ask(request=make_request(standing="be brief")).prompt
         assert prompt == "# Standing instructions\n\nbe brief\n\n# New message\n\nand now?"
 
-    def test_a_changed_one_is_sent_and_said_to_replace_the_old(self) -> None:
+    def test_a_changed_standing_text_is_sent_as_a_replacement(self) -> None:
         pins = (make_pin(standing=text_digest("be long")),)
         prompt = ask(pins=pins, request=make_request(standing="be brief")).prompt
         assert prompts.STANDING_CHANGED in prompt
         assert "be brief" in prompt
 
     @pytest.mark.parametrize("standing", [None, ""])
-    def test_one_that_is_gone_is_revoked(self, standing: str | None) -> None:
+    def test_a_removed_standing_text_is_revoked(self, standing: str | None) -> None:
         pins = (make_pin(standing=text_digest("be long")),)
         decision = ask(pins=pins, request=make_request(standing=standing))
         assert prompts.STANDING_GONE in decision.prompt
@@ -351,7 +351,7 @@ class TestForms:
         prompt = ask(history=history, pins=(make_pin(history),)).prompt
         assert prompt == f"{prompts.FORM_ANSWERED}\n\nand now?"
 
-    def test_a_form_that_comes_along_or_that_no_agent_made_was_not_answered_in_the_session(self) -> None:
+    def test_a_form_in_the_catch_up_or_in_a_users_turn_was_not_answered_in_the_session(self) -> None:
         missed = (*HISTORY[:-1], said("a2", self.FORM, agent="codex"))
         assert prompts.FORM_ANSWERED not in ask(history=missed, pins=(make_pin(missed[:-1]),)).prompt
         typed = (*HISTORY, user("u3", self.FORM))
@@ -369,7 +369,7 @@ class TestForms:
         assert "<question-form" not in prompt
         assert prompts.FORM_NOTE in prompt
 
-    def test_a_users_own_words_about_a_form_stay_as_they_are(self) -> None:
+    def test_a_form_in_a_users_turn_is_not_changed(self) -> None:
         prompt = ask(history=(user("u1", self.FORM), said("a1")), pins=()).prompt
         assert self.FORM in prompt
 
@@ -378,50 +378,50 @@ class TestPartialAnswers:
     HISTORY: History = (user("u1"), said("a1"), user("u2"), said("a2", "one two three", partial=True))
 
     def pin_with_a_part(self) -> Pin:
-        """Its last run was cut off; the session's file has "one two"."""
+        """Its last run was interrupted; the session's file has "one two"."""
         cut_off = make_pin(self.HISTORY[:2], pending=Pending("uuid", (Absorbed.of(self.HISTORY[2]),), None))
-        observed = Observed(exists=True, mark=Mark(100, "e1"), holds_pending=True, said="one two")
-        pin = settle(cut_off, observed, self.HISTORY)
-        assert pin.held_back is not None
+        observed = Observed(exists=True, mark=Mark(100, "e1"), holds_pending=True, answer_text="one two")
+        pin = reconcile(cut_off, observed, self.HISTORY)
+        assert pin.partly_absorbed is not None
         return pin
 
-    def test_one_that_the_session_lacks_is_carried_in_the_catch_up(self) -> None:
+    def test_an_answer_that_the_session_lacks_is_in_the_catch_up(self) -> None:
         decision = ask(history=self.HISTORY, pins=(make_pin(self.HISTORY[:3]),))
         assert isinstance(decision, Resume)
         assert "one two three" in decision.prompt
         assert prompts.CUT_OFF in decision.prompt
 
-    def test_of_one_that_the_session_has_in_part_only_the_rest_is_carried(self) -> None:
+    def test_of_an_answer_that_the_session_has_in_part_only_the_rest_is_sent(self) -> None:
         pin = self.pin_with_a_part()
         decision = ask(history=self.HISTORY, pins=(pin,))
         assert isinstance(decision, Resume)
         assert " three" in decision.prompt
         assert "one two" not in decision.prompt
 
-    def test_what_was_said_after_it_is_carried_whole(self) -> None:
+    def test_the_turns_after_it_are_sent_completely(self) -> None:
         history = (*self.HISTORY, user("u3"), said("b3", agent="codex"))
         decision = ask(history=history, pins=(self.pin_with_a_part(),), request=make_request(prompt=user("u4")))
         assert isinstance(decision, Resume)
         places = [decision.prompt.index(part) for part in (" three", "question u3", "answer b3", "question u4")]
         assert places == sorted(places)
 
-    def test_one_that_was_edited_since_breaks_the_pin_that_has_a_part_of_it(self) -> None:
+    def test_editing_an_answer_invalidates_the_pin_that_has_a_part_of_it(self) -> None:
         pin = self.pin_with_a_part()
         history = (*self.HISTORY[:3], replace(self.HISTORY[3], text="something else entirely", revision=1))
         assert ask(history=history, pins=(pin,)).reason is Reason.HISTORY_CHANGED
 
-    def test_one_that_was_removed_since_breaks_the_pin_that_has_a_part_of_it(self) -> None:
+    def test_removing_an_answer_invalidates_the_pin_that_has_a_part_of_it(self) -> None:
         pin = self.pin_with_a_part()
         assert ask(history=self.HISTORY[:3], pins=(pin,)).reason is Reason.HISTORY_CHANGED
 
 
 class TestShared:
-    def test_an_edited_foreign_turn_that_the_session_absorbed_breaks_it(self) -> None:
+    def test_an_edited_turn_of_another_agent_that_the_session_absorbed_invalidates_it(self) -> None:
         history = (user("u1"), said("b1", agent="codex"), user("u2"), said("a2"))
         changed = (history[0], replace(history[1], text="edited"), *history[2:])
         assert ask(history=changed, pins=(make_pin(history),)).reason is Reason.HISTORY_CHANGED
 
-    def test_an_edited_turn_that_the_session_never_saw_does_not(self) -> None:
+    def test_an_edited_turn_that_the_session_never_saw_does_not_invalidate_it(self) -> None:
         history = (*HISTORY, user("u3"), said("b3", "edited", agent="codex"))
         assert isinstance(ask(history=history, request=make_request(prompt=user("u4"))), Resume)
 
@@ -430,12 +430,12 @@ class TestShared:
         [HISTORY[:3], (), HISTORY[1:], (HISTORY[1], HISTORY[0], *HISTORY[2:]), (user("x"), *HISTORY[1:])],
         ids=["truncated", "emptied", "first removed", "swapped", "another id with the same text"],
     )
-    def test_whatever_breaks_the_prefix_breaks_the_pin(self, history: History) -> None:
-        assert not stands(make_pin(), history)
+    def test_any_change_of_the_prefix_invalidates_the_pin(self, history: History) -> None:
+        assert not is_valid(make_pin(), history)
         same_text = (replace(HISTORY[0], id=TurnId("x")), *HISTORY[1:])
-        assert not stands(make_pin(), same_text)
+        assert not is_valid(make_pin(), same_text)
 
-    def test_an_edited_turn_that_was_left_out_of_the_transcript_does_not(self) -> None:
+    def test_an_edited_turn_that_was_left_out_of_the_transcript_does_not_invalidate_it(self) -> None:
         pin = make_pin(absorbed=(Absorbed(TurnId("u1"), None), *(Absorbed.of(turn) for turn in HISTORY[1:])))
         history = (replace(HISTORY[0], text="edited"), *HISTORY[1:])
         assert isinstance(ask(history=history, pins=(pin,)), Resume)
@@ -452,24 +452,24 @@ class TestOwn:
         request = make_request(prompt=user("u9", "and now?"))
         return ask(history=history, pins=(pin or make_pin(self.SCOPED),), policy=self.OWN, request=request)
 
-    def test_only_what_follows_the_last_foreign_answer_is_visible(self) -> None:
+    def test_only_what_follows_the_last_answer_of_another_agent_is_visible(self) -> None:
         assert visible(self.HISTORY, "claude", Visibility.OWN) == self.SCOPED
         assert visible(self.HISTORY, "codex", Visibility.OWN) == ()
         assert visible(self.HISTORY, "claude", Visibility.SHARED) == self.HISTORY
 
-    def test_a_thread_of_one_agent_is_wholly_visible(self) -> None:
+    def test_a_thread_of_one_agent_is_completely_visible(self) -> None:
         assert visible(HISTORY, "claude", Visibility.OWN) == HISTORY
 
     def test_a_session_that_holds_the_scoped_history_is_resumed(self) -> None:
         assert isinstance(self.ask(self.HISTORY), Resume)
 
-    def test_editing_the_text_of_a_foreign_boundary_turn_keeps_the_session(self) -> None:
+    def test_editing_the_answer_at_the_boundary_keeps_the_session(self) -> None:
         history = (self.HISTORY[0], replace(self.HISTORY[1], text="edited"), *self.SCOPED)
         decision = self.ask(history)
         assert isinstance(decision, Resume)
         assert "edited" not in decision.prompt
 
-    def test_editing_a_turn_inside_the_scope_breaks_it(self) -> None:
+    def test_editing_a_turn_inside_the_scope_invalidates_it(self) -> None:
         history = (*self.HISTORY[:2], replace(self.HISTORY[2], text="edited"), *self.HISTORY[3:])
         decision = self.ask(history)
         assert decision.reason is Reason.HISTORY_CHANGED
@@ -477,10 +477,10 @@ class TestOwn:
         assert "answer b1" not in decision.prompt
 
     @pytest.mark.parametrize("kept", [1, 2])
-    def test_truncating_at_the_boundary_breaks_it_since_the_suffix_goes_too(self, kept: int) -> None:
+    def test_truncating_at_the_boundary_invalidates_it_because_later_turns_go_too(self, kept: int) -> None:
         assert self.ask(self.HISTORY[:kept]).reason is Reason.HISTORY_CHANGED
 
-    def test_dropping_only_the_boundary_shifts_the_scope_and_breaks_it(self) -> None:
+    def test_removing_only_the_boundary_moves_the_scope_and_invalidates_it(self) -> None:
         assert self.ask((self.HISTORY[0], *self.SCOPED)).reason is Reason.HISTORY_CHANGED
 
     def test_a_session_that_holds_turns_from_before_a_new_boundary_is_no_longer_valid(self) -> None:
@@ -490,7 +490,7 @@ class TestOwn:
         assert decision.reason is Reason.HISTORY_CHANGED
         assert decision.prompt == "and now?"
 
-    def test_what_a_foreign_agent_was_asked_but_did_not_answer_is_visible(self) -> None:
+    def test_an_unanswered_prompt_to_another_agent_is_visible(self) -> None:
         decision = self.ask((*self.HISTORY, user("u4", "hey codex")))
         assert isinstance(decision, Resume)
         assert "hey codex" in decision.prompt
@@ -510,9 +510,11 @@ class TestCutTranscripts:
 
     def test_a_shorter_policy_leaves_out_more_and_changes_nothing_else(self) -> None:
         policy = Policy(limit_chars=6000, max_resumes=7)
-        assert shorter(policy) == replace(policy, limit_chars=1500)
+        assert with_shorter_transcript(policy) == replace(policy, limit_chars=1500)
         request = make_request()
-        long, short = (fresh(request, self.HISTORY, each, Reason.OVERFLOW) for each in (policy, shorter(policy)))
+        long, short = (
+            fresh(request, self.HISTORY, each, Reason.OVERFLOW) for each in (policy, with_shorter_transcript(policy))
+        )
         assert short.omitted > long.omitted
         assert short.reason is Reason.OVERFLOW
 
@@ -524,7 +526,7 @@ class TestCutTranscripts:
         assert decision.shown[-2] == Absorbed.of(self.HISTORY[-1])
 
 
-# The laws, for anything that could ever be asked.
+# The laws, for random requests.
 
 MARKS = st.none() | st.builds(Mark, st.integers(0, 3), st.sampled_from(["e1", "e2", None]))
 AGENTS = st.sampled_from(["claude", "codex"])
@@ -533,7 +535,7 @@ MODELS = st.sampled_from(["", "m1", "m2"])
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Turns whose texts are tokens that occur nowhere else, between whatever a user may type."""
+    """Turns whose texts contain unique tokens, between random characters."""
     count = draw(st.integers(0, 8))
     junk = st.text(max_size=20).map(lambda text: text.replace("token", "").replace("<question-form", ""))
     return tuple(
@@ -582,7 +584,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         )
 
     return {
-        "request": Request(
+        "request": DecisionRequest(
             agent,
             "m1",
             draw(st.sampled_from(["/project", "/project", "/other"])),
@@ -597,7 +599,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
         "observed": Observed(
             exists=draw(st.sampled_from([True, True, None, False])),
             mark=draw(MARKS),
-            went_on=draw(st.sampled_from([False, False, True])),
+            continued_outside=draw(st.sampled_from([False, False, True])),
         ),
         "policy": policy,
         "now": NOW,
@@ -606,9 +608,9 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
 
 @settings(max_examples=400, deadline=None)
 @given(cases())
-def test_whatever_is_asked_the_prompt_tells_exactly_what_the_session_does_not_know(case: dict[str, Any]) -> None:
+def test_the_prompt_always_has_exactly_what_the_session_does_not_know(case: dict[str, Any]) -> None:
     decision = ask(**case)
-    request: Request = case["request"]
+    request: DecisionRequest = case["request"]
     seen = visible(case["history"], request.agent, case["policy"].visibility)
     whole = case["policy"].limit_chars == 100_000
     if isinstance(decision, Resume):
@@ -638,30 +640,30 @@ def test_whatever_is_asked_the_prompt_tells_exactly_what_the_session_does_not_kn
 
 @settings(max_examples=100, deadline=None)
 @given(cases())
-def test_the_same_question_gets_the_same_decision(case: dict[str, Any]) -> None:
+def test_the_decision_is_deterministic(case: dict[str, Any]) -> None:
     assert ask(**case) == ask(**case)
 
 
 class TestFullText:
-    """A host's prompt may have a long form, which only a fresh session is told."""
+    """A host's prompt may have a long form, which is sent only to a fresh session."""
 
     def test_of_the_prompt(self) -> None:
-        decision = ask(request=make_request(full="the whole rubric"), pins=())
+        decision = ask(request=make_request(full_prompt="the whole rubric"), pins=())
         assert decision.prompt.endswith("the whole rubric")
         assert "and now?" not in decision.prompt
 
     def test_of_an_earlier_turn(self) -> None:
-        decision = ask(request=make_request(full="the whole rubric", full_of=TurnId("u2")), pins=())
+        decision = ask(request=make_request(full_prompt="the whole rubric", full_prompt_of=TurnId("u2")), pins=())
         assert decision.prompt.endswith("and now?")
         assert "the whole rubric" in decision.prompt
         assert "question u2" not in decision.prompt
         assert "question u1" in decision.prompt
 
     @pytest.mark.parametrize("full", [None, "the whole rubric"])
-    def test_a_resumed_session_is_told_the_short_form_and_the_estimate_is_of_the_long_one(
+    def test_a_resumed_session_is_sent_the_short_form_and_the_estimate_uses_the_long_one(
         self, full: str | None
     ) -> None:
-        decision = ask(request=make_request(full=full))
+        decision = ask(request=make_request(full_prompt=full))
         assert isinstance(decision, Resume)
         assert decision.prompt == "and now?"
         estimate = prompts.fresh_chars(None, HISTORY, full or "and now?", Policy().limit_chars)

@@ -1,8 +1,8 @@
-"""A text that has a long form: a fresh session is told that, one that goes on the short one; never both."""
+"""A prompt with a long form: a fresh session is sent the long form, a resumed one the short form, never both."""
 
 from __future__ import annotations
 
-from clew.core.decision import Abilities, Fresh, Policy, Reason, Request, decide, fresh
+from clew.core.decision import Abilities, DecisionRequest, Fresh, Policy, Reason, decide, fresh
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 from clew.core.pins import NOTHING_OBSERVED, Absorbed, Runtime
@@ -14,17 +14,17 @@ FIRST, CUT = (
     Turn(TurnId("a1"), Role.ASSISTANT, "half of an", agent="claude", partial=True),
 )
 PROMPT = Turn(TurnId("u2"), Role.USER, "go on")
-REQUEST = Request("claude", "m", "/project", RUNTIME, PROMPT)
+REQUEST = DecisionRequest("claude", "m", "/project", RUNTIME, PROMPT)
 
 
-def test_a_fresh_session_is_told_the_long_form_of_the_prompt() -> None:
-    decision = fresh(replace(REQUEST, full="LONG"), (), Policy(), Reason.FIRST_TURN)
+def test_a_fresh_session_is_sent_the_long_form_of_the_prompt() -> None:
+    decision = fresh(replace(REQUEST, full_prompt="LONG"), (), Policy(), Reason.FIRST_TURN)
     assert decision.prompt == "LONG"
     assert decision.shown == (Absorbed.of(PROMPT),), "it is the same turn"
 
 
-def test_and_of_an_earlier_turn_in_its_place() -> None:
-    request = replace(REQUEST, full="LONG", full_of=FIRST.id)
+def test_a_fresh_session_is_sent_the_long_form_of_an_earlier_turn_in_its_place() -> None:
+    request = replace(REQUEST, full_prompt="LONG", full_prompt_of=FIRST.id)
     decision = decide(
         request, (FIRST, CUT), (), Abilities(resume=True, choose_id=True), NOTHING_OBSERVED, Policy(), 0.0
     )

@@ -1,4 +1,4 @@
-"""The outcome: which class, and what follows from it by the design's table."""
+"""The outcome: its class, and what follows from it by the design's table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from clew.core.decision import Reason
 from clew.core.ids import PinId, SessionId, ThreadId
-from clew.core.outcome import CONSEQUENCES, Diagnosis, Outcome, Stop, after, classify, falls_back
+from clew.core.outcome import CONSEQUENCES, Diagnosis, Outcome, StopReason, classify, falls_back, pin_after
 from clew.core.pins import Pin, PinState, Runtime
 from clew.core.record import replace
 
-# The design's table: class, the pin's next state ("": kept), the same run goes on fresh.
+# The design's table: class, the pin's next state ("": unchanged), the reason for which the same run continues fresh.
 TABLE = [
     (Outcome.SUCCESS, "good", None),
     (Outcome.REJECTED, "retired", Reason.REJECTED),
@@ -32,7 +32,7 @@ TABLE = [
     (Outcome.KILLED, "", None),
     (Outcome.FAILED, "", None),
 ]
-RETIRING = {Outcome.SUCCESS, Outcome.FAILED, Outcome.MEDIA_REMOVED} | {row[0] for row in TABLE if row[1]}
+STATE_CHANGING = {Outcome.SUCCESS, Outcome.FAILED, Outcome.MEDIA_REMOVED} | {row[0] for row in TABLE if row[1]}
 
 
 def make_pin(**changes: Any) -> Pin:
@@ -47,15 +47,17 @@ class TestTable:
         assert set(CONSEQUENCES) == set(Outcome)
 
     @pytest.mark.parametrize(("outcome", "state", "fallback"), TABLE)
-    def test_each_row_is_the_designs(self, outcome: Outcome, state: str, fallback: Reason | None) -> None:
+    def test_each_row_matches_the_design(self, outcome: Outcome, state: str, fallback: Reason | None) -> None:
         consequence = CONSEQUENCES[outcome]
         assert (consequence.pin or "") == state
         assert consequence.fallback is fallback
 
     @pytest.mark.parametrize(("outcome", "state", "fallback"), TABLE[1:])
     @pytest.mark.parametrize("before", [PinState.GOOD, PinState.PROVISIONAL])
-    def test_the_pin_moves_by_it(self, outcome: Outcome, state: str, fallback: Reason | None, before: PinState) -> None:
-        assert after(make_pin(state=before), outcome).state == (state or before)
+    def test_the_pin_changes_by_the_table(
+        self, outcome: Outcome, state: str, fallback: Reason | None, before: PinState
+    ) -> None:
+        assert pin_after(make_pin(state=before), outcome).state == (state or before)
 
 
 class TestClassify:
@@ -64,10 +66,14 @@ class TestClassify:
 
     @pytest.mark.parametrize(
         ("stop", "outcome"),
-        [(Stop.CANCELLED, Outcome.CANCELLED), (Stop.TIMED_OUT, Outcome.TIMED_OUT), (Stop.IDLE, Outcome.TIMED_OUT)],
+        [
+            (StopReason.CANCELLED, Outcome.CANCELLED),
+            (StopReason.TIMED_OUT, Outcome.TIMED_OUT),
+            (StopReason.IDLE, Outcome.TIMED_OUT),
+        ],
     )
     @pytest.mark.parametrize("diagnosis", [ANSWERED, SILENT, Diagnosis(False, Outcome.AUTH)])
-    def test_our_own_stop_comes_first(self, diagnosis: Diagnosis, stop: Stop, outcome: Outcome) -> None:
+    def test_our_own_stop_comes_first(self, diagnosis: Diagnosis, stop: StopReason, outcome: Outcome) -> None:
         assert classify(diagnosis, stopped=stop, exit_status=-9) is outcome
 
     @pytest.mark.parametrize("exit_status", [0, 1, -9, 143, None])
@@ -110,27 +116,27 @@ class TestFallback:
 
 class TestAfter:
     def test_the_first_unexplained_failure_keeps_the_pin_and_the_second_in_a_row_retires_it(self) -> None:
-        once = after(make_pin(), Outcome.FAILED)
+        once = pin_after(make_pin(), Outcome.FAILED)
         assert (once.state, once.failures) == (PinState.GOOD, 1)
-        assert after(once, Outcome.FAILED).state is PinState.RETIRED
+        assert pin_after(once, Outcome.FAILED).state is PinState.RETIRED
 
-    def test_so_does_an_image_that_is_refused_again_after_it_was_removed(self) -> None:
-        once = after(make_pin(), Outcome.MEDIA_REMOVED)
+    def test_a_second_removed_image_in_a_row_retires_the_pin(self) -> None:
+        once = pin_after(make_pin(), Outcome.MEDIA_REMOVED)
         assert (once.state, once.failures) == (PinState.GOOD, 1)
-        assert after(once, Outcome.MEDIA_REMOVED).state is PinState.RETIRED
+        assert pin_after(once, Outcome.MEDIA_REMOVED).state is PinState.RETIRED
 
-    @pytest.mark.parametrize("outcome", sorted(set(Outcome) - RETIRING))
+    @pytest.mark.parametrize("outcome", sorted(set(Outcome) - STATE_CHANGING))
     def test_explained_failures_never_retire_it(self, outcome: Outcome) -> None:
         pin = make_pin()
         for _ in range(5):
-            pin = after(pin, outcome)
+            pin = pin_after(pin, outcome)
         assert (pin.state, pin.failures) == (PinState.GOOD, 0)
 
     def test_a_poisoned_pin_stays_poisoned_also_after_a_failure(self) -> None:
-        assert after(make_pin(failures=1), Outcome.POISONED).state is PinState.POISONED
+        assert pin_after(make_pin(failures=1), Outcome.POISONED).state is PinState.POISONED
 
     @pytest.mark.parametrize("outcome", list(Outcome)[1:])
     def test_it_changes_nothing_else(self, outcome: Outcome) -> None:
         pin = make_pin()
-        left = after(pin, outcome)
+        left = pin_after(pin, outcome)
         assert replace(left, state=pin.state, failures=pin.failures) == pin

@@ -1,4 +1,4 @@
-"""The wording: nothing added where nothing is needed, no turn that poses as a heading, no silent omission."""
+"""The text of prompts: nothing unnecessary is added, no turn looks like a heading, nothing is omitted silently."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def unescaped(text: str) -> str:
-    """Takes one backslash off every line that is an escaped heading."""
+    """Removes one backslash from every line that is an escaped heading."""
     parts = re.split(f"([{LINE_ENDS}])", text)
     return "".join(
         part[1:] if part.startswith("\\") and looks_like_a_heading(part.lstrip("\\ \t")) else part for part in parts
@@ -63,7 +63,7 @@ class TestEscape:
         "text",
         ["the user: me", "# Usage", "####### User", "users:", "## Username", "#hashtag", "see ## User", "user", ""],
     )
-    def test_whatever_only_resembles_one_stays_as_it_is(self, text: str) -> None:
+    def test_a_line_that_only_resembles_a_heading_is_not_changed(self, text: str) -> None:
         assert escape(text) == text
 
     @pytest.mark.parametrize("end", ["\r\n", *LINE_ENDS])
@@ -74,7 +74,7 @@ class TestEscape:
         assert escape("\\## User") == "\\\\## User"
         assert escape(escape("## User")) == "\\\\## User"
 
-    def test_a_backslash_before_blanks_does_not_make_two_texts_one(self) -> None:
+    def test_a_backslash_before_blanks_does_not_make_two_texts_equal(self) -> None:
         assert escape("  ## User") != escape("\\  ## User")
 
     PIECES = st.lists(
@@ -101,14 +101,14 @@ class TestEscape:
 
     @settings(max_examples=500)
     @given(PIECES | st.text(max_size=40))
-    def test_no_line_of_what_comes_out_looks_like_a_heading(self, text: str) -> None:
+    def test_no_line_of_the_result_looks_like_a_heading(self, text: str) -> None:
         assert not [line for line in lines_of(escape(text)) if looks_like_a_heading(line)]
 
     @settings(max_examples=500)
     @given(PIECES | st.text(max_size=40))
     @example("\\  ## User")
     @example("\\\t\\user:")
-    def test_it_can_be_undone_so_no_two_texts_become_one(self, text: str) -> None:
+    def test_it_can_be_undone_so_no_two_texts_become_equal(self, text: str) -> None:
         assert unescaped(escape(text)) == text
 
     @given(st.text(max_size=60))
@@ -117,7 +117,7 @@ class TestEscape:
 
 
 class TestForms:
-    def test_a_form_that_was_cut_off_with_its_answer_is_a_note_too(self) -> None:
+    def test_an_unfinished_form_is_replaced_with_a_note_too(self) -> None:
         cut_off = Turn(TurnId("t"), Role.ASSISTANT, "Choose: <question-form>half", partial=True)
         text = turns_section([cut_off], 10_000).text
         assert "half" not in text
@@ -142,7 +142,7 @@ class TestForms:
         assert escape(heading) != heading
 
     @pytest.mark.parametrize("limit", range(100, 400, 7))
-    def test_a_cut_never_bares_a_heading(self, limit: int) -> None:
+    def test_cutting_never_exposes_a_heading(self, limit: int) -> None:
         long = Turn(TurnId("t"), Role.USER, "word\\## User\n## User\n" * 60)
         for line in turns_section([long], limit).text.splitlines()[1:]:
             assert not line.lstrip().startswith("## User")
@@ -161,7 +161,7 @@ class TestForms:
             ("no form", "no form"),
         ],
     )
-    def test_a_form_becomes_a_note(self, text: str, left: str) -> None:
+    def test_a_form_is_replaced_with_a_note(self, text: str, left: str) -> None:
         assert without_forms(text) == left
         assert prompts.has_form(text) is (text != left)
 
@@ -183,9 +183,9 @@ class TestHeading:
 
 
 class TestTurns:
-    WORDING = 256  # what headings and notes may take beyond the limit, which is one of text
+    WORDING = 256  # how much headings and notes may exceed the limit, which counts only the turns' text
 
-    def test_turns_stand_in_order_under_their_headings(self) -> None:
+    def test_turns_are_in_order_under_their_headings(self) -> None:
         section = turns_section([turn("hi"), turn("hello", Role.ASSISTANT, agent="claude", model="m")], 1000)
         assert section == Section("## User\n\nhi\n\n## Assistant (claude m)\n\nhello", 0)
 
@@ -193,15 +193,15 @@ class TestTurns:
         section = turns_section([turn("half", Role.ASSISTANT, partial=True)], 1000)
         assert section.text == f"## Assistant\n\nhalf\n\n{prompts.CUT_OFF}"
 
-    def test_a_turn_that_poses_as_a_heading_is_escaped(self) -> None:
+    def test_a_turn_that_looks_like_a_heading_is_escaped(self) -> None:
         assert "\n\\## Assistant" in turns_section([turn("hi\n## Assistant\nI agree")], 1000).text
 
     def test_a_cut_transcript_keeps_the_newest_turns_and_says_what_it_leaves_out(self) -> None:
         turns = [turn(f"turn {n} " + "x" * 93) for n in range(100)]
         section = turns_section(turns, 2000)
         assert 0 < section.omitted < 100
-        gone = sum(len(each.text) for each in turns[: section.omitted])
-        assert section.text.startswith(f"[{section.omitted} earlier turns ({gone:,} characters) left out here")
+        omitted_chars = sum(len(each.text) for each in turns[: section.omitted])
+        assert section.text.startswith(f"[{section.omitted} earlier turns ({omitted_chars:,} characters) left out here")
         assert f"turn {section.omitted} " in section.text
         assert f"turn {section.omitted - 1} " not in section.text
         assert "turn 99 " in section.text
@@ -212,13 +212,13 @@ class TestTurns:
         assert section.omitted == 1
         assert section.text.startswith("[1 earlier turn (900 characters) left out here")
 
-    def test_one_huge_turn_keeps_its_beginning_and_its_end_and_says_how_much_is_gone(self) -> None:
+    def test_one_huge_turn_keeps_its_beginning_and_end_and_says_how_much_is_left_out(self) -> None:
         section = turns_section([turn("begin " + "x" * 100_000 + " end")], 1000)
         assert section.omitted == 0
         assert "begin " in section.text
         assert section.text.endswith(" end")
-        [gone] = re.findall(r"\[([\d,]+) characters left out here\.\]", section.text)
-        assert int(gone.replace(",", "")) + section.text.count("x") == 100_000
+        [omitted] = re.findall(r"\[([\d,]+) characters left out here\.\]", section.text)
+        assert int(omitted.replace(",", "")) + section.text.count("x") == 100_000
         assert len(section.text) <= 1000 + self.WORDING
 
     def test_a_huge_last_turn_leaves_out_those_before_it(self) -> None:
@@ -231,7 +231,7 @@ class TestTurns:
 
     @settings(max_examples=200)
     @given(st.lists(st.text(max_size=300), max_size=12), st.integers(0, 1500))
-    def test_it_always_fits_and_never_omits_in_silence(self, texts: list[str], limit: int) -> None:
+    def test_it_always_fits_and_never_omits_silently(self, texts: list[str], limit: int) -> None:
         section = turns_section([turn(text) for text in texts], limit)
         assert len(section.text) <= limit + self.WORDING
         assert 0 <= section.omitted <= max(len(texts) - 1, 0)
@@ -240,7 +240,7 @@ class TestTurns:
 
 class TestPrompts:
     @given(st.text())
-    def test_with_nothing_to_add_a_prompt_is_the_users_text_to_the_byte(self, text: str) -> None:
+    def test_with_nothing_to_add_a_prompt_is_the_users_text_unchanged(self, text: str) -> None:
         assert prompts.fresh(None, None, text) == text
         assert prompts.fresh("", None, text) == text
         assert prompts.delta(None, None, text, form_answered=False) == text

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clew.core import prompts
-from clew.core.explained import Known, Said, explains
 from clew.core.history import Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Pending, Pin, PinState, Runtime
+from clew.core.session_check import ShownThread, Utterance, explains
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT
 
@@ -32,7 +32,7 @@ def pin_of(*absorbed: Absorbed, pending: tuple[Turn, ...] = ()) -> Pin:
 def check(said: list[tuple[Role, str]], *turns: Turn, pending: tuple[Turn, ...] = (), **known: object) -> bool:
     pin = pin_of(*map(Absorbed.of, turns), pending=pending)
     every = {str(each.id): each for each in (*turns, *pending, *known.pop("others", ()))}  # type: ignore[misc]
-    return explains([Said(*each) for each in said], pin, Known(every, **known))  # type: ignore[arg-type]
+    return explains([Utterance(*each) for each in said], pin, ShownThread(every, **known))  # type: ignore[arg-type]
 
 
 STRAIGHT = [
@@ -63,7 +63,7 @@ class TestStraight:
     def test_a_turn_that_is_not_the_one_that_was_absorbed(self) -> None:
         pin = pin_of(*map(Absorbed.of, TURNS))
         turns = {str(each.id): each for each in (TURNS[0].replace(text="edited"), *TURNS[1:])}
-        assert not explains([Said(*each) for each in STRAIGHT], pin, Known(turns))
+        assert not explains([Utterance(*each) for each in STRAIGHT], pin, ShownThread(turns))
 
 
 class TestWordings:
@@ -87,11 +87,11 @@ class TestWordings:
         absorbed = (Absorbed(TURNS[0].id, None), *map(Absorbed.of, TURNS[1:]))
         section = prompts.turns_section(TURNS[:2], 80)
         assert section.omitted == 1
-        known = Known({str(each.id): each for each in TURNS})
-        said = [Said(USER, prompts.fresh(None, section, "second question")), Said(ASSISTANT, "second answer")]
+        known = ShownThread({str(each.id): each for each in TURNS})
+        said = [Utterance(USER, prompts.fresh(None, section, "second question")), Utterance(ASSISTANT, "second answer")]
         assert explains(said, pin_of(*absorbed), known)
         assert not explains(
-            [Said(USER, said[0].text.replace("1 earlier", "2 earlier")), said[1]], pin_of(*absorbed), known
+            [Utterance(USER, said[0].text.replace("1 earlier", "2 earlier")), said[1]], pin_of(*absorbed), known
         )
 
     def test_a_form_that_was_answered(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from clew.engine.database import LARGE_AT_ONCE, Database
+from clew.engine.storage.async_store import LARGE_AT_ONCE, AsyncStore
 from clew.store import open_store
 
 
 async def test_a_short_call_does_not_stand_behind_all_large_reads(tmp_path: Path) -> None:
     """All are asked for before the first is answered: answers come back by the loop, which runs them first."""
-    database = Database(open_store(tmp_path / "clew.db"))
+    database = AsyncStore(open_store(tmp_path / "clew.db"))
     order: list[str] = []
     large = [database.read_large(lambda _, n=n: order.append(f"large {n}")) for n in range(50)]  # type: ignore[misc]
     await asyncio.gather(*large, database.call(lambda _: order.append("short")))

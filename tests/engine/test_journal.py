@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from clew.core.events import Event, TextStreamed
 from clew.core.ids import RunId
+from clew.core.runs.events import Event, TextStreamed
 from clew.engine.journal import Journal
 
 
@@ -15,6 +15,7 @@ class SlowStore:
 
     def __init__(self) -> None:
         self.taken: list[Event] = []
+        self.events = self
         self.writing = asyncio.Event()
         self.go_on = asyncio.Event()
 
@@ -23,7 +24,7 @@ class SlowStore:
         await self.go_on.wait()
         work(self)
 
-    def append_events(self, _run_id: str, events: Any) -> None:
+    def append(self, _run_id: str, events: Any) -> None:
         self.taken += [event for _, _, event in events]
 
 

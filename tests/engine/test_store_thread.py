@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clew.engine.database import StoreThread
+from clew.engine.storage.async_store import StoreThread
 
 LEFT = """
 import asyncio, threading
-from clew.engine.database import StoreThread
+from clew.engine.storage.async_store import StoreThread
 
 begun, done = threading.Event(), threading.Event()
 

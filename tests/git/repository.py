@@ -1,4 +1,4 @@
-"""A user's repository to take checkpoints of, and all there is to see of it."""
+"""A user's repository for checkpoints, and functions that show all of its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from clew.engine.checkpoints import Checkpoints
+from clew.git.checkpoints import Checkpoints
 
 File = tuple[str, bytes]  # its kind ("file", "program", "link") and its bytes
 Tree = dict[bytes, File]
@@ -18,7 +18,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 class Repository:
-    """A work tree with real git, in a home of its own and with nothing of the machine's settings."""
+    """A work tree with real git, with its own home and without the machine's settings."""
 
     def __init__(self, folder: Path, *init: str, work: str = "work") -> None:
         self.folder = folder
@@ -27,7 +27,7 @@ class Repository:
             "HOME": str(folder / "home"),
             "PATH": PATH,
             "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_OPTIONAL_LOCKS": "0",  # looking must not tidy the index up
+            "GIT_OPTIONAL_LOCKS": "0",  # reading must not update the index
         }
         (folder / "home").mkdir(exist_ok=True)
         self.work.mkdir()
@@ -60,7 +60,7 @@ class Repository:
         return Checkpoints(str(cwd or self.work), name, {**self.environ, **(environ or {})})
 
     def files(self, top: Path | None = None) -> Tree:
-        """Every file that is there, but for those of git itself."""
+        """Every file, without those of git itself."""
         top = top or self.work
         inside = [path for path in top.rglob("*") if ".git" not in path.relative_to(top).parts]
         return {
@@ -68,7 +68,7 @@ class Repository:
         }
 
     def kept(self, commit: str) -> Tree:
-        """What the commit holds."""
+        """The files of the commit."""
         listed = self.git("ls-tree", "-r", "-z", commit)
         kinds = {b"100644": "file", b"100755": "program", b"120000": "link"}
         found: Tree = {}
@@ -79,7 +79,7 @@ class Repository:
         return found
 
     def state(self) -> dict[str, bytes]:
-        """All that is the user's: what git says, and every file of its folder that is not an object or ours."""
+        """The user's state: git's output, and every file of the git directory that is neither an object nor ours."""
         said = {
             "status": self.git("status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all"),
             "stash": self.git("stash", "list"),
@@ -96,13 +96,13 @@ class Repository:
         return said
 
     def is_sound(self) -> bool:
-        """Nothing missing or broken, and nobody's lock left."""
+        """Nothing is missing or broken, and no lock is left."""
         ours = self.work / ".git" / "clew"
         locks = [path for path in (self.work / ".git").rglob("*.lock") if not path.is_relative_to(ours)]
         return b"missing" not in self.git("fsck", "--strict", "--no-dangling") and not locks
 
     def wrapped(self, script: str) -> dict[str, str]:
-        """An environment with a git of its own: `script` sees the command in $verb (reading files in is "add")."""
+        """An environment with a wrapper of git: `script` has the command in $verb ("add" for reading files in)."""
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         real = shutil.which("git", path=PATH)

@@ -1,4 +1,4 @@
-"""What has changed in a repository: told in any state it may be in, without running or writing anything there."""
+"""What has changed in a repository, in every state it may be in, without running or writing anything there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.review import Scope
-from clew.engine.changes import Before, Diff, Repository
+from clew.core.reviews.review import Scope
 from clew.errors import UsageError
-from engine.repository import Repository as Work
+from clew.git.changes import Diff, EarlierDiff, Repository
+from git.repository import Repository as Work
 
 pytestmark = pytest.mark.process
 
@@ -36,8 +36,8 @@ async def diff_of(work: Work, scope: Scope = Scope.ALL, **more: object) -> Diff:
     return await looked_at(work).diff(scope, **more)  # type: ignore[arg-type]
 
 
-def before(diff: Diff) -> Before:
-    return Before(diff.base_commit, diff.changes, diff.files)
+def before(diff: Diff) -> EarlierDiff:
+    return EarlierDiff(diff.base_commit, diff.changes, diff.files)
 
 
 def statuses(diff: Diff) -> dict[str, str]:
@@ -46,7 +46,7 @@ def statuses(diff: Diff) -> dict[str, str]:
 
 
 def everything(top: Path) -> dict[str, tuple[int, int, str]]:
-    """Every file and folder, git's own too: its mode, when it was changed, what it holds."""
+    """Every file and folder, including git's own: mode, modification time, content."""
     found = {}
     for path in [top, *top.rglob("*")]:
         about = path.lstat()
@@ -59,7 +59,7 @@ def everything(top: Path) -> dict[str, tuple[int, int, str]]:
 
 
 def contents(top: Path) -> dict[str, str]:
-    """Without the times: git itself renews that of an object, or of a shared index, that it would else write."""
+    """Without the times: git itself updates that of an object or a shared index that it would otherwise write."""
     return {path: held for path, (_, _, held) in everything(top).items()}
 
 
@@ -124,7 +124,7 @@ def hooks(work: Work, command: str) -> None:
     for name in ("post-index-change", "pre-commit", "post-checkout", "reference-transaction"):
         hook = work.write(f".git/hooks/{name}", f"#!/bin/sh\n{command}\n")
         hook.chmod(0o755)
-    os.utime(work.work / "b.txt", (1, 1))  # so that there is something to note in the index
+    os.utime(work.work / "b.txt", (1, 1))  # so that git has something to update in the index
 
 
 def hooks_elsewhere(work: Work, command: str) -> None:
@@ -165,14 +165,14 @@ async def test_no_command_of_the_repository_runs_and_nothing_is_written(work: Wo
     for scope in Scope:
         repository = looked_at(work)
         seen = await repository.diff(scope)
-        await repository.since(Before(seen.base_commit, (), {}), seen)
+        await repository.since(EarlierDiff(seen.base_commit, (), {}), seen)
         assert not ran.exists()
     assert everything(work.work) == noted
     environ = work.environ
     work.environ = {key: value for key, value in environ.items() if key != "GIT_OPTIONAL_LOCKS"}
     work.git("diff", "HEAD", check=False)
     work.git("status", check=False)
-    assert ran.exists(), "plain git runs it: what is tested is not idle"
+    assert ran.exists(), "plain git runs it, so the test proves something"
 
 
 async def test_a_missing_object_of_a_partial_clone_is_not_fetched(work: Work) -> None:
@@ -196,7 +196,7 @@ async def test_however_the_index_is_kept_it_stays_as_it_is(work: Work, setting: 
     work.commit(more="more\n")
     work.git("status")
     work.write("a.txt", "other\n")
-    new = [f"new-{number}.txt" for number in range(20)]  # enough for git to write a new shared part
+    new = [f"new-{number}.txt" for number in range(20)]  # enough to make git write a new shared index
     for name in new:
         work.write(name, "new\n")
     os.utime(work.work / "b.txt", (1, 1))
@@ -230,7 +230,7 @@ async def test_kinds_of_changes(work: Work) -> None:
     by_path = {change.path: change for change in diff.changes}
     assert by_path["to here"].old_path == "moved"
     assert by_path["binary"].added is None
-    assert diff.files["kind"] == b"/etc/passwd", "a link is its target's name"
+    assert diff.files["kind"] == b"/etc/passwd", "the content of a link is its target"
     assert diff.files["out"] == b"../../outside"
     assert "a secret" not in diff.text and b"a secret\n" not in diff.files.values()
     assert "new mode 100755" in diff.text
@@ -238,8 +238,8 @@ async def test_kinds_of_changes(work: Work) -> None:
 
 
 @pytest.mark.parametrize("scope", list(Scope))
-async def test_a_folder_that_became_a_link_leads_nowhere(work: Work, scope: Scope) -> None:
-    """A file of the repository has the name of one elsewhere: what is there is not read."""
+async def test_a_folder_that_became_a_link_is_not_followed(work: Work, scope: Scope) -> None:
+    """Through the link, a file's name leads outside of the repository: that file is not read."""
     (work.folder / "outside").mkdir()
     (work.folder / "outside" / "c.txt").write_text("a secret\n")
     shutil.rmtree(work.work / "dir")
@@ -261,7 +261,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-async def test_names_come_back_as_they_are(work: Work) -> None:
+async def test_file_names_are_returned_unchanged(work: Work) -> None:
     for name in NAMES:
         work.write(name, f"{NAMES.index(name)}\n")
     for scope in (Scope.ALL, Scope.UNSTAGED, Scope.STAGED):
@@ -292,7 +292,7 @@ async def test_before_the_first_commit_and_after_it(tmp_path: Path) -> None:
     work.commit()
     work.write("c.txt", "c\n")
     second = await diff_of(work, base_commit=first.base_commit)
-    assert statuses(second) == {"a.txt": "A", "b.txt": "A", "c.txt": "A"}, "it is still all compared with nothing"
+    assert statuses(second) == {"a.txt": "A", "b.txt": "A", "c.txt": "A"}, "it is still compared with the empty tree"
     assert (await looked_at(work).since(before(first), second)).paths == ("c.txt",)
 
 
@@ -303,7 +303,7 @@ async def test_a_detached_head(work: Work) -> None:
     assert statuses(await diff_of(work, base="main")) == {"a.txt": "M"}
 
 
-async def test_what_a_branch_holds_since_it_parted_from_its_base(work: Work) -> None:
+async def test_the_diff_of_a_branch_starts_at_its_merge_base(work: Work) -> None:
     work.git("checkout", "-qb", "topic")
     work.commit(mine="mine\n")
     work.git("checkout", "-q", "main")
@@ -317,7 +317,7 @@ async def test_what_a_branch_holds_since_it_parted_from_its_base(work: Work) -> 
     work.git("commit", "-q", "--allow-empty", "-m", "more")
     work.git("checkout", "-q", "topic")
     moved = await diff_of(work, base="main")
-    assert moved.base_commit == first.base_commit and statuses(moved) == statuses(first), "where they parted stays"
+    assert moved.base_commit == first.base_commit and statuses(moved) == statuses(first), "the merge base stays"
     work.git("add", "-A")
     work.git("commit", "-qm", "new")
     work.git("rebase", "-q", "main")
@@ -325,9 +325,9 @@ async def test_what_a_branch_holds_since_it_parted_from_its_base(work: Work) -> 
     assert rebased.base_commit != first.base_commit
     assert statuses(rebased) == {"mine": "A", "new.txt": "A"}
     since = await looked_at(work).since(before(first), rebased)
-    assert since.paths == (), "a rebase alone changes none of the files that are looked at"
+    assert since.paths == (), "a rebase alone changes none of these files"
     for wrong in ("nothing", "--output=x", "HEAD:a.txt", "", "main..topic"):
-        with pytest.raises(UsageError, match="no commit"):
+        with pytest.raises(UsageError, match="not a commit"):
             await diff_of(work, base=wrong)
     with pytest.raises(UsageError, match="not with a base"):
         await diff_of(work, Scope.UNSTAGED, base="main")
@@ -349,10 +349,10 @@ async def test_a_second_work_tree(work: Work) -> None:
     diff = await looked_at(work, there).diff(Scope.ALL)
     assert diff.top == str(there) and statuses(diff) == {"a.txt": "M", "new.txt": "A"}
     assert (everything(work.work), everything(there)) == noted
-    assert (await diff_of(work)).changes == (), "each has its own"
+    assert (await diff_of(work)).changes == (), "each work tree has its own changes"
 
 
-async def test_a_folder_within_and_paths(work: Work) -> None:
+async def test_a_subfolder_and_paths(work: Work) -> None:
     work.write("dir/c.txt", "other\n")
     work.write("a.txt", "other\n")
     repository = looked_at(work, work.work / "dir")
@@ -423,7 +423,7 @@ async def test_a_submodule_is_its_commit(work: Work) -> None:
     work.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.work), "sub")
     work.git("commit", "-qm", "with a submodule")
     (work.work / "sub" / "x").write_text("other\n")
-    assert (await diff_of(work)).changes == (), "what is not committed in it is not looked at"
+    assert (await diff_of(work)).changes == (), "uncommitted changes in it are not read"
     work.git("-c", "user.name=U", "-c", "user.email=u@localhost", "commit", "-qam", "other", cwd=work.work / "sub")
     diff = await diff_of(work)
     assert statuses(diff) == {"sub": "M"} and "+Subproject commit" in diff.text
@@ -455,10 +455,10 @@ async def test_long_lines_and_large_files(work: Work) -> None:
     assert len(diff.text) < 10_000 and len(diff.files["one-line.txt"]) < 200
     work.write("one-line.txt", line + "y")
     since = await looked_at(work).since(before(diff), await diff_of(work))
-    assert since.paths == ("one-line.txt",), "that it changed is known all the same"
+    assert since.paths == ("one-line.txt",), "but the change is noticed"
 
 
-# What changed since: whatever happens in between, it is the files that differ.
+# Changes since an earlier diff: whatever happens in between, only the files' contents matter.
 
 
 def _files(work: Work) -> dict[str, bytes]:
@@ -508,7 +508,7 @@ async def test_what_changed_since_is_what_differs_in_the_files(work: Work, seed:
 
 @pytest.fixture(autouse=True)
 def _nothing_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is put beside for git is taken away again."""
+    """Temporary folders are removed."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))

@@ -1,4 +1,4 @@
-"""Checkpoints in every kind of repository that a user may have, and a clear word where there can be none."""
+"""Checkpoints in every kind of repository that a user may have, and a clear error where there can be none."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine.checkpoints import Checkpoints
 from clew.errors import UsageError
-from engine.repository import Repository
+from clew.git.checkpoints import Checkpoints
+from git.repository import Repository
 
 pytestmark = pytest.mark.process
 
 
 async def comes_back(repository: Repository, *names: str, cwd: Path | None = None) -> None:
-    """Saved, changed, named as changed, and restored, with all that is the user's as it was."""
+    """Saves, changes, compares and restores the files; the user's state must not change."""
     checkpoints = repository.checkpoints(cwd=cwd)
     await checkpoints.check()
     before, files = repository.state(), repository.files()
@@ -88,11 +88,11 @@ async def test_linked_work_tree_has_checkpoints_of_its_own(repository: Repositor
     assert (linked / "a").read_text() == "in the linked one\n"
     assert (repository.work / "a").read_text() == "one\n"
     assert (await repository.checkpoints("main").difference()).changed == ()
-    assert await repository.checkpoints("there").last() == saved, "refs are the repository's"
+    assert await repository.checkpoints("there").last() == saved, "refs belong to the repository, not to a work tree"
     assert repository.is_sound()
 
 
-async def test_linked_work_tree_within_the_tree_is_somebody_elses(repository: Repository) -> None:
+async def test_a_linked_work_tree_inside_the_tree_is_left_out(repository: Repository) -> None:
     inner = repository.work / "trees [1]" / "x*"
     repository.git("worktree", "add", "-q", str(inner), "-b", "other")
     checkpoints = repository.checkpoints()
@@ -214,7 +214,7 @@ async def test_sparse_tree_is_what_is_on_the_disk(repository: Repository) -> Non
     assert not (repository.work / "out/y").exists()
 
 
-async def test_somebodys_index_lock_is_no_hindrance(repository: Repository) -> None:
+async def test_the_users_index_lock_does_not_matter(repository: Repository) -> None:
     (repository.work / ".git/index.lock").touch()
     await comes_back(repository, "a", "c")
     assert (repository.work / ".git/index.lock").exists()
@@ -252,7 +252,7 @@ async def test_names_that_look_like_gits_own_are_left_out(repository: Repository
     assert set(repository.kept(saved.commit)) == {b"a", b"b"}
 
 
-async def test_pipes_and_sockets_are_passed_over(repository: Repository) -> None:
+async def test_pipes_and_sockets_are_skipped(repository: Repository) -> None:
     os.mkfifo(repository.work / "pipe")
     await comes_back(repository, "a", "c")
     assert (repository.work / "pipe").is_fifo()

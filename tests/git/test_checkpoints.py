@@ -1,4 +1,4 @@
-"""Checkpoints: what was there comes back to the byte, nothing of the user's is touched, and nothing is lost."""
+"""Checkpoints: files are restored to the byte, the user's state is not touched, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from clew.engine.checkpoints import Checkpoint, Checkpoints
-from clew.engine.processes import family
+from clew.engine.process.family import family
 from clew.errors import Conflict, NotFound, StoreError, UsageError
-from engine.repository import PATH, Repository, Tree
+from clew.git.checkpoints import Checkpoint, Checkpoints
+from git.repository import PATH, Repository, Tree
 
 pytestmark = pytest.mark.process
 
 SAVE = """
 import asyncio, os, sys
-from clew.engine.checkpoints import Checkpoints
+from clew.git.checkpoints import Checkpoints
 asyncio.run(Checkpoints(sys.argv[1], "job-1", dict(os.environ)).save(sys.argv[2]))
 """
 
@@ -78,7 +78,7 @@ async def test_nothing_of_the_users_is_touched(repository: Repository) -> None:
     assert b"clew" not in repository.git("for-each-ref")
 
 
-async def test_checkpoints_are_commits_of_clew_in_a_row(repository: Repository) -> None:
+async def test_checkpoints_are_a_chain_of_commits_by_clew(repository: Repository) -> None:
     times = iter([1_700_000_000.25, 1_700_000_100.5])
     checkpoints = Checkpoints(str(repository.work), "job-1", repository.environ, clock=lambda: next(times))
     first = await checkpoints.save("start")
@@ -89,7 +89,7 @@ async def test_checkpoints_are_commits_of_clew_in_a_row(repository: Repository) 
     assert first == Checkpoint(first.commit, 1_700_000_000.25, "start")
     assert second == Checkpoint(second.commit, 1_700_000_100.5, "cut_off")
     assert await checkpoints.list() == [first, second]
-    assert await repository.checkpoints().last() == second, "also for another process"
+    assert await repository.checkpoints().last() == second, "another process sees it too"
     said = repository.git("log", "--format=%H %P %ae %ce %at", "-n", "2", "refs/clew/jobs/job-1").decode().splitlines()
     head = repository.git("rev-parse", "HEAD").decode().strip()
     assert said == [
@@ -111,7 +111,7 @@ async def test_difference_names_what_was_added_modified_and_deleted(repository: 
     (repository.work / "staged").touch()
     repository.write("more.log", "ignored\n")
     assert (await checkpoints.difference()).changed == ("a", "new", "run", "z/added")
-    assert set((repository.work / ".git/objects").rglob("*")) == objects, "looking leaves nothing behind"
+    assert set((repository.work / ".git/objects").rglob("*")) == objects, "comparing leaves nothing behind"
 
 
 async def test_difference_sees_a_change_that_keeps_size_and_time(repository: Repository) -> None:
@@ -124,7 +124,7 @@ async def test_difference_sees_a_change_that_keeps_size_and_time(repository: Rep
     assert (await checkpoints.difference()).changed == ("a",)
 
 
-async def test_restore_saves_what_is_there_and_puts_the_last_checkpoint_back(repository: Repository) -> None:
+async def test_restore_saves_the_present_files_and_restores_the_last_checkpoint(repository: Repository) -> None:
     checkpoints = repository.checkpoints()
     start = await checkpoints.save("start")
     files = repository.files()
@@ -155,7 +155,7 @@ async def test_restore_of_an_unchanged_tree_does_nothing(repository: Repository)
     assert await checkpoints.list() == [start]
 
 
-async def test_save_after_a_restore_goes_on_in_the_row(repository: Repository) -> None:
+async def test_save_after_a_restore_continues_the_chain(repository: Repository) -> None:
     checkpoints = repository.checkpoints()
     start = await checkpoints.save("start")
     repository.write("a", "wrong\n")
@@ -186,7 +186,7 @@ async def test_file_of_a_checkpoint_stays_in_when_it_is_ignored_later(repository
     await checkpoints.save("start")
     repository.write(".gitignore", "new\n")
     repository.write("new", "changed\n")
-    shutil.rmtree(repository.work / ".git/clew")  # without the kept index too
+    shutil.rmtree(repository.work / ".git/clew")  # also without the kept index
     assert (await checkpoints.difference()).changed == (".gitignore", "new", "noise.log")
 
 
@@ -234,7 +234,7 @@ async def test_without_a_checkpoint_there_is_nothing_to_compare_or_restore(repos
     await checkpoints.drop()
 
 
-async def test_jobs_have_rows_of_their_own(repository: Repository) -> None:
+async def test_each_job_has_its_own_checkpoints(repository: Repository) -> None:
     one, two = repository.checkpoints("one"), repository.checkpoints("two")
     first = await one.save("start")
     repository.write("a", "more\n")
@@ -253,7 +253,7 @@ def test_name_that_git_would_not_take_is_refused(repository: Repository, name: s
 
 async def test_ref_that_is_not_ours_is_left_alone(repository: Repository) -> None:
     repository.git("update-ref", "refs/clew/jobs/job-1", "HEAD")
-    with pytest.raises(Conflict, match="no checkpoint of ours"):
+    with pytest.raises(Conflict, match="not a checkpoint of Clew"):
         await repository.checkpoints().save("start")
     assert repository.git("rev-parse", "refs/clew/jobs/job-1") == repository.git("rev-parse", "HEAD")
 
@@ -303,7 +303,7 @@ async def test_no_command_that_the_repository_names_is_ever_run(repository: Repo
     assert repository.files() != files
     assert not ran.exists(), ran.read_text()
     repository.git("status", check=False)
-    assert ran.exists(), "the traps are armed"
+    assert ran.exists(), "plain git runs them, so the test proves something"
 
 
 async def test_git_variables_of_the_caller_do_not_count(repository: Repository, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ async def test_git_variables_of_the_caller_do_not_count(repository: Repository, 
 
 
 @pytest.mark.rest
-async def test_savers_at_once_lose_no_checkpoint(repository: Repository) -> None:
+async def test_concurrent_saves_lose_no_checkpoint(repository: Repository) -> None:
     async def work(number: int) -> list[Checkpoint]:
         checkpoints, made = repository.checkpoints(), []
         for turn in range(3):
@@ -344,11 +344,11 @@ async def test_savers_at_once_lose_no_checkpoint(repository: Repository) -> None
     assert len(made) > 3
     assert sorted(one.commit for one in listed) == sorted(one.commit for one in made)
     assert (await repository.checkpoints().difference()).changed == ()
-    assert not list((repository.work / ".git/clew/jobs/job-1").glob("picture-*"))
+    assert not list((repository.work / ".git/clew/jobs/job-1").glob("snapshot-*"))
 
 
 def die_saving(repository: Repository, script: str) -> int:
-    """Another process saves, with a git that does as the script says."""
+    """Another process saves, with a git that runs the script first."""
     environ = {**repository.environ, **repository.wrapped(script), "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run([sys.executable, "-c", SAVE, str(repository.work), "cut_off"], env=environ).returncode
 
@@ -361,7 +361,7 @@ def die_saving(repository: Repository, script: str) -> int:
         ('[ "$verb" = write-tree ] && "$git" "$@" && kill -9 $PPID && exit 0', False),
         ('[ "$verb" = commit-tree ] && "$git" "$@" && kill -9 $PPID && exit 0', False),
         ('[ "$verb" = update-ref ] && kill -9 $PPID && exit 1', False),
-        ('[ "$verb" = update-ref ] && kill -9 $PPID', True),  # git itself lives on
+        ('[ "$verb" = update-ref ] && kill -9 $PPID', True),  # git itself continues
         ('[ "$verb" = update-ref ] && "$git" "$@" && kill -9 $PPID && exit 0', True),
     ],
     ids=["before-add", "after-add", "after-tree", "after-commit", "before-ref", "at-ref", "after-ref"],
@@ -431,14 +431,14 @@ async def test_cancelled_save_ends_its_git_and_leaves_nothing(repository: Reposi
     with pytest.raises(asyncio.CancelledError):
         await saving
     assert not Path(f"/proc/{sign.read_text().strip()}").exists()
-    assert not list((repository.work / ".git/clew/jobs/job-1").glob("picture-*"))
+    assert not list((repository.work / ".git/clew/jobs/job-1").glob("snapshot-*"))
     assert await repository.checkpoints().save("start") is not None
 
 
 async def test_leftovers_of_a_killed_save_are_cleared_in_time(repository: Repository) -> None:
     checkpoints = repository.checkpoints()
     await checkpoints.save("start")
-    old, young = (repository.work / ".git/clew/jobs/job-1" / f"picture-{name}" for name in ("old", "young"))
+    old, young = (repository.work / ".git/clew/jobs/job-1" / f"snapshot-{name}" for name in ("old", "young"))
     for folder in (old, young):
         folder.mkdir()
         (folder / "index").touch()
@@ -447,7 +447,7 @@ async def test_leftovers_of_a_killed_save_are_cleared_in_time(repository: Reposi
     assert (old.exists(), young.exists()) == (False, True)
 
 
-async def test_broken_kept_index_is_made_anew(repository: Repository) -> None:
+async def test_a_broken_kept_index_is_replaced(repository: Repository) -> None:
     checkpoints = repository.checkpoints()
     await checkpoints.save("start")
     (repository.work / ".git/clew/jobs/job-1/index").write_bytes(b"torn")
@@ -457,8 +457,8 @@ async def test_broken_kept_index_is_made_anew(repository: Repository) -> None:
 
 
 @pytest.mark.rest
-async def test_tree_that_changes_while_it_is_read_is_saved_all_the_same(repository: Repository) -> None:
-    """Without a pause, far more than any agent."""
+async def test_a_tree_that_changes_while_it_is_read_is_still_saved(repository: Repository) -> None:
+    """Changes files without a pause, far faster than any agent."""
 
     def churn() -> None:
         for number in itertools.count():
@@ -492,7 +492,7 @@ async def test_read_that_fails_is_tried_again(repository: Repository) -> None:
     assert repository.kept(saved.commit)[b"new"] == ("file", b"untracked\n")
 
 
-async def test_full_disk_is_said_and_the_last_checkpoint_stands(repository: Repository) -> None:
+async def test_a_full_disk_is_reported_and_the_last_checkpoint_stays(repository: Repository) -> None:
     checkpoints = repository.checkpoints()
     start = await checkpoints.save("start")
     repository.write("a", "more\n")
@@ -525,7 +525,7 @@ PATHS = st.lists(NAMES.map(os.fsencode), min_size=1, max_size=3).map(b"/".join)
 
 @st.composite
 def trees(draw: st.DrawFn) -> Tree:
-    """Files at paths of which none runs through another's."""
+    """Files with paths of which none is a parent of another."""
     tree: Tree = {}
     for path, file in draw(st.lists(st.tuples(PATHS, FILES), max_size=8)):
         parts = path.split(b"/")
@@ -536,7 +536,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 def make(top: Path, tree: Tree, was: Tree) -> None:
-    """Changes only what differs, as an agent would."""
+    """Writes only the files that differ, as an agent would."""
     for path in [path for path, file in was.items() if tree.get(path) != file]:
         gone = top / os.fsdecode(path)
         gone.unlink()
@@ -589,9 +589,9 @@ def test_any_tree_is_restored_after_any_change(ground: Path, tree: Tree, then: T
 
 
 async def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path) -> None:
-    """What makes the save of a large tree quick: git compares it with the index that was kept."""
+    """The kept index makes the save of a large tree fast: git compares the files with it."""
     repository = Repository(tmp_path)
-    repository.git("config", "core.trustctime", "false")  # nobody can set that time back
+    repository.git("config", "core.trustctime", "false")  # that time cannot be set back
     an_hour_ago = (time.time() - 3600,) * 2
 
     def write(text: str) -> None:
@@ -605,7 +605,7 @@ async def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path
     write("left\n")
     assert await checkpoints.save("interval") is None, "not one of them was read"
     repository.write("0/0", "read\n")
-    assert await checkpoints.save("interval") is None, "one was read, and is what it was"
+    assert await checkpoints.save("interval") is None, "one was read, and is unchanged"
     repository.write("0/0", "more\n")
     assert await checkpoints.save("interval") is not None
 

@@ -1,4 +1,4 @@
-"""Of all commands that git's settings name, only the user's own run."""
+"""Of all commands that git settings name, only the user's own run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine import git, git_guard
-from clew.engine.git import agent_environment
-from clew.engine.git_guard import Entry
 from clew.errors import UsageError
-from engine import trap
+from clew.git import command as git
+from clew.git import guard as git_guard
+from clew.git.command import agent_environment
+from clew.git.guard import GitSetting
+from git import trap
 
 pytestmark = pytest.mark.process
 
-# What an agent, or its model, may have git do. A filter process that fails ends every other command. The pager needs a
-# terminal, which `script` is.
+# Git commands that an agent or its model may run. A filter process that fails ends every other command. The pager
+# needs a terminal, which `script` provides.
 COMMANDS = """\
 git status --porcelain
 git config --unset filter.two=x.process
@@ -50,7 +51,7 @@ git submodule update --force sub
 git help -m log
 git web--browse -c web.browser file:///dev/null
 """
-# What the plain git of these tests runs of them: the trap works. Who pages or signs with what differs by version.
+# Those that the plain git of these tests runs, so that the test proves something. Paging and signing differ by version.
 RUNS = {
     *(
         "clean",
@@ -115,7 +116,7 @@ async def test_no_command_of_the_repository_runs(tmp_path: Path, guarded: bool) 
 
 
 @pytest.mark.rest
-async def test_what_the_user_has_set_holds(tmp_path: Path) -> None:
+async def test_the_users_own_commands_still_run(tmp_path: Path) -> None:
     repo, ran = trap.repository(tmp_path / "repo"), tmp_path / "ran"
     trap.arm(repo, ran)
     settings = environ_of(tmp_path)
@@ -142,7 +143,7 @@ async def test_what_the_user_has_set_holds(tmp_path: Path) -> None:
     assert trap.marks(own) == {"pre-commit", "hook", "clean", "first", "second", "alias", "external", "editor"}
 
 
-async def test_settings_are_read_anew(tmp_path: Path) -> None:
+async def test_settings_are_read_again_for_each_attempt(tmp_path: Path) -> None:
     repo, environ = trap.repository(tmp_path / "repo"), environ_of(tmp_path)
     first = await agent_environment(environ, str(repo))
     assert first[git_guard.VARIABLE] == "'core.hooksPath=/dev/null'"
@@ -160,7 +161,7 @@ async def test_outside_of_a_repository_and_without_git(tmp_path: Path) -> None:
     assert await agent_environment(without, str(tmp_path)) == without
 
 
-async def test_the_users_own_settings_are_looked_at_now_and_then_and_a_new_repository_at_once(
+async def test_the_users_settings_are_cached_and_a_new_repository_is_seen_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "folder"
@@ -173,9 +174,9 @@ async def test_the_users_own_settings_are_looked_at_now_and_then_and_a_new_repos
     assert await seen() == "'core.hooksPath=/dev/null'"
     (Path(environ["HOME"]) / ".gitconfig").write_text("[core]\n\thooksPath = /mine\n")
     assert await seen() == "'core.hooksPath=/dev/null'"
-    monkeypatch.setattr(git, "USERS_S", 0.0)
+    monkeypatch.setattr(git, "USER_SETTINGS_S", 0.0)
     assert await seen() == "'core.hooksPath=/mine'"
-    monkeypatch.setattr(git, "USERS_S", 1000.0)
+    monkeypatch.setattr(git, "USER_SETTINGS_S", 1000.0)
     trap.git(folder, "init", "-q")
     trap.git(folder, "config", "filter.x.clean", "evil")
     assert await seen() == "'core.hooksPath=/mine' 'filter.x.clean='"
@@ -187,7 +188,7 @@ async def test_the_users_own_settings_are_looked_at_now_and_then_and_a_new_repos
 
 
 def test_more_commands_than_an_environment_holds() -> None:
-    found = [Entry("local", f"filter.{number:090}.clean", "evil") for number in range(1000)]
+    found = [GitSetting("local", f"filter.{number:090}.clean", "evil") for number in range(1000)]
     with pytest.raises(UsageError) as error:
         git_guard.environment([found], {})
     assert error.value.message == "The repository's git settings name 1001 commands, more than can be switched off."
@@ -213,7 +214,7 @@ def test_more_commands_than_an_environment_holds() -> None:
         ("branch.main.remote", "origin", []),
     ],
 )
-def test_instead_of_a_command(name: str, value: str, added: list[tuple[str, str]]) -> None:
+def test_the_value_that_replaces_a_command(name: str, value: str, added: list[tuple[str, str]]) -> None:
     hooks = ("core.hooksPath", "/dev/null")
-    assert git_guard.answers([Entry("local", name, value)]) == [hooks, *added]
-    assert git_guard.answers([Entry("global", name, value)]) == [hooks]
+    assert git_guard.overrides([GitSetting("local", name, value)]) == [hooks, *added]
+    assert git_guard.overrides([GitSetting("global", name, value)]) == [hooks]

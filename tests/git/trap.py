@@ -131,7 +131,7 @@ def arm(repo: Path, ran: Path) -> None:
 
 
 def change(repo: Path) -> None:
-    """So that git must look into every file: of the same length, and only its content tells."""
+    """Changes files without changing their length, so that git must read their content."""
     for path in [*(repo / name for name in FILES), repo / "sub" / "s.py"]:
         path.write_text(path.read_text().swapcase())
 

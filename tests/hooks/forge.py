@@ -1,4 +1,4 @@
-"""A forge on the loopback that keeps what it is told: who may write, and comments."""
+"""A fake forge on the loopback interface: it stores comments, and answers who has write access."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from clew.client import Client
-from clew.core.hook import Forge
-from clew.hosts.forge_api import ForgeApi
-from clew.hosts.hooks import Hooks
+from clew.api.client import Client
+from clew.core.hooks.hook import Forge
+from clew.hosts.hooks.forge.api import ForgeApi
+from clew.hosts.hooks.hooks import Hooks
 
 TOKEN = "tok-not-a-real-one"
 
 
-class PlayedForge:
-    """`fails` gives the status of an answer that is to fail; while `held` is cleared, comments wait for theirs."""
+class FakeForge:
+    """`fails` returns the status of an answer that should fail; while `held` is cleared, comments get no answer."""
 
     def __init__(self) -> None:
         self.permissions: dict[str, str] = {}  # by user
         self.closed: set[int] = set()
-        self.comments: list[tuple[int, str]] = []  # number and text, as they came
+        self.comments: list[tuple[int, str]] = []  # number and text, in order of arrival
         self.asked: list[str] = []
         self.tokens: set[str] = set()
         self.fails: Callable[[int], int | None] = lambda nth: None  # by the number of the request, from 1
@@ -43,7 +43,7 @@ class PlayedForge:
                     self.end_headers()
                     self.wfile.write(raw)
                 except OSError:
-                    self.close_connection = True  # whoever asked was killed
+                    self.close_connection = True  # the client was killed
 
             do_GET = do_POST = handle_any
 
@@ -81,7 +81,7 @@ class PlayedForge:
             if not self._changed.wait_for(lambda: len(self.comments) >= count, timeout_s):
                 raise TimeoutError(f"{len(self.comments)} of {count} comments came")
 
-    def __enter__(self) -> PlayedForge:
+    def __enter__(self) -> FakeForge:
         self._thread.start()
         return self
 
@@ -94,14 +94,14 @@ class PlayedForge:
 
 def hooks_with(
     client: Client,
-    forge: PlayedForge,
+    forge: FakeForge,
     *,
-    again_s: float = 0.01,
+    retry_s: float = 0.01,
     secrets: Callable[[], Mapping[str, str]] | None = None,
 ) -> Hooks:
-    """The client's, as with a token; a forge that is down is asked again at once."""
+    """Hooks like the client's, with a token for the fake forge and almost no pause between retries."""
 
     def api_of(kind: Forge) -> ForgeApi:
         return ForgeApi(kind, forge.url, TOKEN)
 
-    return Hooks(client.engine, client.hooks.settings, client.home, api_of, again_s=again_s, secrets=secrets)
+    return Hooks(client.engine, client.hooks.settings, client.home, api_of, retry_s=retry_s, secrets=secrets)

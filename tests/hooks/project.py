@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from itertools import count
 from pathlib import Path
 
-from clew.client import Client
-from clew.core.hook import Forge, HookEvent
-from clew.core.job import Job, JobStatus
+from clew.api.client import Client
+from clew.core.hooks.hook import Forge, HookEvent
+from clew.core.jobs.job import Job, JobStatus
 from clew.testing.stage import MODEL, Stage
-from reviews.house import git, repository
+from reviews.reviewer import git, repository
 
 REPO = "charles/peon"
 SKILLS = {
@@ -45,8 +45,8 @@ events = ["pull.review_requested"]
 deliveries = count(1)
 
 
-class House:
-    """Everything under a stage's folder."""
+class HookProject:
+    """All files of the project, under a stage's folder."""
 
     def __init__(self, stage: Stage, settings: str = SETTINGS) -> None:
         self.stage = stage
@@ -77,10 +77,10 @@ def event(kind: str = "issue.opened", number: int | None = 4, **more: object) ->
 
 
 async def handled(client: Client, told: HookEvent) -> list[Job]:
-    """Received, dealt with and carried out, in this process."""
+    """Receives and handles the event, and runs its jobs, in this process."""
     received = await client.hooks.receive(told)
     assert received.is_new
-    await client.hooks.deal_with(received.id)
+    await client.hooks.handle(received.id)
     stored = next(each for each in await client.hooks.events() if each.id == received.id)
     done = []
     for job_id in stored.jobs:
@@ -96,6 +96,6 @@ async def succeeded(client: Client, told: HookEvent) -> Job:
     return job
 
 
-def trees(house: House) -> list[Path]:
-    folder = house.stage.clew_home / "worktrees"
+def trees(project: HookProject) -> list[Path]:
+    folder = project.stage.clew_home / "worktrees"
     return sorted(path for path in folder.iterdir() if (path / ".git").exists()) if folder.exists() else []

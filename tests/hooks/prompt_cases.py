@@ -1,7 +1,7 @@
-"""Every kind of event as the forges tell it, and what the skills in docs/skills make of it, in both forms.
+"""Every kind of event as the forges send it, and the prompts that the skills in docs/skills make of it, in both forms.
 
 `prompts/` has one file for each case, with the whole full and the whole delta prompt; forges that lead to the same
-prompts share it. `make prompts` writes the files anew: the difference is to be read and committed with the change.
+prompts share it. `make prompts` writes the files again: read the difference, and commit it with the change.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clew.core.hook import CLEAN_UP, HookAgent, HookEvent, Match, Rule, route
-from clew.core.hook_settings import HookSettings
+from clew.core.hooks.hook import CLEAN_UP, HookAgent, HookEvent, Match, Rule, route
+from clew.core.hooks.settings import HookSettings
 from clew.core.record import Record
-from clew.hosts.hook_skills import Form, Skills
+from clew.hosts.hooks.skills import SkillForm, Skills
 from hooks.test_forge_events import KIND_OF, must_read, payload_of, read
 
 PROMPTS = Path(__file__).with_name("prompts")
 SKILLS = Path(__file__).parents[2] / "docs" / "skills"
 MARK = "0123456789abcdef"
-WRITERS = {"alice", "carol"}  # bob and mallory are strangers
-HEADINGS = {form: f"===== {form} =====\n" for form in Form}
+WRITERS = {"alice", "carol"}  # bob and mallory have no write access
+HEADINGS = {form: f"===== {form} =====\n" for form in SkillForm}
 
 RULES = (
     Rule("boss", ("*",), command="/boss", anyone=True, forks=True),
@@ -32,7 +32,7 @@ SETTINGS = HookSettings(tuple(HookAgent(name, skills=str(SKILLS / name)) for nam
 
 
 class Case(Record):
-    """One event, and the file that has its prompts."""
+    """One event, and the file with its prompts."""
 
     source: str  # the payload, and what is changed in it
     file: str
@@ -44,15 +44,15 @@ class Case(Record):
     def name(self) -> str:
         return f"{self.source} -> {self.file}"
 
-    def prompts(self) -> dict[Form, str]:
+    def prompts(self) -> dict[SkillForm, str]:
         skills = Skills(SETTINGS, lambda: MARK)
-        return {form: skills.render(self.agent, self.event, self.match, form) for form in Form}
+        return {form: skills.render(self.agent, self.event, self.match, form) for form in SkillForm}
 
     def text(self) -> str:
         return "\n".join(f"{HEADINGS[form]}{prompt}\n" for form, prompt in self.prompts().items())
 
 
-# Payloads whose prompts are not those of their kind elsewhere: from a fork, with less in them, or with a place.
+# Payloads whose prompts differ from others of their kind: from a fork, with fewer fields, or on a line of a file.
 OTHER_FILES = {
     "github.issues.edited": "issue.edited.title",
     "gitea.issues.label_updated": "issue.labeled.unnamed",
@@ -62,7 +62,7 @@ OTHER_FILES = {
 
 
 def cases() -> Iterator[Case]:
-    """As the forges send them, then the kinds and writers of which there is no payload."""
+    """The forges' payloads, then the kinds and authors for which there is no payload."""
     for forge, kinds in KIND_OF.items():
         for what, kind in kinds.items():
             name = f"{forge}.{what}"
@@ -101,7 +101,7 @@ def _made(forge: str) -> Iterator[Case]:
 
 
 def _pull(name: str, *, action: str, **more: Any) -> HookEvent:
-    """A payload with another action, and the same both beside and in the pull request."""
+    """A payload with another action, changed in the same way at the top level and in the pull request."""
     payload = payload_of(name)
     return must_read(name, payload | {"action": action, "pull_request": payload["pull_request"] | more} | more)
 
@@ -112,7 +112,9 @@ def _woken(source: str, told: HookEvent, file: str | None = None, variant: str =
         assert agent is not None
         match = found.replace(by_writer=told.actor in WRITERS)
         name = file or ".".join(part for part in (told.kind, variant) if part)
-        event = told if told.number is not None else told.replace(number=5)  # a push wakes who works on its branch
+        event = (
+            told if told.number is not None else told.replace(number=5)
+        )  # a push wakes the agents that work on its branch
         yield Case(source, f"{agent.name}/{name}.md", agent, match, event)
 
 

@@ -1,4 +1,4 @@
-"""A burst of events over many issues, while workers are killed at random: none lost, none twice, in order by issue."""
+"""A burst of events over many issues, while workers are killed at random: all are handled once, in order per issue."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from itertools import groupby, pairwise
 import pytest
 
 import forkserver
-from clew.client import Client
-from clew.core.hook import HookEvent, session_key
-from clew.core.job import CONTINUE, UNDER_WAY, Job, JobStatus
-from clew.core.run import RunStatus
+from clew.api.client import Client
+from clew.core.hooks.hook import HookEvent, session_key
+from clew.core.jobs.job import CONTINUE, UNDER_WAY, Job, JobStatus
+from clew.core.runs.run import RunStatus
 from clew.errors import StoreError
+from clew.testing.model.scripts import Slow
 from clew.testing.postgres import PostgresServer
-from clew.testing.scripts import Slow
 from clew.testing.stage import Stage
-from hooks.house import REPO, SETTINGS, House, event
-from jobs.house import log_of, start, workers
+from hooks.project import REPO, SETTINGS, HookProject, event
+from jobs.processes import log_of, start, workers
 
 pytestmark = pytest.mark.rest
 
-# Every event says its own word, whether a session goes on or is told everything.
+# Every event contains its own word, both in the delta and in the full text.
 TEMPLATES = {"default.full.md": "SKILL of {{ agent }}\n{{ text }}", "default.delta.md": "NEWS\n{{ text }}"}
 DELETED = "branch.deleted"
 WORD = re.compile(r"word-\d+-\d+")
 
 
 def furnish(stage: Stage, update: str) -> None:
-    House(stage, SETTINGS.replace('"branch.pushed"]', f'"branch.pushed"]\nupdate = "{update}"'))
+    HookProject(stage, SETTINGS.replace('"branch.pushed"]', f'"branch.pushed"]\nupdate = "{update}"'))
     for name, text in TEMPLATES.items():
         (stage.clew_home / "skills" / "boss" / name).write_text(text)
 
 
 def a_burst(count: int, issues: int, dice: random.Random) -> list[HookEvent]:
-    """In no order among the issues; those of one issue are numbered.
+    """Events of several issues in random order; those of one issue are numbered.
 
-    Each has a branch of its own. One in four events tells only of that, and of every fifth issue the last one is that
-    its branch was deleted.
+    Each issue has its own branch. One in four events names only the branch, and the last event of every fifth issue is
+    that its branch was deleted.
     """
     of_issue = [number % issues + 1 for number in range(count)]
     dice.shuffle(of_issue)
@@ -69,7 +69,7 @@ def is_of(issue: int, told: HookEvent) -> bool:
         pytest.param(1000, 50, "forward", "postgres", marks=pytest.mark.soak),
     ],
 )
-@pytest.mark.timeout(2400)  # a busy machine; the wait below has a limit of its own
+@pytest.mark.timeout(2400)  # for a busy machine; the wait below has its own limit
 async def test_a_burst_is_carried_out_once_and_in_order(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory, count: int, issues: int, update: str, where: str
 ) -> None:
@@ -95,7 +95,7 @@ async def test_a_burst_is_carried_out_once_and_in_order(
                 unrest.cancel()
                 ends = await asyncio.gather(unrest, return_exceptions=True)
             assert not [each for each in ends if isinstance(each, Exception)]
-            assert len(killed) >= 2, "else it proves little"
+            assert len(killed) >= 2, "otherwise the test proves little"
             await _holds(client, scripted, burst, issues)
     assert "Traceback" not in log_of(scripted)
 
@@ -103,11 +103,11 @@ async def test_a_burst_is_carried_out_once_and_in_order(
 async def _kill_now_and_then(
     stage: Stage,
     environ: dict[str, str],
-    alive: list[forkserver.Awaited],
+    alive: list[forkserver.AsyncProcess],
     dice: random.Random,
     killed: list[int],
 ) -> None:
-    """By what was done since the last time, and not by the clock: a slow machine comes to an end as well."""
+    """Depends on the work done since the last time, not on the clock, so that it ends on a slow machine too."""
     due = 0
     while True:
         due += dice.randint(5, 15)
@@ -131,7 +131,7 @@ async def _all_done(client: Client, count: int, limit_s: float) -> None:
                     if not [job for job in jobs if job.status in UNDER_WAY]:
                         return
             except StoreError:
-                pass  # the store is busy: it is asked again
+                pass  # the store is busy: try again
             await asyncio.sleep(0.5)
 
 
@@ -143,14 +143,14 @@ async def _holds(client: Client, stage: Stage, burst: list[HookEvent], issues: i
     word_of = {each.jobs[0]: each.event.text for each in stored if each.jobs}
 
     jobs = await client.jobs.list(limit=2 * len(burst))
-    assert sorted(job.id for job in jobs) == sorted(word_of), "every job is some event's"
+    assert sorted(job.id for job in jobs) == sorted(word_of), "every job belongs to an event"
     assert {job.status for job in jobs} == {JobStatus.SUCCEEDED}
     keys = {session_key("boss", REPO, issue) for issue in range(1, issues + 1) if issue % 5}
-    assert {key.key.key for key in await client.hooks.sessions()} == keys
+    assert {key.key.key for key in await client.hooks.sessions.list()} == keys
     for issue in range(1, issues + 1):
         words = [told.text for told in burst if is_of(issue, told) and told.kind != DELETED]
         line = sorted((job for job in jobs if job.key == session_key("boss", REPO, issue)), key=_begun)
-        assert [word_of[job.id] for job in line] == words, "begun in order"
+        assert [word_of[job.id] for job in line] == words, "started in order"
         assert all((before.ended_at or 0) <= _begun(after) for before, after in pairwise(line)), "one at a time"
         assert len({job.thread_id for job in line}) == 1
         await _thread_holds(client, stage, line, words)
@@ -162,12 +162,12 @@ async def _thread_holds(client: Client, stage: Stage, line: list[Job], words: li
     assert [WORD.findall(text) for text in asked] == [[word] for word in words], "each prompt once, in order"
     runs = await client.runs(thread=thread, limit=1000)
     assert [run.status for run in runs].count(RunStatus.ANSWERED) == len(words), "each event has one answer"
-    assert len(runs) == sum(job.runs for job in line), "and every run is some job's"
-    # Killed between its note and its request, an agent is first heard when it is told to go on.
+    assert len(runs) == sum(job.runs for job in line), "and every run belongs to a job"
+    # An agent that was killed between its start and its request makes its first request when it is told to continue.
     last = [request for request in stage.api.main_requests if words[-1] in str(request.messages)][-1]
     shown = "\n".join(text for role, text in last.shown_texts() if role == "user")
     seen = WORD.findall(shown)
-    if "SKILL" in shown and CONTINUE in shown:  # told to go on in a fresh session: the skill names its event again
+    if "SKILL" in shown and CONTINUE in shown:  # told to continue in a fresh session: the skill names its event again
         seen = [word for word, _ in groupby(seen)]
     assert seen == words, f"the model was shown all of it, once and in order: {shown[-2000:]}"
 

@@ -1,4 +1,4 @@
-"""What the three forges send becomes one kind of event, or is refused; the payloads are after their documentation.
+"""What the three forges send becomes one kind of event, or is refused; the payloads follow their documentation.
 
 A payload's file is called `forge.event.what.json`; the event is what the forge's header says.
 """
@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.core.hook import KINDS, Forge, HookEvent
-from clew.hosts.forge_events import NotAnEvent, check_signature, delivery_of, read_event
+from clew.core.hooks.hook import KINDS, Forge, HookEvent
+from clew.hosts.hooks.forge.events import NotAnEvent, check_signature, delivery_of, read_event
 
 PAYLOADS = Path(__file__).parent / "payloads"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -109,7 +109,7 @@ def sign(body: bytes, secret: str = SECRET) -> str:
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-# What is read
+# Reading
 
 
 def test_every_payload_is_listed_and_every_kind_is_known() -> None:
@@ -212,7 +212,7 @@ def test_a_comment_on_a_line_tells_where() -> None:
 
 
 @pytest.mark.parametrize("forge", list(KIND_OF))
-def test_words_that_the_forge_says_somebody_else_wrote_are_not_the_actors(forge: str) -> None:
+def test_a_text_with_another_author_is_not_the_actors_own_words(forge: str) -> None:
     name = f"{forge}.issue_comment.created"
     assert must_read(name).own_words
     payload = payload_of(name)
@@ -250,13 +250,13 @@ def test_gitea_tells_what_changed_among_the_labels_where_it_is_new_enough() -> N
     found = told([agent], None)
     assert found is not None and (found.label, found.labels) == ("agent", ("bug", "agent"))
     several = told([bug, agent], None)
-    assert several is not None and several.label is None, "one of them may be the rule's"
-    assert told(None, [{"name": "other"}]) is None, "it lost one"
+    assert several is not None and several.label is None, "each of them may match a rule"
+    assert told(None, [{"name": "other"}]) is None, "a label was removed"
     unsaid = told(None, None)
     assert unsaid is not None and unsaid.label is None
 
 
-def test_a_lost_label_is_nothing() -> None:
+def test_a_removed_label_is_no_event() -> None:
     payload = payload_of("gitea.issues.label_updated")
     payload["issue"]["labels"] = []
     assert read("gitea.issues.label_updated", payload) is None
@@ -266,7 +266,7 @@ def test_a_lost_label_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("forge", list(KIND_OF))
-def test_who_it_was_given_to_is_told_when_it_is_certain(forge: str) -> None:
+def test_the_assignee_is_named_when_it_is_certain(forge: str) -> None:
     name = f"{forge}.issues.assigned"
     payload = payload_of(name)
     assert must_read(name).assignee == "carol"
@@ -275,14 +275,14 @@ def test_who_it_was_given_to_is_told_when_it_is_certain(forge: str) -> None:
 
 
 @pytest.mark.parametrize(("forge", "change"), [("github", "base"), ("gitea", "ref"), ("forgejo", "ref")])
-def test_another_base_is_no_edit_of_the_text(forge: str, change: str) -> None:
+def test_a_new_base_branch_is_not_an_edit_of_the_text(forge: str, change: str) -> None:
     payload = payload_of(f"{forge}.pull_request.opened") | {"action": "edited", "changes": {change: {"from": "old"}}}
     assert read(f"{forge}.pull_request.opened", payload) is None
     payload["changes"]["title"] = {"from": "Old"}
     assert must_read(f"{forge}.pull_request.opened", payload).kind == "pull.edited"
 
 
-def test_what_somebody_is_to_the_repository_is_told_only_of_the_actor() -> None:
+def test_the_association_is_only_that_of_the_actor() -> None:
     assert must_read("github.issues.reopened").association == "CONTRIBUTOR"
     assert must_read("github.issues.closed").association is None, "alice closed what bob wrote"
 
@@ -313,7 +313,7 @@ def test_a_forge_is_not_read_by_anothers_headers() -> None:
     assert read_event(Forge.GITEA, headers_of("github.issues.opened"), b"{}") is None
 
 
-def test_unknown_actions_and_events_are_nothing() -> None:
+def test_unknown_actions_and_events_are_ignored() -> None:
     assert read("github.issues.opened", payload_of("github.issues.opened") | {"action": "pinned"}) is None
     assert read("github.pull_request.opened", payload_of("github.pull_request.opened") | {"action": "locked"}) is None
     review = payload_of("github.pull_request_review.approved")
@@ -332,25 +332,25 @@ def test_a_form_is_read_as_its_payload(forge: str) -> None:
     assert event.text == "é + & = % \U0001f9f5"
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b'{"action": "\xff"}', "no JSON"),
-        (b'{"action": NaN}', "no JSON"),
-        (b'{"action": "\\ud800"}', "no JSON"),
-        (b"[]", "no object"),
-        (b"null", "no object"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b'{"action": "\xff"}', "not JSON"),
+        (b'{"action": NaN}', "not JSON"),
+        (b'{"action": "\\ud800"}', "not JSON"),
+        (b"[]", "not an object"),
+        (b"null", "not an object"),
         (b"[" * 100_000, "too deep"),
         (b'{"a":' * 100_000, "too deep"),
         (b"{}", "repository is missing"),
-        (b'{"repository": []}', "repository is no object"),
-        (b'{"repository": {"full_name": 4}}', "full_name is no text"),
+        (b'{"repository": []}', "repository is not an object"),
+        (b'{"repository": {"full_name": 4}}', "full_name is not a text"),
     ],
 )
 def test_a_malformed_body_is_refused_in_one_line(body: bytes, why: str) -> None:
@@ -363,7 +363,7 @@ def test_a_malformed_body_is_refused_in_one_line(body: bytes, why: str) -> None:
     "repo",
     ["maze", "alice/maze/x", "../etc", "alice/..", "./maze", "alice/.", "alice/ma ze", "alice/maze\n", "é/x", ""],
 )
-def test_a_repository_that_is_no_owner_and_name_is_refused(repo: str) -> None:
+def test_a_repository_that_is_not_owner_and_name_is_refused(repo: str) -> None:
     payload = payload_of("github.issues.opened")
     payload["repository"]["full_name"] = repo
     with pytest.raises(NotAnEvent, match="owner/name"):
@@ -371,7 +371,7 @@ def test_a_repository_that_is_no_owner_and_name_is_refused(repo: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, True, 4.0, "4", None, [4], 2**63])
-def test_a_number_that_counts_nothing_is_refused(number: object) -> None:
+def test_a_malformed_number_is_refused(number: object) -> None:
     payload = payload_of("gitea.pull_request.opened")
     payload["pull_request"]["number"] = number
     with pytest.raises(NotAnEvent, match="positive whole number"):
@@ -382,7 +382,7 @@ def test_a_number_that_counts_nothing_is_refused(number: object) -> None:
     "ref",
     ["-x", "--upload-pack=x", "a b", "a..b", "a//b", "/a", "a/", "a.lock", "a\nb", "a~1", "x" * 256, ".a", "a/.b"],
 )
-def test_a_branch_that_git_would_not_name_so_is_refused(ref: str) -> None:
+def test_a_branch_name_that_git_does_not_allow_is_refused(ref: str) -> None:
     payload = payload_of("github.pull_request.opened")
     payload["pull_request"]["head"]["ref"] = ref
     with pytest.raises(NotAnEvent, match="name of a branch"):
@@ -403,7 +403,7 @@ def test_an_actor_without_a_name_is_refused(login: object) -> None:
         read("github.issues.opened", payload)
 
 
-def test_a_link_that_is_none_is_left_out() -> None:
+def test_a_malformed_link_is_left_out() -> None:
     payload = payload_of("github.issues.opened")
     for url in ("javascript:alert(1)", "https://x/ y", "ftp://x", "https://x/" + "y" * 3000):
         payload["issue"]["html_url"] = url
@@ -434,7 +434,7 @@ _anything = st.recursive(
 @pytest.mark.rest
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), name=st.sampled_from(ALL))
-def test_whatever_stands_in_a_field_an_event_or_a_refusal_comes_of_it(data: st.DataObject, name: str) -> None:
+def test_any_value_in_a_field_gives_an_event_or_a_refusal(data: st.DataObject, name: str) -> None:
     payload = part = payload_of(name)
     for _ in range(data.draw(st.integers(1, 4))):
         key = data.draw(st.sampled_from(sorted(part)))
@@ -450,7 +450,7 @@ def test_whatever_stands_in_a_field_an_event_or_a_refusal_comes_of_it(data: st.D
         assert event is None or event.kind in KINDS
 
 
-# Who sent it
+# Signatures
 
 SIGNED_BY = {
     Forge.GITHUB: ["x-hub-signature-256"],
@@ -465,7 +465,7 @@ def value_of(header: str, digest: str) -> str:
 
 
 @pytest.mark.parametrize(("forge", "header"), SIGNATURES)
-def test_who_knows_the_secret_is_let_in(forge: Forge, header: str) -> None:
+def test_a_valid_signature_is_accepted(forge: Forge, header: str) -> None:
     headers = {header: value_of(header, sign(b"{}"))}
     assert check_signature(forge, headers, b"{}", SECRET)
     assert not check_signature(forge, headers, b"{} ", SECRET)
@@ -479,12 +479,12 @@ def test_who_knows_the_secret_is_let_in(forge: Forge, header: str) -> None:
     "wrong",
     ["", "sha256=", "x" * 64, "0" * 64, "é" * 64, "\ud800", "sha1=" + "0" * 40, "0" * 1_000_000],
 )
-def test_a_malformed_signature_lets_nobody_in(forge: Forge, header: str, wrong: str) -> None:
+def test_a_malformed_signature_is_refused(forge: Forge, header: str, wrong: str) -> None:
     assert not check_signature(forge, {header: wrong}, b"{}", SECRET)
 
 
 @pytest.mark.parametrize(("forge", "header"), SIGNATURES)
-def test_a_signature_is_taken_only_as_the_forge_writes_it(forge: Forge, header: str) -> None:
+def test_a_signature_is_accepted_only_in_the_forges_own_form(forge: Forge, header: str) -> None:
     digest = sign(b"{}")
     written = value_of(header, digest)
     for other in (written.upper(), value_of(header, digest.upper()), f" {written}", f"{written}\n", f"{written}, x"):
@@ -493,7 +493,7 @@ def test_a_signature_is_taken_only_as_the_forge_writes_it(forge: Forge, header: 
     assert not check_signature(forge, {header: prefixed}, b"{}", SECRET)
 
 
-def test_an_unsigned_message_lets_nobody_in() -> None:
+def test_an_unsigned_message_is_refused() -> None:
     for forge in Forge:
         assert not check_signature(forge, {}, b"{}", SECRET)
     assert not check_signature(Forge.GITHUB, {"x-gitea-signature": sign(b"{}")}, b"{}", SECRET)
@@ -518,10 +518,10 @@ def test_github_signs_a_form_and_the_others_sign_what_is_in_it() -> None:
         assert not check_signature(forge, FORM | {"x-gitea-signature": sign(b"")}, b"x=1", SECRET)
 
 
-def test_a_secret_of_any_text_is_no_accident() -> None:
+def test_any_text_can_be_the_secret() -> None:
     headers = {"x-gitea-signature": sign(b"{}", "gehé\U0001f9f5")}
     assert check_signature(Forge.GITEA, headers, b"{}", "gehé\U0001f9f5")
-    assert not check_signature(Forge.GITEA, headers, b"{}", "\ud800"), "no bytes can be made of it"
+    assert not check_signature(Forge.GITEA, headers, b"{}", "\ud800"), "it cannot be encoded"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An issue wakes its agent in its own work tree; the next event finds the session again, and is told only the news."""
+"""An issue wakes its agent in its own work tree; the next event resumes the session and sends only what is new."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import logging
 
 import pytest
 
-from clew.core.hook import session_key
+from clew.core.hooks.hook import session_key
 from clew.errors import UsageError
 from clew.testing.stage import Stage
-from hooks.house import REPO, House, event, handled, succeeded, trees
-from reviews.house import git
+from hooks.project import REPO, HookProject, event, handled, succeeded, trees
+from reviews.reviewer import git
 
 KEY = session_key("boss", REPO, 4)
 
 
-async def test_a_session_is_told_the_skill_once_and_then_the_news(stage: Stage) -> None:
-    house = House(stage)
-    async with house.open() as client:
+async def test_a_session_gets_the_skill_once_and_then_only_what_is_new(stage: Stage) -> None:
+    project = HookProject(stage)
+    async with project.open() as client:
         first = await succeeded(client, event())
         assert (first.reason, first.key) == ("first_turn", KEY)
         assert "SKILL: you are boss of charles/peon." in stage.prompt and "Badly." in stage.prompt
         assert "DELTA" not in stage.prompt
-        [tree] = trees(house)
+        [tree] = trees(project)
         assert first.cwd == str(tree) and git(tree, "status", "--porcelain") == ""
-        assert await client.hooks.get_session(KEY) == stage.launches[-1].session_id
+        assert await client.hooks.sessions.get(KEY) == stage.launches[-1].session_id
 
         second = await succeeded(client, event("pull.changes_requested", text="Please mend the port."))
         assert second.resume_count == 1 and second.thread_id == first.thread_id
@@ -32,14 +32,14 @@ async def test_a_session_is_told_the_skill_once_and_then_the_news(stage: Stage) 
         assert "Please mend the port." in stage.prompt
         assert "SKILL" not in stage.prompt, "nothing of the template is sent again"
         assert sum("SKILL" in text for _, text in stage.shown) == 1
-        assert trees(house) == [tree]
+        assert trees(project) == [tree]
 
 
 async def test_a_session_that_is_gone_is_replaced_once_with_the_whole_skill_and_a_warning(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(stage)
-    async with house.open() as client:
+    project = HookProject(stage)
+    async with project.open() as client:
         await succeeded(client, event())
         for file in stage.session_files():
             file.unlink()
@@ -52,35 +52,35 @@ async def test_a_session_that_is_gone_is_replaced_once_with_the_whole_skill_and_
 
 
 @pytest.mark.rest
-async def test_a_reset_or_a_closed_issue_starts_afresh(stage: Stage) -> None:
-    house = House(stage)
-    async with house.open() as client:
+async def test_after_a_reset_or_a_closed_issue_the_next_event_starts_a_fresh_session(stage: Stage) -> None:
+    project = HookProject(stage)
+    async with project.open() as client:
         await succeeded(client, event())
-        assert await client.hooks.drop_session(KEY) is True
-        assert await client.hooks.drop_session(KEY) is False
-        assert await client.hooks.get_session(KEY) is None
+        assert await client.hooks.sessions.drop(KEY) is True
+        assert await client.hooks.sessions.drop(KEY) is False
+        assert await client.hooks.sessions.get(KEY) is None
         again = await succeeded(client, event("issue.commented", text="And now?"))
         assert again.reason == "first_turn"
         assert "SKILL" in stage.prompt and stage.launches[-1].resumes is None
         await succeeded(client, event("pull.review_requested", number=4))
-        assert len(await client.hooks.sessions()) == 2
-        assert len(trees(house)) == 2
+        assert len(await client.hooks.sessions.list()) == 2
+        assert len(trees(project)) == 2
         assert await handled(client, event("issue.closed")) == []
-        assert await client.hooks.sessions() == []
-        assert trees(house) == []
-        assert (await client.hooks.events())[0].why == "The work tree is removed.", "said once, of both"
+        assert await client.hooks.sessions.list() == []
+        assert trees(project) == []
+        assert (await client.hooks.events())[0].why == "The work tree is removed.", "one note for both trees"
         assert {job.key for job in await client.jobs.list()} == {KEY, session_key("reviewer", REPO, 4)}
 
 
-async def test_whoever_may_not_write_wakes_nobody(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+async def test_events_that_wake_no_agent_are_ignored_with_a_reason(scripted: Stage) -> None:
+    project = HookProject(scripted)
+    async with project.open() as client:
         for told, why in [
             (event(actor="mallory"), "not known to have write access"),
-            (event(actor="alice", repo="charles/other"), "is no repository"),
+            (event(actor="alice", repo="charles/other"), "have no repository"),
             (event("issue.labeled", label="x"), "no rule applies"),
             (event("issue.commented", text="Done.\n\n<!-- clew -->"), "own comment"),
-            (event("branch.pushed", number=None, branch="of-nobody"), "nobody works on the branch of-nobody"),
+            (event("branch.pushed", number=None, branch="of-nobody"), "no session works on the branch of-nobody"),
             (event("issue.closed", number=77), "no session"),
         ]:
             assert await handled(client, told) == []
@@ -89,27 +89,27 @@ async def test_whoever_may_not_write_wakes_nobody(scripted: Stage) -> None:
         assert scripted.launches == []
 
 
-async def test_what_is_told_twice_is_kept_once(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+async def test_an_event_that_is_sent_twice_is_stored_once(scripted: Stage) -> None:
+    project = HookProject(scripted)
+    async with project.open() as client:
         assert (await client.hooks.receive(event(delivery="same"))).is_new
         assert not (await client.hooks.receive(event(delivery="same"))).is_new
         assert len(await client.hooks.events()) == 1
 
 
 async def test_a_push_finds_the_agents_that_work_on_its_branch(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+    project = HookProject(scripted)
+    async with project.open() as client:
         opened = await succeeded(client, event("pull.opened", number=7, branch="feature"))
         pushed = await succeeded(client, event("branch.pushed", number=None, branch="feature"))
         assert pushed.key == opened.key == session_key("boss", REPO, 7)
         assert await handled(client, event("branch.deleted", number=None, branch="feature")) == []
-        assert await client.hooks.sessions() == []
+        assert await client.hooks.sessions.list() == []
 
 
-async def test_only_real_keys_are_keys(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+async def test_a_malformed_key_is_refused(scripted: Stage) -> None:
+    project = HookProject(scripted)
+    async with project.open() as client:
         for key in ("boss", "boss:peon:4", "boss:charles/peon:0", "boss:charles/peon:x", "boss:../..:4", ":a/b:1", ""):
             with pytest.raises(UsageError):
-                await client.hooks.drop_session(key)
+                await client.hooks.sessions.drop(key)

@@ -1,4 +1,4 @@
-"""Jobs that share a thread: cut off, retried, timed out, cancelled, limited; and what an agent may do in one."""
+"""Jobs that share a thread: interrupted, retried, timed out, cancelled, limited; and what an agent may do in them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Client
-from clew.core.hook import session_key
-from clew.core.job import CONTINUE, OVER, Job, JobStatus
-from clew.core.limits import JITTER_S
-from clew.testing.scripts import Fail, Reply, Request, Text, ToolUse, newest_user_text
+from clew.api.client import Client
+from clew.core.hooks.hook import session_key
+from clew.core.jobs.job import CONTINUE, OVER, Job, JobStatus
+from clew.core.runs.limits import JITTER_S
+from clew.testing.model.scripts import Fail, Reply, Request, Text, ToolUse, newest_user_text
 from clew.testing.stage import Stage
-from hooks.house import REPO, SETTINGS, House, event, handled, succeeded
-from jobs.house import ended, speaking, start, until, workers
-from reviews.house import git
+from hooks.project import REPO, SETTINGS, HookProject, event, handled, succeeded
+from jobs.processes import ended, speaking, start, until, workers
+from reviews.reviewer import git
 
 KEY = session_key("boss", REPO, 4)
 
 
 def for_boss(*lines: str) -> str:
-    """The settings, with more about the boss."""
+    """The settings, with more lines for the boss."""
     return SETTINGS.replace('model = "{model}"\n', "\n".join(('model = "{model}"', *lines, "")), 1)
 
 
@@ -31,9 +31,9 @@ def user_texts(stage: Stage) -> list[str]:
 
 
 async def sent(client: Client, kind: str = "issue.commented", **more: object) -> Job:
-    """An event's job, which nobody has begun yet."""
+    """An event's job, not started yet."""
     received = await client.hooks.receive(event(kind, **more))  # type: ignore[arg-type]
-    await client.hooks.deal_with(received.id)
+    await client.hooks.handle(received.id)
     [job_id] = next(each.jobs for each in await client.hooks.events() if each.id == received.id)
     return await client.jobs.find(job_id)
 
@@ -44,9 +44,9 @@ async def carried_out(client: Client, job: Job) -> Job:
     return await client.jobs.find(job.id)
 
 
-def commit(house: House, name: str, text: str) -> None:
+def commit(project: HookProject, name: str, text: str) -> None:
     """A file that the repository has."""
-    path = house.stage.folder / "origin" / name
+    path = project.stage.folder / "origin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     git(path.parent, "add", "-A")
@@ -54,18 +54,18 @@ def commit(house: House, name: str, text: str) -> None:
 
 
 async def wake(client: Client, job: Job) -> None:
-    """The time that it waits for has come."""
-    now = client.engine.around.clock()
-    await client.engine.database.call(lambda store: store.update_job(job.id, wake_at=now))
+    """Ends the job's wait."""
+    now = client.engine.context.clock()
+    await client.engine.store.call(lambda store: store.jobs.update(job.id, wake_at=now))
 
 
-# Cut off
+# Interrupted
 
 
 @pytest.mark.rest
-async def test_a_killed_workers_job_goes_on_in_a_copy_of_the_shared_session(stage: Stage) -> None:
-    house = House(stage)
-    async with house.open() as client:
+async def test_a_killed_workers_job_continues_in_a_copy_of_the_shared_session(stage: Stage) -> None:
+    project = HookProject(stage)
+    async with project.open() as client:
         first = await succeeded(client, event())
         async with workers(stage) as alive:
             second = await sent(client, text="!slow 400 0.05")
@@ -81,15 +81,15 @@ async def test_a_killed_workers_job_goes_on_in_a_copy_of_the_shared_session(stag
         assert sum("!slow 400 0.05" in text for text in texts) == 1, "the second event's, once"
         assert texts[-1].endswith(CONTINUE)
         third = await succeeded(client, event("issue.commented", text="And now?"))
-        assert third.resume_count == 1 and stage.launches[-1].resumes == done.session_id, "the copy is gone on in"
+        assert third.resume_count == 1 and stage.launches[-1].resumes == done.session_id, "the copy is resumed"
 
 
 @pytest.mark.rest
-async def test_a_killed_workers_job_whose_session_is_lost_is_told_the_whole_skill(
+async def test_a_killed_workers_job_whose_session_is_lost_gets_the_whole_skill(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(stage)
-    async with house.open() as client:
+    project = HookProject(stage)
+    async with project.open() as client:
         await succeeded(client, event(body="It breaks on Mondays."))
         async with workers(stage) as alive:
             second = await sent(client, text="!slow 400 0.05", body="It breaks on Mondays.")
@@ -104,15 +104,15 @@ async def test_a_killed_workers_job_whose_session_is_lost_is_told_the_whole_skil
         assert stage.launches[-1].resumes is None
         prompt = stage.prompt
         assert prompt.count("SKILL: you are boss") == 1 and prompt.rstrip().endswith(CONTINUE)
-        assert prompt.count("!slow 400 0.05") == 1, "what was asked stands in the transcript"
+        assert prompt.count("!slow 400 0.05") == 1, "the prompt is in the transcript"
         assert any("session_missing" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.rest
-async def test_a_run_that_was_never_heard_is_asked_again_as_it_was(scripted: Stage) -> None:
-    """Its worker died before anybody was asked: nothing was cut off."""
-    house = House(scripted)
-    async with house.open() as client:
+async def test_a_run_whose_prompt_never_arrived_is_repeated_unchanged(scripted: Stage) -> None:
+    """Its worker died before the agent was started, so no answer was interrupted."""
+    project = HookProject(scripted)
+    async with project.open() as client:
         await succeeded(client, event())
         second = await sent(client, text="What about the port?")
         dying = await start(scripted, {"CLEW_FAULT": "decided"})
@@ -125,9 +125,9 @@ async def test_a_run_that_was_never_heard_is_asked_again_as_it_was(scripted: Sta
 
 
 @pytest.mark.rest
-async def test_a_second_worker_that_dies_before_it_asks_leaves_the_job_to_be_gone_on_with(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+async def test_a_second_worker_that_dies_before_it_asks_leaves_the_job_to_be_continued(scripted: Stage) -> None:
+    project = HookProject(scripted)
+    async with project.open() as client:
         await succeeded(client, event())
         second = await sent(client, text="!slow 400 0.05")
         async with workers(scripted) as alive:
@@ -139,7 +139,7 @@ async def test_a_second_worker_that_dies_before_it_asks_leaves_the_job_to_be_gon
             await dying.wait()
         done = await carried_out(client, second)
         assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 3), done.error
-        assert scripted.prompt.rstrip().endswith(CONTINUE), "whether the session is found again or not"
+        assert scripted.prompt.rstrip().endswith(CONTINUE), "whether or not the session exists"
         texts = user_texts(scripted)
         assert sum(text.count("!slow 400 0.05") for text in texts) == 1
 
@@ -148,9 +148,9 @@ async def test_a_second_worker_that_dies_before_it_asks_leaves_the_job_to_be_gon
 
 
 @pytest.mark.rest
-async def test_a_retry_of_an_older_job_asks_anew_and_archives_nothing(stage: Stage) -> None:
-    house = House(stage)
-    async with house.open() as client:
+async def test_a_retry_of_an_older_job_asks_again_and_archives_nothing(stage: Stage) -> None:
+    project = HookProject(stage)
+    async with project.open() as client:
         await succeeded(client, event())
         stage.api.script.append(Fail(418, "teapot", "I am one"))
         older = await carried_out(client, await sent(client, text="mend the port"))
@@ -165,7 +165,7 @@ async def test_a_retry_of_an_older_job_asks_anew_and_archives_nothing(stage: Sta
 
         assert (done.status, done.thread_id) == (JobStatus.SUCCEEDED, newer.thread_id), done.error
         after = await thread.turns()
-        assert [turn.text for turn in after][: len(texts)] == texts, "all of it stands as it was"
+        assert [turn.text for turn in after][: len(texts)] == texts, "all of it is unchanged"
         assert [turn.id for turn in after][: len(texts)] == [turn.id for turn in before]
         assert "mend the port" in after[len(texts)].text
         assert stage.launches[-1].resumes == newer.session_id
@@ -173,9 +173,9 @@ async def test_a_retry_of_an_older_job_asks_anew_and_archives_nothing(stage: Sta
         assert newer == await client.jobs.find(newer.id)
 
 
-async def test_a_retry_of_the_newest_job_goes_on_with_it(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+async def test_a_retry_of_the_newest_job_continues_it(scripted: Stage) -> None:
+    project = HookProject(scripted)
+    async with project.open() as client:
         await succeeded(client, event())
         scripted.api.script.append(Fail(418, "teapot", "I am one"))
         failed = await carried_out(client, await sent(client, text="mend the port"))
@@ -190,9 +190,9 @@ async def test_a_retry_of_the_newest_job_goes_on_with_it(scripted: Stage) -> Non
 
 
 @pytest.mark.rest
-async def test_a_run_that_takes_too_long_is_gone_on_with(stage: Stage) -> None:
-    house = House(stage, for_boss('timeout = "8s"'))
-    async with house.open() as client:
+async def test_a_run_that_timed_out_is_continued(stage: Stage) -> None:
+    project = HookProject(stage, for_boss('timeout = "8s"'))
+    async with project.open() as client:
         await succeeded(client, event())
         job = await carried_out(client, await sent(client, text="!hang text so far"))
         assert job.status is JobStatus.SUCCEEDED and job.runs >= 2, (job.runs, job.error)
@@ -203,8 +203,8 @@ async def test_a_run_that_takes_too_long_is_gone_on_with(stage: Stage) -> None:
 
 @pytest.mark.rest
 async def test_a_cancelled_job_makes_way_for_the_next_event(stage: Stage) -> None:
-    house = House(stage)
-    async with house.open() as client:
+    project = HookProject(stage)
+    async with project.open() as client:
         await succeeded(client, event())
         hanging = await sent(client, text="!hang text so far")
         after = await sent(client, text="what else?")
@@ -224,10 +224,10 @@ async def test_a_cancelled_job_makes_way_for_the_next_event(stage: Stage) -> Non
 
 @pytest.mark.rest
 async def test_a_usage_limit_is_waited_for_and_the_next_event_of_the_key_waits_behind(scripted: Stage) -> None:
-    house = House(scripted)
-    async with house.open() as client:
+    project = HookProject(scripted)
+    async with project.open() as client:
         await succeeded(client, event())
-        resets_at, over = int(client.engine.around.clock()) + 3600, asyncio.Event()
+        resets_at, over = int(client.engine.context.clock()) + 3600, asyncio.Event()
         other = session_key("boss", REPO, 5)
 
         def reply(request: Request) -> Reply | None:
@@ -241,7 +241,7 @@ async def test_a_usage_limit_is_waited_for_and_the_next_event_of_the_key_waits_b
         waiting = await until(client, limited.id, lambda now: now.status is JobStatus.WAITING)
         assert waiting.wake_at is not None and 0 <= waiting.wake_at - resets_at <= JITTER_S
         assert (await client.jobs.find(behind.id)).status is JobStatus.QUEUED
-        assert (await carried_out(client, elsewhere)).key == other, "another issue's goes on"
+        assert (await carried_out(client, elsewhere)).key == other, "another issue's job is not held up"
         assert (await client.jobs.find(limited.id)).status is JobStatus.WAITING
         over.set()
         await wake(client, limited)
@@ -255,18 +255,18 @@ async def test_a_usage_limit_is_waited_for_and_the_next_event_of_the_key_waits_b
         assert order == ["one", "two"]
 
 
-# What an agent may do
+# Permissions
 
 
 @pytest.mark.real
 async def test_allowed_tools_let_their_commands_through_and_no_others(real: Stage) -> None:
-    """What the CLI itself takes for an edit (touch, mkdir) is allowed with those; a script is not."""
-    house = House(real, for_boss('allowed_tools = ["Bash(sh make.sh made*)"]'))
-    commit(house, "make.sh", 'touch "$1"\n')
+    """What the CLI itself counts as an edit (touch, mkdir) is allowed with edits; a script is not."""
+    project = HookProject(real, for_boss('allowed_tools = ["Bash(sh make.sh made*)"]'))
+    commit(project, "make.sh", 'touch "$1"\n')
     allowed = "sh make.sh made-this"
     commands = [allowed, "sh make.sh other", f"{allowed}; sh make.sh other", "sh make.sh made-$(sh make.sh other)"]
     real.api.script.extend([*(ToolUse("Bash", {"command": command}) for command in commands), Text("That is all.")])
-    async with house.open() as client:
+    async with project.open() as client:
         job = await succeeded(client, event())
         assert job.result == "That is all."
         tree = Path(job.cwd)
@@ -287,15 +287,15 @@ async def test_allowed_tools_let_their_commands_through_and_no_others(real: Stag
 
 @pytest.mark.real
 async def test_the_repositorys_own_agent_settings_and_hooks_are_not_loaded(real: Stage) -> None:
-    house = House(real)
+    project = HookProject(real)
     commit(
-        house,
+        project,
         ".claude/settings.json",
         '{"permissions": {"allow": ["Bash"]}, "hooks": {"UserPromptSubmit": [{"hooks": '
         f'[{{"type": "command", "command": "touch {real.folder}/pwned"}}]}}]}}}}',
     )
     real.api.script.extend([ToolUse("Bash", {"command": f"date > {real.folder}/allowed"}), Text("That is all.")])
-    async with house.open() as client:
+    async with project.open() as client:
         job = await succeeded(client, event())
         assert (Path(job.cwd) / ".claude" / "settings.json").exists()
     assert not (real.folder / "pwned").exists() and not (real.folder / "allowed").exists()
@@ -307,8 +307,8 @@ async def test_the_repositorys_own_agent_settings_and_hooks_are_not_loaded(real:
 async def test_a_session_that_is_too_old_is_replaced_with_the_whole_skill_and_a_warning(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(stage, for_boss('max_age = "0.01s"'))
-    async with house.open() as client:
+    project = HookProject(stage, for_boss('max_age = "0.01s"'))
+    async with project.open() as client:
         first = await succeeded(client, event())
         with caplog.at_level(logging.WARNING):
             second = await succeeded(client, event("issue.commented", text="Any news?", title="It breaks"))
@@ -321,8 +321,8 @@ async def test_a_session_that_is_too_old_is_replaced_with_the_whole_skill_and_a_
 
 async def test_two_agents_of_one_issue_share_no_session(stage: Stage) -> None:
     both = SETTINGS.replace('events = ["pull.review_requested"]', 'events = ["pull.review_requested", "pull.opened"]')
-    house = House(stage, both)
-    async with house.open() as client:
+    project = HookProject(stage, both)
+    async with project.open() as client:
         boss, reviewer = await handled(client, event("pull.opened"))
         assert [job.status for job in (boss, reviewer)] == [JobStatus.SUCCEEDED] * 2
         assert (boss.key, reviewer.key) == (KEY, session_key("reviewer", REPO, 4))
@@ -333,5 +333,5 @@ async def test_two_agents_of_one_issue_share_no_session(stage: Stage) -> None:
         again = await succeeded(client, event("pull.review_requested", text="Once more."))
         assert (again.key, stage.launches[-1].resumes) == (reviewer.key, reviewer.session_id)
         assert "SKILL: you are boss" not in str(stage.shown) and "SKILL: you are reviewer" in str(stage.shown)
-        assert await client.hooks.drop_session(reviewer.key)
-        assert await client.hooks.get_session(boss.key) == boss.session_id
+        assert await client.hooks.sessions.drop(reviewer.key)
+        assert await client.hooks.sessions.get(boss.key) == boss.session_id

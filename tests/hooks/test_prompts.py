@@ -1,11 +1,11 @@
-"""The exact prompts of every kind of event, with the skills that Clew comes with; `make prompts` writes them anew."""
+"""The exact prompts of every kind of event, with the skills that Clew ships; `make prompts` writes them again."""
 
 from __future__ import annotations
 
 import pytest
 
-from clew.core.hook import CLEAN_UP, KINDS, Meaning, meaning
-from clew.hosts.hook_skills import Form
+from clew.core.hooks.hook import CLEAN_UP, KINDS, Meaning, meaning
+from clew.hosts.hooks.skills import SkillForm
 from hooks.prompt_cases import MARK, PROMPTS, Case, cases
 
 CASES = list(cases())
@@ -13,7 +13,7 @@ CASES = list(cases())
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_prompts_are_those_of_the_file(case: Case) -> None:
-    assert case.text() == (PROMPTS / case.file).read_text("utf-8"), "make prompts, and look at the difference"
+    assert case.text() == (PROMPTS / case.file).read_text("utf-8"), "run `make prompts`, and check the difference"
 
 
 def test_there_are_prompts_for_every_kind_of_event_and_every_meaning_and_no_others() -> None:
@@ -24,14 +24,14 @@ def test_there_are_prompts_for_every_kind_of_event_and_every_meaning_and_no_othe
 
 
 def fences(prompt: str) -> dict[str, str]:
-    """By what is in a fence: what the fence calls it."""
+    """The fenced texts, each with the meaning that its fence states."""
     found = [part.partition(f" {MARK}\n") for part in prompt.split("<<<")[1:]]
     return {rest.partition("\n>>>")[0]: name for name, _, rest in found if rest}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_full_and_delta_say_the_same_about_the_same_text(case: Case) -> None:
-    full, delta = (case.prompts()[form] for form in (Form.FULL, Form.DELTA))
+    full, delta = (case.prompts()[form] for form in (SkillForm.FULL, SkillForm.DELTA))
     assert full.rpartition("\n\n")[2] == delta.rpartition("\n\n")[2], "the note"
     jobs = [prompt.partition("Your job now: ")[2].split(".\n")[0] for prompt in (full, delta)]
     assert jobs[0] and jobs[0] == jobs[1]

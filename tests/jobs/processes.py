@@ -14,10 +14,10 @@ from pathlib import Path
 import psycopg
 
 import forkserver
-from clew.client import Client
-from clew.core.job import UNDER_WAY, Job, JobStatus
+from clew.api.client import Client
+from clew.core.jobs.job import UNDER_WAY, Job, JobStatus
 from clew.core.thread import Permissions
-from clew.hosts.jobs import NewJob
+from clew.hosts.jobs.jobs import JobSpec
 from clew.testing.stage import MODEL, Stage
 
 REFUSED = "!fail 401 authentication_error invalid x-api-key"
@@ -28,7 +28,7 @@ NOTHING: Mapping[str, str] = {}
 @asynccontextmanager
 async def workers(
     stage: Stage, environ: Mapping[str, str] = NOTHING, count: int = 1
-) -> AsyncIterator[list[forkserver.Awaited]]:
+) -> AsyncIterator[list[forkserver.AsyncProcess]]:
     """So many of them; a test may kill one and put another in its place."""
     alive = [await start(stage, environ) for _ in range(count)]
     try:
@@ -37,7 +37,7 @@ async def workers(
         await end(alive)
 
 
-async def end(alive: Sequence[forkserver.Awaited]) -> None:
+async def end(alive: Sequence[forkserver.AsyncProcess]) -> None:
     """In order, also those that sleep."""
     for process in alive:
         if process.returncode is None:
@@ -48,7 +48,7 @@ async def end(alive: Sequence[forkserver.Awaited]) -> None:
             await process.wait()
 
 
-async def put_to_sleep(stage: Stage, process: forkserver.Awaited, store: str | None = None) -> None:
+async def put_to_sleep(stage: Stage, process: forkserver.AsyncProcess, store: str | None = None) -> None:
     """Stopped, and not in the middle of a transaction: nobody could write then. `store`: an address of PostgreSQL."""
 
     def is_free() -> bool:
@@ -91,13 +91,13 @@ def _is_free(database: Path) -> bool:
 
 async def start(
     stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str, program: Path | None = None
-) -> forkserver.Awaited:
+) -> forkserver.AsyncProcess:
     """`machine`: the name of another one, on which it counts as running; or --hooks-only."""
     with (stage.folder / "worker.log").open("ab") as log:
         given = {**stage.environ, **environ}
         if program is not None:
             command = [str(program), str(WORKER), "3", *machine]
-            return forkserver.Awaited(subprocess.Popen(command, env=given, stderr=log), None)
+            return forkserver.AsyncProcess(subprocess.Popen(command, env=given, stderr=log), None)
         return await forkserver.start_in_loop(["3", *machine], script=WORKER, env=given, stderr=log)
 
 
@@ -106,8 +106,8 @@ def log_of(stage: Stage) -> str:
     return (stage.folder / "worker.log").read_text()
 
 
-def a_job(stage: Stage, prompt: str, **more: object) -> NewJob:
-    return NewJob(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, **more)  # type: ignore[arg-type]
+def a_job(stage: Stage, prompt: str, **more: object) -> JobSpec:
+    return JobSpec(prompt, str(stage.work), "claude", MODEL, permissions=Permissions.ALL, **more)  # type: ignore[arg-type]
 
 
 async def until(client: Client, job_id: str, test: Callable[[Job], bool], limit_s: float = 90) -> Job:
@@ -127,7 +127,7 @@ async def ended(client: Client, job: Job, *, status: JobStatus | None = None) ->
 async def speaking(client: Client, job: Job, kind: str = "text_streamed") -> None:
     """Its first run has begun, and such an event has come."""
     begun = await until(client, job.id, lambda now: now.run_id is not None)
-    async for event in client.follow(begun.run_id or ""):
+    async for event in client.views.follow(begun.run_id or ""):
         if event.kind == kind:
             return
     raise AssertionError(f"the run ended without {kind}")

@@ -14,20 +14,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from clew.core.job import JobStatus
+from clew.core.jobs.job import JobStatus
 from clew.core.record import replace
-from clew.engine.claims import Claims, Place
-from clew.engine.database import Database
-from clew.store.job_rows import Worker
-from clew.store.jobs import SPARE
+from clew.engine.durable.claims import Claims, WorkerSlot
+from clew.engine.storage.async_store import AsyncStore
+from clew.store.rows.jobs import StoredWorker
 from clew.store.store import Store, open_store
+from clew.store.tables.jobs import SPARE
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 from clew.testing.store_contract.jobs import a_job
 from clew.testing.store_contract.samples import OWNER, a_thread
-from clew.wiring import STORE_FILE
-from jobs.house import a_job as new_job
-from jobs.house import ended, workers
+from clew.wiring.engine import STORE_FILE
+from jobs.processes import a_job as new_job
+from jobs.processes import ended, workers
 
 MANY = 3000
 
@@ -44,20 +44,20 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 @pytest.fixture
 def store(where: Path | str) -> Iterator[Store]:
     with open_store(where) as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         yield store
 
 
 def sign_on(store: Store, *names: str) -> None:
     for name in names:
-        store.save_worker(Worker(name, OWNER, 2, 1.0, 1.0, None))
+        store.workers.save(StoredWorker(name, OWNER, 2, 1.0, 1.0, None))
 
 
 def fill(store: Store, count: int, key: str | None = None, **more: Any) -> None:
     with store.transaction():
         for number in range(count):
             job = a_job(f"{key or 'job'}-{number:05}", **more)
-            store.create_job(replace(job, key=key) if key else job)
+            store.jobs.create(replace(job, key=key) if key else job)
 
 
 class Shift:
@@ -67,18 +67,18 @@ class Shift:
         self.name = name
         self.done: list[str] = []
         self.gate = asyncio.Event()
-        database = Database(open_store(where))
+        database = AsyncStore(open_store(where))
         opened.callback(database.close)
         self.claims = Claims(database, lambda: 10.0, name, most, self.carry)
         self._database = database
 
-    async def carry(self, job_id: str, _: Place) -> None:
+    async def carry(self, job_id: str, _: WorkerSlot) -> None:
         await self.gate.wait()
         self.done.append(job_id)
 
         def end(store: Store) -> None:
-            store.update_job(job_id, status=JobStatus.RUNNING, worker=self.name)
-            store.update_job(job_id, status=JobStatus.SUCCEEDED)
+            store.jobs.update(job_id, status=JobStatus.RUNNING, worker=self.name)
+            store.jobs.update(job_id, status=JobStatus.SUCCEEDED)
 
         await self._database.atomically(end)
 
@@ -95,7 +95,7 @@ async def test_40_jobs_are_shared_by_4_workers_and_none_has_more_than_it_can_run
             for shift in shifts:
                 shift.gate = asyncio.Event()
                 assert await shift.claims.fill(), "there was one for every place"
-            assert [len(store.claims(name)) for name in "abcd"] == [2, 2, 2, 2]
+            assert [len(store.jobs.claimed_by(name)) for name in "abcd"] == [2, 2, 2, 2]
             for shift in shifts:
                 shift.gate.set()
             async with asyncio.timeout(60):
@@ -116,23 +116,23 @@ async def test_a_job_that_waits_keeps_its_claim_and_leaves_its_place(where: Path
     waits, go_on = asyncio.Event(), asyncio.Event()
     order: list[str] = []
 
-    async def carry(job_id: str, place: Place) -> None:
+    async def carry(job_id: str, slot: WorkerSlot) -> None:
         if job_id == "job-00000":
-            place.leave()
+            slot.release()
             waits.set()
             await go_on.wait()
-            await place.take()
+            await slot.acquire()
         order.append(job_id)
         if job_id == "job-00001":
             go_on.set()
 
-    database = Database(open_store(where))
+    database = AsyncStore(open_store(where))
     try:
         claims = Claims(database, lambda: 10.0, "a", 1, carry)
         async with asyncio.timeout(60):
             assert await claims.fill()
             await waits.wait()
-            assert store.claims("a") == ["job-00000"]
+            assert store.jobs.claimed_by("a") == ["job-00000"]
             assert await claims.fill()
             await go_on.wait()
             while len(order) < 2:
@@ -149,11 +149,11 @@ async def test_a_claim_whose_answer_was_lost_is_released_and_one_that_is_held_is
     fill(store, 3)
     with ExitStack() as opened:
         shift = Shift(where, "a", 2, opened)
-        assert store.claim_jobs("a", 10.0, 1) == ["job-00000"], "as if by a call whose connection broke"
+        assert store.jobs.claim("a", 10.0, 1) == ["job-00000"], "as if by a call whose connection broke"
         assert await shift.claims.fill()
-        assert store.claims("a") == ["job-00000", "job-00001", "job-00002"]
+        assert store.jobs.claimed_by("a") == ["job-00000", "job-00001", "job-00002"]
         await shift.claims.check()
-        assert store.claims("a") == ["job-00001", "job-00002"]
+        assert store.jobs.claimed_by("a") == ["job-00001", "job-00002"]
         await shift.claims.end()
 
 
@@ -177,7 +177,7 @@ def test_a_scan_reads_no_more_rows_than_it_brings_whatever_the_backlog(
 ) -> None:
     backlog(store)
     given = {"now": 10.0, "limit": 2 + SPARE, "own": 1}
-    query = store._sql["claimable_jobs"]
+    query = store.database._sql["claimable_jobs"]
     if isinstance(where, Path):
         with closing(sqlite3.connect(where)) as connection:
             plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", given)]

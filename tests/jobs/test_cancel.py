@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from clew.client import Client
-from clew.core.job import OVER, Job, JobStatus
-from clew.core.limits import JITTER_S
+from clew.api.client import Client
+from clew.core.jobs.job import OVER, Job, JobStatus
+from clew.core.runs.limits import JITTER_S
 from clew.errors import Conflict
-from clew.testing.scripts import Fail, Reply, Request
+from clew.testing.model.scripts import Fail, Reply, Request
 from clew.testing.stage import Stage
-from jobs.house import REFUSED, a_job, a_repository, carried_out, ended, until, workers
+from jobs.processes import REFUSED, a_job, a_repository, carried_out, ended, until, workers
 
 OVERLOADED = "!fail 529 overloaded_error Overloaded"
 ONE_AFTER_THE_OTHER = '!tool Bash {"command": "(setsid sleep 300 &) ; touch begun; sleep 300"}'
@@ -32,7 +32,7 @@ async def is_cancelled(client: Client, job: Job, *, stays: JobStatus = JobStatus
 @pytest.mark.parametrize("later", [False, True])
 async def test_one_that_is_queued_or_delayed(scripted: Stage, later: bool) -> None:
     async with scripted.open() as client:
-        not_before = client.engine.around.clock() + 3600 if later else None
+        not_before = client.engine.context.clock() + 3600 if later else None
         job = await client.jobs.submit(a_job(scripted, "!say x", not_before=not_before))
         assert (await is_cancelled(client, job)).runs == 0
         assert (await carried_out(client, job)).status is JobStatus.CANCELLED, "whoever has it in a queue sees it"
@@ -43,7 +43,7 @@ async def test_one_that_a_worker_holds_until_its_time(scripted: Stage) -> None:
     async with scripted.open() as client:
         carrying = None
         try:
-            job = await client.jobs.submit(a_job(scripted, "x", not_before=client.engine.around.clock() + 3600))
+            job = await client.jobs.submit(a_job(scripted, "x", not_before=client.engine.context.clock() + 3600))
             carrying = asyncio.create_task(client.carry_out(job.id))
             await is_cancelled(client, job)
             async with asyncio.timeout(60):
@@ -78,7 +78,7 @@ async def test_one_that_pauses_after_trouble(scripted: Stage) -> None:
 
 async def test_one_that_waits_for_a_usage_limit(scripted: Stage) -> None:
     async with scripted.open() as client:
-        resets_at = int(client.engine.around.clock()) + 7200
+        resets_at = int(client.engine.context.clock()) + 7200
 
         def reply(request: Request) -> Reply | None:
             limit = Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{resets_at}")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.job import JobStatus
-from clew.core.run import RunStatus
-from clew.engine.checkpoints import Checkpoints
+from clew.core.jobs.job import JobStatus
+from clew.core.runs.run import RunStatus
 from clew.errors import StoreError
+from clew.git.checkpoints import Checkpoints
 from clew.testing.stage import Stage
-from jobs.house import a_job, a_repository, carried_out, ended, log_of, speaking, workers
+from jobs.processes import a_job, a_repository, carried_out, ended, log_of, speaking, workers
 
 GIT = """#!/bin/sh
 case " $* " in *" hash-object "*|*" write-tree "*|*" commit-tree "*|*" add "*|*" update-index "*|*" update-ref "*)

@@ -13,17 +13,17 @@ from itertools import pairwise
 
 import pytest
 
-from clew.client import Client
-from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish
-from clew.engine import work
-from clew.engine.checkpoints import Checkpoint, Checkpoints
-from clew.engine.claims import Place
+from clew.api.client import Client
+from clew.core.jobs.job import CONTINUE, Job, JobStatus, Limits, StartMode
+from clew.engine.durable import worker as work
+from clew.engine.durable.claims import WorkerSlot
 from clew.errors import Conflict, StoreError
-from clew.hosts.jobs import Jobs
-from clew.store.store import Store
-from clew.testing.scripts import Fail, Reply, Request, Text, TooLong
+from clew.git.checkpoints import Checkpoint, Checkpoints
+from clew.hosts.jobs.runner import JobRunner
+from clew.store.tables.jobs import JobTable
+from clew.testing.model.scripts import Fail, Reply, Request, Text, TooLong
 from clew.testing.stage import Stage
-from jobs.house import REFUSED, a_job, a_repository, carried_out, ended, workers
+from jobs.processes import REFUSED, a_job, a_repository, carried_out, ended, workers
 
 
 async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
@@ -33,7 +33,7 @@ async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
             done = await ended(client, await jobs.submit(a_job(stage, "!say all done")))
         assert (done.status, done.result, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, "all done", 1, 0)
         assert done.session_id and done.session_saved_at
-        [marker] = await client.engine.database.call(lambda store: store.markers(done.id))
+        [marker] = await client.engine.store.call(lambda store: store.jobs.markers(done.id))
         assert (marker.number, marker.text, marker.run_id) == (1, "all done", done.run_id)
         assert marker.message_id, "the agent's own"
 
@@ -66,7 +66,7 @@ async def test_a_worker_that_is_told_to_end_ends_although_its_store_is_away(
         working = asyncio.create_task(client.work(1, stop))
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         with monkeypatch.context() as broken:
-            broken.setattr(Store, "require_job", away)  # which is asked when a job is handed back
+            broken.setattr(JobTable, "require", away)  # which is asked when a job is handed back
             stop.set()
             await asyncio.wait({working}, timeout=60)
             assert working.done()
@@ -90,9 +90,9 @@ async def test_told_to_end_while_the_queue_starts_a_worker_ends_the_queue(
 
     monkeypatch.setattr(work, "_launch", launch)
     async with scripted.open() as client:
-        around, settings = client.engine.around, work.WorkerSettings("w", None)
-        waiting = [work.Work("event", "e", 1, "k")]
-        worker = work.Worker(client.engine.database, around, settings, {}, lambda _: waiting, never)
+        context, settings = client.engine.context, work.WorkerSettings("w", None)
+        waiting = [work.WorkItem("event", "e", 1, "k")]
+        worker = work.Worker(client.engine.store, context, settings, {}, lambda _: waiting, never)
         stop = asyncio.Event()
         working = asyncio.create_task(worker.run(stop))
         await asyncio.to_thread(starting.wait, 60)
@@ -104,7 +104,7 @@ async def test_told_to_end_while_the_queue_starts_a_worker_ends_the_queue(
         assert ends == ["the queue"]
 
 
-async def never(job_id: str, place: Place) -> float | None:
+async def never(job_id: str, slot: WorkerSlot) -> float | None:
     raise AssertionError("there is no job")
 
 
@@ -142,7 +142,7 @@ async def test_an_auth_failure_blocks_and_a_retry_resumes(scripted: Stage) -> No
             job = await jobs.submit(a_job(scripted, REFUSED))
             blocked = await ended(client, job)
             assert blocked.status is JobStatus.BLOCKED and blocked.hint
-            await jobs.retry(job.id, Wish.RESUME)
+            await jobs.retry(job.id, StartMode.RESUME)
             done = await ended(client, job)
         assert done.status is JobStatus.SUCCEEDED and done.tries == 2
         with pytest.raises(Conflict):
@@ -216,8 +216,8 @@ async def test_files_are_saved_now_and_then_while_a_run_goes_on_when_they_change
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
         kept = Checkpoints(str(scripted.work), job.id, scripted.environ)
-        jobs = Jobs(client.engine, checkpoint_s=0.3)
-        carrying = asyncio.create_task(jobs.carry_out(job.id, "here", asyncio.Semaphore(1)))
+        runner = JobRunner(client.engine, checkpoint_s=0.3)
+        carrying = asyncio.create_task(runner.carry_out(job.id, "here"))
         async with asyncio.timeout(90):
             for text, path in zip(("half\n", "whole\n"), go, strict=True):
                 while not any(each.why == "interval" and saved(each) == text for each in await kept.list()):
@@ -240,7 +240,7 @@ async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Sta
             if not request.is_main:
                 return None
             asked.append(request.shown_texts()[-1][1])
-            soon = int(client.engine.around.clock()) + 8
+            soon = int(client.engine.context.clock()) + 8
             return Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{soon}") if len(asked) == 1 else None
 
         scripted.api.reply = reply
@@ -256,7 +256,7 @@ async def test_a_usage_limit_is_waited_for_and_the_session_is_kept(scripted: Sta
 @pytest.mark.rest
 async def test_a_deadline_ends_a_job_that_waits_and_one_that_runs(scripted: Stage) -> None:
     async with scripted.open() as client:
-        now = client.engine.around.clock()
+        now = client.engine.context.clock()
         late = a_job(scripted, "!say x", not_before=now + 600, limits=Limits(deadline_at=now + 1))
         runs = a_job(scripted, "!slow 10000 0.05", limits=Limits(deadline_at=now + 12))
         over = [await carried_out(client, await client.jobs.submit(new)) for new in (late, runs)]

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from clew.core.job import JobStatus
-from clew.core.run import Owner, Run
-from clew.hosts import job_rows
+from clew.core.jobs.job import JobStatus
+from clew.core.runs.run import Owner, Run
+from clew.hosts.jobs import rows as job_rows
 from clew.store.store import Store
 from clew.testing.stage import Stage
-from jobs.house import a_job, speaking
+from jobs.processes import a_job, speaking
 
 
 async def test_carried_out_by_three_at_once_it_is_asked_once(scripted: Stage) -> None:
@@ -32,17 +32,17 @@ async def test_a_run_that_comes_too_late_for_its_job_is_not_opened(scripted: Sta
         def begin(store: Store, name: str) -> Run:
             run = Run(name, job.thread_id, f"turn-{name}", "hello", "claude", None, "queued")  # type: ignore[arg-type]
             with store.transaction():
-                store.create_run(run)
+                store.runs.create(run)
                 job_rows.begin(store, job, run, "worker", 1.0)
             return run
 
-        await client.engine.database.call(lambda store: begin(store, "one"))
+        await client.engine.store.call(lambda store: begin(store, "one"))
         with pytest.raises(job_rows.NotOurs):
-            await client.engine.database.call(lambda store: begin(store, "two"))
-        now = await client.engine.database.call(lambda store: (store.require_job(job.id), store.run("two")))
+            await client.engine.store.call(lambda store: begin(store, "two"))
+        now = await client.engine.store.call(lambda store: (store.jobs.require(job.id), store.runs.find("two")))
         assert (now[0].run_id, now[0].runs, now[1]) == ("one", 1, None)
-        await client.engine.database.call(lambda store: store.update_run("one", status="running"))
-        await client.engine.database.call(lambda store: store.update_run("one", status="failed"))
+        await client.engine.store.call(lambda store: store.runs.update("one", status="running"))
+        await client.engine.store.call(lambda store: store.runs.update("one", status="failed"))
 
 
 @pytest.mark.rest
@@ -54,12 +54,12 @@ async def test_a_job_whose_thread_was_taken_over_is_queued_again(scripted: Stage
         await speaking(client, job)
 
         def take_over(store: Store) -> None:
-            [held] = store.leases("thread/")
-            now, owner = store.time(client.engine.around.clock), Owner("elsewhere", 1, 1.0)
+            [held] = store.leases.under("thread/")
+            now, owner = store.leases.time(client.engine.context.clock), Owner("elsewhere", 1, 1.0)
             terms = {"owner": owner, "run_id": held.run_id, "now": now, "ttl_s": 2.0}
-            assert store.take_lease(held.key, old_token=held.token, token="theirs", **terms) is not None
+            assert store.leases.take(held.key, old_token=held.token, token="theirs", **terms) is not None
 
-        await client.engine.database.call(take_over)
+        await client.engine.store.call(take_over)
         async with asyncio.timeout(60):
             await carrying
         done = await client.jobs.find(job.id)

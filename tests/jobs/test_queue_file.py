@@ -14,24 +14,24 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Client
-from clew.core.hook import Forge, HookEvent
-from clew.core.job import Job, JobStatus
-from clew.engine import queue_file
+from clew.api.client import Client
+from clew.core.hooks.hook import Forge, HookEvent
+from clew.core.jobs.job import Job, JobStatus
+from clew.engine.durable import queue_file
 from clew.errors import StoreError
 from clew.testing.stage import Stage
-from jobs.house import a_job, carried_out, ended, log_of, workers
+from jobs.processes import a_job, carried_out, ended, log_of, workers
 
 
 async def an_event(client: Client, number: int = 1) -> str:
     """Of a repository that no hook is for: what workers have the queue for, and soon done with."""
     event = HookEvent(Forge.GITHUB, f"delivery-{number}", "issue.opened", "o/r", number, "someone")
-    return (await client.engine.database.call(lambda store: store.add_hook_event(f"hook-{number}", event, 1.0)))[0]
+    return (await client.engine.store.call(lambda store: store.hooks.add_event(f"hook-{number}", event, 1.0)))[0]
 
 
 async def dealt_with(client: Client, hook_id: str) -> None:
     async with asyncio.timeout(60):
-        while (stored := await client.engine.database.call(lambda store: store.hook_event(hook_id))) is None or (
+        while (stored := await client.engine.store.call(lambda store: store.hooks.event(hook_id))) is None or (
             stored.state == "received"
         ):
             await asyncio.sleep(0.05)
@@ -202,7 +202,7 @@ async def test_a_worker_says_so_in_one_line_and_carries_out_jobs(scripted: Stage
 
 AS_NOBODY = """
 import fcntl, os, sys
-from clew.engine import queue_file
+from clew.engine.durable import queue_file
 from clew.errors import StoreError
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from clew import job as surface
-from clew.client import Client
-from clew.core.job import OWN, Job, JobStatus
+from clew.api import jobs as surface
+from clew.api.client import Client
+from clew.core.jobs.job import SUBMITTED, Job, JobStatus
 from clew.testing.stage import Stage
-from clew.wiring import STORE_FILE
-from clew.worker_wiring import QUEUE_FILE
-from jobs.house import a_job, carried_out, end, ended, speaking, start, until, workers
+from clew.wiring.engine import STORE_FILE
+from clew.wiring.worker import QUEUE_FILE
+from jobs.processes import a_job, carried_out, end, ended, speaking, start, until, workers
 
 pytestmark = pytest.mark.rest
 
@@ -24,7 +24,7 @@ async def of_a_hook(stage: Stage, client: Client, prompt: str, key: str | None =
     made = await client.jobs.submit(a_job(stage, "!say never asked"))
     await client.jobs.cancel(made.id)
     job = made.replace(id=f"{made.id[:-4]}hook", prompt=prompt, kind="hook", key=key or f"{made.id}-key")
-    await client.engine.database.call(lambda store: store.create_job(job))
+    await client.engine.store.call(lambda store: store.jobs.create(job))
     return job
 
 
@@ -49,14 +49,14 @@ async def test_a_worker_for_hooks_leaves_other_jobs_to_others(scripted: Stage) -
         try:
             hook = await ended(client, await of_a_hook(scripted, client, "!say of a hook"))
             assert (hook.status, hook.result) == (JobStatus.SUCCEEDED, "of a hook")
-            left = await surface.card(client, own.id)
+            left = await surface.view_job(client, own.id)
             assert (left.job.status, left.job.runs, left.job.worker) == (JobStatus.QUEUED, 0, None)
             assert left.no_worker == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
             assert len(await surface.workers(client)) == 1
-            assert await surface.workers(client, OWN) == []
+            assert await surface.workers(client, SUBMITTED) == []
             async with workers(scripted):
                 done = await ended(client, own)
-                assert (done.result, (await surface.card(client, own.id)).no_worker) == ("own", None)
+                assert (done.result, (await surface.view_job(client, own.id)).no_worker) == ("own", None)
         finally:
             await end([for_hooks])
     assert done.worker != hook.worker

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Client
-from clew.core.job import CONTINUE, Job, JobStatus, Limits
-from clew.core.limits import JITTER_S
+from clew.api.client import Client
+from clew.core.jobs.job import CONTINUE, Job, JobStatus, Limits
 from clew.core.record import replace
-from clew.testing.refusals import BROKEN_SESSIONS
-from clew.testing.scripts import Reply, Request, Text, ToolUse, newest_user_text
+from clew.core.runs.limits import JITTER_S
+from clew.testing.model.refusals import BROKEN_SESSIONS
+from clew.testing.model.scripts import Reply, Request, Text, ToolUse, newest_user_text
 from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
-from jobs.house import REFUSED, a_job, carried_out, ended, start, until, workers
+from jobs.processes import REFUSED, a_job, carried_out, ended, start, until, workers
 
 pytestmark = pytest.mark.real
 
@@ -115,7 +115,7 @@ async def test_each_class_of_failure_is_taken_for_what_it_is(real: Stage) -> Non
     """At the end of the first run; what follows is the scripted agent's business."""
     real.account = SUBSCRIPTION
     async with real.open() as client:
-        resets_at = int(client.engine.around.clock()) + 3600
+        resets_at = int(client.engine.context.clock()) + 3600
         prompts = {
             REFUSED: (JobStatus.BLOCKED, "auth"),
             f"!limit {resets_at}": (JobStatus.WAITING, "usage_limit"),

@@ -11,16 +11,16 @@ import time
 
 import pytest
 
-from clew.client import Client
-from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish
-from clew.core.limits import FIRST_PAUSE_S, JITTER_S
-from clew.core.run import RunStatus
-from clew.engine.checkpoints import Checkpoints
+from clew.api.client import Client
+from clew.api.jobs import error_of, view_job
+from clew.core.jobs.job import CONTINUE, Job, JobStatus, Limits, StartMode
+from clew.core.runs.limits import FIRST_PAUSE_S, JITTER_S
+from clew.core.runs.run import RunStatus
 from clew.errors import AgentFailed, AuthFailed, Conflict, NotFound, TimedOut, UsageError
-from clew.job import card, error_of
-from clew.testing.scripts import Fail, Reply, Request, usage_limit
+from clew.git.checkpoints import Checkpoints
+from clew.testing.model.scripts import Fail, Reply, Request, usage_limit
 from clew.testing.stage import SUBSCRIPTION, Stage
-from jobs.house import REFUSED, a_job, a_repository, carried_out, until
+from jobs.processes import REFUSED, a_job, a_repository, carried_out, until
 
 
 def checkpoints(stage: Stage, job: Job) -> Checkpoints:
@@ -90,7 +90,7 @@ async def test_an_error_is_of_what_ended_the_job_and_not_left_over(scripted: Sta
 
 async def test_a_deadline_is_over_in_its_own_words(scripted: Stage) -> None:
     async with scripted.open() as client:
-        now = client.engine.around.clock()
+        now = client.engine.context.clock()
         limits = Limits(deadline_at=now + 1)
         job = await client.jobs.submit(a_job(scripted, "!say x", not_before=now + 60, limits=limits))
         over = await carried_out(client, job)
@@ -99,7 +99,7 @@ async def test_a_deadline_is_over_in_its_own_words(scripted: Stage) -> None:
 
 async def test_a_wait_beyond_the_deadline_says_what_it_would_wait_for(scripted: Stage) -> None:
     async with scripted.open() as client:
-        limits = Limits(deadline_at=client.engine.around.clock() + 60)
+        limits = Limits(deadline_at=client.engine.context.clock() + 60)
         scripted.api.reply = lambda _: Fail(429, "rate_limit_error", "Slow down")
         over = await carried_out(client, await client.jobs.submit(a_job(scripted, "hello", limits=limits)))
         assert over.status is JobStatus.FAILED
@@ -109,7 +109,7 @@ async def test_a_wait_beyond_the_deadline_says_what_it_would_wait_for(scripted: 
 
 async def test_a_retry_drops_a_deadline_that_has_passed_and_keeps_one_that_has_not(scripted: Stage) -> None:
     async with scripted.open() as client:
-        now = client.engine.around.clock()
+        now = client.engine.context.clock()
         late = await client.jobs.submit(a_job(scripted, "!say x", limits=Limits(deadline_at=now - 1)))
         assert (await carried_out(client, late)).status is JobStatus.FAILED
         soon = await blocked(scripted, client, limits=Limits(deadline_at=now + 600))
@@ -144,7 +144,7 @@ async def test_a_wild_reset_time_is_waited_for_a_while_and_shown(scripted: Stage
 
     scripted.api.reply = reply
     async with scripted.open() as client:
-        now = client.engine.around.clock()
+        now = client.engine.context.clock()
         job = await client.jobs.submit(a_job(scripted, "x"))
         carrying = asyncio.create_task(client.carry_out(job.id))
         try:
@@ -152,14 +152,14 @@ async def test_a_wild_reset_time_is_waited_for_a_while_and_shown(scripted: Stage
         finally:
             carrying.cancel()
             await asyncio.gather(carrying, return_exceptions=True)
-        latest = client.engine.around.clock() + FIRST_PAUSE_S + JITTER_S
+        latest = client.engine.context.clock() + FIRST_PAUSE_S + JITTER_S
         assert waiting.wake_at is not None and now < waiting.wake_at <= latest
 
-        from clew.cli.output import stamp as in_cli
-        from clew.server.json_body import stamp as in_http
+        from clew.cli.ui.printing import stamp as in_cli
+        from clew.server.models.json_body import stamp as in_http
 
         for stamp in (in_cli, in_http):
-            assert json.dumps((await card(client, job.id)).to_json(stamp))
+            assert json.dumps((await view_job(client, job.id)).to_json(stamp))
 
 
 @pytest.mark.rest
@@ -206,7 +206,7 @@ async def test_a_retried_job_takes_its_old_place_before_those_that_have_not_begu
     """Whoever carries a later one out sees to it, also when the later one is still to wait for its time."""
     async with scripted.open() as client:
         older = await blocked(scripted, client, key="k")
-        later = client.engine.around.clock() + 3600
+        later = client.engine.context.clock() + 3600
         newer = await client.jobs.submit(a_job(scripted, "!say newer", key="k", not_before=later))
         carrying = asyncio.create_task(client.carry_out(newer.id))
         try:
@@ -239,8 +239,8 @@ async def test_two_that_carry_out_one_key_at_once_never_run_two(scripted: Stage)
 
 async def test_a_fresh_retry_asks_the_original_and_a_resumed_one_goes_on(scripted: Stage) -> None:
     async with scripted.open() as client:
-        for wish, prompt in ((Wish.FRESH, REFUSED), (Wish.RESUME, CONTINUE)):
+        for start_mode, prompt in ((StartMode.FRESH, REFUSED), (StartMode.RESUME, CONTINUE)):
             job = await blocked(scripted, client)
-            await client.jobs.retry(job.id, wish)
+            await client.jobs.retry(job.id, start_mode)
             await carried_out(client, job)
             assert scripted.prompt == prompt

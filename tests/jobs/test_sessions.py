@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from clew.client import Client
-from clew.core.job import CONTINUE, Job, JobStatus, Limits, Wish, is_too_old
-from clew.core.limits import JITTER_S
-from clew.core.run import RunStatus
+from clew.api.client import Client
+from clew.api.jobs import view_job
+from clew.core.jobs.job import CONTINUE, Job, JobStatus, Limits, StartMode, is_too_old
+from clew.core.runs.limits import JITTER_S
+from clew.core.runs.run import RunStatus
 from clew.errors import NotFound
-from clew.job import card
-from clew.testing.scripts import Fail, Hang, Reply, Request, ToolUse
+from clew.testing.model.scripts import Fail, Hang, Reply, Request, ToolUse
 from clew.testing.stage import Stage
-from jobs.house import REFUSED, a_job, carried_out, start, until
+from jobs.processes import REFUSED, a_job, carried_out, start, until
 
 
 def user_texts(stage: Stage) -> list[str]:
@@ -56,16 +56,16 @@ async def test_a_young_session_is_gone_on_with(scripted: Stage) -> None:
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(("max_age_s", "wish"), [(3600.0, None), (None, None), (0.5, Wish.RESUME)])
+@pytest.mark.parametrize(("max_age_s", "start_mode"), [(3600.0, None), (None, None), (0.5, StartMode.RESUME)])
 async def test_a_jobs_own_limit_of_age_counts_and_not_that_of_conversations(
-    scripted: Stage, max_age_s: float | None, wish: Wish | None
+    scripted: Stage, max_age_s: float | None, start_mode: StartMode | None
 ) -> None:
     async with scripted.open(environ={"CLEW_MAX_AGE": "1s"}) as client:
         job = await refused_once(scripted, client, max_age_s=max_age_s)
         async with asyncio.timeout(60):
-            while client.engine.around.clock() < (job.ended_at or 0) + 1.5:
+            while client.engine.context.clock() < (job.ended_at or 0) + 1.5:
                 await asyncio.sleep(0.1)
-        await client.jobs.retry(job.id, wish)
+        await client.jobs.retry(job.id, start_mode)
         done = await carried_out(client, job)
         assert (done.status, done.session_id, done.resume_count) == (JobStatus.SUCCEEDED, job.session_id, 1)
 
@@ -73,7 +73,7 @@ async def test_a_jobs_own_limit_of_age_counts_and_not_that_of_conversations(
 async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage) -> None:
     """It waits for longer than the session may be old, and is as young then as it was."""
     async with scripted.open() as client:
-        resets_at = int(client.engine.around.clock()) + 7200
+        resets_at = int(client.engine.context.clock()) + 7200
         limit = Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{resets_at}")
         scripted.api.reply = lambda request: limit if request.is_main else None
         job = await client.jobs.submit(a_job(scripted, "do it", limits=Limits(max_age_s=600)))
@@ -96,9 +96,11 @@ async def test_a_worker_that_died_long_ago_does_not_make_its_session_young(scrip
         async with asyncio.timeout(60):
             await dying.wait()
         scripted.api.reply = lambda request: None
-        heard = await client.engine.database.call(lambda store: store.events(store.job(job.id).run_id or "")[-1].at)  # type: ignore[union-attr]
+        heard = await client.engine.store.call(
+            lambda store: store.events.of_run(store.jobs.find(job.id).run_id or "")[-1].at
+        )  # type: ignore[union-attr]
         async with asyncio.timeout(60):
-            while client.engine.around.clock() < heard + 2:
+            while client.engine.context.clock() < heard + 2:
                 await asyncio.sleep(0.1)
         carrying = asyncio.create_task(client.carry_out(job.id))
         try:
@@ -174,7 +176,7 @@ async def test_resumes_are_counted_over_all_sessions_and_limited_by_session(scri
             (None, (1, 1)),  # resumed
             (None, (1, 0)),  # as often as its session may be: a fresh one
             (None, (2, 1)),
-            (Wish.FRESH, (2, 0)),
+            (StartMode.FRESH, (2, 0)),
             (None, (3, 1)),
         ]:
             scripted.api.reply = lambda request: (
@@ -194,7 +196,7 @@ async def test_a_fresh_session_is_told_the_last_marker_and_one_that_goes_on_is_n
         scripted.api.script.extend([look, ToolUse("Bash", {"command": "true"}, text="Now the tests."), refused])
         blocked = await carried_out(client, job)
         assert blocked.status is JobStatus.BLOCKED
-        marked = (await card(client, job.id)).markers or ()
+        marked = (await view_job(client, job.id)).markers or ()
         assert [(each.number, each.text) for each in marked] == [
             (1, "First I look.\n# New message"),
             (2, "Now the tests."),

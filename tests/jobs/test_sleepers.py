@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import forkserver
-from clew.client import Client
-from clew.core.job import Job, JobStatus
-from clew.core.run import RunStatus
-from clew.engine.checkpoints import Checkpoints
+from clew.api.client import Client
+from clew.core.jobs.job import Job, JobStatus
+from clew.core.runs.run import RunStatus
+from clew.git.checkpoints import Checkpoints
 from clew.store.store import Store
 from clew.testing.stage import Stage
-from jobs.house import a_job, a_repository, end, ended, log_of, put_to_sleep, speaking, start
+from jobs.processes import a_job, a_repository, end, ended, log_of, put_to_sleep, speaking, start
 
 pytestmark = pytest.mark.rest
 
@@ -46,18 +46,18 @@ async def all_of(client: Client, job: Job) -> Any:
     """Every row that is about the job."""
 
     def read(store: Store) -> Any:
-        runs = store.runs(thread_id=job.thread_id)
+        runs = store.runs.newest(thread_id=job.thread_id)
         return (
-            store.require_job(job.id),
+            store.jobs.require(job.id),
             runs,
-            [store.attempts(run.id) for run in runs],
-            [store.events(run.id) for run in runs],
-            store.history(job.thread_id),
-            store.pins(job.thread_id),
-            store.markers(job.id),
+            [store.runs.attempts(run.id) for run in runs],
+            [store.events.of_run(run.id) for run in runs],
+            store.turns.history(job.thread_id),
+            store.pins.of_thread(job.thread_id),
+            store.jobs.markers(job.id),
         )
 
-    return await client.engine.database.call(read)
+    return await client.engine.store.call(read)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
     async with scripted.open(environ=environ) as client:
         unseen = program_out_of_sight(scripted)
         sleeper = await start(scripted, {**environ, **unseen}, "one", program=scripted.folder / "another-machine")
-        other: forkserver.Awaited | None = None
+        other: forkserver.AsyncProcess | None = None
         try:
             job = await client.jobs.submit(a_job(scripted, prompt, checkpoint=True))
             await speaking(client, job)
@@ -95,7 +95,7 @@ async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
                 while Path(f"/proc/{attempt.pid}").exists():
                     await asyncio.sleep(0.1)
                 while "one" not in {
-                    each.id for each in await client.engine.database.call(lambda store: store.workers())
+                    each.id for each in await client.engine.store.call(lambda store: store.workers.all())
                 }:
                     await asyncio.sleep(0.1)
             more = await ended(client, await client.jobs.submit(a_job(scripted, "!say more")))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from clew.core.job import JobStatus, Limits
-from clew.job import error_of
-from clew.testing.refusals import BROKEN_SESSIONS
-from clew.testing.scripts import Reply, Request, Text, TooLong, ToolUse
+from clew.api.jobs import error_of
+from clew.core.jobs.job import JobStatus, Limits
+from clew.testing.model.refusals import BROKEN_SESSIONS
+from clew.testing.model.scripts import Reply, Request, Text, TooLong, ToolUse
 from clew.testing.stage import Stage
-from jobs.house import REFUSED, a_job, carried_out
+from jobs.processes import REFUSED, a_job, carried_out
 
 POISON = BROKEN_SESSIONS[0].api
 

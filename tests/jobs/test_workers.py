@@ -16,17 +16,17 @@ import pytest
 
 import forkserver
 from clew import config
-from clew.client import Client
-from clew.core.hook import Forge, HookEvent
-from clew.core.job import CONTINUE, UNDER_WAY, Job, JobStatus, Limits
-from clew.core.run import RunStatus
-from clew.engine.checkpoints import Checkpoints
+from clew.api.client import Client
+from clew.core.hooks.hook import Forge, HookEvent
+from clew.core.jobs.job import CONTINUE, UNDER_WAY, Job, JobStatus, Limits
+from clew.core.runs.run import RunStatus
 from clew.errors import StoreError
+from clew.git.checkpoints import Checkpoints
+from clew.testing.model.scripts import Slow, Text, newest_user_text
 from clew.testing.postgres import PostgresServer
-from clew.testing.scripts import Slow, Text, newest_user_text
-from clew.testing.stage import Launch, Stage
-from clew.worker_wiring import open_worker
-from jobs.house import a_job, a_repository, end, ended, log_of, speaking, start, until, workers
+from clew.testing.stage import AgentLaunch, Stage
+from clew.wiring.worker import open_worker
+from jobs.processes import a_job, a_repository, end, ended, log_of, speaking, start, until, workers
 
 
 @pytest.mark.parametrize("at", ["text", "tool"])
@@ -132,7 +132,7 @@ class SessionWatch:
                 parent = int(Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[1])
             except OSError:
                 continue
-            launch = Launch(tuple(argv))
+            launch = AgentLaunch(tuple(argv))
             session = launch.session_id or launch.resumes
             if launch.is_turn and session is not None:
                 found[pid] = parent, session
@@ -143,7 +143,7 @@ class SessionWatch:
 async def _unrest(
     stage: Stage,
     environ: dict[str, str],
-    alive: list[forkserver.Awaited],
+    alive: list[forkserver.AsyncProcess],
     dice: random.Random,
     disturbances: int,
 ) -> None:
@@ -153,28 +153,28 @@ async def _unrest(
         await _replace_ended(stage, environ, alive)
         if left <= 0:
             continue
-        place = dice.randrange(len(alive))
+        index = dice.randrange(len(alive))
         if dice.random() < 0.5:
-            _send(alive[place], signal.SIGKILL)
-            await alive[place].wait()
-            alive[place] = await start(stage, environ)
+            _send(alive[index], signal.SIGKILL)
+            await alive[index].wait()
+            alive[index] = await start(stage, environ)
         else:
-            _send(alive[place], signal.SIGSTOP)
+            _send(alive[index], signal.SIGSTOP)
             try:
                 await asyncio.sleep(dice.uniform(0.2, 1.0))
             finally:
-                _send(alive[place], signal.SIGCONT)
+                _send(alive[index], signal.SIGCONT)
 
 
-async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[forkserver.Awaited]) -> None:
+async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[forkserver.AsyncProcess]) -> None:
     """As a service manager does. None ends by itself but for one that finds no database when it starts."""
-    for place, process in enumerate(alive):
+    for index, process in enumerate(alive):
         if process.returncode is not None:
             assert "CLEW_STORE" in environ and process.returncode == StoreError.exit_code, log_of(stage)
-            alive[place] = await start(stage, environ)
+            alive[index] = await start(stage, environ)
 
 
-def _send(process: forkserver.Awaited, number: signal.Signals) -> None:
+def _send(process: forkserver.AsyncProcess, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # it has ended by itself: the next look judges that
         process.send_signal(number)
 
@@ -249,18 +249,20 @@ async def test_a_queue_that_is_away_is_told_in_one_line_and_a_later_try_works(
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
         elsewhere = config.load({"CLEW_STORE": server.new_store()}, None, {})
         async with scripted.open() as client:
-            await client.engine.database.call(lambda store: store.add_hook_event("hook", event, 1.0))
+            await client.engine.store.call(lambda store: store.hooks.add_event("hook", event, 1.0))
             await asyncio.to_thread(server.stop)
             given = client.engine, client.jobs, client.hooks, elsewhere, client.home
             worker = open_worker(*given, "one", 2)
             working = asyncio.create_task(worker.run(asyncio.Event(), until_idle=True))
             async with asyncio.timeout(120):
-                while not (told := [each.getMessage() for each in caplog.records if each.name == "clew.engine.work"]):
+                while not (
+                    told := [each.getMessage() for each in caplog.records if each.name == "clew.engine.durable.worker"]
+                ):
                     await asyncio.sleep(0.05)
                 assert "The queue's database cannot be reached" in told[0] and "\n" not in told[0]
                 await asyncio.to_thread(server.start)
                 await working
-            stored = await client.engine.database.call(lambda store: store.hook_event("hook"))
+            stored = await client.engine.store.call(lambda store: store.hooks.event("hook"))
             assert stored is not None and stored.state == "ignored"
         assert not any(each.exc_info for each in caplog.records)
 

@@ -12,14 +12,15 @@ import signal
 import sys
 
 import clew
-from clew import config, wiring
-from clew.client import Client
+from clew import config
+from clew.api.client import Client
 from clew.core.record import replace
 from clew.engine.engine import Engine
 from clew.engine.settings import EngineSettings
 from clew.errors import StoreError
 from clew.store.store import open_store
-from clew.worker_wiring import open_worker
+from clew.wiring import engine as wiring
+from clew.wiring.worker import open_worker
 
 SILENCE_S = 8.0  # instead of half a minute; long enough for a machine that is busy
 
@@ -41,7 +42,7 @@ async def main(concurrency: int, machine: str | None) -> None:
 async def work_elsewhere(concurrency: int, machine: str, stop: asyncio.Event) -> None:
     environ = dict(os.environ)
     settings, home = config.load(environ, None, {}), config.home(environ)
-    here = wiring.surroundings(environ)
+    here = wiring.runtime_context(environ)
     engine = Engine(
         open_store(settings.of("store") or home / wiring.STORE_FILE),
         wiring.Adapters(),

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import forkserver
-from clew.client import Client
-from clew.core import pair_prompts as words
-from clew.core.pair import Pair, Part
-from clew.hosts.pair import NewPair, PairState
-from clew.hosts.pair_live import LivePair, Manner
-from clew.hosts.pair_rows import Wishes
-from clew.testing.scripts import Reply, Request, Text
+from clew.api.client import Client
+from clew.core.pairs import prompts as words
+from clew.core.pairs.pair import Pair, PairPart
+from clew.hosts.pairs.live import LivePair, PairRunOptions
+from clew.hosts.pairs.pairs import NewPair, PairState
+from clew.hosts.pairs.rows import ResumeOptions
+from clew.testing.model.scripts import Reply, Request, Text
 from clew.testing.stage import MODEL, Stage
 from clew.testing.truth import tokens
 
@@ -55,22 +55,22 @@ class Couple:
         self.orders: list[str | Reply] = []
         self.reports: list[str | Reply] = []
         self.busy: dict[int, Reply] = {}
-        self.requests: dict[Part, list[Request]] = {part: [] for part in Part}
+        self.requests: dict[PairPart, list[Request]] = {part: [] for part in PairPart}
         self._count = itertools.count(1)
         stage.api.reply = self
 
     def __call__(self, request: Request) -> Reply | None:
         if not request.is_main:
             return None
-        part = Part.INSTRUCTOR if is_instructor(request) else Part.WORKER
+        part = PairPart.INSTRUCTOR if is_instructor(request) else PairPart.WORKER
         self.requests[part].append(request)
-        waiting = self.orders if part is Part.INSTRUCTOR else self.reports
+        waiting = self.orders if part is PairPart.INSTRUCTOR else self.reports
         if waiting:
             given = waiting.pop(0)
             return Text(given) if isinstance(given, str) else given
         shown = "\n".join(text for _, text in request.shown_texts())
         token = f"a{next(self._count)}z"
-        if part is Part.WORKER:
+        if part is PairPart.WORKER:
             number = len(set(re.findall(r"order-[0-9]+", shown)))
             return self.busy.pop(number, None) or Text(f"report-{number} {token}")
         number = len(set(re.findall(r"report-[0-9]+", shown))) + 1
@@ -78,23 +78,23 @@ class Couple:
             return Text(order(f"All of it is done. {token}", go_on=False))
         return Text(order(f"order-{number} {token}"))
 
-    def shown(self, part: Part) -> list[str]:
+    def shown(self, part: PairPart) -> list[str]:
         """The tokens in that part's newest request, in order."""
         return [token for _, text in self.requests[part][-1].shown_texts() for token in tokens(text)]
 
-    def prompt(self, part: Part) -> str:
+    def prompt(self, part: PairPart) -> str:
         """The newest user text that it was shown."""
         return [text for role, text in self.requests[part][-1].shown_texts() if role == "user"][-1]
 
     async def check_shown(self, client: Client, pair: Pair) -> None:
         """Each was shown all that stands in its thread, in order, each exactly once; the last turn is its answer."""
-        for part in Part:
+        for part in PairPart:
             said = [token for text in (await turns(client, pair, part))[:-1] for token in tokens(text)]
             assert self.shown(part) == said, part
 
 
 async def start(client: Client, stage: Stage, **more: Any) -> LivePair:
-    manner = Manner(auto_save=more.pop("auto_save", True))
+    manner = PairRunOptions(auto_save=more.pop("auto_save", True))
     fields = {"task": TASK, "cwd": str(stage.work), "agent": "claude", "instructor_model": MODEL, "worker_model": MODEL}
     return await client.pairs.start(NewPair(**{**fields, **more}), manner)
 
@@ -109,11 +109,13 @@ async def carried_out(client: Client, stage: Stage, **more: Any) -> PairState:
 
 
 async def resumed(client: Client, pair: Pair, message: str = "", **more: Any) -> PairState:
-    return await finished(client, await client.pairs.resume(pair.id, Wishes(message=message, **more)))
+    return await finished(client, await client.pairs.resume(pair.id, ResumeOptions(message=message, **more)))
 
 
-async def turns(client: Client, pair: Pair, part: Part) -> list[str]:
-    return [turn.text for turn in await client.engine.database.call(lambda store: store.history(pair.thread_of(part)))]
+async def turns(client: Client, pair: Pair, part: PairPart) -> list[str]:
+    return [
+        turn.text for turn in await client.engine.store.call(lambda store: store.turns.history(pair.thread_of(part)))
+    ]
 
 
 def die(stage: Stage, point: str, passing: int, *args: str) -> None:
@@ -140,7 +142,7 @@ def begun(stage: Stage, *args: str, **environ: str) -> Iterator[subprocess.Popen
 @contextlib.contextmanager
 def started(stage: Stage, command: list[str], **environ: str) -> Iterator[subprocess.Popen[bytes]]:
     """Any program."""
-    process = subprocess.Popen(command, preexec_fn=forkserver.heed_interrupts, **options(stage, **environ))
+    process = subprocess.Popen(command, preexec_fn=forkserver.restore_sigint, **options(stage, **environ))
     with over_at_last(process):
         yield process
 

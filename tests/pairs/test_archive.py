@@ -10,15 +10,15 @@ from contextlib import closing
 import pytest
 
 from clew.errors import Busy, Conflict, NotFound
-from clew.hosts.pair_folder import path_of
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import unpack
-from clew.hosts.portable_import import import_thread
+from clew.hosts.pairs.folder import path_of
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import read_export
+from clew.hosts.transfer.imports import import_thread
 from clew.store.store import Store
 from clew.testing.stage import Stage
 from clew.testing.store_contract.pairs import a_pair
 from clew.testing.store_contract.samples import a_thread
-from pair.house import Couple, carried_out
+from pairs.couple import Couple, carried_out
 
 # A thread that is deleted leaves a promise open, which only the commit looks at.
 COMMIT_FAILS = """
@@ -30,19 +30,19 @@ CREATE TRIGGER promise AFTER DELETE ON threads BEGIN INSERT INTO promises VALUES
 
 async def test_a_pair_at_work_is_not_archived(scripted: Stage) -> None:
     async with scripted.open() as client:
-        around = client.engine.around
+        context = client.engine.context
 
         def make(store: Store) -> None:
             for number in (1, 2):
-                store.create_thread(a_thread(f"thread-{number}", f"part-{number}", kind="pair"))
-            store.create_pair(a_pair())
-            now = around.clock()
-            store.acquire_lease("pair/pair-1", token="t", owner=around.owner, run_id=None, now=now, ttl_s=60.0)
+                store.threads.create(a_thread(f"thread-{number}", f"part-{number}", kind="pair"))
+            store.pairs.create(a_pair())
+            now = context.clock()
+            store.leases.acquire("pair/pair-1", token="t", owner=context.owner, run_id=None, now=now, ttl_s=60.0)
 
-        await client.engine.database.call(make)
+        await client.engine.store.call(make)
         with pytest.raises(Busy, match="its pair is at work"):
             await client.archives.archive("part-2")
-        await client.engine.database.call(lambda store: store.release_lease("t"))
+        await client.engine.store.call(lambda store: store.leases.release("t"))
         assert (await client.archives.archive("part-2")).path is not None
         assert await client.threads() == [], "both of them are in the file"
 
@@ -97,11 +97,11 @@ async def test_an_imported_pair_bears_the_name_that_it_is_given(scripted: Stage)
     async with scripted.open() as client:
         first = await carried_out(client, scripted, name="two")
         content = (await export_thread(client.engine, "pair-two-worker", {})).content
-        made = await import_thread(client.engine, unpack(content), cwd=str(scripted.work), name="two2")
+        made = await import_thread(client.engine, read_export(content), cwd=str(scripted.work), name="two2")
         assert {thread.name for thread in made.threads} == {"pair-two2-instructor", "pair-two2-worker"}
         copy = (await client.pairs.find("two2")).pair
         assert (await client.find("pair-two2-worker")).record.id == copy.worker_thread_id
         assert copy.id != first.pair.id
         assert re.fullmatch(r"\d{4}(-\d\d){5}-[0-9a-f]{4}", copy.id), "a person reads it"
         with pytest.raises(Conflict, match="a pair named two2"):
-            await import_thread(client.engine, unpack(content), cwd=str(scripted.work), name="two2")
+            await import_thread(client.engine, read_export(content), cwd=str(scripted.work), name="two2")

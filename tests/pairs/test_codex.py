@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.pair import PairStatus
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import unpack
-from clew.hosts.portable_import import import_thread
-from clew.testing.model_api import ModelApi
+from clew.core.pairs.pair import PairStatus
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import read_export
+from clew.hosts.transfer.imports import import_thread
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL
-from pair.house import Couple, carried_out, resumed
-from portable.machines import two_machines
+from pairs.couple import Couple, carried_out, resumed
+from transfer.machines import two_machines
 
 
 @pytest.mark.real
@@ -29,7 +29,7 @@ async def test_both_parts_resume_their_sessions_here_and_elsewhere(tmp_path: Pat
         sessions = {session for known in state.sessions.values() for session in known.values()}
         assert len(sessions) == 2 and {launch.resumes for launch in a.launches} == {None, *sessions}
         async with b.open(agent="codex") as client:
-            came = await import_thread(client.engine, unpack(content), cwd=str(b.work))
+            came = await import_thread(client.engine, read_export(content), cwd=str(b.work))
             assert [(each.part, each.resumable) for each in came.sessions] == [("instructor", True), ("worker", True)]
             couple.rounds = 3
             [here] = await client.pairs.list()
@@ -37,4 +37,4 @@ async def test_both_parts_resume_their_sessions_here_and_elsewhere(tmp_path: Pat
             assert again.status is PairStatus.FINISHED, again.pair.error
             await couple.check_shown(client, again.pair)
         assert {launch.resumes for launch in b.launches} == sessions
-    assert not api.strays
+    assert not api.refused_hosts

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.cli.pair_display import PairDisplay
-from clew.core.events import AttemptStarted
+from clew.cli.pairs.pair_display import PairDisplay
 from clew.core.ids import RunId
-from clew.core.pair import Asked, Heard, PairWarned, Part
-from clew.testing.scripts import FINAL, Fail
+from clew.core.pairs.pair import PairAsked, PairPart, PairRunEvent, PairWarned
+from clew.core.runs.events import AttemptStarted
+from clew.testing.model.scripts import FINAL, Fail
 from clew.testing.stage import MODEL, Stage
-from pair.house import DRIVER, TASK, Couple, order, run
+from pairs.couple import DRIVER, TASK, Couple, order, run
 
 
 def test_orders_and_reports_are_printed_and_the_rest_is_said_beside_them(scripted: Stage) -> None:
@@ -44,9 +44,9 @@ def test_the_task_may_come_from_stdin(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=0)
     done = run(scripted, "--name", "build", given=TASK.encode())
     assert done.returncode == 0, done.stderr.decode()
-    assert TASK in couple.prompt(Part.INSTRUCTOR)
+    assert TASK in couple.prompt(PairPart.INSTRUCTOR)
     assert run(scripted, "--session", "build", "-", given=b"u5z One thing more.").returncode == 0
-    assert "u5z One thing more." in couple.prompt(Part.INSTRUCTOR)
+    assert "u5z One thing more." in couple.prompt(PairPart.INSTRUCTOR)
 
 
 def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None:
@@ -95,7 +95,7 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     assert b"would remove build" in planned.stderr
     assert len(list((scripted.work / ".clew" / "sessions").glob("session-*.json"))) == 1
     cleaned = run(scripted, "--clean-sessions", "--older-than", "0.001s", "--json")
-    assert b"clew threads restore build brings it back" in cleaned.stderr
+    assert b"clew threads restore build restores it" in cleaned.stderr
     [removed] = json.loads(cleaned.stdout)
     kept = json.loads(Path(removed["archive"]).read_text())
     assert [row["name"] for row in kept["pairs"]] == ["build"] and len(kept["pair_rounds"]) == 2
@@ -109,12 +109,12 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     [
         ([], "There is no task"),
         (["--resume"], "no pair of this directory"),
-        (["--session", "x", "--session-file", "y"], "say two things"),
+        (["--session", "x", "--session-file", "y"], "cannot be given together"),
         (["--session-file", "nothing.json"], "nothing.json: No such file"),
         (["--session", "nope"], "clew threads list --kind pair"),
         (["--clean-sessions", "--older-than", "soon"], "is not a duration"),
-        (["--list-sessions", "task"], "stand alone"),
-        (["task", "--dry-run"], "belong to --clean-sessions"),
+        (["--list-sessions", "task"], "cannot be combined with this"),
+        (["task", "--dry-run"], "need --clean-sessions"),
         (["task", "--permissions", "ask"], "is not one of"),
         (["task", "-r", "0"], "is not in the range"),
         (["task", "-r", "x"], "'x' is not a valid whole number"),
@@ -195,13 +195,13 @@ def test_a_file_where_the_folder_should_be_is_named(scripted: Stage) -> None:
 
 def test_the_line_does_not_name_the_part_twice() -> None:
     display = PairDisplay(as_json=False)
-    display.tell(Asked(2, 10, Part.WORKER, RunId("r"), None, "order-2"))
-    display.tell(Heard(2, Part.WORKER, RunId("r"), AttemptStarted(1, True, None)))
+    display.show_pair_event(PairAsked(2, 10, PairPart.WORKER, RunId("r"), None, "order-2"))
+    display.show_pair_event(PairRunEvent(2, PairPart.WORKER, RunId("r"), AttemptStarted(1, True, None)))
     assert display.line() == "round 2 of 10 · worker · resuming its session"
 
 
 def test_a_warning_is_one_line_whatever_a_model_was_called(capsys: pytest.CaptureFixture[str]) -> None:
-    PairDisplay(as_json=False).tell(PairWarned(1, "unknown_model", "named a\nmodel \x1b[2J"))
+    PairDisplay(as_json=False).show_pair_event(PairWarned(1, "unknown_model", "named a\nmodel \x1b[2J"))
     assert capsys.readouterr().err == "warning: named a model ␛[2J\n"
 
 

@@ -11,26 +11,26 @@ from typing import Any
 
 import pytest
 
-from clew.core.events import TextStreamed
 from clew.core.history import Role, Turn
 from clew.core.ids import ThreadId, TurnId
-from clew.core.pair import Heard, Pair, PairStatus, PairWarned, Part, Saved
+from clew.core.pairs.pair import Pair, PairPart, PairRunEvent, PairSaved, PairStatus, PairWarned
+from clew.core.runs.events import TextStreamed
 from clew.core.thread import Permissions
 from clew.errors import Busy, Conflict, UsageError
-from clew.hosts.pair_folder import write
-from clew.hosts.pair_import import Imported
-from clew.hosts.pair_reading import read
-from clew.hosts.pair_rows import Wishes
-from clew.hosts.pair_saving import iso
-from clew.hosts.pair_state import Whole, alike, worded
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import unpack
-from clew.hosts.portable_import import import_thread
-from clew.testing.scripts import Hang, Text
+from clew.hosts.pairs.folder import write
+from clew.hosts.pairs.imports import ImportedPair
+from clew.hosts.pairs.reading import read
+from clew.hosts.pairs.rows import ResumeOptions
+from clew.hosts.pairs.saving import iso
+from clew.hosts.pairs.state import SavedPair, alike, worded
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import read_export
+from clew.hosts.transfer.imports import import_thread
+from clew.testing.model.scripts import Hang, Text
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
-from pair.house import CONTINUE, TASK, Couple, carried_out, files_under, finished, resumed, run, start, turns
-from portable.machines import clew
+from pairs.couple import CONTINUE, TASK, Couple, carried_out, files_under, finished, resumed, run, start, turns
+from transfer.machines import clew
 
 SECRET = "planted-secret-0123456789"
 
@@ -52,9 +52,9 @@ def elsewhere(tmp_path: Path, scripted: Stage) -> Iterator[Stage]:
         yield stage
 
 
-async def bring_in(client: Any, stage: Stage, path: Path) -> Imported:
+async def bring_in(client: Any, stage: Stage, path: Path) -> ImportedPair:
     imported = await client.pairs.bring_in(path, cwd=str(stage.work), agent="claude")
-    assert isinstance(imported, Imported)
+    assert isinstance(imported, ImportedPair)
     return imported
 
 
@@ -128,7 +128,7 @@ async def test_it_is_written_every_five_rounds_and_at_the_end_or_not_at_all(scri
         assert kept(scripted)["phase"] in ("instructing", "working")
         for path in folder(scripted).iterdir():
             path.unlink()
-        live = await client.pairs.resume(live.pair.id, Wishes(), live.manner.replace(auto_save=False))
+        live = await client.pairs.resume(live.pair.id, ResumeOptions(), live.manner.replace(auto_save=False))
         live.cancel()
         assert not [event async for event in live.events() if event.kind == "saved"]
         assert not list(folder(scripted).iterdir())
@@ -152,8 +152,8 @@ async def test_a_current_json_that_cannot_be_written_is_the_only_one_that_was_no
     (folder(scripted) / "current.json").mkdir(parents=True)
     async with scripted.open() as client:
         live = await start(client, scripted)
-        told = [event async for event in live.events() if isinstance(event, PairWarned | Saved)]
-    [path] = [event.path for event in told if isinstance(event, Saved)]
+        told = [event async for event in live.events() if isinstance(event, PairWarned | PairSaved)]
+    [path] = [event.path for event in told if isinstance(event, PairSaved)]
     assert read(Path(path)).session_id == live.pair.id
     [warned] = [event.message for event in told if isinstance(event, PairWarned)]
     assert warned.startswith(f"{folder(scripted) / 'current.json'} was not written")
@@ -166,7 +166,7 @@ async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripte
     async with scripted.open() as client:
         live = await start(client, scripted, name="move")
         async for event in live.events():
-            if isinstance(event, Heard) and isinstance(event.event, TextStreamed) and "a90z" in event.event.text:
+            if isinstance(event, PairRunEvent) and isinstance(event.event, TextStreamed) and "a90z" in event.event.text:
                 live.cancel()
         first = await finished(client, live)
         assert (first.status, first.pair.phase) == (PairStatus.STOPPED, "working")
@@ -183,7 +183,7 @@ async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripte
                 "-",
             ]
             await couple.check_shown(other, state.pair)
-            worker = await turns(other, state.pair, Part.WORKER)
+            worker = await turns(other, state.pair, PairPart.WORKER)
             assert worker.count(CONTINUE) == 1
             assert [text.split()[0] for text in worker if text.startswith("order-")] == [
                 "order-1",
@@ -199,7 +199,7 @@ async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripte
         couple.orders.append('{"instruction": "a91z Nothing is left.", "should_continue": false}')
         home = await resumed(client, again.pair, "u9z Is anything left?")
         assert home.status is PairStatus.FINISHED
-        instructor = await turns(client, home.pair, Part.INSTRUCTOR)
+        instructor = await turns(client, home.pair, PairPart.INSTRUCTOR)
         assert [text for text in instructor if text.startswith("Round 5")], "after the four of both machines"
         older = await bring_in(client, scripted, back)
         assert "older than what is stored" in older.warnings[0]
@@ -210,11 +210,11 @@ async def test_of_an_imported_pair_somebody_says_first_what_the_worker_may(scrip
     async with scripted.open() as client, elsewhere.open() as other:
         first = await carried_out(client, scripted, max_rounds=1, name="p")
         made = await export_thread(client.engine, "pair-p-worker", {})
-        await import_thread(other.engine, unpack(made.content), cwd=str(elsewhere.work))
+        await import_thread(other.engine, read_export(made.content), cwd=str(elsewhere.work))
         pair = (await other.pairs.find(await other.pairs.resolve("p"))).pair
         assert pair.id == first.pair.id
         with pytest.raises(UsageError, match="without asking") as caught:
-            await other.pairs.resume(pair.id, Wishes())
+            await other.pairs.resume(pair.id, ResumeOptions())
         assert "--permissions edits" in str(caught.value.hint)
         state = await resumed(other, pair, more_rounds=3, permissions=Permissions.READ_ONLY)
         assert (state.status, state.permissions) == (PairStatus.FINISHED, "read-only")
@@ -226,7 +226,11 @@ async def test_a_pair_whose_store_is_deleted_does_not_go_on_in_nothing(scripted:
     async with scripted.open() as client:
         live = await start(client, scripted)
         async for event in live.events():
-            if isinstance(event, Heard) and isinstance(event.event, TextStreamed) and "at it" in event.event.text:
+            if (
+                isinstance(event, PairRunEvent)
+                and isinstance(event.event, TextStreamed)
+                and "at it" in event.event.text
+            ):
                 for path in scripted.clew_home.glob("clew.db*"):
                     path.unlink()
                 live.cancel()
@@ -341,17 +345,17 @@ def test_the_two_kinds_of_files_are_told_apart(scripted: Stage) -> None:
         refused = clew(scripted, "pair", "--session-file", name)
         assert (refused.code, f"clew threads import {name}" in refused.err) == (2, True)
     came = clew(scripted, "threads", "import", "build.clew", "--name", "copy")
-    for part in Part:
+    for part in PairPart:
         assert f"the next turn of the {part} (claude" in came.err
     assert clew(scripted, "threads", "export", "build", "--redact", "--output", "bare.clew").code == 0
-    assert "clew pair cannot go on with them" in clew(scripted, "threads", "import", "bare.clew").err
+    assert "clew pair cannot continue them" in clew(scripted, "threads", "import", "bare.clew").err
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("pipe", "endless"):
-        with pytest.raises(UsageError, match="It is no plain file"):
+        with pytest.raises(UsageError, match="It is not a plain file"):
             read(tmp_path / name)
 
 
@@ -379,14 +383,18 @@ async def test_a_file_goes_into_no_pair_that_is_going_on(scripted: Stage, tmp_pa
         body["worker"]["conversationHistory"] += more
         (tmp_path / "ahead.json").write_text(json.dumps(body | {"asking": "forged", "phase": "working"}))
         couple.busy[2] = Hang("text", "I am at it.")
-        live = await client.pairs.resume(first.pair.id, Wishes())
+        live = await client.pairs.resume(first.pair.id, ResumeOptions())
         async for event in live.events():
-            if isinstance(event, Heard) and isinstance(event.event, TextStreamed) and "at it" in event.event.text:
+            if (
+                isinstance(event, PairRunEvent)
+                and isinstance(event.event, TextStreamed)
+                and "at it" in event.event.text
+            ):
                 with pytest.raises(Busy, match="is going on"):
                     await bring_in(client, scripted, tmp_path / "ahead.json")
                 live.cancel()
         state = await finished(client, live)
-        said = [text for part in Part for text in (state.pair.asking, *(await turns(client, state.pair, part)))]
+        said = [text for part in PairPart for text in (state.pair.asking, *(await turns(client, state.pair, part)))]
         assert not [text for text in said if "forged" in text]
 
 
@@ -436,7 +444,7 @@ def test_half_a_character_in_what_was_said_spoils_no_file(tmp_path: Path) -> Non
     ids = (ThreadId("t1"), ThreadId("t2"))
     pair = Pair("2026-11-15-10-00-00-1a2b", "odd", "half \ud83d", str(tmp_path), "claude", *ids)
     said = (Turn(TurnId("u"), Role.USER, "half \ud83d, whole \U0001f600 and the secret-of-mine"),)
-    whole = Whole(pair, (), dict.fromkeys(Part, said), {part: {} for part in Part})
+    whole = SavedPair(pair, (), dict.fromkeys(PairPart, said), {part: {} for part in PairPart})
     path = write(str(tmp_path), pair.id, worded(whole, {"MY_TOKEN": "secret-of-mine"}, iso))
     expected = (Role.USER, "half \ufffd, whole \U0001f600 and the [blanked]", False)
-    assert read(path).messages(Part.WORKER) == [expected]
+    assert read(path).messages(PairPart.WORKER) == [expected]

@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.pair import PairStatus, PairWarned, Part
+from clew.core.pairs.pair import PairPart, PairStatus, PairWarned
 from clew.errors import AuthFailed
-from clew.hosts import pair_files
-from clew.hosts.pair_files import READ_MOST, Look
-from clew.hosts.pair_rows import Wishes
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import STATE, from_json, unpack
-from clew.store.pair_rows import KeptFiles
-from clew.testing.scripts import FINAL, Fail
+from clew.hosts.pairs import files as pair_files
+from clew.hosts.pairs.files import READ_MOST, Look
+from clew.hosts.pairs.rows import ResumeOptions
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import STATE, unpack
+from clew.store.rows.pairs import KeptFiles
+from clew.store.transfer.codec import from_json
+from clew.testing.model.scripts import FINAL, Fail
 from clew.testing.stage import Stage
-from pair.house import Couple, begun, carried_out, finished, resumed, start
+from pairs.couple import Couple, begun, carried_out, finished, resumed, start
 
 WAIT_S = 60
 
@@ -123,11 +124,11 @@ async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stag
     async with scripted.open() as client:
         first = await carried_out(client, scripted)
         (scripted.work / "mine.txt").write_text("another one\n")
-        live = await client.pairs.resume(first.pair.id, Wishes(message="Go on."))
+        live = await client.pairs.resume(first.pair.id, ResumeOptions(message="Go on."))
         told = {event.code: event.message async for event in live.events() if isinstance(event, PairWarned)}
         await finished(client, live)
         assert told == {"files_changed": "changed by somebody else since: mine.txt"}
-        assert "mine.txt" in couple.prompt(Part.INSTRUCTOR)
+        assert "mine.txt" in couple.prompt(PairPart.INSTRUCTOR)
 
 
 @pytest.mark.rest
@@ -148,7 +149,7 @@ async def test_neither_store_nor_export_holds_what_stands_in_the_files(scripted:
     Couple(scripted, rounds=1)
     async with scripted.open() as client:
         state = await carried_out(client, scripted, name="two")
-        [row] = await client.engine.database.call(lambda store: [store._one("pair_files", pair_id=state.pair.id)])
+        [row] = await client.engine.store.call(lambda store: [store.database.one("pair_files", pair_id=state.pair.id)])
         assert row is not None
         [(size, changed_ns, digest)] = json.loads(row["files"]).values()
         assert (size, type(changed_ns), len(digest)) == (35, int, 64)
@@ -167,7 +168,7 @@ async def test_a_changed_file_is_told_once(scripted: Stage) -> None:
         told = []
         for _ in range(2):
             couple.orders.append(Fail(401, "authentication_error", "invalid x-api-key", FINAL))
-            live = await client.pairs.resume(first.pair.id, Wishes(message="Go on."))
+            live = await client.pairs.resume(first.pair.id, ResumeOptions(message="Go on."))
             told.append([event.code async for event in live.events() if isinstance(event, PairWarned)])
             await live.finish()
             assert isinstance(live.error, AuthFailed)
@@ -193,7 +194,7 @@ async def test_a_stop_while_the_files_are_looked_at_keeps_the_message(scripted: 
         with begun(scripted, "--session", "slow", "u7z And now the rest.", PATH=path) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
-            assert b"pair slow" in line and b"goes on in round 3" in line
+            assert b"pair slow" in line and b"continues in round 3" in line
             process.send_signal(signal.SIGINT)
             assert b"stopping" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
@@ -216,7 +217,7 @@ async def test_a_pair_that_moves_says_so_and_compares_no_files(scripted: Stage, 
     Couple(scripted, rounds=1)
     async with scripted.open() as client:
         first = await carried_out(client, scripted)
-        live = await client.pairs.resume(first.pair.id, Wishes(message="Go on.", cwd=str(other)))
+        live = await client.pairs.resume(first.pair.id, ResumeOptions(message="Go on.", cwd=str(other)))
         told = {event.code: event.message async for event in live.events() if isinstance(event, PairWarned)}
         await finished(client, live)
         assert list(told) == ["another_directory"]

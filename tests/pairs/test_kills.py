@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from clew.core.pair import PairStatus, Part
+from clew.core.pairs.pair import PairPart, PairStatus
 from clew.engine.faults import POINTS
-from clew.testing.scripts import Hang, ToolUse
+from clew.testing.model.scripts import Hang, ToolUse
 from clew.testing.stage import Stage
-from pair.house import CONTINUE, TASK, Couple, die, resumed, turns
+from pairs.couple import CONTINUE, TASK, Couple, die, resumed, turns
 
 Points = Sequence[tuple[str, int]]  # and how often each is passed before somebody dies there
 # Nothing here asks, or calls a tool.
 QUIET = [point for point in POINTS if point not in ("tool_started", "question_asked")]
-SECOND_ROUND = {Part.INSTRUCTOR: 3, Part.WORKER: 4}  # a run of each passes every point once
+SECOND_ROUND = {PairPart.INSTRUCTOR: 3, PairPart.WORKER: 4}  # a run of each passes every point once
 
 
-async def dies_on_and_on(stage: Stage, part: Part, points: Points, couple: Couple) -> list[str]:
+async def dies_on_and_on(stage: Stage, part: PairPart, points: Points, couple: Couple) -> list[str]:
     """At one point after the other, first in that part's phase.
 
     From where the agent's words are whole on the disk, a phase counts as done, so that the next one dies there.
@@ -34,17 +34,19 @@ async def dies_on_and_on(stage: Stage, part: Part, points: Points, couple: Coupl
         assert state.status is PairStatus.FINISHED, state.pair.error
         assert [(each.order, each.result) for each in state.rounds][: len(recorded)] == recorded
         await couple.check_shown(client, state.pair)
-        given = [text.split()[0] for text in await turns(client, state.pair, Part.WORKER) if text.startswith("order-")]
+        given = [
+            text.split()[0] for text in await turns(client, state.pair, PairPart.WORKER) if text.startswith("order-")
+        ]
         assert given == [f"order-{n}" for n in range(1, couple.rounds + 1)], "each order reached the worker, once"
         reports = [each.result.split()[0] for each in state.rounds if each.result is not None]
         assert reports == [f"report-{n}" for n in range(1, couple.rounds + 1)]
-        prompts = [text for text in await turns(client, state.pair, Part.INSTRUCTOR) if text.startswith("Round ")]
+        prompts = [text for text in await turns(client, state.pair, PairPart.INSTRUCTOR) if text.startswith("Round ")]
         assert [text.split(".")[0] for text in prompts] == [f"Round {n} of 10" for n in range(1, couple.rounds + 2)]
         return await turns(client, state.pair, part)
 
 
-@pytest.mark.parametrize("part", list(Part))
-async def test_killed_at_every_named_point(scripted: Stage, part: Part) -> None:
+@pytest.mark.parametrize("part", list(PairPart))
+async def test_killed_at_every_named_point(scripted: Stage, part: PairPart) -> None:
     first = SECOND_ROUND[part]
     points = [(point, 1 if n else first) for n, point in enumerate(QUIET)]
     assert len(await dies_on_and_on(scripted, part, points, Couple(scripted, 6))) >= 12
@@ -60,20 +62,20 @@ async def test_killed_while_the_worker_runs_a_tool(scripted: Stage) -> None:
         state = await resumed(client, left.pair)
         assert (state.status, state.permissions) == (PairStatus.FINISHED, "all")
         await couple.check_shown(client, state.pair)
-        assert (await turns(client, state.pair, Part.WORKER)).count(CONTINUE) == 1
+        assert (await turns(client, state.pair, PairPart.WORKER)).count(CONTINUE) == 1
 
 
 @pytest.mark.real
 async def test_killed_at_some_points_with_the_real_cli(real: Stage) -> None:
     """Before the agent, while it speaks, and when its words are whole but not put down."""
     points = [("decided", 2), ("session_started", 1), ("outcome_known", 1)]
-    assert (await dies_on_and_on(real, Part.WORKER, points, Couple(real, 2)))[-1].startswith("report-2")
+    assert (await dies_on_and_on(real, PairPart.WORKER, points, Couple(real, 2)))[-1].startswith("report-2")
 
 
 @pytest.mark.real
 async def test_killed_in_both_phases_with_the_real_cli(real: Stage) -> None:
     couple = Couple(real, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
-    worker = await dies_on_and_on(real, Part.WORKER, [("text_streamed", 2), ("prompt_sent", 2)], couple)
+    worker = await dies_on_and_on(real, PairPart.WORKER, [("text_streamed", 2), ("prompt_sent", 2)], couple)
     said = [text for text in worker if text != "I am at it."]  # it may not have been on disk yet
     assert [text.split()[0] for text in said] == ["order-1", CONTINUE.split()[0], "report-1"]

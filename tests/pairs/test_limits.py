@@ -6,13 +6,13 @@ import time
 
 import pytest
 
-from clew.core.events import RunQueued
-from clew.core.pair import Heard, PairStatus, Part
-from clew.hosts.pair import NewPair
-from clew.hosts.pair_live import Manner
-from clew.testing.scripts import usage_limit
+from clew.core.pairs.pair import PairPart, PairRunEvent, PairStatus
+from clew.core.runs.events import RunQueued
+from clew.hosts.pairs.live import PairRunOptions
+from clew.hosts.pairs.pairs import NewPair
+from clew.testing.model.scripts import usage_limit
 from clew.testing.stage import MODEL, SUBSCRIPTION, Stage
-from pair.house import CONTINUE, TASK, Couple, finished, start, turns
+from pairs.couple import CONTINUE, TASK, Couple, finished, start, turns
 
 
 @pytest.mark.rest
@@ -26,12 +26,14 @@ async def test_both_parts_continue_in_their_sessions_when_the_limit_has_reset(st
         waits = [
             (event.part, event.event.until)
             async for event in live.events()
-            if isinstance(event, Heard) and isinstance(event.event, RunQueued) and event.event.waiting_for == "limit"
+            if isinstance(event, PairRunEvent)
+            and isinstance(event.event, RunQueued)
+            and event.event.waiting_for == "limit"
         ]
         state = await finished(client, live)
         assert (state.status, state.pair.error) == (PairStatus.FINISHED, None)
-        assert [part for part, _ in waits] == [Part.INSTRUCTOR, Part.WORKER]
-        for part in Part:
+        assert [part for part, _ in waits] == [PairPart.INSTRUCTOR, PairPart.WORKER]
+        for part in PairPart:
             assert (await turns(client, state.pair, part)).count(CONTINUE) == 1
         await couple.check_shown(client, state.pair)
     assert len({launch.resumes or launch.session_id for launch in stage.launches}) == 2, "two sessions, to the end"
@@ -44,9 +46,9 @@ async def test_a_pair_that_is_not_to_wait_stops_and_says_why(scripted: Stage, st
     Couple(scripted).orders.append(usage_limit(time.time() + 3600))
     new = NewPair(TASK, str(scripted.work), "claude", instructor_model=MODEL, worker_model=MODEL)
     async with scripted.open() as client:
-        live = await client.pairs.start(new, Manner(wait_for_limit=stopped))
+        live = await client.pairs.start(new, PairRunOptions(wait_for_limit=stopped))
         async for event in live.events():
-            if isinstance(event, Heard) and isinstance(event.event, RunQueued):
+            if isinstance(event, PairRunEvent) and isinstance(event.event, RunQueued):
                 live.cancel()
         state = await finished(client, live)
     assert state.status is PairStatus.STOPPED

@@ -8,12 +8,12 @@ import json
 import pytest
 
 from clew.errors import Busy, Conflict, UsageError
-from clew.hosts.pair_folder import path_of
-from clew.hosts.pair_naming import rename
-from clew.testing.scripts import Fail, Hang
+from clew.hosts.pairs.folder import path_of
+from clew.hosts.pairs.naming import rename
+from clew.testing.model.scripts import Fail, Hang
 from clew.testing.stage import Stage
-from pair.house import Couple, carried_out, start
-from portable.machines import clew
+from pairs.couple import Couple, carried_out, start
+from transfer.machines import clew
 
 WAIT_S = 60
 
@@ -28,7 +28,7 @@ async def test_pair_threads_and_file_are_renamed_together_and_it_goes_on(scripte
     done = clew(scripted, "threads", "rename", "six", "seven", "--json")
     assert done.code == 0, done.err
     assert (done.json["name"], done.json["id"]) == ("seven", first.pair.id)
-    assert "pair-six-worker is called pair-seven-worker now" in done.err
+    assert "pair-six-worker is now called pair-seven-worker" in done.err
     file = path_of(first.pair.cwd, first.pair.id)
     assert json.loads(file.read_text())["name"] == "seven"
     assert file.with_name("current.json").resolve() == file

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from clew.core.pair import Order
-from clew.hosts.pair_answer import read_order
-from clew.hosts.shaped import DoesNotFit
-from pair.house import order
+from clew.core.pairs.pair import Order
+from clew.hosts.pairs.answer import read_order
+from clew.hosts.structured_output import DoesNotFit
+from pairs.couple import order
 
 PLAIN = order("Say {this} and `that`.", worker_model="opus")
 

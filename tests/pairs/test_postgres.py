@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clew.core.pair import PairStatus
-from clew.hosts.pair_naming import rename
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import unpack
-from clew.hosts.portable_import import import_thread
+from clew.core.pairs.pair import PairStatus
+from clew.hosts.pairs.naming import rename
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import read_export
+from clew.hosts.transfer.imports import import_thread
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
-from pair.house import TASK, Couple, carried_out, resumed, run
+from pairs.couple import TASK, Couple, carried_out, resumed, run
 
 pytestmark = pytest.mark.rest
 
@@ -28,7 +28,7 @@ async def test_a_pair_lives_in_postgresql_as_in_a_file(scripted: Stage, postgres
         await couple.check_shown(client, state.pair)
         assert (await rename(client.engine, "six", "seven")) is not None
         forked = await client.fork("seven", at_round=1)
-        hits = await client.engine.database.call(lambda store: store.search("report", kind="pair"))
+        hits = await client.engine.store.call(lambda store: store.search.turns("report", kind="pair"))
         assert {hit.thread.name for hit in hits} >= {"pair-seven-worker", f"pair-{forked.pair}-worker"}
         content = (await export_thread(client.engine, "seven", {})).content
         await client.archives.archive("seven")
@@ -38,6 +38,6 @@ async def test_a_pair_lives_in_postgresql_as_in_a_file(scripted: Stage, postgres
         assert (back.pair.id, len(back.rounds)) == (state.pair.id, 3)
         again = await resumed(client, back.pair, "u8z And more.")
         assert again.status is PairStatus.FINISHED, again.pair.error
-        copy = await import_thread(client.engine, unpack(content), cwd=str(scripted.work), name="copy")
+        copy = await import_thread(client.engine, read_export(content), cwd=str(scripted.work), name="copy")
         assert copy.pair == "copy"
         assert (await carried_out(client, scripted, name="other")).status is PairStatus.FINISHED

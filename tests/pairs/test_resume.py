@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from clew import pair as surface
-from clew.client import Client
-from clew.core.pair import PairStatus, PairWarned, Part, Phase, Round
+from clew.api import pairs as surface
+from clew.api.client import Client
+from clew.core.pairs.pair import PairPart, PairRound, PairStatus, PairWarned, Phase
 from clew.core.record import replace
 from clew.core.thread import Permissions
 from clew.errors import AuthFailed, NotFound, UsageError
-from clew.hosts.pair_live import LivePair
-from clew.hosts.pair_rows import Wishes
+from clew.hosts.pairs.live import LivePair
+from clew.hosts.pairs.rows import ResumeOptions
 from clew.store.store import Store
-from clew.testing.scripts import FINAL, Fail, Hang, Text
+from clew.testing.model.scripts import FINAL, Fail, Hang, Text
 from clew.testing.stage import MODEL, Stage
 from clew.testing.store_contract.pairs import a_pair
 from clew.testing.store_contract.samples import a_thread
-from pair.house import CONTINUE, Couple, carried_out, finished, order, resumed, start, turns
+from pairs.couple import CONTINUE, Couple, carried_out, finished, order, resumed, start, turns
 
 
 async def warnings(live: LivePair) -> dict[str, str]:
@@ -49,12 +49,12 @@ async def test_a_finished_pair_goes_on_only_when_something_is_said(scripted: Sta
         assert first.status is PairStatus.FINISHED
         assert [each.worker_model for each in first.rounds] == [MODEL, None], "in the last one nobody worked"
         with pytest.raises(UsageError, match="has finished"):
-            await client.pairs.resume(first.pair.id, Wishes())
+            await client.pairs.resume(first.pair.id, ResumeOptions())
         assert (await client.pairs.find(first.pair.id)).status is PairStatus.FINISHED, "and it is nobody's"
         couple.orders.append(order("order-2 u8z"))
         second = await resumed(client, first.pair, "u7z Now the second part.")
         assert (second.status, second.rounds[2].message) == (PairStatus.FINISHED, "u7z Now the second part.")
-        prompts = [text for text in await turns(client, second.pair, Part.INSTRUCTOR) if text.startswith("Round 3")]
+        prompts = [text for text in await turns(client, second.pair, PairPart.INSTRUCTOR) if text.startswith("Round 3")]
         assert len(prompts) == 1 and "u7z Now the second part." in prompts[0]
         await couple.check_shown(client, second.pair)
 
@@ -75,7 +75,7 @@ async def test_what_is_said_reaches_an_instructor_that_was_cut_off_with_its_goin
         done = await resumed(client, state.pair, "u5z Mind the gap.")
         assert (done.status, done.rounds[0].message) == (PairStatus.FINISHED, "u5z Mind the gap.")
         assert done.pair.error_code is None
-        history = await turns(client, done.pair, Part.INSTRUCTOR)
+        history = await turns(client, done.pair, PairPart.INSTRUCTOR)
         [went_on] = [text for text in history if text.startswith(CONTINUE)]
         assert "u5z Mind the gap." in went_on
         await couple.check_shown(client, done.pair)
@@ -87,11 +87,13 @@ async def test_thinking_is_told_to_the_instructor_until_it_is_taken_back(scripte
 
     async def told(client: Client, text: str, pair_id: str | None = None, thinking: bool | None = None) -> str:
         """The newest rubric that the instructor was shown."""
-        wanted = surface.Wanted(text=text, cwd=str(scripted.work), thinking=thinking)
-        which = surface.Which(session=pair_id)
+        wanted = surface.PairOptions(text=text, cwd=str(scripted.work), thinking=thinking)
+        which = surface.PairSelection(session=pair_id)
         live = (await surface.resume(client, which, wanted))[0] if pair_id else await surface.start(client, wanted)
         await live.finish()
-        shown = [text for _, text in couple.requests[Part.INSTRUCTOR][-1].shown_texts() if "You lead the work" in text]
+        shown = [
+            text for _, text in couple.requests[PairPart.INSTRUCTOR][-1].shown_texts() if "You lead the work" in text
+        ]
         return shown[-1]
 
     async with scripted.open() as client:
@@ -108,13 +110,13 @@ async def test_another_model_is_a_warning_and_the_pair_goes_on_with_it(scripted:
     other = "claude-opus-4-1"
     async with scripted.open() as client:
         first = await carried_out(client, scripted, max_rounds=1)
-        live = await client.pairs.resume(first.pair.id, Wishes(worker_model=other, more_rounds=1))
+        live = await client.pairs.resume(first.pair.id, ResumeOptions(worker_model=other, more_rounds=1))
         said = await warnings(live)
         assert list(said) == ["another_model"] and MODEL in said["another_model"] and other in said["another_model"]
         state = await finished(client, live)
         assert [each.worker_model for each in state.rounds] == [MODEL, other]
-        assert couple.requests[Part.WORKER][-1].model == other
-        assert f'"{other}"' in couple.requests[Part.INSTRUCTOR][-1].shown_texts()[-1][1], "the rubric names it"
+        assert couple.requests[PairPart.WORKER][-1].model == other
+        assert f'"{other}"' in couple.requests[PairPart.INSTRUCTOR][-1].shown_texts()[-1][1], "the rubric names it"
 
 
 async def test_another_agent_takes_the_model_of_the_settings_and_it_is_said(scripted: Stage) -> None:
@@ -125,13 +127,13 @@ async def test_another_agent_takes_the_model_of_the_settings_and_it_is_said(scri
             for number in (1, 2):
                 thread = a_thread(f"thread-{number}", f"part-{number}", kind="pair", agent="codex", model="gpt-5")
                 thread = replace(thread, permissions=Permissions.EDITS)
-                store.create_thread(thread)
+                store.threads.create(thread)
             asked = {"phase": Phase.INSTRUCTING, "asking": "u1z Round 1 of 3. Build it."}
-            store.create_pair(a_pair(cwd=str(scripted.work), agent="codex", worker_model="gpt-5", **asked))
-            store.add_pair_round(Round("pair-1", 1))
+            store.pairs.create(a_pair(cwd=str(scripted.work), agent="codex", worker_model="gpt-5", **asked))
+            store.pairs.add_round(PairRound("pair-1", 1))
 
-        await client.engine.database.call(make)
-        live, _ = await surface.resume(client, surface.Which("build"), surface.Wanted(agent="claude"))
+        await client.engine.store.call(make)
+        live, _ = await surface.resume(client, surface.PairSelection("build"), surface.PairOptions(agent="claude"))
         told = [event.message async for event in live.events() if isinstance(event, PairWarned)]
         state = await finished(client, live)
     assert (state.status, state.pair.agent, state.pair.worker_model) == (PairStatus.FINISHED, "claude", MODEL)
@@ -153,7 +155,7 @@ async def test_another_model_goes_on_with_the_order_that_the_first_was_stopped_a
         await live.finish()
         state = await resumed(client, live.pair, worker_model=other)
         assert (state.status, state.rounds[0].worker_model) == (PairStatus.FINISHED, other)
-        assert couple.requests[Part.WORKER][-1].model == other
+        assert couple.requests[PairPart.WORKER][-1].model == other
         await couple.check_shown(client, state.pair)
 
 
@@ -184,7 +186,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session
         assert (state.status, state.pair.number, state.rounds[0].result) == (PairStatus.STOPPED, 2, "report-1 a1z")
         done = await resumed(client, state.pair)
         assert done.status is PairStatus.FINISHED, "a resume is another chance"
-        prompts = (await turns(client, done.pair, Part.INSTRUCTOR))[::2]
+        prompts = (await turns(client, done.pair, PairPart.INSTRUCTOR))[::2]
         assert [text.startswith("Your answer does not fit") for text in prompts] == [False, True, False, True, True]
     assert len({each.resumes or each.session_id for each in scripted.launches}) == 2
 
@@ -206,18 +208,18 @@ async def test_files_that_somebody_else_changed_are_said_and_not_undone(scripted
     couple = Couple(scripted, rounds=5)
     async with scripted.open() as client:
         first = await carried_out(client, scripted, max_rounds=1)
-        quiet = await client.pairs.resume(first.pair.id, Wishes(more_rounds=1))
+        quiet = await client.pairs.resume(first.pair.id, ResumeOptions(more_rounds=1))
         assert await warnings(quiet) == {}, "nobody has changed anything, and the state file does not count"
         await quiet.finish()
         Path(scripted.work, "mine.txt").write_text("2\n")
         git("commit", "-qam", "second")
         Path(scripted.work, "new.txt").write_text("new\n")
-        live = await client.pairs.resume(first.pair.id, Wishes(more_rounds=1))
+        live = await client.pairs.resume(first.pair.id, ResumeOptions(more_rounds=1))
         said = await warnings(live)
         assert "mine.txt" in said["files_changed"] and "new.txt" in said["files_changed"]
         state = await finished(client, live)
         assert state.rounds[2].changed_files == ("mine.txt", "new.txt")
-        assert "somebody else has changed these files" in (await turns(client, state.pair, Part.INSTRUCTOR))[-2]
+        assert "somebody else has changed these files" in (await turns(client, state.pair, PairPart.INSTRUCTOR))[-2]
         await couple.check_shown(client, state.pair)
     assert Path(scripted.work, "mine.txt").read_text() == "2\n"
 
@@ -240,7 +242,7 @@ async def test_the_instructor_may_read_and_the_worker_may_edit(scripted: Stage) 
     couple.reports.append(Text("report-1"))
     async with scripted.open() as client:
         state = await carried_out(client, scripted)
-        records = [(await client.find(state.pair.thread_of(part))).record for part in Part]
+        records = [(await client.find(state.pair.thread_of(part))).record for part in PairPart]
     assert [record.kind for record in records] == ["pair", "pair"]
     assert [record.trust.value for record in records] == ["user", "user"]
     assert [record.permissions.value for record in records] == ["read-only", "edits"]
@@ -255,6 +257,6 @@ async def test_a_pair_is_found_by_its_name_its_id_and_the_beginning_of_it(script
         pair_id = state.pair.id
         assert [await client.pairs.resolve(each) for each in ("build", pair_id, pair_id[:21])] == [pair_id] * 3
         assert await client.pairs.latest(str(scripted.work)) == pair_id
-        with pytest.raises(NotFound, match="no pair nothing"):
+        with pytest.raises(NotFound, match="is not a pair"):
             await client.pairs.resolve("nothing")
         assert (await client.find("pair-build-worker")).record.id == state.pair.worker_thread_id

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.pair import PairStatus, Part
+from clew.core.pairs.pair import PairPart, PairStatus
 from clew.errors import Busy
-from clew.hosts.pair_rows import Wishes
-from clew.testing.scripts import Hang, ToolUse
+from clew.hosts.pairs.rows import ResumeOptions
+from clew.testing.model.scripts import Hang, ToolUse
 from clew.testing.stage import Stage
-from pair.house import CONTINUE, TASK, Couple, begun, resumed, run, start, started, turns
+from pairs.couple import CONTINUE, TASK, Couple, begun, resumed, run, start, started, turns
 
 WAIT_S = 60
 LASTING = ToolUse("Bash", {"command": "while true; do sleep 1; done"})
@@ -47,7 +47,7 @@ async def test_ten_rounds_with_ctrl_c_in_the_third_while_the_worker_is_busy(real
         state = await resumed(client, left.pair)
         assert (state.status, len(state.rounds)) == (PairStatus.FINISHED, 10)
         await couple.check_shown(client, state.pair)
-        history = await turns(client, state.pair, Part.WORKER)
+        history = await turns(client, state.pair, PairPart.WORKER)
         assert [text.split()[0] for text in history if text.startswith("order-")] == [
             f"order-{n}" for n in range(1, 10)
         ]
@@ -130,7 +130,7 @@ async def test_one_pair_belongs_to_one_process(scripted: Stage) -> None:
         live = await start(client, scripted)
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1, WAIT_S)
         with pytest.raises(Busy):
-            await client.pairs.resume(live.pair.id, Wishes())
+            await client.pairs.resume(live.pair.id, ResumeOptions())
         other = run(scripted, "--session", live.pair.name, "--json")
         assert other.returncode == 8
         assert json.loads(other.stdout)["error"]["code"] == "busy"

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.client import Client
-from clew.core.review import Round
-from clew.hosts.reviews import NewReview, Next
-from clew.testing.scripts import Reply, Request, Text, newest_user_text
+from clew.api.client import Client
+from clew.core.reviews.review import ReviewRound
+from clew.hosts.reviews.reviews import ReviewSpec, RoundOptions
+from clew.testing.model.scripts import Reply, Request, Text, newest_user_text
 from clew.testing.stage import MODEL
 
 
@@ -70,11 +70,11 @@ class Reviewer:
         return Text(self.answers.pop(0) if self.answers else answer())
 
 
-async def start(client: Client, folder: Path, **more: Any) -> Round:
+async def start(client: Client, folder: Path, **more: Any) -> ReviewRound:
     """The first round, to its end."""
-    return await (await client.reviews.start(NewReview(str(folder), "claude", MODEL, **more))).finish()
+    return await (await client.reviews.start(ReviewSpec(str(folder), "claude", MODEL, **more))).finish()
 
 
-async def follow(client: Client, review_id: str, message: str = "", **more: Any) -> Round:
+async def follow(client: Client, review_id: str, message: str = "", **more: Any) -> ReviewRound:
     """The next round, to its end."""
-    return await (await client.reviews.follow(review_id, Next(message, **more))).finish()
+    return await (await client.reviews.follow(review_id, RoundOptions(message, **more))).finish()

@@ -13,27 +13,27 @@ import pytest
 
 from clew.core.ids import ThreadId
 from clew.core.record import replace
-from clew.core.review import Round, RoundStatus
-from clew.core.run import Owner
+from clew.core.reviews.review import ReviewRound, RoundStatus
+from clew.core.runs.run import Owner
 from clew.core.thread import Thread
 from clew.errors import Busy
-from clew.hosts.reviews import NewReview, Next
+from clew.hosts.reviews.reviews import ReviewSpec, RoundOptions
 from clew.store import open_store
-from clew.testing.scripts import Hang
+from clew.testing.model.scripts import Hang
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, finding, follow, repository, start
+from reviews.reviewer import Reviewer, answer, finding, follow, repository, start
 
 STARTS = """
 import asyncio, json, sys
 import clew
-from clew.hosts.reviews import NewReview
+from clew.hosts.reviews.reviews import ReviewSpec
 
 async def main(folder, model, number):
     async with clew.open() as client:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         async def one():
-            live = await client.reviews.start(NewReview(folder, "claude", model))
+            live = await client.reviews.start(ReviewSpec(folder, "claude", model))
             return (await live.finish())
         done = await asyncio.gather(*(one() for _ in range(number)))
         print(json.dumps([[each.review_id, each.status] for each in done]))
@@ -46,14 +46,14 @@ CREATES = """
 import sys
 from pathlib import Path
 from clew.core.ids import ThreadId
-from clew.core.review import Review
+from clew.core.reviews.review import Review
 from clew.store import open_store
 where = sys.argv[1]
 with open_store(where if "://" in where else Path(where)) as store:
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(int(sys.argv[2])):
-        print(store.create_review(Review("", ThreadId("thread-1"), "/project"), "2026-01-02").id)
+        print(store.reviews.create(Review("", ThreadId("thread-1"), "/project"), "2026-01-02").id)
 """
 
 
@@ -105,11 +105,11 @@ def test_two_hundred_ids_from_eight_processes(kind: str, tmp_path: Path, request
     file = tmp_path / "clew.db"
     where = file if kind == "sqlite" else request.getfixturevalue("postgres").new_store()
     with open_store(where) as store:
-        store.create_thread(Thread(ThreadId("thread-1"), "t", "/project", "claude", None))
+        store.threads.create(Thread(ThreadId("thread-1"), "t", "/project", "claude", None))
         said = all_at_once(CREATES, [str(where), "25"], None, 8)
         ids = [id for out in said for id in out.split()]
         assert sorted(ids) == [f"2026-01-02-{number:03d}" for number in range(1, 201)]
-        assert store.count_reviews() == 200
+        assert store.reviews.count() == 200
 
 
 async def test_two_follow_ups_at_once_one_is_turned_away_and_leaves_no_round(scripted: Stage) -> None:
@@ -121,8 +121,8 @@ async def test_two_follow_ups_at_once_one_is_turned_away_and_leaves_no_round(scr
         (repo / "a.py").write_text("a = 3\n")
         scripted.api.script.append(Hang("request"))
         both = await asyncio.gather(
-            client.reviews.follow(first.review_id, Next("one")),
-            other.reviews.follow(first.review_id, Next("two")),
+            client.reviews.follow(first.review_id, RoundOptions("one")),
+            other.reviews.follow(first.review_id, RoundOptions("two")),
             return_exceptions=True,
         )
         [lost] = [each for each in both if isinstance(each, Busy)]
@@ -130,7 +130,7 @@ async def test_two_follow_ups_at_once_one_is_turned_away_and_leaves_no_round(scr
         assert "Round 2" in lost.message
         for late in (client, other):
             with pytest.raises(Busy, match="Round 2"):
-                await late.reviews.follow(first.review_id, Next("late"))
+                await late.reviews.follow(first.review_id, RoundOptions("late"))
         assert len((await other.reviews.find(first.review_id)).rounds) == 2
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         scripted.api.release()
@@ -145,11 +145,11 @@ async def test_two_follow_ups_at_once_one_is_turned_away_and_leaves_no_round(scr
 FOLLOWS = """
 import asyncio, sys
 import clew
-from clew.hosts.reviews import Next
+from clew.hosts.reviews.reviews import RoundOptions
 
 async def main(id, message):
     async with clew.open() as client:
-        await (await client.reviews.follow(id, Next(message))).finish()
+        await (await client.reviews.follow(id, RoundOptions(message))).finish()
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -201,13 +201,13 @@ async def test_a_round_that_died_before_its_run_began_is_concluded_and_what_it_w
     async with scripted.open() as client:
         first = await start(client, repo)
         (repo / "a.py").write_text("a = 3\n")
-        here = client.engine.around.owner
+        here = client.engine.context.owner
         dead = replace(
             first, number=2, status=RoundStatus.RUNNING, owner=Owner(here.host, gone.pid, 1.0), run_id=None,
                 first_run_id=None, runs=0,
             answer=None, ended_at=None,
         )  # fmt: skip
-        await client.engine.database.call(lambda store: store.add_round(dead, diff="", files={"a.py": b"a = 3\n"}))
+        await client.engine.store.call(lambda store: store.reviews.add_round(dead, diff="", files={"a.py": b"a = 3\n"}))
         second = await follow(client, first.review_id)
         assert (second.number, second.changed_since, second.session_resumed) == (3, ("a.py",), True)
         assert "-a = 2\n+a = 3" in scripted.prompt
@@ -221,14 +221,14 @@ async def test_a_round_of_another_machine_is_left_alone_until_it_falls_silent(sc
     scripted.api.reply = Reviewer()
     async with scripted.open() as client:
         first = await start(client, repo)
-        now = client.engine.around.clock()
-        other = Round(
+        now = client.engine.context.clock()
+        other = ReviewRound(
             first.review_id, 2, RoundStatus.RUNNING, "claude", MODEL, Owner("elsewhere", 1, 1.0), started_at=now
         )
-        await client.engine.database.call(lambda store: store.add_round(other, diff="", files={}))
+        await client.engine.store.call(lambda store: store.reviews.add_round(other, diff="", files={}))
         with pytest.raises(Busy):
             await follow(client, first.review_id, "So?")
-        client.engine.around = replace(client.engine.around, clock=lambda: now + 61)
+        client.engine.context = replace(client.engine.context, clock=lambda: now + 61)
         assert (await follow(client, first.review_id, "So?")).number == 3
 
 
@@ -237,7 +237,7 @@ async def test_closing_in_mid_round_concludes_it(scripted: Stage) -> None:
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.script.append(Hang("request"))
     async with scripted.open() as client:
-        live = await client.reviews.start(NewReview(str(repo), "claude", MODEL))
+        live = await client.reviews.start(ReviewSpec(str(repo), "claude", MODEL))
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
     assert live.task.done()
     scripted.api.reply = Reviewer()

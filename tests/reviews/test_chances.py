@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Client
+from clew.api.client import Client
 from clew.core.record import replace
-from clew.core.review import RoundStatus
-from clew.testing.scripts import Reply, Request, Text
+from clew.core.reviews.review import RoundStatus
+from clew.testing.model.scripts import Reply, Request, Text
 from clew.testing.stage import MODEL, Stage
-from reviews.house import answer, follow, repository, start
+from reviews.reviewer import answer, follow, repository, start
 
 ROUNDS = 30
 MODELS = [MODEL, "claude-opus-4-5", "claude-haiku-4-5"]
@@ -38,8 +38,8 @@ class World:
     def __init__(self, stage: Stage, client: Client) -> None:
         self.stage = stage
         self.sessions: dict[str, Session] = {}
-        self.now = client.engine.around.clock()
-        client.engine.around = replace(client.engine.around, clock=lambda: self.now)
+        self.now = client.engine.context.clock()
+        client.engine.context = replace(client.engine.context, clock=lambda: self.now)
 
     def expected(self, model: str, *, off: bool, rejects: bool) -> str | None:
         """Why the next round starts fresh; None: it resumes. In the order of the decision's guards."""
@@ -97,7 +97,7 @@ async def test_every_round_that_may_resume_does_and_every_miss_says_why(scripted
             expected = world.expected(model, off=off, rejects=rejects)
             scripted.fault(*([{"do": "reject", "on": "resume"}] if rejects else []))
             done = await follow(
-                client, first.review_id, f"said-{number:03d}", model=model, enable_resume=False if off else None
+                client, first.review_id, f"said-{number:03d}", model=model, resume=False if off else None
             )
             assert (done.status, done.reason) == (RoundStatus.DONE, expected), f"round {number}, {model}"
             assert (done.session_resumed, done.fallback) == (expected is None, expected == "rejected")

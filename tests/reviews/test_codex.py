@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.review import RoundStatus, State, findings_of
-from clew.hosts.reviews import NewReview
-from clew.testing.model_api import ModelApi
+from clew.core.reviews.review import FindingState, RoundStatus, findings_of
+from clew.hosts.reviews.reviews import ReviewSpec
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from conftest import make_stage
-from reviews.house import Reviewer, answer, finding, follow, repository, start
+from reviews.reviewer import Reviewer, answer, finding, follow, repository, start
 from reviews.test_hostile import EVIL, ORDER, everything
 
 pytestmark = pytest.mark.real
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
     with make_stage("real", tmp_path, api, codex=True) as stage:
         yield stage
-    assert not api.strays, "it called the world"
+    assert not api.refused_hosts, "it called the world"
 
 
 async def test_a_second_reviewer_is_told_of_the_rounds_goes_on_and_leaves_the_first_its_session(both: Stage) -> None:
@@ -60,8 +60,8 @@ async def test_a_second_reviewer_is_told_of_the_rounds_goes_on_and_leaves_the_fi
         assert "It has no name" in both.prompt, "it is told what the other one found"
         state = await client.reviews.find(first.review_id)
         assert {each.id: (each.state, each.file) for each in findings_of(state.rounds)} == {
-            "F1": (State.FIXED, "a.py"),
-            "F2": (State.FIXED, "b.py"),
+            "F1": (FindingState.FIXED, "a.py"),
+            "F2": (FindingState.FIXED, "b.py"),
         }
         sessions = await client.reviews.sessions(state)
     launches = [(launch.agent, launch.resumes) for launch in both.launches]
@@ -77,7 +77,7 @@ async def test_codex_takes_nothing_from_the_repository_and_writes_nothing_there(
     both.api.reply = Reviewer()
     noted = everything(repo)
     async with both.open(agent="codex") as client:
-        live = await client.reviews.start(NewReview(str(repo), "codex", CODEX_MODEL))
+        live = await client.reviews.start(ReviewSpec(str(repo), "codex", CODEX_MODEL))
         done = await live.finish()
         assert (done.status, done.agent) == (RoundStatus.DONE, "codex")
         assert (await follow(client, done.review_id, "Are you sure?")).session_resumed

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from clew.core.review import RoundStatus
-from clew.hosts.reviews import NewReview
+from clew.core.reviews.review import RoundStatus
+from clew.hosts.reviews.reviews import ReviewSpec
 from clew.store import open_store
-from clew.testing.scripts import Hang, Reply, Request, Text
+from clew.testing.model.scripts import Hang, Reply, Request, Text
 from clew.testing.stage import MODEL, Stage
-from reviews.house import repository
+from reviews.reviewer import repository
 
 
 async def test_a_second_run_that_begins_while_the_process_ends_is_stopped_too(scripted: Stage) -> None:
@@ -27,8 +27,8 @@ async def test_a_second_run_that_begins_while_the_process_ends_is_stopped_too(sc
     scripted.api.reply = reply
     async with asyncio.timeout(60):
         async with scripted.open() as client:
-            live = await client.reviews.start(NewReview(str(repo), "claude", MODEL))
+            live = await client.reviews.start(ReviewSpec(str(repo), "claude", MODEL))
             await live.turns[0].finish()  # it does not fit, so that another run is about to begin
     with open_store(scripted.clew_home / "clew.db") as store:
-        [round_] = store.rounds(live.review.id)
+        [round_] = store.reviews.rounds(live.review.id)
     assert round_.status is RoundStatus.FAILED

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import forkserver
-from clew.core.review import findings_of
+from clew.core.reviews.review import findings_of
 from clew.errors import Conflict, UsageError
-from clew.hosts.review_import import import_file
-from clew.hosts.reviews import Next
+from clew.hosts.reviews.imports import import_file
+from clew.hosts.reviews.reviews import RoundOptions
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, repository
+from reviews.reviewer import Reviewer, answer, repository
 
 OTHER = "claude-haiku-4-5"
 ROUNDS = [
@@ -72,7 +72,7 @@ async def test_a_session_with_a_file_is_resumed(stage: Stage, shape: str) -> Non
         assert (done.review_id, done.rounds, list(done.sessions.values())) == ("2025-07-01-003", 1, [True])
         thread = await client.find("review-2025-07-01-003")
         assert next(turn.text for turn in await thread.turns()) == "The whole old prompt: look at ALPHA."
-        after = await (await client.reviews.follow(done.review_id, Next("Mended."))).finish()
+        after = await (await client.reviews.follow(done.review_id, RoundOptions("Mended."))).finish()
         assert (after.number, after.session_resumed, after.reason) == (2, True, None)
         assert stage.launches[-1].resumes == session
         told = [text for role, text in stage.shown if role == "user"]
@@ -92,7 +92,9 @@ async def test_each_models_session_is_resumed(stage: Stage) -> None:
         done = await import_file(client.engine, old_file(stage, claudeSessionIds=sessions), str(repo))
         assert done.sessions == {MODEL: True, OTHER: True}
         for model in (OTHER, MODEL):
-            after = await (await client.reviews.follow(done.review_id, Next(f"To {model}.", model=model))).finish()
+            after = await (
+                await client.reviews.follow(done.review_id, RoundOptions(f"To {model}.", model=model))
+            ).finish()
             assert (after.session_resumed, after.reason) == (True, None), model
             assert stage.launches[-1].resumes == sessions[model]
 
@@ -106,7 +108,7 @@ async def test_without_a_file_the_rounds_are_told_and_nothing_is_resumed(scripte
         done = await import_file(client.engine, old_file(scripted, **ids), str(repo))
         assert not any(done.sessions.values())
         assert len(done.warnings) == len(ids)
-        after = await (await client.reviews.follow(done.review_id, Next("Mended."))).finish()
+        after = await (await client.reviews.follow(done.review_id, RoundOptions("Mended."))).finish()
         assert (after.session_resumed, after.reason) == (False, "no_pin")
         assert "Please look at the numbers." in scripted.prompt
         assert scripted.launches[-1].resumes is None
@@ -137,7 +139,9 @@ async def test_a_file_with_both_fields_keeps_the_single_session(
         assert await client.reviews.sessions(state) == expected
         assert (len(done.sessions), all(done.sessions.values()), done.warnings) == (len(expected), True, ())
         for model, session in expected.items():
-            after = await (await client.reviews.follow(done.review_id, Next(f"To {model}.", model=model))).finish()
+            after = await (
+                await client.reviews.follow(done.review_id, RoundOptions(f"To {model}.", model=model))
+            ).finish()
             assert (after.session_resumed, after.reason) == (True, None), model
             assert scripted.launches[-1].resumes == session
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from clew.client import Client
+from clew.api.client import Client
 from clew.core.record import replace
-from clew.core.review import Round, RoundStatus
+from clew.core.reviews.review import ReviewRound, RoundStatus
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, finding, follow, repository, start
+from reviews.reviewer import Reviewer, answer, finding, follow, repository, start
 
 OTHER_MODEL = "claude-opus-4-5"
 DAY_S = 86_400.0
@@ -23,7 +23,7 @@ WHOLE = ("+    return 3", '"title": "It returns the wrong number"', "-    return
 
 
 @asynccontextmanager
-async def reviewed(stage: Stage, **opened: Any) -> AsyncIterator[tuple[Client, Path, Round]]:
+async def reviewed(stage: Stage, **opened: Any) -> AsyncIterator[tuple[Client, Path, ReviewRound]]:
     """A review with one round, and a change since."""
     repo = repository(stage.work / "repo")
     (repo / "a.py").write_text("def a():\n    return 3\n")
@@ -37,11 +37,11 @@ async def reviewed(stage: Stage, **opened: Any) -> AsyncIterator[tuple[Client, P
 
 def age(client: Client, by_s: float) -> None:
     """So much time passes."""
-    before = client.engine.around.clock
-    client.engine.around = replace(client.engine.around, clock=lambda: before() + by_s)
+    before = client.engine.context.clock
+    client.engine.context = replace(client.engine.context, clock=lambda: before() + by_s)
 
 
-def assert_missed(stage: Stage, round_: Round, reason: str, *, fallback: bool = False) -> None:
+def assert_missed(stage: Stage, round_: ReviewRound, reason: str, *, fallback: bool = False) -> None:
     assert (round_.status, round_.reason) == (RoundStatus.DONE, reason)
     assert (round_.session_resumed, round_.fallback) == (False, fallback)
     assert stage.launches[-1].resumes is None
@@ -176,7 +176,7 @@ async def test_resume_is_switched_off(stage: Stage, way: str, quiet: pytest.LogC
         "flag": {},
     }[way]
     async with reviewed(stage, **opened) as (client, repo, first):
-        off = {"enable_resume": False} if way == "flag" else {}
+        off = {"resume": False} if way == "flag" else {}
         assert_missed(stage, await follow(client, first.review_id, "Mended.", **off), "disabled")
         if way == "flag":
             (repo / "b.py").write_text("b = 3\n")

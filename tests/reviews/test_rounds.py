@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from clew.client import Client
-from clew.core.review import Round, RoundStatus, Scope, State, findings_of
+from clew.api.client import Client
+from clew.api.reviews import markdown
+from clew.core.reviews.review import FindingState, ReviewRound, RoundStatus, Scope, findings_of
 from clew.errors import UsageError
-from clew.hosts.reviews import NewReview, Next
-from clew.review import markdown
+from clew.hosts.reviews.reviews import ReviewSpec, RoundOptions
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, finding, git, repository
+from reviews.reviewer import Reviewer, answer, finding, git, repository
 
 
-def new(folder: Path, **more: object) -> NewReview:
-    return NewReview(str(folder), "claude", MODEL, **more)  # type: ignore[arg-type]
+def new(folder: Path, **more: object) -> ReviewSpec:
+    return ReviewSpec(str(folder), "claude", MODEL, **more)  # type: ignore[arg-type]
 
 
-async def start(client: Client, folder: Path, **more: object) -> Round:
+async def start(client: Client, folder: Path, **more: object) -> ReviewRound:
     return await (await client.reviews.start(new(folder, **more))).finish()
 
 
-async def follow(client: Client, review_id: str, message: str = "", **more: object) -> Round:
-    return await (await client.reviews.follow(review_id, Next(message, **more))).finish()  # type: ignore[arg-type]
+async def follow(client: Client, review_id: str, message: str = "", **more: object) -> ReviewRound:
+    return await (await client.reviews.follow(review_id, RoundOptions(message, **more))).finish()  # type: ignore[arg-type]
 
 
 async def test_three_rounds_in_one_session_each_shown_what_changed(stage: Stage) -> None:
@@ -70,7 +70,7 @@ async def test_three_rounds_in_one_session_each_shown_what_changed(stage: Stage)
 
         state = await client.reviews.find(first.review_id)
         found = {each.id: each.state for each in findings_of(state.rounds)}
-        assert found == {"F1": State.FIXED, "F2": State.WITHDRAWN, "F3": State.OPEN}
+        assert found == {"F1": FindingState.FIXED, "F2": FindingState.WITHDRAWN, "F3": FindingState.OPEN}
         assert "### F3 high: New one" in markdown(state)
         sessions = await client.reviews.sessions(state)
         assert list(sessions) == [MODEL]
@@ -89,7 +89,7 @@ async def test_nothing_to_review_and_nothing_to_follow_up(scripted: Stage) -> No
         scripted.api.reply = Reviewer()
         first = await start(client, repo)
         with pytest.raises(UsageError, match="Nothing has changed since round 1"):
-            await client.reviews.follow(first.review_id, Next())
+            await client.reviews.follow(first.review_id, RoundOptions())
         assert len((await client.reviews.find(first.review_id)).rounds) == 1
         assert (await follow(client, first.review_id, "Are you sure?")).session_resumed
 
@@ -144,7 +144,7 @@ async def test_the_second_try_is_in_the_session_also_where_resume_is_off(scripte
         "environment": {"environ": {"CLEW_ENABLE_RESUME": "false"}},
         "flag": {},
     }[way]
-    off = {"enable_resume": False} if way == "flag" else {}
+    off = {"resume": False} if way == "flag" else {}
     scripted.api.reply = Reviewer("It looks good to me!", answer(), "Fine!", answer())
     async with scripted.open(**opened) as client:
         first = await start(client, repo, **off)

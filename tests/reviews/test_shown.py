@@ -6,18 +6,18 @@ import os
 
 import pytest
 
-from clew.core.review import Round, RoundStatus
-from clew.core.run import Owner
+from clew.api.reviews import error_of, markdown
+from clew.core.reviews.review import ReviewRound, RoundStatus
+from clew.core.runs.run import Owner
 from clew.errors import Busy, StoreError, UsageError
-from clew.hosts.review_answer import FINDINGS_MOST
-from clew.hosts.reviews import Next
-from clew.review import error_of, markdown
+from clew.hosts.reviews.answer import FINDINGS_MOST
+from clew.hosts.reviews.reviews import RoundOptions
 from clew.testing.stage import Stage
-from reviews.house import Reviewer, answer, finding, follow, repository, start
+from reviews.reviewer import Reviewer, answer, finding, follow, repository, start
 
 
 def test_a_round_that_the_store_cut_off_says_so_and_blames_no_agent() -> None:
-    round_ = Round(
+    round_ = ReviewRound(
         "r", 1, RoundStatus.FAILED, "claude", "opus", Owner("host", 1, 1.0), error_code="store", error="Gone."
     )
     error = error_of(round_)
@@ -36,7 +36,7 @@ async def test_a_round_that_is_turned_away_leaves_nothing_and_what_it_had_to_say
         scripted.api.reply = None
         talk = await thread.ask("!slow 200 0.05")
         with pytest.raises(Busy):
-            await client.reviews.follow(first.review_id, Next("one"))
+            await client.reviews.follow(first.review_id, RoundOptions("one"))
         talk.cancel()
         await talk.reply()
         await (await thread.ask("hello"))

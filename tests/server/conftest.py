@@ -1,4 +1,4 @@
-"""A house: the daemon in this process, on the scripted agent. A served one: `clew serve` in its own."""
+"""Fixtures: a daemon in this process on the scripted agent, and `clew serve` in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from contextlib import AsyncExitStack
 import pytest
 
 from clew.testing.stage import Stage
-from server.house import House, Served, house_of, served
+from server.daemons import LocalDaemon, ServeProcess, local_daemon, serve_process
 
 
 @pytest.fixture
-async def house(scripted: Stage) -> AsyncIterator[House]:
-    async with house_of(scripted) as made:
+async def daemon(scripted: Stage) -> AsyncIterator[LocalDaemon]:
+    async with local_daemon(scripted) as made:
         yield made
 
 
 @pytest.fixture
-async def serve() -> AsyncIterator[Callable[..., Served]]:
-    """Starts `clew serve` on a stage; all are stopped at the end."""
-    async with AsyncExitStack() as open_ones:
+async def start_daemon() -> AsyncIterator[Callable[..., ServeProcess]]:
+    """Starts `clew serve` on a stage. All of them are stopped at the end."""
+    async with AsyncExitStack() as stack:
 
-        def start(stage: Stage, *args: str, **environ: str) -> Served:
-            made = open_ones.enter_context(served(stage, *args, **environ))
-            open_ones.push_async_callback(made.http.aclose)
+        def start(stage: Stage, *args: str, **environ: str) -> ServeProcess:
+            made = stack.enter_context(serve_process(stage, *args, **environ))
+            stack.push_async_callback(made.http.aclose)
             return made
 
         yield start

@@ -1,6 +1,6 @@
-"""A daemon as a test has it: in this process for speed, or as `clew serve` in its own, to be killed and started again.
+"""A daemon for tests: in this process for speed, or as `clew serve` in its own, to be killed and started again.
 
-Every JSON response is held against the OpenAPI document on its way to the test.
+Every JSON response is checked against the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import httpx
 import jsonschema
 
 import forkserver
-from clew.server.access import Shared
+from clew.server.access import SharedState
 from clew.server.app import App
-from clew.server.doors import Doors
-from clew.server.token import Secret
+from clew.server.security.access_policy import AccessPolicy
+from clew.server.security.token import Credentials
 from clew.testing.stage import MODEL, Stage
 
 TOKEN = "a-token-for-tests-that-is-long-enough-0123"
@@ -32,7 +32,7 @@ ENDED = ("answered", "cancelled", "timed_out", "failed", "interrupted")
 
 
 class Contract:
-    """The OpenAPI document, to hold responses against. It is the same for every daemon, and takes a second to make."""
+    """The OpenAPI document, which responses are checked against. It is the same for every daemon, and made once."""
 
     _one: ClassVar[Contract | None] = None
 
@@ -62,10 +62,10 @@ class Contract:
             jsonschema.validate(json.loads(body), {**schema, "components": self.document["components"]})
 
 
-class House:
-    """A daemon that answers. `http` brings the token along."""
+class LocalDaemon:
+    """A daemon, and calls to it. `http` sends the token."""
 
-    def __init__(self, stage: Stage, http: httpx.AsyncClient, shared: Shared | None = None) -> None:
+    def __init__(self, stage: Stage, http: httpx.AsyncClient, shared: SharedState | None = None) -> None:
         self.stage = stage
         self.http = http
         self.shared = shared  # of a daemon in this process
@@ -90,12 +90,12 @@ class House:
         return await self.post("/api/threads", body, 201)
 
     async def ask(self, thread: str, prompt: str, **more: Any) -> Any:
-        """The run once it has ended."""
+        """The run, after it has ended."""
         run = await self.post(f"/api/threads/{thread}/runs", {"prompt": prompt, **more})
         return await self.ended(run["id"])
 
     async def ended(self, run_id: str) -> Any:
-        """Follows the run's own events to the last, so nothing is polled."""
+        """Follows the run's events up to the last, so nothing is polled."""
         events = [event async for event in self.events(run_id)]
         assert events[-1]["kind"] == "run_ended"
         run = await self.get(f"/api/runs/{run_id}")
@@ -138,24 +138,24 @@ async def parsed(lines: AsyncIterator[str]) -> AsyncIterator[Any]:
             fields = {}
 
 
-def checking(contract: Callable[[], Contract | None]) -> Callable[[httpx.Response], Any]:
+def check_responses(contract: Callable[[], Contract | None]) -> Callable[[httpx.Response], Any]:
     async def check(response: httpx.Response) -> None:
-        held = contract()
+        document = contract()
         media_type = response.headers.get("content-type", "").split(";")[0]
-        if held is None or media_type == "text/event-stream":
+        if document is None or media_type == "text/event-stream":
             return
         request = response.request
-        held.check(request.method, request.url.path, response.status_code, media_type, await response.aread())
+        document.check(request.method, request.url.path, response.status_code, media_type, await response.aread())
 
     return check
 
 
 @asynccontextmanager
-async def house_of(stage: Stage, static: Path | None = None, **options: Any) -> AsyncIterator[House]:
-    """In this process: the real client on the real store, without a socket."""
+async def local_daemon(stage: Stage, static: Path | None = None, **options: Any) -> AsyncIterator[LocalDaemon]:
+    """Runs in this process: the real client on the real store, without a socket."""
     async with stage.open(**options.pop("flags", {})) as client:
-        doors = Doors(Secret(TOKEN), PORT, tuple(options.pop("hosts", ())))
-        app = App(client, doors, static or stage.folder / "no-page", options.pop("roots", ()))
+        policy = AccessPolicy(Credentials(TOKEN), PORT, tuple(options.pop("hosts", ())))
+        app = App(client, policy, static or stage.folder / "no-page", options.pop("roots", ()))
         contract = Contract.of(app)
         transport = httpx.ASGITransport(app.asgi, raise_app_exceptions=False)
         async with (
@@ -164,14 +164,14 @@ async def house_of(stage: Stage, static: Path | None = None, **options: Any) -> 
                 transport=transport,
                 base_url=BASE,
                 headers={"Authorization": f"Bearer {TOKEN}"},
-                event_hooks={"response": [checking(lambda: contract)]},
+                event_hooks={"response": [check_responses(lambda: contract)]},
                 timeout=60,
             ) as http,
         ):
-            yield House(stage, http, app.shared)
+            yield LocalDaemon(stage, http, app.shared)
 
 
-class Served(House):
+class ServeProcess(LocalDaemon):
     """`clew serve` in a process of its own."""
 
     def __init__(self, stage: Stage, *args: str, **environ: str) -> None:
@@ -188,7 +188,7 @@ class Served(House):
         return httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{self.port}",
             headers={"Authorization": f"Bearer {self.token}"} if known else {},
-            event_hooks={"response": [checking(lambda: self._contract)]},
+            event_hooks={"response": [check_responses(lambda: self._contract)]},
             timeout=60,
         )
 
@@ -215,7 +215,7 @@ class Served(House):
         return (self.stage.folder / "serve.log").read_text() if hasattr(self, "stage") else ""
 
     def restart(self, **environ: str) -> None:
-        """Again on the same port, with the same token; with another environment if one is given."""
+        """Starts it again on the same port, with the same token, and with `environ` added to its environment."""
         self.close()
         self._environ = {**self._environ, **environ}
         self.process = self._start(self.stage, str(self.port))
@@ -235,20 +235,20 @@ class Served(House):
         if self.process.stdout is not None:
             self.process.stdout.close()
 
-    async def know_contract(self) -> None:
+    async def load_contract(self) -> None:
         self._contract = Contract(await self.get("/api/openapi.json"))
 
 
-async def let_in(browser: httpx.AsyncClient, address: str) -> httpx.Response:
-    """Opens the link as a browser does: the cookie is kept, and the page takes its key from behind the #."""
-    entered = await browser.get(address)
-    browser.headers["X-Clew-Key"] = entered.headers.get("location", "").partition("#key=")[2]
-    return entered
+async def log_in(browser: httpx.AsyncClient, address: str) -> httpx.Response:
+    """Opens the link as a browser does: the cookie is kept, and the page takes its key from after the #."""
+    response = await browser.get(address)
+    browser.headers["X-Clew-Key"] = response.headers.get("location", "").partition("#key=")[2]
+    return response
 
 
 @contextmanager
-def served(stage: Stage, *args: str, **environ: str) -> Iterator[Served]:
-    made = Served(stage, *args, **environ)
+def serve_process(stage: Stage, *args: str, **environ: str) -> Iterator[ServeProcess]:
+    made = ServeProcess(stage, *args, **environ)
     try:
         yield made
     finally:

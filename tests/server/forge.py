@@ -1,4 +1,4 @@
-"""A forge as the daemon knows it: messages with a signature. The payloads are those of tests/hooks."""
+"""A forge as the daemon sees it: signed messages. The payloads are those of tests/hooks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 
 from clew.testing.stage import Stage
-from hooks.house import House as Repository
+from hooks.project import HookProject
 from hooks.test_forge_events import headers_of, payload_of
-from server.house import House, Served
+from server.daemons import LocalDaemon, ServeProcess
 
 SECRETS = {
     "CLEW_GITHUB_SECRET": "github-dummy-secret",
@@ -39,9 +39,9 @@ LIMIT_S = 60
 deliveries = count(1)
 
 
-def repository(stage: Stage) -> Repository:
-    """`alice/maze`, and a boss who is woken by its issues and by what is said about them."""
-    return Repository(stage, SETTINGS)
+def repository(stage: Stage) -> HookProject:
+    """`alice/maze`, and a boss that is woken by its issues and by comments on them."""
+    return HookProject(stage, SETTINGS)
 
 
 def secret_of(forge: str) -> str:
@@ -54,10 +54,12 @@ def signature(forge: str, body: bytes, secret: str | None = None) -> dict[str, s
 
 
 def message(name: str, payload: Any = None, delivery: str | None = None) -> tuple[str, bytes, dict[str, str]]:
-    """Where it goes, the body and the headers, all in order. `name` is a payload's: `github.issues.opened`."""
+    """The path, the body and the headers of a valid message. `name` is that of a payload: `github.issues.opened`."""
     forge = name.partition(".")[0]
     nth = next(deliveries)
-    body = json.dumps({**(payload_of(name) if payload is None else payload), "nth": nth}).encode()  # no two are alike
+    body = json.dumps(
+        {**(payload_of(name) if payload is None else payload), "nth": nth}
+    ).encode()  # each body is unique
     told = {f"x-{forge}-delivery": delivery or f"delivery-{nth}"}
     return f"/hooks/{forge}", body, headers_of(name) | told | signature(forge, body)
 
@@ -74,27 +76,27 @@ async def received(http: httpx.AsyncClient, name: str, payload: Any = None) -> s
     return str(response.json()["id"])
 
 
-async def event(house: House, event_id: str) -> Any:
-    found = [each for each in (await house.get("/api/hooks/events?limit=1000"))["items"] if each["id"] == event_id]
+async def event(daemon: LocalDaemon, event_id: str) -> Any:
+    found = [each for each in (await daemon.get("/api/hooks/events?limit=1000"))["items"] if each["id"] == event_id]
     assert len(found) == 1
     return found[0]
 
 
-async def dealt_with(house: House, event_id: str) -> Any:
+async def until_handled(daemon: LocalDaemon, event_id: str) -> Any:
     """The event, when somebody has judged it. Nothing tells of that, so it is looked at again and again."""
     end = time.monotonic() + LIMIT_S
-    while (found := await event(house, event_id))["state"] == "received":
-        assert time.monotonic() < end, f"nobody dealt with it: {house.log if isinstance(house, Served) else ''}"
+    while (found := await event(daemon, event_id))["state"] == "received":
+        assert time.monotonic() < end, f"nobody dealt with it: {daemon.log if isinstance(daemon, ServeProcess) else ''}"
         await asyncio.sleep(0.1)
     return found
 
 
-async def carried_out(house: House, event_id: str) -> Any:
+async def carried_out(daemon: LocalDaemon, event_id: str) -> Any:
     """The one job of the event, when it is over."""
-    found = await dealt_with(house, event_id)
+    found = await until_handled(daemon, event_id)
     assert found["state"] == "dispatched", found
     [job_id] = found["jobs"]
-    async with house.http.stream("GET", f"/api/jobs/{job_id}/events", timeout=LIMIT_S) as response:
+    async with daemon.http.stream("GET", f"/api/jobs/{job_id}/events", timeout=LIMIT_S) as response:
         async for _ in response.aiter_lines():
             pass
-    return await house.get(f"/api/jobs/{job_id}")
+    return await daemon.get(f"/api/jobs/{job_id}")

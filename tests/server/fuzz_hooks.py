@@ -1,5 +1,5 @@
-"""For Schemathesis: what is meant to be valid names a directory, an agent, a job and a review that are there, so that
-it gets inside. The job is one that is over: the events of one that waits for a worker never end."""
+"""For Schemathesis: requests that are meant to be valid name an existing directory, agent, job and review, so that they
+reach the code behind the validation. The job is over: the events of one that waits for a worker never end."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ def map_case(_context: Any, case: Any) -> Any:
         if body.get("agent") is not None:
             body["agent"] = "claude"
         if case.operation.path == "/api/reviews":
-            _mend_review(body)
+            _fix_review(body)
     if case.operation.path == "/api/jobs/{job}/events" and _is_well_formed(case):
         case.path_parameters = {"job": os.environ["FUZZ_JOB"]}
     if (
         case.operation.path == "/api/jobs/{job}/retry"
         and (case.path_parameters or {}).get("job") == os.environ["FUZZ_JOB"]
     ):
-        case.path_parameters = {"job": "nobody"}  # it stays over
+        case.path_parameters = {"job": "nobody"}  # the job stays over
     if case.method.upper() == "DELETE" and (case.path_parameters or {}).get("thread") == os.environ["FUZZ_KEPT"]:
-        case.path_parameters = {"thread": "nobody"}  # the review is wanted to the end
+        case.path_parameters = {"thread": "nobody"}  # the review is needed up to the end
     if "{review}" in case.operation.path and _is_well_formed(case):
         case.path_parameters = {**case.path_parameters, "review": os.environ["FUZZ_REVIEW"]}
     return case
 
 
-def _mend_review(body: dict[str, Any]) -> None:
-    """A first round, or the next one of the review that is there."""
+def _fix_review(body: dict[str, Any]) -> None:
+    """Makes it a first round, or the next one of the existing review."""
     if body.get("previous_review_id") is not None:
         body["previous_review_id"] = os.environ["FUZZ_REVIEW"]
         for name in ("cwd", "paths", "base", "scope", "focus"):
@@ -48,6 +48,6 @@ def _mend_review(body: dict[str, Any]) -> None:
 
 
 def _is_well_formed(case: Any) -> bool:
-    """Its path is; other parts may be wrong on purpose."""
+    """Whether its path is; other parts may be wrong on purpose."""
     made = case.meta.components.get(ParameterLocation.PATH) if case.meta is not None else None
     return made is None or made.mode is GenerationMode.POSITIVE

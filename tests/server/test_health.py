@@ -1,4 +1,4 @@
-"""Busy is not gone: a store that answers others meanwhile is there."""
+"""A store that answers other queries meanwhile is busy, not unreachable."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from clew.errors import StoreError
-from clew.server.health import Condition, Health
+from clew.server.health import HealthCheck, HealthStatus
 
 
 class Client:
-    """Its store does not come to the question about its health."""
+    """A client whose store does not answer the health check."""
 
     def __init__(self, *answered: int) -> None:
-        self._answered = list(answered)  # as often as it is looked at
+        self._answered = list(answered)  # one value for each read
 
     @property
     def store_answered(self) -> int:
@@ -26,12 +26,12 @@ class Client:
 
 
 @pytest.mark.parametrize(
-    ("answered", "condition"),
-    [((7, 9), Condition(is_busy=True)), ((7, 7), Condition("The store does not answer."))],
+    ("answered", "status"),
+    [((7, 9), HealthStatus(is_busy=True)), ((7, 7), HealthStatus("The store does not answer."))],
 )
-async def test_a_store_that_answers_others_is_busy(answered: tuple[int, int], condition: Condition) -> None:
+async def test_a_store_that_answers_others_is_busy(answered: tuple[int, int], status: HealthStatus) -> None:
     client: Any = Client(*answered)
-    assert await Health(client, answer_s=0).condition() == condition
+    assert await HealthCheck(client, answer_s=0).status() == status
 
 
 async def test_a_store_that_fails_is_not_busy() -> None:
@@ -40,4 +40,4 @@ async def test_a_store_that_fails_is_not_busy() -> None:
             raise StoreError("gone", kind="unreachable")
 
     client: Any = Failing(7, 9)
-    assert await Health(client).condition() == Condition("The store cannot be used: it is unreachable.")
+    assert await HealthCheck(client).status() == HealthStatus("The store cannot be used: it is unreachable.")

@@ -1,4 +1,4 @@
-"""Schemathesis on the OpenAPI document: no 5xx, no undocumented status, content type or header, no invalid data let in.
+"""Schemathesis on the OpenAPI document: no 5xx, no undocumented status, content type or header, no invalid data taken.
 
 Against a real `clew serve` on the scripted agent: whatever it starts says `ack` and ends.
 """
@@ -14,18 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from clew.testing.scripts import newest_user_text
+from clew.testing.model.scripts import newest_user_text
 from clew.testing.stage import Stage
-from reviews.house import repository
-from server.house import Served
-from server.test_reviews import over, started
+from reviews.reviewer import repository
+from server.daemons import ServeProcess
+from server.routes.test_reviews import over, started
 
 pytestmark = pytest.mark.rest
 
 LIMIT_S = 200  # the machine may be busy
 HOOKS = Path(__file__).with_name("fuzz_hooks.py")
-# A value that is valid by its form may still name nothing (positive_data_acceptance), such as a turn of a thread that
-# is there (ensure_resource_availability); and there is one user (object_level_authorization).
+# A value of a valid format may still name nothing (positive_data_acceptance), such as a turn of an existing thread
+# (ensure_resource_availability); and there is only one user (object_level_authorization).
 EXCLUDED = "positive_data_acceptance,ensure_resource_availability,object_level_authorization"
 CONFIG = f"""\
 hooks = "{HOOKS}"
@@ -36,25 +36,25 @@ expected-statuses = [400, 401, 403, 404, 405, 409, 413, 414, 415, 422, 431]
 
 
 @pytest.mark.timeout(LIMIT_S + 60)
-async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
-    scripted: Stage, serve: Callable[..., Served]
+async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
 ) -> None:
-    house = serve(scripted)
-    await house.thread("t")
-    await house.ask("t", "hello")
-    job = await house.post("/api/jobs", {"prompt": "hello", "cwd": str(scripted.work)}, 201)
-    await house.post(f"/api/jobs/{job['id']}/cancel")
+    daemon = start_daemon(scripted)
+    await daemon.thread("t")
+    await daemon.ask("t", "hello")
+    job = await daemon.post("/api/jobs", {"prompt": "hello", "cwd": str(scripted.work)}, 201)
+    await daemon.post(f"/api/jobs/{job['id']}/cancel")
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 1\n")
-    review = await over(house, await started(house, repo))
+    review = await over(daemon, await started(daemon, repo))
     config = scripted.folder / "schemathesis.toml"
     config.write_text(CONFIG)
     done = await asyncio.to_thread(
         subprocess.run,
         [
             str(Path(sys.executable).with_name("st")),
-            *("--config-file", str(config), "run", f"http://127.0.0.1:{house.port}/api/openapi.json"),
-            *("--header", f"Authorization: Bearer {house.token}", "--checks", "all", "--exclude-checks", EXCLUDED),
+            *("--config-file", str(config), "run", f"http://127.0.0.1:{daemon.port}/api/openapi.json"),
+            *("--header", f"Authorization: Bearer {daemon.token}", "--checks", "all", "--exclude-checks", EXCLUDED),
             *("--seed", "1", "--max-examples", "8", "--generation-database", "none", "--request-timeout", "20"),
             *("--no-color", "--continue-on-failure", "--warnings", "off", "--output-truncate", "true"),
         ],
@@ -65,7 +65,7 @@ async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
             "FUZZ_JOB": job["id"],
             "FUZZ_REPO": str(repo),
             "FUZZ_REVIEW": review["id"],
-            "FUZZ_KEPT": (await house.get(f"/api/reviews/{review['id']}"))["thread_id"],
+            "FUZZ_KEPT": (await daemon.get(f"/api/reviews/{review['id']}"))["thread_id"],
         },
         cwd=scripted.folder,
         capture_output=True,
@@ -75,7 +75,7 @@ async def test_nothing_that_the_document_allows_or_forbids_breaks_the_server(
     said = "\n".join(line[:400] for line in done.stdout.splitlines())
     assert done.returncode == 0, said + done.stderr[-2000:]
     assert "47 selected / 47 total" in said, [line for line in said.splitlines() if "selected" in line]
-    assert "unexpected" not in house.log
-    assert len((await house.get("/api/threads"))["items"]) > 1, "it got inside"
+    assert "unexpected" not in daemon.log
+    assert len((await daemon.get("/api/threads"))["items"]) > 1, "it got past the validation"
     shown = [newest_user_text(request.messages) for request in scripted.api.requests]
-    assert any("what has changed since round" in text for text in shown), "into reviews too"
+    assert any("what has changed since round" in text for text in shown), "of reviews too"

@@ -1,4 +1,4 @@
-"""What `clew serve` says at its start: a page that is missing, a root that is, another daemon, a token that stays."""
+"""What `clew serve` reports when it starts: a missing page, a missing root, another daemon, a token that is kept."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 import clew
 import forkserver
-from clew.server.presence import announced, serving
+from clew.server.daemon_registry import registered, running_daemons
 from clew.testing.stage import Stage
-from server.house import Served, mode
+from server.daemons import ServeProcess, mode
 
 EXAMPLE = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,7 +29,7 @@ def run(stage: Stage, *args: str, **environ: str) -> subprocess.CompletedProcess
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Clew as it is before `make web`."""
+    """A checkout before `make web`."""
     source = Path(clew.__file__).parent
     unbuilt = shutil.ignore_patterns("static", "node_modules", "__pycache__", "testing")
     shutil.copytree(source, tmp_path / "src" / "clew", ignore=unbuilt)
@@ -37,25 +37,25 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.mark.rest
-async def test_a_page_that_is_not_built_is_told_first_and_no_browser_is_opened(
-    scripted: Stage, serve: Callable[..., Served], checkout: Path
+async def test_a_page_that_is_not_built_is_reported_and_no_browser_is_opened(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess], checkout: Path
 ) -> None:
     opened = scripted.folder / "opened"
     browser = scripted.folder / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     browser.chmod(0o755)
-    house = serve(scripted, "--open", BROWSER=str(browser), PYTHONPATH=str(checkout))
-    [line] = house.log.splitlines()
+    daemon = start_daemon(scripted, "--open", BROWSER=str(browser), PYTHONPATH=str(checkout))
+    [line] = daemon.log.splitlines()
     assert line.startswith("clew: the page is not built")
     assert "make web" in line
-    assert (await house.http.get("/")).status_code == 503
-    assert (await house.get("/api/threads"))["total"] == 0, "the API answers"
-    assert house.stop() == 0
+    assert (await daemon.http.get("/")).status_code == 503
+    assert (await daemon.get("/api/threads"))["total"] == 0, "the API answers"
+    assert daemon.stop() == 0
     assert not opened.exists()
 
 
 @pytest.mark.parametrize(("args", "environ"), [(["--root", "/nonexist"], {}), ([], {"CLEW_SERVE_ROOTS": "/nonexist"})])
-def test_a_root_that_is_no_directory_is_one_clear_line(
+def test_a_root_that_is_not_a_directory_is_one_clear_line(
     scripted: Stage, args: list[str], environ: dict[str, str]
 ) -> None:
     done = run(scripted, "--port", "0", *args, **environ)
@@ -66,40 +66,45 @@ def test_a_root_that_is_no_directory_is_one_clear_line(
     assert not (scripted.clew_home / "token").exists()
 
 
-async def test_a_new_token_is_not_made_while_the_port_is_taken(scripted: Stage, serve: Callable[..., Served]) -> None:
-    house = serve(scripted)
-    done = run(scripted, "--port", str(house.port), "--new-token")
+async def test_a_new_token_is_not_made_while_the_port_is_in_use(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
+) -> None:
+    daemon = start_daemon(scripted)
+    done = run(scripted, "--port", str(daemon.port), "--new-token")
     assert (done.returncode, done.stdout) == (2, "")
     said, hint = done.stderr.splitlines()
     assert said.endswith("The token is unchanged.")
     assert "End that one first" in hint
-    assert (scripted.clew_home / "token").read_text().strip() == house.token
+    assert (scripted.clew_home / "token").read_text().strip() == daemon.token
 
 
 @pytest.mark.rest
-async def test_a_second_daemon_of_a_home_names_the_first(scripted: Stage, serve: Callable[..., Served]) -> None:
-    one = serve(scripted)
+async def test_a_second_daemon_of_a_home_names_the_first(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
+) -> None:
+    one = start_daemon(scripted)
     assert one.log == ""
-    two = serve(scripted)
+    two = start_daemon(scripted)
     [line] = two.log.splitlines()
     assert f"another clew serve (process {one.process.pid}, port {one.port})" in line
     one.kill()
     two.restart()
-    assert two.log.splitlines() == [line], "one that is dead is not told of"
+    assert two.log.splitlines() == [line], "a dead daemon is not reported"
 
 
 @pytest.mark.process
-def test_a_daemon_is_known_as_long_as_it_lives(tmp_path: Path) -> None:
+def test_a_daemon_is_registered_as_long_as_it_lives(tmp_path: Path) -> None:
     (tmp_path / "serving").mkdir()
-    (tmp_path / "serving" / "12345").write_text("7421\n")  # of one that was killed
-    asked = "import pathlib, sys; from clew.server.presence import serving; print(serving(pathlib.Path(sys.argv[1])))"
+    (tmp_path / "serving" / "12345").write_text("7421\n")  # of a daemon that was killed
+    asked = "import pathlib, sys; from clew.server.daemon_registry import running_daemons; "
+    asked += "print(running_daemons(pathlib.Path(sys.argv[1])))"
 
     def seen() -> str:
         done = subprocess.run([sys.executable, "-c", asked, str(tmp_path)], capture_output=True, text=True, check=True)
         return done.stdout
 
-    with announced(tmp_path, 7):
-        assert serving(tmp_path) == [], "oneself is not another"
+    with registered(tmp_path, 7):
+        assert running_daemons(tmp_path) == [], "the own process is not listed"
         assert f"pid={os.getpid()}, port=7" in seen()
         assert mode(tmp_path / "serving" / str(os.getpid())) == 0o600
     assert seen() == "[]\n"

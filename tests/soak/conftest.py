@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from server.conftest import serve as serve
+from server.conftest import start_daemon as start_daemon

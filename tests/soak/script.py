@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.client import Client
-from clew.core.events import TextStreamed
+from clew.api.client import Client
 from clew.core.history import Role, Turn
+from clew.core.runs.events import TextStreamed
 from clew.engine.faults import POINTS
 from clew.errors import ClewError, StoreError
 from clew.testing.stage import Stage
-from clew.testing.truth import Voice, expected
+from clew.testing.truth import TokenModel, expected
 from soak import damage
 from soak.damage import Disk
 from turns.world import Other
@@ -47,7 +47,7 @@ class Script:
         self.stage = stage
         self.agents = agents
         self.dice = random.Random(seed)
-        self.voice = Voice(stage.api)
+        self.voice = TokenModel(stage.api)
         self.disk = Disk(stage)
         self.environ = {"CLEW_STORE": store} if store else {}
         self.done: list[str] = []

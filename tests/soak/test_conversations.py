@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clew.client import Thread
-from clew.testing.model_api import ModelApi
+from clew.api.client import Thread
+from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from conftest import make_stage
-from server.house import Served
+from server.daemons import ServeProcess
 from soak.script import (
     CONVERSATION,
     FILES,
@@ -53,19 +53,19 @@ async def test_real_claude_and_real_codex_take_turns(tmp_path: Path, api: ModelA
     with make_stage("real", tmp_path, api, codex=True) as stage:
         script = Script(stage, {"codex": [CODEX_MODEL], "claude": [MODEL]}, new_seed())
         assert await script.run([*CONVERSATION, *FILES])
-    assert not api.strays, "it called the world"
+    assert not api.refused_hosts, "it called the world"
 
 
 class ServedScript(Script):
     """Turns are asked of a daemon, which may die in the middle of one."""
 
-    house: Served
+    daemon: ServeProcess
 
     async def turn(self, words: str = "", *, cancel: bool = False) -> tuple[str, object]:
         async with self.open() as client:
             history = await (await self.thread(client)).turns()
         prompt, before = self.voice.prompt(words), self._requests
-        run = await self.house.ask("t", prompt, model=self.dice.choice(MODELS))
+        run = await self.daemon.ask("t", prompt, model=self.dice.choice(MODELS))
         self.check(before, history, prompt, "claude")
         return run["status"], run.get("error")
 
@@ -75,22 +75,24 @@ async def kill_the_daemon(script: Script) -> None:
     async with script.open() as client:
         thread: Thread = await script.thread(client)
         history = await thread.turns()
-    prompt, before, house = script.voice.prompt("slowly"), script._requests, script.house
-    accepted = await house.post("/api/threads/t/runs", {"prompt": prompt})
+    prompt, before, daemon = script.voice.prompt("slowly"), script._requests, script.daemon
+    accepted = await daemon.post("/api/threads/t/runs", {"prompt": prompt})
     await asyncio.sleep(script.dice.uniform(0.0, 1.0))  # it may be at any point of the turn
-    house.kill()
-    house.restart()
-    await house.http.aclose()
-    house.http = house.client()
-    assert (await house.ended(accepted["id"]))["status"] in ("interrupted", "answered"), "what was accepted is not lost"
+    daemon.kill()
+    daemon.restart()
+    await daemon.http.aclose()
+    daemon.http = daemon.client()
+    assert (await daemon.ended(accepted["id"]))["status"] in ("interrupted", "answered"), (
+        "what was accepted is not lost"
+    )
     script.check(before, history, prompt, "claude")
 
 
-async def test_the_daemon(scripted: Stage, serve: Callable[..., Served]) -> None:
+async def test_the_daemon(scripted: Stage, start_daemon: Callable[..., ServeProcess]) -> None:
     script = ServedScript(scripted, {"claude": MODELS}, new_seed())
-    script.house = serve(scripted)
-    await script.house.thread("t")
+    script.daemon = start_daemon(scripted)
+    await script.daemon.thread("t")
     assert await script.run([ask, edit, truncate, *FILES, leave_it_unsaved, kill_the_daemon])
     with pytest.raises(httpx.HTTPError):
-        script.house.kill()
-        await script.house.get("/healthz")
+        script.daemon.kill()
+        await script.daemon.get("/healthz")

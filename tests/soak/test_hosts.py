@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.job import JobStatus, Limits
-from clew.core.run import RunStatus
+from clew.core.jobs.job import JobStatus, Limits
+from clew.core.runs.run import RunStatus
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
-from clew.testing.truth import Voice, tokens
-from jobs.house import a_job
+from clew.testing.truth import TokenModel, tokens
+from jobs.processes import a_job
 from jobs.test_workers import patiently
 from soak.script import SECONDS, new_seed
 
@@ -48,7 +48,7 @@ async def test_jobs_end_once_on_two_hosts_whose_clocks_disagree(scripted: Stage,
     )
     seed = new_seed()
     print(f"CLEW_SOAK_SEED={seed}")
-    dice, voice, environ = random.Random(seed), Voice(scripted.api), {"CLEW_STORE": postgres.new_store()}
+    dice, voice, environ = random.Random(seed), TokenModel(scripted.api), {"CLEW_STORE": postgres.new_store()}
     skews = dict(zip((None, "b", "c"), dice.sample(SKEWS_S, 3), strict=True))
     limits = Limits(max_resumes=1000, max_runs=1000)
     async with scripted.open(environ=environ) as client:

@@ -11,13 +11,14 @@ import signal
 import sys
 import time
 
-from clew import config, wiring
-from clew.client import Client
+from clew import config
+from clew.api.client import Client
 from clew.core.record import replace
 from clew.engine.engine import Engine
 from clew.engine.settings import EngineSettings
 from clew.store.store import open_store
-from clew.worker_wiring import open_worker
+from clew.wiring import engine as wiring
+from clew.wiring.worker import open_worker
 
 SILENCE_S = 10.0  # instead of half a minute
 AT_ONCE = 2
@@ -26,7 +27,7 @@ AT_ONCE = 2
 async def main(what: str, offset_s: float) -> None:
     environ = dict(os.environ)
     settings, home = config.load(environ, None, {}), config.home(environ)
-    here = replace(wiring.surroundings(environ), clock=lambda: time.time() + offset_s)
+    here = replace(wiring.runtime_context(environ), clock=lambda: time.time() + offset_s)
     store = open_store(settings.of("store") or home / wiring.STORE_FILE)
     engine = Engine(store, wiring.Adapters(), EngineSettings(lease_s=SILENCE_S), here)
     try:

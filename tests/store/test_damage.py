@@ -29,9 +29,9 @@ def kind_of_open(path: Path) -> str:
 
 def filled(path: Path, turns: int = 50) -> Path:
     with open_store(path) as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         for number in range(turns):
-            store.add_turn("thread-1", a_turn(f"turn-{number}", "x" * 5000))
+            store.turns.add("thread-1", a_turn(f"turn-{number}", "x" * 5000))
     return path
 
 
@@ -50,7 +50,7 @@ def test_garbage_in_the_middle_of_the_database(tmp_path: Path) -> None:
     content[middle] = b"\xff" * len(content[middle])
     path.write_bytes(content)
     with pytest.raises(StoreError) as caught, open_store(path) as store:
-        store.history("thread-1")
+        store.turns.history("thread-1")
     assert caught.value.kind == "corrupt" and caught.value.hint
     with open_store(path) as store:
         assert store.check() != []
@@ -60,7 +60,7 @@ def test_a_database_that_was_cut_short(tmp_path: Path) -> None:
     path = filled(tmp_path / "clew.db")
     os.truncate(path, path.stat().st_size // 2)
     with pytest.raises(StoreError) as caught, open_store(path) as store:
-        store.history("thread-1")
+        store.turns.history("thread-1")
     assert caught.value.kind == "corrupt"
 
 
@@ -72,7 +72,7 @@ def test_a_stored_text_that_is_not_text(tmp_path: Path) -> None:
     raw.commit()
     raw.close()
     with open_store(path) as store:
-        for damaged in (lambda: store.history("thread-1"), lambda: store.thread("thread-1")):
+        for damaged in (lambda: store.turns.history("thread-1"), lambda: store.threads.find("thread-1")):
             with pytest.raises(StoreError) as caught:
                 damaged()
             assert caught.value.kind == "corrupt"
@@ -107,7 +107,7 @@ def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> No
 
         def use() -> None:
             try:
-                store.threads()
+                store.threads.recent()
             except StoreError as error:
                 caught.append(error)
 
@@ -126,7 +126,7 @@ def test_nothing_is_written_into_a_database_that_was_taken_away(
     """Nor into what stands in its place: which one is right is for a person to say."""
     path = tmp_path / "clew.db"
     with open_store(path) as store:
-        store.save_fact("before", "1")
+        store.key_values.set("before", "1")
         taken = {file.name: file.stat().st_ino for file in tmp_path.glob(which)}
         for name in taken:
             (tmp_path / name).rename(tmp_path / f"old-{name}")
@@ -142,17 +142,17 @@ def test_nothing_is_written_into_a_database_that_was_taken_away(
         sizes = {name: (tmp_path / f"old-{name}").stat().st_size for name in taken}
         for _ in range(2):  # for ever: nobody can tell that it is well again
             with pytest.raises(StoreError) as caught:
-                store.save_fact("after", "1")
+                store.key_values.set("after", "1")
             assert (
                 caught.value.kind == "lost"
                 and "was deleted, replaced or cut short under this process" in caught.value.message
             )
             with pytest.raises(StoreError):
-                store.fact("before")
+                store.key_values.get("before")
         copy = store.rescue()
     assert {name: (tmp_path / f"old-{name}").stat().st_size for name in taken} == sizes
     with open_store(copy) as rescued:
-        assert (rescued.fact("before"), rescued.fact("after")) == ("1", None)
+        assert (rescued.key_values.get("before"), rescued.key_values.get("after")) == ("1", None)
 
 
 LOSE = """
@@ -161,11 +161,11 @@ from pathlib import Path
 from clew.errors import StoreError
 from clew.store import open_store
 with open_store(Path(sys.argv[1])) as store:
-    store.save_fact("unseen", "1")
+    store.key_values.set("unseen", "1")
     print("stored", flush=True)
     sys.stdin.readline()
     try:
-        store.save_fact("after", "1")
+        store.key_values.set("after", "1")
     except StoreError as error:
         print(error.kind, flush=True)
 """
@@ -175,7 +175,7 @@ with open_store(Path(sys.argv[1])) as store:
 def test_a_deleted_log_is_not_copied_over_what_others_have_written_since(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
-        store.save_fact("before", "1")
+        store.key_values.set("before", "1")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", LOSE, str(path)], **pipes) as loser:
         assert loser.stdout is not None and loser.stdout.readline() == "stored\n"
@@ -183,11 +183,15 @@ def test_a_deleted_log_is_not_copied_over_what_others_have_written_since(tmp_pat
         Path(f"{path}-shm").unlink()
         with open_store(path) as other:
             for number in range(50):
-                other.create_thread(a_thread(f"thread-{number}", f"t-{number}"))
+                other.threads.create(a_thread(f"thread-{number}", f"t-{number}"))
         said, _ = loser.communicate("\n", timeout=60)
         assert (said, loser.returncode) == ("lost\n", 0)
     with open_store(path) as store:
-        assert (store.fact("before"), store.fact("unseen"), len(store.threads())) == ("1", None, 50)
+        assert (store.key_values.get("before"), store.key_values.get("unseen"), len(store.threads.recent())) == (
+            "1",
+            None,
+            50,
+        )
         assert store.check() == []
 
 
@@ -197,9 +201,9 @@ def test_the_files_of_a_store_in_use_stay_the_same(tmp_path: Path) -> None:
     with open_store(path) as store:
         for number in range(3):
             with open_store(path) as other:
-                other.save_fact("theirs", str(number))
-            store.save_fact("ours", str(number))
-        assert store.lost() is None and store.fact("theirs") == "2"
+                other.key_values.set("theirs", str(number))
+            store.key_values.set("ours", str(number))
+        assert store.lost() is None and store.key_values.get("theirs") == "2"
 
 
 def test_a_newer_schema(tmp_path: Path) -> None:
@@ -225,7 +229,7 @@ def open_folder() -> Iterator[Path]:
 def as_nobody(code: str, path: Path) -> str:
     """Run it without the powers of root, which no file mode stops."""
     preamble = f"""
-import os, sys, clew.store.sqlite, difflib, fcntl, resource
+import os, sys, clew.store.database.sqlite, difflib, fcntl, resource
 from pathlib import Path
 from clew.errors import ClewError
 from clew.store import open_store
@@ -243,7 +247,7 @@ if os.getuid() == 0:
 SAY_KIND = """
 try:
     with open_store(path) as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
     print("fine")
 except ClewError as error:
     print(error.kind, bool(error.hint))
@@ -275,16 +279,16 @@ def test_a_read_only_folder(open_folder: Path) -> None:
 
 def test_a_connection_that_may_only_read(tmp_path: Path) -> None:
     with open_store(tmp_path / "clew.db") as store:
-        store._session().connection.execute("PRAGMA query_only = ON")
+        store.database.session().connection.execute("PRAGMA query_only = ON")
         with pytest.raises(StoreError) as caught:
-            store.create_thread(a_thread())
-        assert caught.value.kind == "read_only" and store.threads() == []
-        store._session().connection.execute("PRAGMA query_only = OFF")
-        store.create_thread(a_thread())
+            store.threads.create(a_thread())
+        assert caught.value.kind == "read_only" and store.threads.recent() == []
+        store.database.session().connection.execute("PRAGMA query_only = OFF")
+        store.threads.create(a_thread())
 
 
 def limit_pages(store: Store, more: int | None) -> None:
-    connection = store._session().connection
+    connection = store.database.session().connection
     used = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {used + more if more is not None else 1_000_000_000}")
 
@@ -293,47 +297,47 @@ def test_a_full_disk_undoes_the_operation_and_leaves_the_store_usable(tmp_path: 
     with open_store(filled(tmp_path / "clew.db")) as store:
         limit_pages(store, 20)
         with pytest.raises(StoreError) as caught:
-            store.add_turn("thread-1", a_turn("too-long", "x" * 1_000_000))
+            store.turns.add("thread-1", a_turn("too-long", "x" * 1_000_000))
         assert caught.value.kind == "full" and caught.value.hint
-        store.add_turn("thread-1", a_turn("short"))
+        store.turns.add("thread-1", a_turn("short"))
         limit_pages(store, None)
-        store.add_turn("thread-1", a_turn("too-long", "x" * 1_000_000))
-        assert len(store.history("thread-1")) == 52 and store.check() == []
+        store.turns.add("thread-1", a_turn("too-long", "x" * 1_000_000))
+        assert len(store.turns.history("thread-1")) == 52 and store.check() == []
 
 
 def test_a_transaction_that_hit_a_full_disk_cannot_be_half_committed(tmp_path: Path) -> None:
     with open_store(filled(tmp_path / "clew.db")) as store:
         limit_pages(store, 20)
         with pytest.raises(StoreError) as caught, store.transaction():
-            store.add_turn("thread-1", a_turn("first"))
-            store.add_turn("thread-1", a_turn("too-long", "x" * 1_000_000))
-        assert caught.value.kind == "full" and store.turn("first") is None
+            store.turns.add("thread-1", a_turn("first"))
+            store.turns.add("thread-1", a_turn("too-long", "x" * 1_000_000))
+        assert caught.value.kind == "full" and store.turns.find("first") is None
         limit_pages(store, None)
-        connection = store._session().connection
+        connection = store.database.session().connection
         with pytest.raises(StoreError), store.transaction():
-            store.add_turn("thread-1", a_turn("first"))
+            store.turns.add("thread-1", a_turn("first"))
             connection.execute("ROLLBACK")  # as SQLite itself does after some failures …
             with pytest.raises(StoreError):
-                store.add_turn("thread-1", a_turn("second"))
+                store.turns.add("thread-1", a_turn("second"))
             with pytest.raises(StoreError):  # … and a caller who caught that goes on
-                store.add_turn("thread-1", a_turn("third"))
-        assert len(store.history("thread-1")) == 50
-        store.add_turn("thread-1", a_turn("first"))
+                store.turns.add("thread-1", a_turn("third"))
+        assert len(store.turns.history("thread-1")) == 50
+        store.turns.add("thread-1", a_turn("first"))
 
 
 FILL = """
 from clew.testing.store_contract import a_turn
 with open_store(path) as store:
-    store.add_turn("thread-1", a_turn("short"))
+    store.turns.add("thread-1", a_turn("short"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 100_000, hard))
     try:
-        store.add_turn("thread-1", a_turn("long", "x" * 10_000_000))
+        store.turns.add("thread-1", a_turn("long", "x" * 10_000_000))
     except ClewError as error:
-        print(error.kind, bool(error.hint), store.turn("long"))
+        print(error.kind, bool(error.hint), store.turns.find("long"))
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    store.add_turn("thread-1", a_turn("long", "x" * 10_000_000))
-    print(len(store.history("thread-1")), store.check())
+    store.turns.add("thread-1", a_turn("long", "x" * 10_000_000))
+    print(len(store.turns.history("thread-1")), store.check())
 """
 
 
@@ -352,11 +356,11 @@ def test_a_file_that_cannot_grow(open_folder: Path) -> None:
 def test_a_file_that_somebody_cut_short_is_lost_before_anything_more_is_accepted(tmp_path: Path, suffix: str) -> None:
     path = filled(tmp_path / "clew.db")
     with open_store(path) as store:
-        store.save_fact("before", "1")
+        store.key_values.set("before", "1")
         os.truncate(f"{path}{suffix}", 0)
         for _ in range(2):
             with pytest.raises(StoreError) as caught:
-                store.save_fact("after", "2")
+                store.key_values.set("after", "2")
             assert caught.value.kind == "lost" and f"(clew.db{suffix} was cut short)" in caught.value.message
 
 
@@ -364,28 +368,28 @@ def test_a_file_that_somebody_cut_short_is_lost_before_anything_more_is_accepted
 def test_what_sqlite_itself_cuts_off_is_nothing_lost(tmp_path: Path, command: str) -> None:
     path = filled(tmp_path / "clew.db")
     with open_store(path) as store:
-        store.add_turn("thread-1", a_turn("last"))
-        store.archive_turns("thread-1", "turn-1", inclusive=True, at=1.0, why="x")
+        store.turns.add("thread-1", a_turn("last"))
+        store.turns.archive("thread-1", "turn-1", inclusive=True, at=1.0, why="x")
         other = sqlite3.connect(path, isolation_level=None)
         other.executescript(f"DROP TABLE turn_words; CREATE TABLE turn_words (x); {command}")
         other.close()
         assert Path(f"{path}-wal").stat().st_size == 0
-        store.save_fact("after", "2")
-        assert store.lost() is None and store.fact("after") == "2"
+        store.key_values.set("after", "2")
+        assert store.lost() is None and store.key_values.get("after") == "2"
 
 
 def test_a_new_database_does_not_empty_the_log_of_one_that_was_deleted(tmp_path: Path) -> None:
     """Whoever has the deleted one open still makes a copy of all that it had stored."""
     path = tmp_path / "clew.db"
     with open_store(path) as store:
-        store.save_fact("kept", "1")
+        store.key_values.set("kept", "1")
         path.unlink()
         with open_store(path) as other:
-            assert other.fact("kept") is None
+            assert other.key_values.get("kept") is None
         [left] = tmp_path.glob("clew.db-wal.left-*")
         assert left.stat().st_size > 0
         with pytest.raises(StoreError):
-            store.save_fact("after", "2")
+            store.key_values.set("after", "2")
         copy = store.rescue()
     with open_store(copy) as rescued:
-        assert (rescued.fact("kept"), rescued.fact("after")) == ("1", None)
+        assert (rescued.key_values.get("kept"), rescued.key_values.get("after")) == ("1", None)

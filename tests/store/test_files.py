@@ -30,7 +30,7 @@ def modes(folder: Path) -> dict[str, int]:
 def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, mask: int) -> None:
     path = tmp_path / "state" / "clew" / "clew.db"
     with umask(mask), open_store(path) as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         found = modes(path.parent)
         assert {"clew.db", "clew.db-wal", "clew.db-shm"} <= found.keys()
         assert set(found.values()) <= {0o600, 0o600 & ~mask}
@@ -51,25 +51,25 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
 def test_odd_paths_are_opened_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a b?mode=ro#x%20.db", "ünï-线.db", "file:x.db"):
         with open_store(tmp_path / name) as store:
-            store.save_fact("name", name)
+            store.key_values.set("name", name)
         assert (tmp_path / name).stat().st_size > 0
     monkeypatch.chdir(tmp_path)
     with open_store(Path("relative.db")) as store:
         monkeypatch.chdir("/")
-        store.save_fact("key", "value")
+        store.key_values.set("key", "value")
     assert (tmp_path / "relative.db").exists()
 
 
 @pytest.mark.rest
 def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) -> None:
     with open_store(tmp_path / "clew.db") as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         failures: list[BaseException] = []
 
         def write(number: int) -> None:
             try:
                 for n in range(20):
-                    store.add_turn("thread-1", a_turn(f"turn-{number}-{n}"))
+                    store.turns.add("thread-1", a_turn(f"turn-{number}-{n}"))
             except BaseException as error:
                 failures.append(error)
                 raise
@@ -81,18 +81,18 @@ def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) 
             for thread in started:
                 thread.join()
             assert not failures
-            assert len(store.history("thread-1")) == 120
-            store.archive_turns("thread-1", store.history("thread-1")[0].id, inclusive=True, at=1.0, why="again")
-            store.delete_thread("thread-1")
-            store.create_thread(a_thread())
+            assert len(store.turns.history("thread-1")) == 120
+            store.turns.archive("thread-1", store.turns.history("thread-1")[0].id, inclusive=True, at=1.0, why="again")
+            store.threads.delete("thread-1")
+            store.threads.create(a_thread())
 
 
 def test_a_transaction_of_one_thread_does_not_hold_what_another_does(tmp_path: Path) -> None:
     with open_store(tmp_path / "clew.db") as store:
         seen: list[str | None] = []
         with store.transaction():
-            store.save_fact("key", "value")
-            reader = threading.Thread(target=lambda: seen.append(store.fact("key")))
+            store.key_values.set("key", "value")
+            reader = threading.Thread(target=lambda: seen.append(store.key_values.get("key")))
             reader.start()
             reader.join()
-        assert seen == [None] and store.fact("key") == "value"
+        assert seen == [None] and store.key_values.get("key") == "value"

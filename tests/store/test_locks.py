@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.events import TextStreamed
-from clew.core.hook import Forge, HookEvent
+from clew.core.hooks.hook import Forge, HookEvent
 from clew.core.pins import PinState
 from clew.core.record import replace
+from clew.core.runs.events import TextStreamed
 from clew.errors import StoreError
-from clew.store import Store, locks, open_store, sql
+from clew.store import Store, open_store
+from clew.store.database import locks, sql
 from clew.testing.postgres import PostgresServer
 from clew.testing.store_contract import OTHER, OWNER, a_pin, a_run, a_thread, a_turn
 from clew.testing.store_contract.jobs import a_job
@@ -46,7 +47,7 @@ def test_every_query_that_writes_says_what_it_locks() -> None:
 def test_every_lock_can_be_taken(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store, store.transaction():
         for kind in KINDS:
-            store._hold(store._session(), kind, "x")
+            store.database._hold(store.database.session(), kind, "x")
 
 
 def at_once(store: Store, work: Callable[[int], None], writers: int = WRITERS) -> None:
@@ -65,8 +66,8 @@ def at_once(store: Store, work: Callable[[int], None], writers: int = WRITERS) -
 @pytest.mark.rest
 def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:
-        store.create_thread(a_thread("shared", "shared"))
-        store.create_run(a_run("run", "shared"))
+        store.threads.create(a_thread("shared", "shared"))
+        store.runs.create(a_run("run", "shared"))
         seen: list[str] = []
         over = threading.Event()
 
@@ -75,26 +76,26 @@ def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresSe
             version = 0
             while True:
                 last = over.is_set()
-                changes = store.changes(version)
+                changes = store.views.changes(version)
                 assert changes.version >= version
-                seen.extend(card.thread.id for card in changes.cards)
+                seen.extend(view.thread.id for view in changes.summaries)
                 version = changes.version
                 if last:
                     return
 
         def write(me: int) -> None:
             for n in range(ROUNDS):
-                thread = store.create_thread(a_thread(f"thread-{me}-{n}", "maze"))
-                store.add_turn("shared", a_turn(f"turn-{me}-{n}"))
-                store.create_run(a_run(f"run-{me}-{n}", "shared"))
-                store.create_job(a_job(f"job-{me}-{n}", thread_id=thread.id))
-                store.create_review(a_review(thread_id=thread.id), "2026-01-01")
+                thread = store.threads.create(a_thread(f"thread-{me}-{n}", "maze"))
+                store.turns.add("shared", a_turn(f"turn-{me}-{n}"))
+                store.runs.create(a_run(f"run-{me}-{n}", "shared"))
+                store.jobs.create(a_job(f"job-{me}-{n}", thread_id=thread.id))
+                store.reviews.create(a_review(thread_id=thread.id), "2026-01-01")
                 event = HookEvent(Forge.GITHUB, f"delivery-{n}", "issue.opened", "o/r", n, "someone")
-                store.add_hook_event(f"hook-{me}-{n}", event, 1.0)
+                store.hooks.add_event(f"hook-{me}-{n}", event, 1.0)
                 with store.transaction():
-                    store.save_fact("count", str(int(store.fact("count") or 0) + 1))
-                    last = store.last_seq("run")
-                    store.append_events("run", [(last + 1, 1.0, TextStreamed("x"))])
+                    store.key_values.set("count", str(int(store.key_values.get("count") or 0) + 1))
+                    last = store.events.last_seq("run")
+                    store.events.append("run", [(last + 1, 1.0, TextStreamed("x"))])
 
         with ThreadPoolExecutor(1) as watcher:
             watching = watcher.submit(watch)
@@ -105,33 +106,33 @@ def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresSe
             watching.result(timeout=60)
         total = WRITERS * ROUNDS
         numbers = {"maze", *(f"maze-{number}" for number in range(2, total + 1))}
-        assert {thread.name for thread in store.threads(limit=1000)} == {"shared", *numbers}
-        assert len(store.history("shared")) == total
-        assert len(store.runs(thread_id="shared", limit=1000)) == total + 1
-        assert [stored.seq for stored in store.events("run")] == list(range(1, total + 1))
-        assert store.fact("count") == str(total)
-        rows = [row["number"] for row in store._all("jobs_newest", key=None, limit=1000)]
+        assert {thread.name for thread in store.threads.recent(limit=1000)} == {"shared", *numbers}
+        assert len(store.turns.history("shared")) == total
+        assert len(store.runs.newest(thread_id="shared", limit=1000)) == total + 1
+        assert [stored.seq for stored in store.events.of_run("run")] == list(range(1, total + 1))
+        assert store.key_values.get("count") == str(total)
+        rows = [row["number"] for row in store.database.all("jobs_newest", key=None, limit=1000)]
         assert sorted(rows) == list(range(1, total + 1))
-        assert len({review.id for review in store.reviews(limit=1000)}) == total
-        told = store.hook_events(state="received", limit=1000)
+        assert len({review.id for review in store.reviews.newest(limit=1000)}) == total
+        told = store.hooks.events(state="received", limit=1000)
         assert len(told) == ROUNDS, "each delivery once, whoever hears of it first"
-        assert set(seen) == {thread.id for thread in store.threads(limit=1000)}, "no change was missed"
+        assert set(seen) == {thread.id for thread in store.threads.recent(limit=1000)}, "no change was missed"
 
 
 def test_one_of_many_gets_a_lease_a_slot_and_a_session(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:
         for me in range(WRITERS):
-            store.create_thread(a_thread(f"thread-{me}", f"t-{me}"))
+            store.threads.create(a_thread(f"thread-{me}", f"t-{me}"))
         leases, slots, owners = [], [], []
 
         def take(me: int) -> None:
             terms = {"owner": (OWNER, OTHER)[me % 2], "run_id": None, "now": 100.0, "ttl_s": 10.0}
-            leases.append(store.acquire_lease("thread/x", token=f"lease-{me}", **terms))
-            slots.append(store.acquire_slot("slots", 3, token=f"slot-{me}", **terms))
+            leases.append(store.leases.acquire("thread/x", token=f"lease-{me}", **terms))
+            slots.append(store.leases.acquire_slot("slots", 3, token=f"slot-{me}", **terms))
             with store.transaction():
-                if store.pin_by_session("session") is None:
+                if store.pins.of_session("session") is None:
                     pin = a_pin(f"pin-{me}", thread_id=f"thread-{me}")
-                    store.save_pin(replace(pin, session_id="session", state=PinState.GOOD))
+                    store.pins.save(replace(pin, session_id="session", state=PinState.GOOD))
                     owners.append(me)
 
         at_once(store, take)
@@ -142,23 +143,23 @@ def test_one_of_many_gets_a_lease_a_slot_and_a_session(postgres: PostgresServer)
 def test_a_pin_that_was_given_up_meanwhile_stays_so(postgres: PostgresServer) -> None:
     """Of two transactions in different threads, the one that moves the session's owner and the one that saves a pin."""
     with open_store(postgres.new_store()) as store, ThreadPoolExecutor(1) as pool:
-        store.create_thread(a_thread("thread-1", "one"))
+        store.threads.create(a_thread("thread-1", "one"))
         pin = replace(a_pin("pin-1", thread_id="thread-1"), session_id="session", state=PinState.GOOD)
-        store.save_pin(pin)
+        store.pins.save(pin)
         with store.transaction():
-            store.give_up_session("session")
-            saving = pool.submit(store.save_pin, replace(pin, failures=1))
+            store.pins.give_up_session("session")
+            saving = pool.submit(store.pins.save, replace(pin, failures=1))
             assert not saving.done()
         with pytest.raises(Exception, match="retired"):
             saving.result(timeout=60)
-        assert store.pins("thread-1")[0].state is PinState.RETIRED
+        assert store.pins.of_thread("thread-1")[0].state is PinState.RETIRED
 
 
 @pytest.mark.rest
 def test_whoever_gets_in_the_way_of_each_other_can_try_again(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:
         for name in ("a", "b"):
-            store.create_thread(a_thread(name, name))
+            store.threads.create(a_thread(name, name))
         met = threading.Barrier(2)
         errors: list[StoreError] = []
 
@@ -166,16 +167,16 @@ def test_whoever_gets_in_the_way_of_each_other_can_try_again(postgres: PostgresS
             first, second = ("a", "b") if me else ("b", "a")
             try:
                 with store.transaction():
-                    store.add_turn(first, a_turn(f"turn-{me}-1"))
+                    store.turns.add(first, a_turn(f"turn-{me}-1"))
                     met.wait(timeout=60)
-                    store.add_turn(second, a_turn(f"turn-{me}-2"))
+                    store.turns.add(second, a_turn(f"turn-{me}-2"))
             except StoreError as error:
                 errors.append(error)
 
         at_once(store, write, 2)
         [error] = errors
         assert (error.kind, error.passing, error.in_doubt) == ("locked", True, False)
-        assert {len(store.history("a")), len(store.history("b"))} == {1}, "all of one, nothing of the other"
+        assert {len(store.turns.history("a")), len(store.turns.history("b"))} == {1}, "all of one, nothing of the other"
 
 
 FREEZE = """
@@ -186,12 +187,12 @@ from clew.testing.store_contract import a_turn
 with open_store(sys.argv[1]) as store:
     try:
         with store.transaction():
-            store.add_turn("a", a_turn("half"))
+            store.turns.add("a", a_turn("half"))
             os.kill(os.getpid(), signal.SIGSTOP)
-            store.add_turn("a", a_turn("other half"))
+            store.turns.add("a", a_turn("other half"))
     except StoreError as error:
         print(error.kind, error.passing, error.in_doubt, error.message, sep="|", flush=True)
-    store.add_turn("a", a_turn("again"))
+    store.turns.add("a", a_turn("again"))
 """
 
 
@@ -214,15 +215,17 @@ def test_a_frozen_client_holds_its_own_thread_alone_and_not_for_ever(postgres: P
     url = f"{postgres.new_store()}&options=-c%20idle_in_transaction_session_timeout%3D{IDLE_S}s"
     with open_store(url) as store, ThreadPoolExecutor(1) as pool:
         for name in ("a", "b"):
-            store.create_thread(a_thread(name, name))
+            store.threads.create(a_thread(name, name))
         with frozen(FREEZE, url) as client:
-            blocked = pool.submit(store.add_turn, "a", a_turn("waits"))
-            store.add_turn("b", a_turn("at once"))
-            store.create_thread(a_thread("c", "c"))
-            store.save_fact("x", "1")
+            blocked = pool.submit(store.turns.add, "a", a_turn("waits"))
+            store.turns.add("b", a_turn("at once"))
+            store.threads.create(a_thread("c", "c"))
+            store.key_values.set("x", "1")
             terms = {"owner": OWNER, "run_id": None, "now": 100.0, "ttl_s": 10.0}
-            assert store.acquire_slot("slots", 1, token="t", **terms) is not None
-            assert [card.thread.id for card in store.changes(0).cards if card.thread.id != "a"], "the counter moved"
+            assert store.leases.acquire_slot("slots", 1, token="t", **terms) is not None
+            assert [view.thread.id for view in store.views.changes(0).summaries if view.thread.id != "a"], (
+                "the counter moved"
+            )
             assert not blocked.done(), "the frozen one still has its thread, and nobody else waited"
             while not (named := store.obstacles()):
                 assert not blocked.done()
@@ -233,14 +236,14 @@ def test_a_frozen_client_holds_its_own_thread_alone_and_not_for_ever(postgres: P
             )
             assert "SELECT pg_terminate_backend(" in hint
             blocked.result(timeout=60)
-            assert [turn.id for turn in store.history("a")] == ["waits"]
+            assert [turn.id for turn in store.turns.history("a")] == ["waits"]
             client.send_signal(signal.SIGCONT)
             said, _ = client.communicate(timeout=60)
             assert client.returncode == 0
             kind, passing, in_doubt, message = said.strip().split("|")
             assert (kind, passing, in_doubt) == ("unreachable", "True", "False")
             assert "terminating connection due to idle-in-transaction timeout" in message
-        assert [turn.id for turn in store.history("a")] == ["waits", "again"], "nothing half-written"
+        assert [turn.id for turn in store.turns.history("a")] == ["waits", "again"], "nothing half-written"
         assert store.obstacles() == []
 
 
@@ -251,12 +254,12 @@ STOP = FREEZE.replace("sys.argv[1]", "Path(sys.argv[1])").replace("import os", "
 def test_a_stopped_writer_on_sqlite_is_named(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
-        store.create_thread(a_thread("a", "a"))
-        store._session().connection.execute("PRAGMA busy_timeout = 50")
+        store.threads.create(a_thread("a", "a"))
+        store.database.session().connection.execute("PRAGMA busy_timeout = 50")
         assert store.obstacles() == []
         with frozen(STOP, str(path)) as client:
             with pytest.raises(StoreError) as caught:
-                store.save_fact("x", "1")
+                store.key_values.set("x", "1")
             error = caught.value
             assert error.kind == "locked"
             assert error.message.startswith(f"The database {path} is held by process {client.pid} (")
@@ -267,5 +270,5 @@ def test_a_stopped_writer_on_sqlite_is_named(tmp_path: Path) -> None:
             assert hint == error.hint
             client.send_signal(signal.SIGCONT)
             client.communicate(timeout=60)
-        store.save_fact("x", "1")
+        store.key_values.set("x", "1")
         assert store.obstacles() == []

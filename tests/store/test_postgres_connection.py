@@ -9,7 +9,13 @@ import pytest
 from psycopg.pq import ExecStatus
 
 from clew.store import open_store
-from clew.store.postgres_connection import PREPARED_AFTER, PREPARED_MOST, ROWS_MOST, Connection, Known
+from clew.store.database.postgres_connection import (
+    PREPARED_AFTER,
+    PREPARED_MOST,
+    ROWS_MOST,
+    KnownStatement,
+    PostgresConnection,
+)
 from clew.testing.postgres import PostgresServer
 
 SELECT = "SELECT a, b, c, d, e, '100%%' FROM t WHERE a = %(a)s AND (b = %(b)s OR a = %(a)s)"
@@ -17,13 +23,13 @@ ROW: tuple[Any, ...] = ("it's 100% \\ \n ü", 2**40, 0.1 + 0.2, b"\x00\xff", Non
 
 
 @pytest.fixture
-def connection(postgres: PostgresServer) -> Connection:
+def connection(postgres: PostgresServer) -> PostgresConnection:
     driver = psycopg.connect(postgres.new_database(), autocommit=True)
     driver.execute("CREATE TABLE t (a TEXT, b BIGINT, c DOUBLE PRECISION, d BYTEA, e BOOLEAN)")
-    return Connection(driver)
+    return PostgresConnection(driver)
 
 
-def test_values_come_back_as_they_went(connection: Connection) -> None:
+def test_values_come_back_as_they_went(connection: PostgresConnection) -> None:
     insert = "INSERT INTO t VALUES (%s, %s, %s, %s, %s)"
     assert connection.execute(insert, ROW).rowcount == 1
     assert connection.execute("UPDATE t SET e = %s", (True,)).rowcount == 1
@@ -39,13 +45,13 @@ def test_values_come_back_as_they_went(connection: Connection) -> None:
 
 def test_the_server_knows_the_type_of_every_value_in_every_query(postgres: PostgresServer) -> None:
     with open_store(postgres.new_database()) as store:
-        connection = store._session().connection
-        for name, statement in store._sql.items():
-            prepared = connection.driver.pgconn.prepare(name.encode(), Known(statement).text)
+        connection = store.database.session().connection
+        for name, statement in store.database._sql.items():
+            prepared = connection.driver.pgconn.prepare(name.encode(), KnownStatement(statement).text)
             assert prepared.status == ExecStatus.COMMAND_OK, (name, prepared.error_message)
 
 
-def test_a_value_of_another_kind_is_a_fault_of_ours(connection: Connection) -> None:
+def test_a_value_of_another_kind_is_a_fault_of_ours(connection: PostgresConnection) -> None:
     with pytest.raises(TypeError, match="a list is no value of the store"):
         connection.execute("SELECT %s", ([1],))
     with pytest.raises(psycopg.DataError, match="NUL"):
@@ -53,7 +59,7 @@ def test_a_value_of_another_kind_is_a_fault_of_ours(connection: Connection) -> N
     connection.close()
 
 
-def test_no_more_is_prepared_than_the_server_is_to_keep(connection: Connection) -> None:
+def test_no_more_is_prepared_than_the_server_is_to_keep(connection: PostgresConnection) -> None:
     for number in range(PREPARED_MOST + 5):
         for _ in range(PREPARED_AFTER + 1):
             assert connection.execute(f"SELECT {number} + %s::bigint", (1,)).fetchone() == (number + 1,)
@@ -61,7 +67,7 @@ def test_no_more_is_prepared_than_the_server_is_to_keep(connection: Connection) 
     connection.close()
 
 
-def test_many_rows_say_the_same_as_one_after_the_other(connection: Connection) -> None:
+def test_many_rows_say_the_same_as_one_after_the_other(connection: PostgresConnection) -> None:
     connection.run("CREATE TABLE u (a TEXT PRIMARY KEY, b BIGINT, c BYTEA)")
     plain = "INSERT INTO u (a, b, c) VALUES (%(a)s, %(b)s, %(c)s)"
     tolerant = f"{plain}\nON CONFLICT (a) DO NOTHING"
@@ -88,7 +94,7 @@ def test_many_rows_say_the_same_as_one_after_the_other(connection: Connection) -
 
 
 def test_errors_are_the_drivers_own_and_a_lost_connection_says_why(
-    connection: Connection, postgres: PostgresServer
+    connection: PostgresConnection, postgres: PostgresServer
 ) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable) as caught:
         connection.execute("SELECT * FROM nowhere")

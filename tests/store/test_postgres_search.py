@@ -31,13 +31,16 @@ def test_neither_a_rare_word_nor_a_common_one_reads_every_turn(postgres: Postgre
             for statement in FILL.split(";"):
                 connection.execute(statement)  # type: ignore[call-overload, unused-ignore]
             connection.execute("VACUUM ANALYZE")  # as the server does by itself, in time
-        assert [hit.turn_id for hit in store.search("needle")] == ["turn-3"]
-        assert [hit.turn_id for hit in store.search("everywhere", limit=2)] == [f"turn-{TURNS}", f"turn-{TURNS - 1}"]
-        assert [hit.turn_id for hit in store.search("w7", limit=2, offset=1)] == ["turn-19907", "turn-19857"]
+        assert [hit.turn_id for hit in store.search.turns("needle")] == ["turn-3"]
+        assert [hit.turn_id for hit in store.search.turns("everywhere", limit=2)] == [
+            f"turn-{TURNS}",
+            f"turn-{TURNS - 1}",
+        ]
+        assert [hit.turn_id for hit in store.search.turns("w7", limit=2, offset=1)] == ["turn-19907", "turn-19857"]
         asked = {"archived": 0, "most": 1000, "kind": None, "below": None, "agent": None, "limit": 20, "offset": 0}
         for word in ("needle", "nowhere", "everywhere"):
             with psycopg.connect(url) as connection:
-                query = f"EXPLAIN (ANALYZE, FORMAT JSON) {store._sql['search']}"
+                query = f"EXPLAIN (ANALYZE, FORMAT JSON) {store.database._sql['search']}"
                 [(plan,)] = connection.execute(query, asked | {"words": word})  # type: ignore[call-overload, unused-ignore]
             assert _rows_read(plan[0]["Plan"]) < 10_000, word
 

@@ -20,46 +20,46 @@ ROUNDS = 15
 PREAMBLE = """
 import sys
 from pathlib import Path
-from clew.core.events import TextStreamed
-from clew.core.run import Owner
+from clew.core.runs.events import TextStreamed
+from clew.core.runs.run import Owner
 from clew.store import open_store
 from clew.testing.store_contract import a_run, a_thread, a_turn
 path, me, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-import clew.store.sqlite
+import clew.store.database.sqlite
 print("ready", flush=True)
 sys.stdin.readline()
 """
 
 OPEN = """
 with open_store(path) as store:
-    store.save_fact(f"opened by {me}", "yes")
+    store.key_values.set(f"opened by {me}", "yes")
 """
 
 # Each counts up one shared fact, in two steps under a lease: an update would be lost if two ever held it.
 WRITE = """
 with open_store(path) as store:
     owner = Owner("host", me, 0.0)
-    store.create_run(a_run(f"run-{me}", "shared"))
+    store.runs.create(a_run(f"run-{me}", "shared"))
     for n in range(rounds):
-        store.create_thread(a_thread(f"thread-{me}-{n}", "maze"))
-        store.add_turn("shared", a_turn(f"turn-{me}-{n}"))
-        store.append_events(f"run-{me}", [(2 * n + i, 1.0, TextStreamed("x" * 200)) for i in (1, 2)])
+        store.threads.create(a_thread(f"thread-{me}-{n}", "maze"))
+        store.turns.add("shared", a_turn(f"turn-{me}-{n}"))
+        store.events.append(f"run-{me}", [(2 * n + i, 1.0, TextStreamed("x" * 200)) for i in (1, 2)])
         terms = {"owner": owner, "run_id": None, "now": 1.0, "ttl_s": 60.0}
-        while store.acquire_lease("counter", token=f"counter-{me}", **terms) is None:
+        while store.leases.acquire("counter", token=f"counter-{me}", **terms) is None:
             pass
-        store.save_fact("count", str(int(store.fact("count") or 0) + 1))
-        assert store.renew_lease(f"counter-{me}", 2.0, 60.0) and store.release_lease(f"counter-{me}")
-        if store.acquire_slot("slots", 3, token=f"slot-{me}", **terms) is not None:
-            assert len(store.leases("slots/")) <= 3
-            assert store.release_lease(f"slot-{me}")
+        store.key_values.set("count", str(int(store.key_values.get("count") or 0) + 1))
+        assert store.leases.renew(f"counter-{me}", 2.0, 60.0) and store.leases.release(f"counter-{me}")
+        if store.leases.acquire_slot("slots", 3, token=f"slot-{me}", **terms) is not None:
+            assert len(store.leases.under("slots/")) <= 3
+            assert store.leases.release(f"slot-{me}")
 """
 
 DIE = """
 store = open_store(path)
-store.add_turn("shared", a_turn("before"))
+store.turns.add("shared", a_turn("before"))
 with store.transaction():
     for n in range(2000):  # more than the cache holds, so that some of it reaches the files
-        store.add_turn("shared", a_turn(f"turn-{n}", "x" * 4000))
+        store.turns.add("shared", a_turn(f"turn-{n}", "x" * 4000))
     print("inside", flush=True)
     sys.stdin.readline()
 """
@@ -101,48 +101,48 @@ def test_the_first_open_by_eight_processes_at_once(tmp_path: Path, attempt: int)
         go(started)
         finish(started)
     with open_store(path) as store:
-        assert all(store.fact(f"opened by {number}") == "yes" for number in range(PROCESSES))
+        assert all(store.key_values.get(f"opened by {number}") == "yes" for number in range(PROCESSES))
         assert store.check() == []
 
 
 def test_eight_processes_write_at_once(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
-        store.create_thread(a_thread("shared", "shared"))
+        store.threads.create(a_thread("shared", "shared"))
         with workers(WRITE, path) as started:
             go(started)
             finish(started)
         total = PROCESSES * ROUNDS
-        names = {thread.name for thread in store.threads(limit=10_000)}
+        names = {thread.name for thread in store.threads.recent(limit=10_000)}
         assert names == {"shared", "maze", *(f"maze-{number}" for number in range(2, total + 1))}
-        assert len(store.history("shared")) == total
+        assert len(store.turns.history("shared")) == total
         for number in range(PROCESSES):
-            assert [stored.seq for stored in store.events(f"run-{number}")] == list(range(1, 2 * ROUNDS + 1))
-        assert store.fact("count") == str(total)
-        assert store.leases() == []
+            assert [stored.seq for stored in store.events.of_run(f"run-{number}")] == list(range(1, 2 * ROUNDS + 1))
+        assert store.key_values.get("count") == str(total)
+        assert store.leases.under() == []
         assert store.check() == []
 
 
 def test_a_writer_killed_in_mid_transaction_leaves_nothing_partial(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
-        store.create_thread(a_thread("shared", "shared"))
+        store.threads.create(a_thread("shared", "shared"))
     with workers(DIE, path, count=1) as [worker]:
         go([worker])
         assert worker.stdout is not None and worker.stdout.readline() == "inside\n"
         worker.send_signal(signal.SIGKILL)
         worker.wait()
     with open_store(path) as store:
-        assert [turn.id for turn in store.history("shared")] == ["before"]
-        store.add_turn("shared", a_turn("after"))
+        assert [turn.id for turn in store.turns.history("shared")] == ["before"]
+        store.turns.add("shared", a_turn("after"))
         assert store.check() == []
 
 
 def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as writer, open_store(path) as reader:
-        writer.create_thread(a_thread("shared", "shared"))
+        writer.threads.create(a_thread("shared", "shared"))
         with writer.transaction():
-            writer.add_turn("shared", a_turn("unseen"))
-            assert reader.history("shared") == ()
-        assert len(reader.history("shared")) == 1
+            writer.turns.add("shared", a_turn("unseen"))
+            assert reader.turns.history("shared") == ()
+        assert len(reader.turns.history("shared")) == 1

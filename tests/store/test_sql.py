@@ -11,22 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.record import replace
-from clew.store import open_store, sql
-from clew.store.database import told_when_long
-from clew.store.pair_rows import KeptFiles, pair_row
+from clew.store import open_store
+from clew.store.database import sql
+from clew.store.database.database import told_when_long
+from clew.store.database.text import pack, unpack
 from clew.store.records import LATER_COLUMNS, flat, run_row
-from clew.store.review_rows import packed_files
-from clew.store.text import pack, unpack
+from clew.store.rows.pairs import KeptFiles, pair_row
+from clew.store.rows.reviews import packed_files
 from clew.testing.store_contract import a_run, a_thread, a_turn
 from clew.testing.store_contract.pairs import a_pair
 
-STORE = Path(sql.__file__).parent
+STORE = Path(sql.__file__).parents[1]
 
 
 def test_every_query_is_valid_on_the_schema_and_used(tmp_path: Path) -> None:
-    code = "".join(file.read_text("utf-8") for file in STORE.glob("*.py"))
+    code = "".join(file.read_text("utf-8") for file in STORE.rglob("*.py"))
     with open_store(tmp_path / "clew.db") as store:
-        connection = store._session().connection
+        connection = store.database.session().connection
         for name, query in sql.queries("named").items():
             parameters = dict.fromkeys(re.findall(r":(\w+)", query), 1)
             connection.execute(f"EXPLAIN {query}", parameters)
@@ -75,11 +76,11 @@ def test_an_empty_file_is_migrated_and_a_second_open_changes_nothing(tmp_path: P
     path = tmp_path / "clew.db"
     path.touch()
     with open_store(path) as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
     first = schema(path)
     for _ in range(2):
         with open_store(path) as store:
-            assert store.thread("maze") == a_thread()
+            assert store.threads.find("maze") == a_thread()
     assert schema(path) == first
     raw = sqlite3.connect(path)
     assert raw.execute("SELECT version, name FROM schema_version").fetchall() == [
@@ -108,12 +109,12 @@ def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) ->
     raw.close()
     for _ in range(2):
         with open_store(path) as store:
-            assert store.thread("maze") == a_thread()
-            assert store.history("thread-1") == (a_turn("turn-1"),)
-            assert store.run("run-1") == a_run(reason="first_turn", estimate_usd=0.5)
-            assert store.run("run-2") == replace(resumed, estimate_usd=None), "estimates were made too low"
-            assert [card.turns for card in store.cards().items] == [1]
-            assert store._all("schema_version") == [{"version": len(sql.migrations())}]
+            assert store.threads.find("maze") == a_thread()
+            assert store.turns.history("thread-1") == (a_turn("turn-1"),)
+            assert store.runs.find("run-1") == a_run(reason="first_turn", estimate_usd=0.5)
+            assert store.runs.find("run-2") == replace(resumed, estimate_usd=None), "estimates were made too low"
+            assert [view.turns for view in store.views.page().items] == [1]
+            assert store.database.all("schema_version") == [{"version": len(sql.migrations())}]
 
 
 def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> None:
@@ -134,13 +135,16 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
     raw.commit()
     raw.close()
     with open_store(path) as store:
-        assert [hit.turn_id for hit in store.search("needle")] == ["turn-2", "turn-1"]
-        assert len(store.search("needle", archived=True)) == 3
-        [listed] = store.listed()
-        assert (listed.chars, listed.card.cost_usd) == (len("the first needle") + len(pack("NUL \0needle \ud83d")), 0.5)
-        store.edit_turn("turn-1", "nothing", 30.0)
-        store.delete_thread("thread-1")
-        assert store.search("needle", archived=True) == [] and store.check() == []
+        assert [hit.turn_id for hit in store.search.turns("needle")] == ["turn-2", "turn-1"]
+        assert len(store.search.turns("needle", archived=True)) == 3
+        [listed] = store.search.threads()
+        assert (listed.chars, listed.summary.cost_usd) == (
+            len("the first needle") + len(pack("NUL \0needle \ud83d")),
+            0.5,
+        )
+        store.turns.edit("turn-1", "nothing", 30.0)
+        store.threads.delete("thread-1")
+        assert store.search.turns("needle", archived=True) == [] and store.check() == []
 
 
 def test_what_an_older_store_kept_of_a_pairs_files_is_dropped(tmp_path: Path) -> None:
@@ -160,10 +164,10 @@ def test_what_an_older_store_kept_of_a_pairs_files_is_dropped(tmp_path: Path) ->
     raw.commit()
     raw.close()
     with open_store(path) as store:
-        assert store.pair("build") == a_pair()
-        assert store.pair_files("pair-1") is None
-        store.keep_pair_files("pair-1", KeptFiles(None, "abc", {}))
-        assert store.pair_files("pair-1") == KeptFiles(None, "abc", {})
+        assert store.pairs.find("build") == a_pair()
+        assert store.pairs.files("pair-1") is None
+        store.pairs.keep_files("pair-1", KeptFiles(None, "abc", {}))
+        assert store.pairs.files("pair-1") == KeptFiles(None, "abc", {})
 
 
 def test_whoever_waits_long_for_a_migration_is_told() -> None:
@@ -202,14 +206,14 @@ def test_a_later_migration_is_made_once_and_one_that_fails_leaves_nothing(
 ) -> None:
     path, known = tmp_path / "clew.db", sql.migrations()
     with open_store(path) as store:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
     later = tmp_path / "9999_more.sql"
     later.write_text("-- more\nCREATE TABLE more (id TEXT);\n\nALTER TABLE threads ADD COLUMN colour TEXT;\n")
     monkeypatch.setattr(sql, "migrations", lambda: [*known, later])
     for _ in range(2):
         with open_store(path) as store:
-            assert store.thread("maze") == a_thread()
-            assert store._all("schema_version") == [{"version": len(known) + 1}]
+            assert store.threads.find("maze") == a_thread()
+            assert store.database.all("schema_version") == [{"version": len(known) + 1}]
     later.write_text("CREATE TABLE half (id TEXT);\nNONSENSE;\n")
     monkeypatch.setattr(sql, "migrations", lambda: [*known, later, later])
     with pytest.raises(Exception, match="NONSENSE"):

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from clew.engine import worktrees
-from clew.hosts import archive_file
-from clew.private_folder import make_private
-from clew.server import presence, token
+from clew.git.worktrees import worktrees
+from clew.hosts.transfer import archive_file
+from clew.server import daemon_registry
+from clew.server.security import token
+from clew.system.folders import make_private
 from clew.testing.store_contract import a_thread
-from clew.worker_wiring import worker_name
+from clew.wiring.worker import worker_name
 
 
 def work(home: Path) -> None:
@@ -24,7 +25,7 @@ def work(home: Path) -> None:
 
 
 def serve(home: Path) -> None:
-    with presence.announced(home, 1):
+    with daemon_registry.registered(home, 1):
         pass
 
 
@@ -32,7 +33,7 @@ MAKERS: dict[str, Callable[[Path], Any]] = {
     "clew work": work,
     "clew serve": serve,
     "its token": token.load_token,
-    "a hook's work trees": lambda home: worktrees._ready(home / "worktrees"),
+    "a hook's work trees": lambda home: worktrees._real_folder(home / "worktrees"),
     "an archive": lambda home: archive_file.write(
         home / "archive", a_thread(), [{"schema": 1, "thread": {}, "turns": []}], 0.0
     ),

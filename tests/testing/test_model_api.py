@@ -16,9 +16,9 @@ from typing import Any
 import claude_agent_sdk
 import pytest
 
-from clew.testing.model_api import ModelApi
-from clew.testing.prompt_cache import CacheAccount
-from clew.testing.scripts import Cut, Fail, Hang, Reply, Request, Slow, Text, TooLong, ToolUse, read_directive
+from clew.testing.model.api import ModelApi
+from clew.testing.model.prompt_cache import CacheAccount
+from clew.testing.model.scripts import Cut, Fail, Hang, Reply, Request, Slow, Text, TooLong, ToolUse, read_directive
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clew.testing.prompt_cache import (
+from clew.testing.model.prompt_cache import (
     BadBreakpoints,
     CacheAccount,
     Clock,

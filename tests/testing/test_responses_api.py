@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Fail, Hang, Request, Text, TooLong, ToolUse
-from clew.testing.stage import CODEX_MODEL, Launch, Stage, real_codex
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Fail, Hang, Request, Text, TooLong, ToolUse
+from clew.testing.stage import CODEX_MODEL, AgentLaunch, Stage, real_codex
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ class TestRequests:
         connection.set_tunnel("example.org", 443)
         with pytest.raises(OSError, match="403"):
             connection.request("GET", "/")
-        assert api.strays == ["example.org:443"]
+        assert api.refused_hosts == ["example.org:443"]
 
 
 class TestRealCodex:
@@ -187,7 +187,7 @@ class TestRealCodex:
         first, second = stage.api.main_requests
         assert second.cache.read_tokens == first.cache.prompt_tokens
         assert {request.model for request in stage.api.requests} == {CODEX_MODEL}
-        assert stage.api.strays == []
+        assert stage.api.refused_hosts == []
         assert [(launch.agent, launch.resumes) for launch in stage.launches] == [("codex", None), ("codex", session)]
         assert [session in path.name for path in stage.codex_files()] == [True]
 
@@ -198,13 +198,15 @@ class TestRealCodex:
         settings.write_text(settings.read_text().replace("analytics.enabled = false", ""))
         proxy = {"HTTPS_PROXY": stage.api.url, "NO_PROXY": "127.0.0.1"}
         self.run(stage, "!say one", "--json", "--skip-git-repo-check", **proxy)
-        assert stage.api.strays
+        assert stage.api.refused_hosts
 
     def test_launches_of_either_agent_are_told_apart(self) -> None:
-        assert Launch(("-p", "--resume=x")).resumes == "x"
-        assert Launch(("exec", "resume", "--json", "y", "-"), "codex").resumes == "y"
-        assert Launch(("exec", "--json", "-"), "codex").resumes is None
-        assert [Launch(argv).is_turn for argv in (("--version",), ("exec", "--help"), ("exec", "--json", "-"))] == [
+        assert AgentLaunch(("-p", "--resume=x")).resumes == "x"
+        assert AgentLaunch(("exec", "resume", "--json", "y", "-"), "codex").resumes == "y"
+        assert AgentLaunch(("exec", "--json", "-"), "codex").resumes is None
+        assert [
+            AgentLaunch(argv).is_turn for argv in (("--version",), ("exec", "--help"), ("exec", "--json", "-"))
+        ] == [
             False,
             False,
             True,

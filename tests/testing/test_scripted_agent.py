@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.scripted_agent import install
 
 Line = dict[str, Any]

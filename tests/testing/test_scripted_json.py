@@ -29,5 +29,5 @@ def test_what_is_no_json_for_json_is_none_here(text: str) -> None:
     for read in (json.loads, loads):
         with pytest.raises(ValueError):
             read(text)
-    with pytest.raises(TypeError, match="set is no JSON"):
+    with pytest.raises(TypeError, match="set is not JSON"):
         dumps({"a": {1}})

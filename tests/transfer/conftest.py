@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
-from portable.machines import clew, two_machines
+from transfer.machines import clew, two_machines
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import forkserver
-from clew.client import Reply, Thread
-from clew.hosts.portable import Exported, export_thread
-from clew.hosts.portable_file import unpack
-from clew.hosts.portable_import import Imported, import_thread
-from clew.testing.model_api import ModelApi
+from clew.api.client import Reply, Thread
+from clew.hosts.transfer.export import ExportedThread, export_thread
+from clew.hosts.transfer.export_file import read_export
+from clew.hosts.transfer.imports import ImportResult, import_thread
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
 
@@ -35,15 +35,15 @@ async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
     return await (await thread.ask(prompt, **options))  # type: ignore[arg-type]
 
 
-async def exported(stage: Stage, name: str = "t", **options: bool) -> Exported:
+async def exported(stage: Stage, name: str = "t", **options: bool) -> ExportedThread:
     async with stage.open() as client:
         return await export_thread(client.engine, name, NOTHING, **options)
 
 
-async def imported(stage: Stage, content: bytes, **options: object) -> Imported:
+async def imported(stage: Stage, content: bytes, **options: object) -> ImportResult:
     async with stage.open() as client:
         cwd = str(options.pop("cwd", stage.work))
-        return await import_thread(client.engine, unpack(content), cwd=cwd, **options)  # type: ignore[arg-type]
+        return await import_thread(client.engine, read_export(content), cwd=cwd, **options)  # type: ignore[arg-type]
 
 
 def go_on_without_clew(stage: Stage, session_id: str, prompt: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.client import Client
-from clew.engine.object_store import ObjectStore
-from clew.hosts.portable_head import Lock
-from clew.hosts.portable_remote import open_remote
-from clew.hosts.portable_sync import pull, push, wanted
+from clew.api.client import Client
+from clew.hosts.transfer.remote.header import RemoteKeys
+from clew.hosts.transfer.remote.object_store import ObjectStore
+from clew.hosts.transfer.remote.remote import open_remote
+from clew.hosts.transfer.remote.sync import find_manifest, pull, push
 from clew.testing.stage import Stage
-from portable.machines import Done, ask, clew
+from transfer.machines import Done, ask, clew
 
-OPEN = Lock()
+OPEN = RemoteKeys()
 PASSPHRASE = {"CLEW_PASSPHRASE": "correct horse battery"}
 
 
@@ -49,10 +49,10 @@ def is_one_line(done: Done, code: int = 2) -> bool:
     return done.code == code and done.out == "" and len(done.err.splitlines()) <= 2 and "internal" not in done.err
 
 
-async def side(client: Client, way: str, url: str, lock: Lock = OPEN) -> str:
+async def synced(client: Client, way: str, url: str, keys: RemoteKeys = OPEN) -> str:
     """What becomes of t, in this process."""
-    remote = await open_remote(ObjectStore(url), lock, to_push=way == "push")
+    remote = await open_remote(ObjectStore(url), keys, to_push=way == "push")
     if way == "push":
-        return str((await push(client.engine, remote, "t", {})).side)
-    theirs = await wanted(client.engine, await remote.manifests(), "t")
-    return str((await pull(client.engine, remote, theirs, client.archives, cwd=".")).side)
+        return str((await push(client.engine, remote, "t", {})).state)
+    theirs = await find_manifest(client.engine, await remote.manifests(), "t")
+    return str((await pull(client.engine, remote, theirs, client.archives, cwd=".")).state)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from clew.client import Client, Thread
-from clew.core.events import TextStreamed
+from clew.api.client import Client, Thread
 from clew.core.ids import ThreadId
 from clew.core.pins import PinState
+from clew.core.runs.events import TextStreamed
 from clew.errors import Busy
-from clew.hosts.agent_sessions import AgentSessions
-from clew.testing.model_api import ModelApi
+from clew.hosts.chat.agent_sessions import AgentSessions
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from clew.testing.store_contract.pairs import a_pair
-from clew.testing.truth import Voice, expected, tokens
+from clew.testing.truth import TokenModel, expected, tokens
 from conftest import make_stage
-from portable.machines import ask, clew, go_on_without_clew, two_machines
+from transfer.machines import ask, clew, go_on_without_clew, two_machines
 
 
 def begin_claude(stage: Stage, prompt: str, *resume: str) -> None:
@@ -53,7 +53,7 @@ def begin_codex(stage: Stage, prompt: str, *resume: str) -> None:
 
 @pytest.mark.real
 async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_path: Path, api: ModelApi) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     with make_stage("real", tmp_path, api, codex=True) as stage:
         prompts = {"claude": voice.prompt("from claude"), "codex": voice.prompt("from codex")}
         begin_claude(stage, prompts["claude"])
@@ -78,9 +78,9 @@ async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_pa
                 reply = await ask(thread, prompt)
                 assert (reply.session_resumed, reply.session_id) == (True, listed[agent]["id"])
                 assert voice.shown == expected(history, prompt)
-            begin_claude(stage, voice.foreign(), f"--resume={listed['claude']['id']}")
+            begin_claude(stage, voice.outside_prompt(), f"--resume={listed['claude']['id']}")
             assert len(voice.shown) == 5, "the plain CLI goes on with what Clew asked in it"
-            begin_codex(stage, voice.foreign(), "resume", listed["codex"]["id"])
+            begin_codex(stage, voice.outside_prompt(), "resume", listed["codex"]["id"])
             assert len(voice.shown) == 5
             for agent, name in names.items():
                 thread = await client.find(name)
@@ -90,10 +90,12 @@ async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_pa
                 assert voice.shown == expected(history, prompt)
                 assert any(f"`clew sessions adopt {listed[agent]['id']}`" in line for line in reply.warnings)
                 await continues_in_two_threads(stage, client, voice, thread, listed[agent]["id"])
-    assert not api.strays
+    assert not api.refused_hosts
 
 
-async def continues_in_two_threads(stage: Stage, client: Client, voice: Voice, old: Thread, session_id: str) -> None:
+async def continues_in_two_threads(
+    stage: Stage, client: Client, voice: TokenModel, old: Thread, session_id: str
+) -> None:
     """Adopted once more, the session is a thread's that has all of it; the thread that had it works on its own."""
     kept = await old.turns()
     [done] = clew(stage, "sessions", "adopt", session_id, "--json").json
@@ -122,7 +124,7 @@ async def test_session_that_a_thread_has_is_named_with_it(scripted: Stage) -> No
     told = clew(scripted, "threads", "show", "mine").err + clew(scripted, "threads", "show", "mine").out
     asked = clew(scripted, "ask", "-t", "mine", "second question")
     for said in (told, asked.err):
-        assert "went on outside Clew; what was said there is not in this thread" in said
+        assert "continued outside Clew; what was said there is not in this thread" in said
         assert f"`clew sessions adopt {listed['id']}`" in said
     assert "session_diverged" in {run["reason"] for run in clew(scripted, "runs", "list", "--json").json}
 
@@ -132,12 +134,12 @@ class TestWentOnOutside:
 
     async def test_two_threads_can_never_both_resume_it(self, scripted: Stage) -> None:
         """However many have it: its thread, a fork that borrows it, and whoever adopts it at the same time."""
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
             reply = await ask(mine, voice.prompt())
             await client.fork("mine", "fork")
-            go_on_without_clew(scripted, str(reply.session_id), voice.foreign())
+            go_on_without_clew(scripted, str(reply.session_id), voice.outside_prompt())
             sessions = AgentSessions(client.engine)
             session = await sessions.find(str(reply.session_id))
             done = await asyncio.gather(*(sessions.adopt(session) for _ in range(3)))
@@ -145,8 +147,8 @@ class TestWentOnOutside:
             assert [each.turns for each in done if each.thread] == [4]
             assert all("already" in each.why for each in done if each.thread is None)
             threads = [mine, await client.find("fork"), await client.find(new)]
-            states = await client.engine.database.call(
-                lambda store: [pin.state for thread in threads for pin in store.pins(thread.record.id)]
+            states = await client.engine.store.call(
+                lambda store: [pin.state for thread in threads for pin in store.pins.of_thread(thread.record.id)]
             )
             assert states == [PinState.RETIRED, PinState.GOOD, PinState.GOOD]
             resumed = []
@@ -162,11 +164,11 @@ class TestWentOnOutside:
 
     @pytest.mark.rest
     async def test_it_is_refused_while_a_run_is_going_on_there(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
             session_id = str((await ask(mine, voice.prompt())).session_id)
-            go_on_without_clew(scripted, session_id, voice.foreign())
+            go_on_without_clew(scripted, session_id, voice.outside_prompt())
             run = await mine.ask(voice.prompt("slowly"))
             async for event in run:
                 if isinstance(event, TextStreamed):
@@ -178,7 +180,7 @@ class TestWentOnOutside:
             assert clew(scripted, "sessions", "adopt", session_id).code == 0
 
     async def test_what_a_run_of_ours_left_half_done_is_not_outside(self, scripted: Stage) -> None:
-        voice = Voice(scripted.api)
+        voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
             await ask(mine, voice.prompt())
@@ -190,7 +192,7 @@ class TestWentOnOutside:
             sessions = AgentSessions(client.engine)
             left = await sessions.adopt(await sessions.find(session_id))
             assert (left.thread, left.why) == (None, "mine has it already")
-            go_on_without_clew(scripted, session_id, voice.foreign())
+            go_on_without_clew(scripted, session_id, voice.outside_prompt())
             taken = await sessions.adopt(await sessions.find(session_id), dry_run=True)
             assert taken.thread is not None and taken.turns >= 5
 
@@ -210,7 +212,7 @@ async def test_session_that_came_from_elsewhere_is_where_its_thread_is_and_begin
         thread = ThreadId(clew(b, "threads", "show", "t", "--json").json["id"])
         async with b.open() as client:
             pair = a_pair(task="Build it.", instructor_thread_id=thread, worker_thread_id=thread)
-            await client.engine.database.call(lambda store: store.create_pair(pair))
+            await client.engine.store.call(lambda store: store.pairs.create(pair))
         assert clew(b, "sessions", "list", "--json").json[0]["first_words"] == "Build it."
 
 

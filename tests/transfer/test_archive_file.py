@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from clew.errors import StoreError
-from clew.hosts import archive_file
+from clew.hosts.transfer import archive_file
 from clew.testing.store_contract.samples import a_thread
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pyrage
 import pytest
 
-from clew.hosts.portable_file import HISTORY, from_json, unpack
-from clew.testing.scripts import Text
+from clew.hosts.transfer.export_file import HISTORY, unpack
+from clew.store.transfer.codec import from_json
+from clew.testing.model.scripts import Text
 from clew.testing.stage import Stage
-from portable.machines import clew
+from transfer.machines import clew
 
 PLANTED = {
     "PLANTED_API_KEY": "planted-0123456789-of-a-vendor",
@@ -186,7 +187,7 @@ def test_what_is_no_file_is_not_written_over(a: Stage) -> None:
     link.symlink_to(pipe)
     for path in (pipe, link):
         refused = clew(a, "threads", "export", "t", "--force", "--output", path)
-        assert (refused.code, "is no file" in refused.err) == (2, True)
+        assert (refused.code, "is not a file" in refused.err) == (2, True)
     assert pipe.is_fifo() and link.is_symlink()
 
 

@@ -8,9 +8,9 @@ import pyrage
 import pytest
 
 from clew.errors import UsageError
-from clew.hosts import sealing
+from clew.hosts.transfer import encryption
 
-SEALED = sealing.seal_with("correct horse", b"content")
+SEALED = encryption.encrypt_with("correct horse", b"content")
 # As age says it of work that would take longer than it waits for.
 BUSY = "Excessive work parameter for passphrase.\nDecryption would take around \u206832\u2069 seconds."
 
@@ -27,17 +27,17 @@ def test_what_age_takes_for_too_much_work_on_a_busy_machine_is_opened_all_the_sa
         return bytes(decrypt(raw, passphrase))
 
     monkeypatch.setattr(pyrage.passphrase, "decrypt", busy)
-    assert sealing.open_with("correct horse", SEALED) == b"content"
-    with pytest.raises(sealing.NotOpened, match="does not open the file"):
-        sealing.open_with("battery staple", SEALED)
-    refused += [pyrage.DecryptError(BUSY)] * sealing.TRIES
-    with pytest.raises(UsageError, match="too slow or too busy now") as caught:
-        sealing.open_with("correct horse", SEALED)
-    assert not isinstance(caught.value, sealing.NotOpened), "the passphrase may be right"
+    assert encryption.decrypt_with("correct horse", SEALED) == b"content"
+    with pytest.raises(encryption.NotDecrypted, match="does not decrypt the file"):
+        encryption.decrypt_with("battery staple", SEALED)
+    refused += [pyrage.DecryptError(BUSY)] * encryption.TRIES
+    with pytest.raises(UsageError, match="too busy to decrypt the file now") as caught:
+        encryption.decrypt_with("correct horse", SEALED)
+    assert not isinstance(caught.value, encryption.NotDecrypted), "the passphrase may be right"
 
 
 def test_what_age_says_of_too_much_work() -> None:
-    with pytest.raises(pyrage.DecryptError, match=sealing.EXCESSIVE):
+    with pytest.raises(pyrage.DecryptError, match=encryption.EXCESSIVE):
         pyrage.passphrase.decrypt(re.sub(rb"(scrypt \S+ )\d+", rb"\g<1>40", SEALED), "correct horse")
     with pytest.raises(UsageError, match="far more work"):
-        sealing.open_with("correct horse", re.sub(rb"(scrypt \S+ )\d+", rb"\g<1>40", SEALED))
+        encryption.decrypt_with("correct horse", re.sub(rb"(scrypt \S+ )\d+", rb"\g<1>40", SEALED))

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.errors import UsageError
-from clew.hosts.portable_file import HISTORY, MANIFEST, STATE, VERSION, as_json, from_json, pack, session_part, unpack
+from clew.hosts.transfer.export_file import HISTORY, MANIFEST, STATE, VERSION, pack, session_part, unpack
+from clew.store.transfer.codec import as_json, from_json
 
 ABOUT = {"schema": 1, "redacted": False, "thread": {"name": "t"}}
 PARTS = {HISTORY: b'{"turns":[]}\n', STATE: b"{}\n", "sessions/claude/0-a.jsonl": b"line\n"}
@@ -140,7 +141,7 @@ def test_links_and_bombs_are_refused(change: Callable[[zipfile.ZipInfo], None], 
         ({"version": 0}, "version"),
         ({"version": True}, "version"),
         ({"version": "1"}, "version"),
-        ({"format": "something"}, "not a thread"),
+        ({"format": "something"}, "not an export"),
         ({"parts": []}, "manifest"),
         ({"parts": [{"name": HISTORY}]}, "manifest"),
         ({"parts": [{"name": HISTORY, "size_bytes": 2, "sha256": "0"}]}, "manifest|damaged"),

@@ -10,29 +10,30 @@ from typing import Any
 
 import pytest
 
-from clew.agents.adapter import Entry, SessionView
+from clew.agents.adapter import SessionEntry, SessionView
 from clew.core.history import Role
 from clew.core.ids import SessionId, ThreadId
 from clew.core.pins import Mark, PinState
-from clew.core.thread import How, Origin
-from clew.engine import adoption
+from clew.core.thread import Origin, OriginKind
+from clew.engine.sessions import adoption
 from clew.errors import Conflict, UsageError
-from clew.hosts import pair_folder
-from clew.hosts.archives import Archives
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import HISTORY, STATE, Unpacked, as_json, from_json, pack, unpack
-from clew.hosts.portable_import import import_thread
-from clew.hosts.replaying import Wanted, replay
-from clew.store.foreign import AMOUNT_MOST, COUNT_MOST, PACKED_MOST, TIME_MOST
-from clew.store.restoring import restore
-from clew.store.review_rows import packed
+from clew.hosts.branching.replay import ReplayOptions, replay
+from clew.hosts.pairs import folder as pair_folder
+from clew.hosts.transfer.archives import Archives
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import HISTORY, STATE, Unpacked, pack, read_export, unpack
+from clew.hosts.transfer.imports import import_thread
+from clew.store.rows.reviews import packed
 from clew.store.store import Store, open_store
+from clew.store.transfer.codec import PortableThread, as_json, from_json
+from clew.store.transfer.import_checks import AMOUNT_MOST, COUNT_MOST, PACKED_MOST, TIME_MOST
+from clew.store.transfer.restoring import restore
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 from clew.testing.store_contract.samples import RUNTIME, a_pin, a_run, a_thread, a_turn
-from clew.wiring import surroundings
-from portable.machines import ask, clew, exported, imported
-from portable.rows import engine_on, fill, fill_pair
+from clew.wiring.engine import runtime_context
+from transfer.machines import ask, clew, exported, imported
+from transfer.samples import engine_on, fill, fill_pair
 
 ESCAPE = "wild\x1b[2J"
 
@@ -137,12 +138,12 @@ HOSTILE_PAIRS: list[tuple[str, dict[str, Any]]] = [
 
 
 def _of_somebody_else(store: Store) -> None:
-    store.create_thread(a_thread("of-b", "theirs"))
-    store.add_turn("of-b", a_turn("turn-of-b"))
-    store.create_run(a_run("run-of-b", "of-b"))
+    store.threads.create(a_thread("of-b", "theirs"))
+    store.turns.add("of-b", a_turn("turn-of-b"))
+    store.runs.create(a_run("run-of-b", "of-b"))
 
 
-def changed(file: Unpacked, table: str, change: dict[str, Any]) -> Unpacked:
+def changed(file: Unpacked, table: str, change: dict[str, Any]) -> PortableThread:
     """With a manifest that fits."""
     about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
     parts = dict(file.parts)
@@ -151,7 +152,7 @@ def changed(file: Unpacked, table: str, change: dict[str, Any]) -> Unpacked:
         if table in content:
             content[table][0].update(change)
             parts[part] = as_json(content)
-    return unpack(pack(about, parts))
+    return read_export(pack(about, parts))
 
 
 @pytest.mark.rest
@@ -161,11 +162,11 @@ async def test_imports_and_archives_refuse_the_same_rows_and_write_nothing(
 ) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     archives = Archives(b, tmp_path / "archive")
-    await a.database.call(fill if name == "maze" else fill_pair)
-    await b.database.call(_of_somebody_else)
-    before = await b.database.call(lambda store: store.dump_thread("of-b"))
+    await a.store.call(fill if name == "maze" else fill_pair)
+    await b.store.call(_of_somebody_else)
+    before = await b.store.call(lambda store: store.threads.dump("of-b"))
     file = unpack((await export_thread(a, name, {})).content)
-    dumps = await a.database.call(lambda store: _dumps(store, name))
+    dumps = await a.store.call(lambda store: _dumps(store, name))
     path = tmp_path / "archive" / "foreign.json"
     path.parent.mkdir()
 
@@ -179,13 +180,15 @@ async def test_imports_and_archives_refuse_the_same_rows_and_write_nothing(
             with pytest.raises(UsageError) as caught:
                 await way()
             assert "\n" not in caught.value.message and "\x1b" not in caught.value.message, (table, change)
-            assert [thread.id for thread in await b.database.call(lambda store: store.threads())] == ["of-b"], change
+            assert [thread.id for thread in await b.store.call(lambda store: store.threads.recent())] == ["of-b"], (
+                change
+            )
 
     for table, change in hostile:
         await both(table, change)
     if name == "maze":
         await both("review_rounds", {"diff": packed(bytes(PACKED_MOST + 1))})
-    assert await b.database.call(lambda store: store.dump_thread("of-b")) == before
+    assert await b.store.call(lambda store: store.threads.dump("of-b")) == before
     path.write_text(json.dumps(_archive(dumps, "threads", {"origin": an_origin()})))
     assert (await archives.restore(str(path))).turns > 0, "the control"
     for engine in (a, b):
@@ -193,8 +196,8 @@ async def test_imports_and_archives_refuse_the_same_rows_and_write_nothing(
 
 
 def _dumps(store: Store, name: str) -> list[dict[str, Any]]:
-    thread = store.require_thread(name)
-    return [store.dump_thread(each.id) for each in (thread, *store.companions(thread.id))]
+    thread = store.threads.require(name)
+    return [store.threads.dump(each.id) for each in (thread, *store.threads.companions(thread.id))]
 
 
 def _archive(dumps: list[dict[str, Any]], table: str, change: dict[str, Any]) -> dict[str, Any]:
@@ -210,10 +213,12 @@ async def test_history_that_is_none_is_refused(tmp_path: Path, content: bytes) -
     engine = engine_on(tmp_path / "a.db")
     about = {"schema": 1, "redacted": False, "thread": {"name": "t"}}
     with pytest.raises(UsageError):
-        await import_thread(engine, unpack(pack(about, {HISTORY: content})), cwd=str(tmp_path))
+        await import_thread(engine, read_export(pack(about, {HISTORY: content})), cwd=str(tmp_path))
     for schema in (9999, "1", None):
         with pytest.raises(UsageError):
-            await import_thread(engine, unpack(pack(about | {"schema": schema}, {HISTORY: content})), cwd=str(tmp_path))
+            await import_thread(
+                engine, read_export(pack(about | {"schema": schema}, {HISTORY: content})), cwd=str(tmp_path)
+            )
     await engine.close()
 
 
@@ -221,15 +226,15 @@ async def test_a_copy_has_a_prompt_that_was_never_sent_under_an_id_of_its_own(tm
     engine = engine_on(tmp_path / "a.db")
 
     def waiting(store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run(prompt_turn_id="not-yet", asked=a_run().asked.replace(retry_of="turn-9")))
+        store.threads.create(a_thread())
+        store.runs.create(a_run(prompt_turn_id="not-yet", asked=a_run().asked.replace(retry_of="turn-9")))
 
-    await engine.database.call(waiting)
-    dumps = await engine.database.call(lambda store: _dumps(store, "maze"))
+    await engine.store.call(waiting)
+    dumps = await engine.store.call(lambda store: _dumps(store, "maze"))
     path = tmp_path / "foreign.json"
     path.write_text(json.dumps(_archive(dumps, "threads", {})))
     made = await Archives(engine, tmp_path / "archive").restore(str(path))
-    [run] = await engine.database.call(lambda store: store.runs(thread_id=made.threads[0].id))
+    [run] = await engine.store.call(lambda store: store.runs.newest(thread_id=made.threads[0].id))
     assert made.is_copy and run.prompt_turn_id != "not-yet"
     await engine.close()
 
@@ -239,8 +244,8 @@ async def test_an_archive_of_elsewhere_brings_no_rights_and_no_hidden_prompt_alo
 ) -> None:
     engine = engine_on(tmp_path / "a.db")
     archives = Archives(engine, tmp_path / "archive")
-    await engine.database.call(fill)
-    dumps = await engine.database.call(lambda store: _dumps(store, "maze"))
+    await engine.store.call(fill)
+    dumps = await engine.store.call(lambda store: _dumps(store, "maze"))
     content = _archive(dumps, "jobs", {"permissions": "all", "allowed_tools": '["Bash(*)"]', "full_prompt": "Obey."})
     content["attempts"][0] |= {"pid": 7, "pid_started": 7.0}
     (tmp_path / "archive").mkdir()
@@ -248,7 +253,7 @@ async def test_an_archive_of_elsewhere_brings_no_rights_and_no_hidden_prompt_alo
     for folder in (tmp_path, tmp_path / "archive"):
         (folder / "foreign.json").write_text(json.dumps(content))
         made = await archives.restore(str(folder / "foreign.json"))
-        dump = await engine.database.call(lambda store, id=made.threads[0].id: store.dump_thread(id))
+        dump = await engine.store.call(lambda store, id=made.threads[0].id: store.threads.dump(id))
         job = [dump["jobs"][0][name] for name in ("permissions", "allowed_tools", "full_prompt")]
         rights.append((made.is_narrowed, *job, dump["attempts"][0]["pid"]))
     assert rights == [(True, "ask", "[]", None, None), (False, "all", '["Bash(*)"]', "Obey.", 7)]
@@ -270,17 +275,15 @@ async def test_a_pair_reaches_for_no_thread_of_somebody_else(
 ) -> None:
     """An import is refused; of an archive the threads come back, and no pair."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
-    await a.database.call(fill_pair)
-    await b.database.call(_of_somebody_else)
+    await a.store.call(fill_pair)
+    await b.store.call(_of_somebody_else)
     file = unpack((await export_thread(a, "maze-worker", {})).content)
     with pytest.raises(UsageError):
         await import_thread(b, changed(file, table, change), cwd=str(tmp_path))
     path = tmp_path / "foreign.json"
-    path.write_text(
-        json.dumps(_archive(await a.database.call(lambda store: _dumps(store, "maze-worker")), table, change))
-    )
+    path.write_text(json.dumps(_archive(await a.store.call(lambda store: _dumps(store, "maze-worker")), table, change)))
     await Archives(b, tmp_path / "archive").restore(str(path))
-    assert await b.database.call(lambda store: store.pair_of_thread("of-b")) is None
+    assert await b.store.call(lambda store: store.pairs.of_thread("of-b")) is None
     for engine in (a, b):
         await engine.close()
 
@@ -326,7 +329,7 @@ def at_once(where: Path | str, works: list[Callable[[Store], object]]) -> list[o
 
     def run(work: Callable[[Store], object]) -> None:
         with open_store(where) as store:
-            store.threads()
+            store.threads.recent()
             barrier.wait(60)
             try:
                 with store.transaction():
@@ -349,21 +352,21 @@ def test_of_several_that_bring_a_session_in_at_once_one_gets_it(where: Path | st
         return lambda store: restore(store, [thread], [pin], {})
 
     def adopted(number: int) -> Callable[[Store], object]:
-        view = SessionView((Entry("e", Role.USER, "hello", True),), "e", 1)
+        view = SessionView((SessionEntry("e", Role.USER, "hello", True),), "e", 1)
 
         def work(store: Store) -> object:
-            thread = store.create_thread(a_thread(f"thread-{number}", f"maze-{number}"))
-            found = adoption.Found(RUNTIME, view, 1.0, Mark(1, "e"))
-            return adoption.adopt(store, thread, found, "s-1", None, surroundings({}))
+            thread = store.threads.create(a_thread(f"thread-{number}", f"maze-{number}"))
+            found = adoption.FoundSession(RUNTIME, view, 1.0, Mark(1, "e"))
+            return adoption.adopt(store, thread, found, "s-1", None, runtime_context({}))
 
         return work
 
     results = at_once(where, [restored(1), restored(2), adopted(3), adopted(4)])
     assert len(results) == 4
     with open_store(where) as store:
-        pins = [pin for number in range(1, 5) for pin in store.pins(f"thread-{number}")]
+        pins = [pin for number in range(1, 5) for pin in store.pins.of_thread(f"thread-{number}")]
         assert [pin.session_id for pin in pins if pin.state is PinState.GOOD] == ["s-1"]
-        owner = store.pin_by_session("s-1")
+        owner = store.pins.of_session("s-1")
         assert owner is not None and owner.state is PinState.GOOD
 
 
@@ -375,7 +378,7 @@ def test_one_file_cannot_give_a_session_to_two_threads(tmp_path: Path) -> None:
     ]
     with open_store(tmp_path / "clew.db") as store:
         restore(store, threads, pins, {})
-        assert [store.pins(each.id)[0].state for each in threads] == [PinState.GOOD, PinState.RETIRED]
+        assert [store.pins.of_thread(each.id)[0].state for each in threads] == [PinState.GOOD, PinState.RETIRED]
 
 
 async def test_however_often_a_thread_is_copied_its_session_stays_its_own(scripted: Stage) -> None:
@@ -417,7 +420,7 @@ async def test_thread_that_came_of_nothing_is_nobodys_replay(scripted: Stage) ->
     """Rows of an older Clew's import may say so."""
     async with scripted.open() as client:
         await ask(await client.thread("t", cwd=scripted.work), "one")
-        made = a_thread("thread-9", "f", origin=Origin(How.REPLAY, ()))
-        await client.engine.database.call(lambda store: store.create_thread(made))
+        made = a_thread("thread-9", "f", origin=Origin(OriginKind.REPLAY, ()))
+        await client.engine.store.call(lambda store: store.threads.create(made))
         with pytest.raises(Conflict, match="it is no replay of t"):
-            await replay(client.engine, "t", Wanted(name="f"))
+            await replay(client.engine, "t", ReplayOptions(name="f"))

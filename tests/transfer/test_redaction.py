@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clew.core.redaction import gives_away, redact, secret_values
+from clew.core.secrets.redaction import gives_away, redact, secret_values
 
 LONG = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"
 

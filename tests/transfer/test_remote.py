@@ -16,19 +16,19 @@ import pytest
 
 import forkserver
 from clew.core.thread import Permissions
-from clew.engine.object_store import ObjectStore
 from clew.errors import Conflict
-from clew.hosts.portable_head import Lock
-from clew.hosts.portable_pieces import FAN, PIECE_MEAN
-from clew.hosts.portable_remote import open_remote
-from clew.hosts.portable_sync import push
-from clew.testing.model_api import ModelApi
-from clew.testing.objects import S3Server
+from clew.hosts.transfer.remote.chunks import CHUNK_MEAN_BYTES, FAN_OUT
+from clew.hosts.transfer.remote.header import RemoteKeys
+from clew.hosts.transfer.remote.object_store import ObjectStore
+from clew.hosts.transfer.remote.remote import open_remote
+from clew.hosts.transfer.remote.sync import push
+from clew.testing.model.api import ModelApi
+from clew.testing.s3 import S3Server
 from clew.testing.stage import MODEL, Stage
-from clew.testing.truth import Voice, expected
-from pair.house import Couple, carried_out, order, resumed
-from portable.machines import ask, clew, two_machines
-from portable.remotes import PASSPHRASE, folder_of, is_one_line, moved, objects, said, said_at_length
+from clew.testing.truth import TokenModel, expected
+from pairs.couple import Couple, carried_out, order, resumed
+from transfer.machines import ask, clew, two_machines
+from transfer.remotes import PASSPHRASE, folder_of, is_one_line, moved, objects, said, said_at_length
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 async def test_real_agent_resumes_on_the_other_machine_and_back_again(
     tmp_path: Path, api: ModelApi, s3: S3Server, closed: bool
 ) -> None:
-    voice, url, environ = Voice(api), f"{s3.new_bucket()}/team", s3.environ
+    voice, url, environ = TokenModel(api), f"{s3.new_bucket()}/team", s3.environ
     key, keys = pyrage.x25519.Identity.generate(), tmp_path / "key"
     keys.write_text(f"{key}\n")
     signing = tmp_path / "signing"
@@ -72,7 +72,7 @@ async def test_real_agent_resumes_on_the_other_machine_and_back_again(
                 assert (reply.session_resumed, reply.reason, reply.session_id) == (True, None, session)
                 assert voice.shown == expected(history, prompt), "the whole history, each turn once"
             assert moved(here, "push", url, "t", *options, *sign, **environ) == "pushed"
-    assert not api.strays
+    assert not api.refused_hosts
 
 
 @pytest.mark.rest
@@ -136,9 +136,9 @@ async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, 
     assert sum(map(len, objects(url).values())) - before == second["sent_bytes"], "what is said is what is there"
     # What stood in the last pieces of rows and session goes again with the turn; nothing else does.
     assert second["sent_bytes"] < first["sent_bytes"] / 10
-    assert second["sent_bytes"] < on_a_small_one["sent_bytes"] + 8 * PIECE_MEAN
+    assert second["sent_bytes"] < on_a_small_one["sent_bytes"] + 8 * CHUNK_MEAN_BYTES
     manifests = [len(content) for path, content in sorted(objects(url).items()) if path.startswith("manifests/")]
-    assert max(manifests) < 2 * FAN * 64
+    assert max(manifests) < 2 * FAN_OUT * 64
 
 
 @pytest.mark.rest
@@ -152,7 +152,7 @@ def test_conflict_is_said_and_nothing_is_overwritten(a: Stage, b: Stage, url: st
     for way in ("push", "pull"):
         refused = clew(b, "threads", way, url, "t", "--json")
         assert (refused.code, refused.json["error"]["code"]) == (2, "conflict")
-        assert "t has gone on" in refused.err and "--name" in refused.err
+        assert "t has changed here" in refused.err and "--name" in refused.err
     assert objects(url) == before
     shown = clew(b, "threads", "show", "t", "--json").json["turns"]
     assert [turn["text"] for turn in shown][::2] == ["first question", "asked on b"]
@@ -192,9 +192,9 @@ async def test_of_two_who_push_at_once_one_is_told(
     said(b, "asked on b")
     async with a.open() as ours, b.open() as theirs:
         late = Overtaken(url)
-        mine, other = [await open_remote(each, Lock(), to_push=True) for each in (late, ObjectStore(url))]
+        mine, other = [await open_remote(each, RemoteKeys(), to_push=True) for each in (late, ObjectStore(url))]
         late.first = lambda: push(theirs.engine, other, "t", {})
-        with pytest.raises(Conflict, match="t has gone on"):
+        with pytest.raises(Conflict, match="t has changed here"):
             await push(ours.engine, mine, "t", {})
         [manifest] = (await other.manifests()).manifests
         assert manifest.number == 2
@@ -204,11 +204,11 @@ async def test_of_two_who_push_at_once_one_is_told(
 
 KILLED = """
 import asyncio, os, signal, sys
-from clew import client as api
-from clew.engine.object_store import ObjectStore
-from clew.hosts.portable_head import Lock
-from clew.hosts.portable_remote import open_remote
-from clew.hosts.portable_sync import push
+from clew.api import client as api
+from clew.hosts.transfer.remote.object_store import ObjectStore
+from clew.hosts.transfer.remote.header import Lock
+from clew.hosts.transfer.remote.remote import open_remote
+from clew.hosts.transfer.remote.sync import push
 
 class Dying(ObjectStore):
     async def create(self, path, content):
@@ -271,7 +271,7 @@ def test_encrypted_remote_tells_nothing_and_opens_with_its_passphrase_alone(a: S
     [first, *_] = [content for path, content in sorted(objects(url).items()) if path.startswith("manifests/")]
     assert json.loads(zlib.decompress(pyrage.decrypt(first, [key])))["name"] == "t", "any age can open it"
     before = objects(url)
-    assert is_one_line(clew(a, "threads", "push", url, "t")), "nothing is sent there in the clear"
+    assert is_one_line(clew(a, "threads", "push", url, "t")), "nothing is sent there unencrypted"
     assert is_one_line(clew(a, "threads", "push", url, "t", "--encrypt")), "no passphrase"
     assert is_one_line(clew(b, "threads", "pull", url, "t", CLEW_PASSPHRASE="battery staple"))
     assert clew(b, "threads", "list", "--json").json == []

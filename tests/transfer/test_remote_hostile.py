@@ -13,15 +13,15 @@ from typing import Any
 import pyrage
 import pytest
 
-from clew.engine.object_store import ObjectStore
 from clew.errors import Conflict, UsageError
-from clew.hosts.portable_head import Lock
-from clew.hosts.portable_pieces import read_manifest, sha256
-from clew.hosts.portable_remote import open_remote
-from clew.hosts.portable_sync import pull, push, wanted
+from clew.hosts.transfer.remote.chunks import read_manifest, sha256
+from clew.hosts.transfer.remote.header import RemoteKeys
+from clew.hosts.transfer.remote.object_store import ObjectStore
+from clew.hosts.transfer.remote.remote import open_remote
+from clew.hosts.transfer.remote.sync import find_manifest, pull, push
 from clew.testing.stage import Stage
-from portable.machines import ask, clew
-from portable.remotes import OPEN, PASSPHRASE, folder_of, is_one_line, moved, objects, said, side
+from transfer.machines import ask, clew
+from transfer.remotes import OPEN, PASSPHRASE, folder_of, is_one_line, moved, objects, said, synced
 
 
 @pytest.mark.rest
@@ -67,8 +67,8 @@ async def test_damage_is_one_line_and_nothing_is_stored(a: Stage, b: Stage, url:
                 (folder / path).write_bytes(content)
             try:
                 with pytest.raises(UsageError) as refused:
-                    remote = await open_remote(ObjectStore(url), Lock(lambda _: "whatever"), to_push=False)
-                    found = await wanted(client.engine, await remote.manifests(), "t")
+                    remote = await open_remote(ObjectStore(url), RemoteKeys(lambda _: "whatever"), to_push=False)
+                    found = await find_manifest(client.engine, await remote.manifests(), "t")
                     await pull(client.engine, remote, found, client.archives, cwd=str(b.work))
                 assert "\n" not in refused.value.message, (path, content and content[:80])
                 if (path, content) == bad[0]:
@@ -101,11 +101,11 @@ async def test_remote_that_is_no_longer_encrypted_is_refused_where_it_was_used_b
     a: Stage, b: Stage, url: str
 ) -> None:
     key = pyrage.x25519.Identity.generate()
-    lock, folder, other = Lock(identity=str(key)), folder_of(url), f"{url}-other"
+    keys, folder, other = RemoteKeys(identity=str(key)), folder_of(url), f"{url}-other"
     async with a.open() as ours, b.open() as theirs:
-        assert await side(ours, "push", url, Lock(recipients=(str(key.to_public()),))) == "pushed"
-        assert await side(theirs, "pull", url, lock) == "new"
-        assert await side(ours, "push", other) == "pushed"
+        assert await synced(ours, "push", url, RemoteKeys(recipients=(str(key.to_public()),))) == "pushed"
+        assert await synced(theirs, "pull", url, keys) == "new"
+        assert await synced(ours, "push", other) == "pushed"
         folder.rename(f"{folder}-aside")
         folder_of(other).rename(folder)
         before = objects(url)
@@ -113,11 +113,11 @@ async def test_remote_that_is_no_longer_encrypted_is_refused_where_it_was_used_b
             await ask(await client.find("t"), "not for everybody")
             for way in ("push", "pull"):
                 with pytest.raises(UsageError, match="is not encrypted, and it was"):
-                    await side(client, way, url)
+                    await synced(client, way, url)
         assert objects(url) == before
         folder.rename(f"{folder}-forged")
         folder.with_name(f"{folder.name}-aside").rename(folder)
-        assert await side(theirs, "push", url, lock) == "pushed", "the control"
+        assert await synced(theirs, "push", url, keys) == "pushed", "the control"
 
 
 async def test_rows_of_another_thread_take_no_threads_place(a: Stage, b: Stage, url: str) -> None:
@@ -126,11 +126,11 @@ async def test_rows_of_another_thread_take_no_threads_place(a: Stage, b: Stage, 
         other = await ours.thread("other", cwd=a.work)
         ids["other"] = other.record.id
         await ask(other, "another question")
-        await side(ours, "push", url)
-        await side(client, "pull", url)
+        await synced(ours, "push", url)
+        await synced(client, "pull", url)
         await push(ours.engine, await open_remote(ObjectStore(url), OPEN, to_push=True), "other", {})
         await ask(await ours.find("t"), "second question")
-        await side(ours, "push", url)
+        await synced(ours, "push", url)
         folder, good = folder_of(url), objects(url)
         newest = folder / "manifests" / ids["t"] / "00000002"
         told = json.loads(zlib.decompress(newest.read_bytes()))
@@ -141,8 +141,8 @@ async def test_rows_of_another_thread_take_no_threads_place(a: Stage, b: Stage, 
         forged.append({"names": ["someone"]})
         for change in forged:
             newest.write_bytes(zlib.compress(json.dumps(told | {"state": "0" * 64} | change).encode()))
-            remote = await open_remote(ObjectStore(url), Lock(), to_push=False)
-            found = await wanted(client.engine, await remote.manifests(), ids["t"])
+            remote = await open_remote(ObjectStore(url), RemoteKeys(), to_push=False)
+            found = await find_manifest(client.engine, await remote.manifests(), ids["t"])
             for name in (None, "beside"):
                 with pytest.raises(UsageError, match="a thread is not what was pushed"):
                     await pull(client.engine, remote, found, client.archives, cwd=str(b.work), name=name)
@@ -155,10 +155,10 @@ async def test_rows_of_another_thread_take_no_threads_place(a: Stage, b: Stage, 
         both = told | {"state": "0" * 64, "names": ["t", "other"], "parts": [part]}
         newest.write_bytes(zlib.compress(json.dumps(both).encode()))
         with pytest.raises(UsageError, match="a thread is not what was pushed"):
-            await side(client, "pull", url)
+            await synced(client, "pull", url)
         assert not list((b.clew_home / "archive").glob("*.json"))
         newest.write_bytes(good[f"manifests/{ids['t']}/00000002"])
-        assert await side(client, "pull", url) == "updated", "the control"
+        assert await synced(client, "pull", url) == "updated", "the control"
         assert list((b.clew_home / "archive").glob("*.json"))
 
 
@@ -172,9 +172,9 @@ async def test_names_that_no_push_has_written_are_ignored(a: Stage, b: Stage, ur
     listed = clew(b, "threads", "pull", url, "--json").json
     assert [each["name"] for each in listed["threads"]] == ["t"]
     async with a.open() as ours, b.open() as theirs:
-        assert await side(theirs, "pull", url) == "new"
+        assert await synced(theirs, "pull", url) == "new"
         await ask(await theirs.find("t"), "second question")
-        assert [await side(theirs, "push", url), await side(ours, "pull", url)] == ["pushed", "updated"]
+        assert [await synced(theirs, "push", url), await synced(ours, "pull", url)] == ["pushed", "updated"]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ async def test_folder_of_a_remote_is_read_without_waiting_and_left_by_no_link(
         piece.unlink()
         make(piece)
         async with b.open() as client:
-            with pytest.raises(UsageError, match=r"no plain file|is a link"):
-                await asyncio.wait_for(side(client, "pull", url), 60)
+            with pytest.raises(UsageError, match=r"not a plain file|is a link"):
+                await asyncio.wait_for(synced(client, "pull", url), 60)
         piece.rmdir() if piece.is_dir() else piece.unlink()
         piece.write_bytes(content)
     head = folder / "clew-remote.json"
@@ -238,26 +238,26 @@ async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind
     copy = f"{url}-copy"
     async with a.open() as ours, b.open() as theirs:
         mine = await ours.find("t")
-        await side(ours, "push", url)
-        await side(theirs, "pull", url)
+        await synced(ours, "push", url)
+        await synced(theirs, "pull", url)
         shutil.copytree(folder_of(url), folder_of(copy))
         for question in ("second question", "third question"):
             await ask(mine, question)
-            await side(ours, "push", url)
-        assert [await side(ours, way, copy) for way in ("pull", "push")] == ["ahead", "pushed"]
-        assert await side(ours, "push", url) == "unchanged"
+            await synced(ours, "push", url)
+        assert [await synced(ours, way, copy) for way in ("pull", "push")] == ["ahead", "pushed"]
+        assert await synced(ours, "push", url) == "unchanged"
         await ask(mine, "fourth question")
-        assert [await side(ours, "push", each) for each in (url, copy, url)] == ["pushed", "pushed", "unchanged"]
+        assert [await synced(ours, "push", each) for each in (url, copy, url)] == ["pushed", "pushed", "unchanged"]
         await ask(await theirs.find("t"), "asked on b")
         with pytest.raises(Conflict):  # what b has not seen
-            await side(theirs, "push", copy)
+            await synced(theirs, "push", copy)
         shutil.rmtree(folder_of(url))
         shutil.copytree(folder_of(copy), folder_of(url))
         (newest := max((folder_of(url) / "manifests").rglob("0*"))).unlink()
         assert newest.name == "00000003"
         await ask(mine, "fifth question")
-        assert await side(ours, "push", url) == "pushed"
-        remote = await open_remote(ObjectStore(url), Lock(), to_push=False)
+        assert await synced(ours, "push", url) == "pushed"
+        remote = await open_remote(ObjectStore(url), RemoteKeys(), to_push=False)
         [manifest] = (await remote.manifests()).manifests
         rows = (await remote.fetch(manifest))["rows"].decode()
         assert (manifest.number, "third question" in rows, "fifth question" in rows) == (3, True, True)
@@ -266,12 +266,12 @@ async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind
 async def test_what_came_back_older_knows_nothing_of_what_was_here_before(a: Stage, url: str) -> None:
     later = f"{url}-later"
     async with a.open() as ours:
-        await side(ours, "push", url)
+        await synced(ours, "push", url)
         shutil.copytree(folder_of(url), folder_of(later))
         await ask(await ours.find("t"), "second question")
-        await side(ours, "push", later)
+        await synced(ours, "push", later)
         await ours.archives.archive("t")
-        assert await side(ours, "pull", url) == "new"
+        assert await synced(ours, "pull", url) == "new"
         await ask(await ours.find("t"), "another second question")
         with pytest.raises(Conflict):
-            await side(ours, "push", later)
+            await synced(ours, "push", later)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clew.errors import UsageError
-from clew.hosts.portable import export_thread
+from clew.hosts.transfer.export import export_thread
 from clew.store.store import Store
 from clew.testing.stage import Stage
 from clew.testing.store_contract.reviews import DAY, a_review, a_round
@@ -16,13 +16,13 @@ SECRETS = {"SHOWN_TOKEN": "shown-8f3a-9b2c-7d1e", "FILED_TOKEN": "filed-1c2d-3e4
 
 async def test_a_secret_in_what_was_reviewed_does_not_leave_unnoticed(scripted: Stage) -> None:
     def make(store: Store) -> None:
-        store.create_thread(a_thread("thread-1", "reviewed", kind="review"))
-        store.create_review(a_review(), DAY)
+        store.threads.create(a_thread("thread-1", "reviewed", kind="review"))
+        store.reviews.create(a_review(), DAY)
         files = {".env": f"FILED={SECRETS['FILED_TOKEN']}\n".encode()}
-        store.add_round(a_round(), diff=f"+SHOWN={SECRETS['SHOWN_TOKEN']}\n", files=files)
+        store.reviews.add_round(a_round(), diff=f"+SHOWN={SECRETS['SHOWN_TOKEN']}\n", files=files)
 
     async with scripted.open() as client:
-        await client.engine.database.call(make)
+        await client.engine.store.call(make)
         for name, value in SECRETS.items():
             with pytest.raises(UsageError, match=f"{name} \\(reviews\\)"):
                 await export_thread(client.engine, "reviewed", {name: value})

@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.core.events import TextStreamed
 from clew.core.history import Role
 from clew.core.pins import PinState
-from clew.core.run import RunStatus
+from clew.core.runs.events import TextStreamed
+from clew.core.runs.run import RunStatus
 from clew.engine.engine import Engine
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import HISTORY, STATE, from_json, unpack
-from clew.hosts.portable_import import import_thread
-from clew.hosts.portable_rows import as_here
-from clew.store.foreign import columns
-from clew.store.store import Store, open_store
+from clew.hosts.transfer.arrival import with_local_values
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import HISTORY, STATE, read_export, unpack
+from clew.hosts.transfer.imports import import_thread
+from clew.store.store import Store
+from clew.store.transfer.codec import from_json
 from clew.testing.postgres import PostgresServer
 from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_thread, a_turn, absorbed
-from portable.rows import ODD, engine_on, fill, fill_pair
+from transfer.samples import ODD, engine_on, fill, fill_pair
 
 
 async def travel(content: bytes, engine: Engine, cwd: Path, **options: Any) -> bytes:
-    made = await import_thread(engine, unpack(content), cwd=str(cwd), **options)
+    made = await import_thread(engine, read_export(content), cwd=str(cwd), **options)
     return (await export_thread(engine, made.threads[0].name, {})).content
 
 
@@ -45,7 +45,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 @pytest.mark.process
 async def test_everything_a_thread_has_arrives_at_rest(tmp_path: Path, elsewhere: Path | str) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(elsewhere)
-    await a.database.call(fill)
+    await a.store.call(fill)
     sent = (await export_thread(a, "maze", {})).content
     arrived = await travel(sent, b, tmp_path)
     c = engine_on(tmp_path / "c.db")
@@ -57,19 +57,19 @@ async def test_everything_a_thread_has_arrives_at_rest(tmp_path: Path, elsewhere
         assert now["turns"] == was["turns"]
         assert now["turn_revisions"] == was["turn_revisions"]
         assert now["events"] == was["events"]
-        run = store.require_run("run-1")
+        run = store.runs.require("run-1")
         assert (run.status, run.outcome, run.ended_at is not None) == ("interrupted", "killed", True)
-        assert not store.open_questions()
-        assert [store.require_job(job).status for job in ("job-1", "job-2")] == ["cancelled", "failed"]
-        assert [store.require_job(job).cwd for job in ("job-1", "job-2")] == [str(tmp_path)] * 2
-        assert store.rounds("2026-01-02-001")[0].status == "failed"
-        assert store.round_files("2026-01-02-001", 1) == {"a": b"\0\xff"}
-        job = store.hook_job("job-1")
+        assert not store.questions.open()
+        assert [store.jobs.require(job).status for job in ("job-1", "job-2")] == ["cancelled", "failed"]
+        assert [store.jobs.require(job).cwd for job in ("job-1", "job-2")] == [str(tmp_path)] * 2
+        assert store.reviews.rounds("2026-01-02-001")[0].status == "failed"
+        assert store.reviews.round_files("2026-01-02-001", 1) == {"a": b"\0\xff"}
+        job = store.hooks.job("job-1")
         assert job is not None and job.reply == "none", "nothing is said to a forge twice"
-        assert [pin.state for pin in store.pins("thread-1")] == ["retired", "poisoned"]
+        assert [pin.state for pin in store.pins.of_thread("thread-1")] == ["retired", "poisoned"]
         assert not store.check()
 
-    await b.database.call(look)
+    await b.store.call(look)
     for engine in (a, b, c):
         await engine.close()
 
@@ -87,28 +87,28 @@ _TABLES = {
 @pytest.mark.process
 async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path: Path) -> None:
     engine = engine_on(tmp_path / "a.db")
-    await engine.database.call(fill)
-    await engine.database.call(fill_pair)
+    await engine.store.call(fill)
+    await engine.store.call(fill_pair)
     sent = (await export_thread(engine, "maze", {})).content
     pair = (await export_thread(engine, "maze-worker", {})).content
-    made = await import_thread(engine, unpack(sent), cwd=str(tmp_path))
+    made = await import_thread(engine, read_export(sent), cwd=str(tmp_path))
     assert (made.renewed, made.threads[0].name) == (True, "maze-2")
-    both = await import_thread(engine, unpack(pair), cwd=str(tmp_path))
+    both = await import_thread(engine, read_export(pair), cwd=str(tmp_path))
     assert [thread.name for thread in both.threads] == ["maze-worker-2", "maze-instructor-2"]
 
     def look(store: Store) -> None:
-        assert len(store.jobs(limit=10)) == 4
-        assert [review.id for review in store.reviews()] == ["2026-01-02-002", "2026-01-02-001"]
-        assert len(store.rounds("2026-01-02-002")) == 1
-        [key] = store.hook_keys()
+        assert len(store.jobs.newest(limit=10)) == 4
+        assert [review.id for review in store.reviews.newest()] == ["2026-01-02-002", "2026-01-02-001"]
+        assert len(store.reviews.rounds("2026-01-02-002")) == 1
+        [key] = store.hooks.keys()
         assert key.thread_id == "thread-1", "a forge's key stays where it was"
-        again = store.pair_of_thread(both.threads[0].id)
-        assert again is not None and store.thread(again.name) is None, "a thread's name is no pair's"
+        again = store.pairs.of_thread(both.threads[0].id)
+        assert again is not None and store.threads.find(again.name) is None, "a thread's name is no pair's"
         assert {again.instructor_thread_id, again.worker_thread_id} == {thread.id for thread in both.threads}
-        assert [round_.result for round_ in store.pair_rounds(again.id)] == [ODD[2]]
+        assert [round_.result for round_ in store.pairs.rounds(again.id)] == [ODD[2]]
         assert not store.check()
 
-    await engine.database.call(look)
+    await engine.store.call(look)
     await engine.close()
 
 
@@ -116,9 +116,9 @@ async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path:
 async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Path) -> None:
     """Or a file could put itself in the way of a forge's next event."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
-    await a.database.call(lambda store: fill(store, "chat"))
-    await import_thread(b, unpack((await export_thread(a, "maze", {})).content), cwd=str(tmp_path))
-    assert not await b.database.call(lambda store: store.hook_keys())
+    await a.store.call(lambda store: fill(store, "chat"))
+    await import_thread(b, read_export((await export_thread(a, "maze", {})).content), cwd=str(tmp_path))
+    assert not await b.store.call(lambda store: store.hooks.keys())
     for engine in (a, b):
         await engine.close()
 
@@ -133,7 +133,7 @@ def test_a_pull_leaves_what_a_hook_tells_a_fresh_session_here_as_it_is_and_vouch
         "jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": None}],
         "attempts": [{"id": "attempt-1", "pid": None}],
     }
-    assert as_here(came, here) == {
+    assert with_local_values(came, here) == {
         "jobs": [{"id": "job-1", "prompt": "theirs", "full_prompt": "the whole skill"}],
         "attempts": [{"id": "attempt-1", "pid": None}],
     }
@@ -153,43 +153,35 @@ def test_random_histories_go_round(tmp_path_factory: pytest.TempPathFactory, ste
     folder = tmp_path_factory.mktemp(f"n{next(_numbers)}")
 
     def script(store: Store) -> None:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         for number, (what, text, choice) in enumerate(steps):
-            standing = store.history("thread-1")
+            standing = store.turns.history("thread-1")
             turn = standing[choice % len(standing)] if standing else None
             if what == "say":
-                store.add_turn("thread-1", a_turn(f"turn-{number}", text, (Role.USER, Role.ASSISTANT)[choice % 2]))
+                store.turns.add("thread-1", a_turn(f"turn-{number}", text, (Role.USER, Role.ASSISTANT)[choice % 2]))
             elif what == "edit" and turn is not None:
-                store.edit_turn(turn.id, text, float(number))
+                store.turns.edit(turn.id, text, float(number))
             elif what == "cut" and turn is not None:
-                store.archive_turns("thread-1", turn.id, inclusive=bool(choice % 2), at=float(number), why=text)
+                store.turns.archive("thread-1", turn.id, inclusive=bool(choice % 2), at=float(number), why=text)
             elif what == "run":
                 ended = RunStatus.ANSWERED if choice % 2 else RunStatus.FAILED
-                store.create_run(
+                store.runs.create(
                     a_run(f"run-{number}", prompt=text, status=ended, error=text, created_at=float(choice))
                 )
-                store.append_events(f"run-{number}", [(1, 1.0, TextStreamed(text))])
+                store.events.append(f"run-{number}", [(1, 1.0, TextStreamed(text))])
             elif what == "pin":
-                store.save_pin(
+                store.pins.save(
                     a_pin(f"pin-{number}", state=PinState.RETIRED, absorbed=absorbed(*(t.id for t in standing)))
                 )
 
     async def there_and_back() -> None:
         a, b = engine_on(folder / "a.db"), engine_on(folder / "b.db")
-        await a.database.call(script)
+        await a.store.call(script)
         sent = (await export_thread(a, "maze", {})).content
         assert await travel(sent, b, folder) == sent
-        turns = [await each.database.call(lambda store: store.all_turns("thread-1")) for each in (a, b)]
+        turns = [await each.store.call(lambda store: store.turns.all("thread-1")) for each in (a, b)]
         assert turns[0] == turns[1]
         for engine in (a, b):
             await engine.close()
 
     asyncio.run(there_and_back())
-
-
-def test_columns_are_those_of_the_database(tmp_path: Path) -> None:
-    with open_store(tmp_path / "clew.db") as store:
-        connection = store._session().connection
-        for table, known in columns().items():
-            real = {row[1]: bool(row[3]) for row in connection.execute(f"PRAGMA table_info({table})")}
-            assert {name: column.required for name, column in known.items()} == real, table

@@ -13,18 +13,18 @@ from pathlib import Path
 import pyrage
 import pytest
 
-from clew.client import Client
-from clew.engine.object_store import ObjectStore
+from clew.api.client import Client
 from clew.errors import NotFound, UsageError
-from clew.hosts.portable_head import Lock
-from clew.hosts.portable_pieces import sha256
-from clew.hosts.portable_remote import Remote, open_remote
-from clew.hosts.portable_sync import Pulled, Pushed, pull, push, wanted
-from clew.hosts.signing import OF_A_FILE, Signer, sign, signer, signers, verify
+from clew.hosts.transfer.remote.chunks import sha256
+from clew.hosts.transfer.remote.header import RemoteKeys
+from clew.hosts.transfer.remote.object_store import ObjectStore
+from clew.hosts.transfer.remote.remote import Remote, open_remote
+from clew.hosts.transfer.remote.sync import PullResult, PushResult, find_manifest, pull, push
+from clew.hosts.transfer.signatures import FOR_A_FILE, Signer, sign, signer, signers, verify
 from clew.testing.stage import Stage
 from clew.testing.store_contract.samples import a_thread, a_turn
-from portable.machines import clew
-from portable.remotes import OPEN, folder_of, objects
+from transfer.machines import clew
+from transfer.remotes import OPEN, folder_of, objects
 
 
 @pytest.fixture(scope="module")
@@ -45,23 +45,25 @@ def mine(keys: Path) -> Signer:
 async def say(client: Client, *turns: str, thread: str = "t") -> None:
     def add(store: object) -> None:
         try:
-            store.require_thread(f"id-{thread}")  # type: ignore[attr-defined]
+            store.threads.require(f"id-{thread}")  # type: ignore[attr-defined]
         except NotFound:
-            store.create_thread(a_thread(f"id-{thread}", thread, cwd="/"))  # type: ignore[attr-defined]
+            store.threads.create(a_thread(f"id-{thread}", thread, cwd="/"))  # type: ignore[attr-defined]
         for turn in turns:
-            store.add_turn(f"id-{thread}", a_turn(turn, text=turn))  # type: ignore[attr-defined]
+            store.turns.add(f"id-{thread}", a_turn(turn, text=turn))  # type: ignore[attr-defined]
 
-    await client.engine.database.call(add)
+    await client.engine.store.call(add)
 
 
-async def sent(client: Client, url: str, by: Signer | None, lock: Lock = OPEN, thread: str = "t") -> Pushed:
-    remote = await open_remote(ObjectStore(url), lock, to_push=True)
+async def sent(client: Client, url: str, by: Signer | None, keys: RemoteKeys = OPEN, thread: str = "t") -> PushResult:
+    remote = await open_remote(ObjectStore(url), keys, to_push=True)
     return await push(client.engine, remote, thread, {}, signer=by)
 
 
-async def fetched(client: Client, url: str, public: Path | str, lock: Lock = OPEN, thread: str = "t") -> Pulled:
-    remote: Remote = await open_remote(ObjectStore(url), lock, to_push=False)
-    theirs = await wanted(client.engine, await remote.manifests(), thread)
+async def fetched(
+    client: Client, url: str, public: Path | str, keys: RemoteKeys = OPEN, thread: str = "t"
+) -> PullResult:
+    remote: Remote = await open_remote(ObjectStore(url), keys, to_push=False)
+    theirs = await find_manifest(client.engine, await remote.manifests(), thread)
     trusted = signers((str(public),), os.environ)
     return await pull(client.engine, remote, theirs, client.archives, cwd="/", signers=trusted)
 
@@ -71,8 +73,8 @@ async def test_what_one_who_may_has_signed_is_pulled(
     machines: list[Stage], url: str, keys: Path, mine: Signer, closed: bool
 ) -> None:
     key = pyrage.x25519.Identity.generate()
-    first = Lock(recipients=(str(key.to_public()),)) if closed else OPEN
-    later = Lock(identity=str(key)) if closed else OPEN
+    first = RemoteKeys(recipients=(str(key.to_public()),)) if closed else OPEN
+    later = RemoteKeys(identity=str(key)) if closed else OPEN
     allowed = keys / "allowed"
     allowed.write_text(f"# the team\nalice@example.org {(keys / 'mine.pub').read_text()}")
     async with machines[0].open() as a, machines[1].open() as b:
@@ -82,9 +84,9 @@ async def test_what_one_who_may_has_signed_is_pulled(
         await say(a, "two")
         await sent(a, url, mine, later)
         pulled = await fetched(b, url, allowed, later)
-        assert (pulled.side, pulled.signer) == ("updated", "alice@example.org")
+        assert (pulled.state, pulled.signer) == ("updated", "alice@example.org")
         inline = (keys / "mine.pub").read_text().strip()
-        assert (await fetched(b, url, inline, later)).side == "unchanged"
+        assert (await fetched(b, url, inline, later)).state == "unchanged"
         assert [turn.text for turn in await (await b.find("t")).turns()] == ["one", "two"]
     if closed:
         assert not [raw for raw in objects(url).values() if b"SSH SIGNATURE" in raw]
@@ -106,10 +108,10 @@ async def test_what_is_not_signed_or_by_somebody_else_is_refused(
         await sent(a, url, None)
         assert await refused(b, url, keys / "mine.pub") == "t at URL is not signed."
         again = await sent(a, url, mine)
-        assert (again.side, again.number, again.signed) == ("pushed", 2, True), "the same, and now it is signed"
-        assert (await sent(a, url, mine)).side == "unchanged"
-        assert await refused(b, url, keys / "other.pub") == "t at URL is signed by nobody who may."
-        assert (await fetched(b, url, keys / "mine.pub")).side == "new"
+        assert (again.state, again.number, again.signed) == ("pushed", 2, True), "the same, and now it is signed"
+        assert (await sent(a, url, mine)).state == "unchanged"
+        assert await refused(b, url, keys / "other.pub") == "t at URL is not signed by an accepted signer."
+        assert (await fetched(b, url, keys / "mine.pub")).state == "new"
 
 
 async def test_nothing_can_be_changed_or_put_elsewhere(
@@ -138,27 +140,27 @@ async def test_nothing_can_be_changed_or_put_elsewhere(
         path.write_bytes(zlib.compress(forged))
         assert await refused(b, url, keys / "mine.pub") == "t at URL is not signed."
         shutil.copy(first, place_of(forged))
-        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not match it."
 
         # The signature of another thread, and rubbish.
         restored()
         here = folder_of(url) / first.relative_to(good)
         here.write_bytes(second.read_bytes())
-        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not match it."
         here.write_bytes(zlib.compress(b"rubbish"))
-        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL is no SSH signature."
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL is not an SSH signature."
         here.write_bytes(b"rubbish")
         assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a signature is not what was pushed."
 
         # All of it, in a remote of another's.
         head = restored() / "clew-remote.json"
         head.write_text(json.dumps(json.loads(head.read_text()) | {"id": "0" * 32}))
-        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not fit it."
+        assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not match it."
 
         # A piece, under the manifest that was signed.
         [piece, *_] = (restored() / "pieces" / "id-t").iterdir()
         piece.write_bytes(zlib.compress(b"something else"))
-        assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a piece is not what was pushed."
+        assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a chunk is not what was pushed."
 
 
 async def test_an_older_push_takes_no_newer_ones_place(
@@ -171,7 +173,7 @@ async def test_an_older_push_takes_no_newer_ones_place(
             await sent(a, url, mine)
             await fetched(b, url, keys / "mine.pub")
         (folder_of(url) / "manifests" / "id-t" / "00000002").unlink()
-        assert (await fetched(b, url, keys / "mine.pub")).side == "ahead"
+        assert (await fetched(b, url, keys / "mine.pub")).state == "ahead"
         assert len(await (await b.find("t")).turns()) == 2
 
 
@@ -192,8 +194,8 @@ def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> N
         fails(signers, (str(gone),), os.environ) == f"The signers in {gone} cannot be read: No such file or directory."
     )
     assert fails(signers, (str(tmp_path / "empty"),), os.environ) == "No signer is named."
-    said = fails(sign, signer(str(tmp_path / "no-key"), os.environ), OF_A_FILE, b"x")
-    assert said.startswith(f"Nothing was signed with {tmp_path / 'no-key'}: ") and "\n" not in said
+    said = fails(sign, signer(str(tmp_path / "no-key"), os.environ), FOR_A_FILE, b"x")
+    assert said.startswith(f"{tmp_path / 'no-key'} cannot sign: ") and "\n" not in said
 
 
 @pytest.mark.process
@@ -208,12 +210,12 @@ def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> N
 )
 def test_who_signed_is_a_name_and_no_exception_to_one(keys: Path, mine: Signer, names: str, said: str | None) -> None:
     trusted = signers((f"{names} {(keys / 'mine.pub').read_text().strip()}",), os.environ)
-    signature = sign(mine, OF_A_FILE, b"content")
+    signature = sign(mine, FOR_A_FILE, b"content")
     if said is not None:
-        assert re.sub(r"SHA256:[^)]+", "SHA256:…", verify(trusted, OF_A_FILE, b"content", signature, "f")) == said
+        assert re.sub(r"SHA256:[^)]+", "SHA256:…", verify(trusted, FOR_A_FILE, b"content", signature, "f")) == said
         return
-    with pytest.raises(UsageError, match=r"^f is signed by nobody who may\.$"):
-        verify(trusted, OF_A_FILE, b"content", signature, "f")
+    with pytest.raises(UsageError, match=r"^f is not signed by an accepted signer\.$"):
+        verify(trusted, FOR_A_FILE, b"content", signature, "f")
 
 
 @pytest.fixture
@@ -229,7 +231,7 @@ def test_an_import_heeds_the_signers_of_the_flag_and_of_the_settings(file: Path,
         refused = clew(b, "threads", "import", file, *flags, **setting)
         assert (refused.code, refused.out) == (2, "")
         assert refused.err == (
-            f"clew: {file} is signed by nobody who may.\n  Nothing was stored. See whose key signed it.\n"
+            f"clew: {file} is not signed by an accepted signer.\n  Nothing was stored. Find out whose key signed it.\n"
         )
     for flags, setting in (((), mine), (("--signers", keys / "mine.pub"), other)):
         came = clew(b, "threads", "import", file, *flags, "--dry-run", **setting)
@@ -247,14 +249,14 @@ def test_what_is_no_signature_is_said_and_no_pipe_is_waited_for(file: Path, b: S
     refused = clew(b, "threads", "import", file, *trusted)
     assert (refused.code, refused.err.splitlines()[0]) == (
         2,
-        f"clew: The signature of {file} is no SSH signature.",
+        f"clew: The signature of {file} is not an SSH signature.",
     )
     signature.unlink()
     os.mkfifo(signature)
     refused = clew(b, "threads", "import", file, *trusted)
     assert (refused.code, refused.err.splitlines()[0]) == (
         2,
-        f"clew: {signature} cannot be read: It is no plain file.",
+        f"clew: {signature} cannot be read: It is not a plain file.",
     )
 
 
@@ -264,7 +266,7 @@ def test_an_unsigned_export_leaves_no_signature_of_the_file_that_it_replaced(fil
     assert signature.exists(), "nothing was replaced"
     made = clew(a, "threads", "export", "t", "--force")
     assert (made.code, signature.exists()) == (0, False)
-    assert "removed t.clew.sig: it was the signature of the file before\n" in made.err
+    assert "removed t.clew.sig: it was the signature of the replaced file\n" in made.err
 
 
 async def test_key_that_only_an_agent_holds_signs_by_its_public_half(

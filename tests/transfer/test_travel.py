@@ -11,29 +11,30 @@ import pytest
 
 from clew.agents.adapter import SessionView
 from clew.agents.claude import Claude
-from clew.engine.placing import UNEXPLAINED
+from clew.engine.sessions.transfer import UNEXPLAINED
 from clew.errors import AgentFailed, Busy, Conflict, UsageError
-from clew.hosts.merging import Wanted, merge
-from clew.hosts.portable import export_thread
-from clew.hosts.portable_file import HISTORY, STATE, as_json, from_json, pack, unpack
-from clew.hosts.portable_import import import_thread
-from clew.testing.model_api import ModelApi
+from clew.hosts.branching.merge import MergeOptions, merge
+from clew.hosts.transfer.export import export_thread
+from clew.hosts.transfer.export_file import HISTORY, STATE, pack, read_export, unpack
+from clew.hosts.transfer.imports import import_thread
+from clew.store.transfer.codec import as_json, from_json
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL
-from clew.testing.truth import Voice, expected, tokens
+from clew.testing.truth import TokenModel, expected, tokens
 from conftest import make_stage
-from portable.machines import NOTHING, ask, exported, go_on_without_clew, imported, two_machines
+from transfer.machines import NOTHING, ask, exported, go_on_without_clew, imported, two_machines
 
 
 @pytest.mark.real
 async def test_real_agents_resume_on_another_machine_with_the_history_shown_once(tmp_path: Path, api: ModelApi) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     with two_machines(tmp_path, api, "real", codex=True) as [a, b]:
         async with a.open() as client:
             thread = await client.thread("t", cwd=a.work)
             of_claude = (await ask(thread, voice.prompt())).session_id
             of_codex = (await ask(thread, voice.prompt(), agent="codex")).session_id
         made = await exported(a)
-        assert [each.taken for each in made.sessions] == [True, True]
+        assert [each.included for each in made.sessions] == [True, True]
         came = await imported(b, made.content)
         assert [(each.agent, each.resumable) for each in came.sessions] == [("claude", True), ("codex", True)]
         assert (await exported(b)).content == made.content, "the export of an import holds the same"
@@ -48,7 +49,7 @@ async def test_real_agents_resume_on_another_machine_with_the_history_shown_once
                 assert voice.shown == expected(history, prompt)
                 assert len(tokens(b.prompt)) < len(voice.shown), "what the session holds is not sent again"
         assert not a.session_files()[0].samefile(b.session_files()[0])
-    assert not api.strays
+    assert not api.refused_hosts
 
 
 @pytest.mark.real
@@ -113,7 +114,7 @@ async def test_export_of_an_import_holds_the_same(tmp_path: Path, api: ModelApi)
 
 
 async def test_prompt_that_was_cut_off_is_settled_from_the_file_that_came_along(tmp_path: Path, api: ModelApi) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             thread = await client.thread("t", cwd=a.work)
@@ -137,7 +138,7 @@ async def test_session_that_went_on_in_the_plain_cli_stays_behind(tmp_path: Path
         go_on_without_clew(a, str(first.session_id), "in between")
         made = await exported(a)
         [left] = made.sessions
-        assert (left.taken, "without Clew" in left.why) == (False, True)
+        assert (left.included, "without Clew" in left.why) == (False, True)
         came = await imported(b, made.content)
         assert not came.sessions
         async with b.open() as client:
@@ -184,7 +185,7 @@ async def test_session_whose_file_does_not_bear_it_out_is_not_resumed(tmp_path: 
 async def test_second_import_is_a_copy_under_new_ids_and_leaves_the_first_its_session(
     tmp_path: Path, api: ModelApi
 ) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             thread = await client.thread("t", cwd=a.work)
@@ -210,7 +211,7 @@ async def test_second_import_is_a_copy_under_new_ids_and_leaves_the_first_its_se
 
 async def test_copy_under_new_ids_resumes_when_its_session_is_free(tmp_path: Path, api: ModelApi) -> None:
     """Somebody has the ids, and nobody the session: what it absorbed is told by digests of the new ids."""
-    voice = Voice(api)
+    voice = TokenModel(api)
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work), voice.prompt())
@@ -266,7 +267,7 @@ async def test_nobody_waits_for_an_export_and_it_is_of_one_moment(tmp_path: Path
             finally:
                 slow.may_end.set()
             made = await leaving
-    assert (made.turns, [left.taken for left in made.sessions]) == (4, [True])
+    assert (made.turns, [left.included for left in made.sessions]) == (4, [True])
     [session] = [part for name, part in unpack(made.content).parts.items() if name.startswith("sessions/")]
     assert b"two" in session
 
@@ -277,7 +278,7 @@ async def test_machine_without_the_agent_takes_the_history(tmp_path: Path, api: 
             await ask(await client.thread("t", cwd=a.work), "one")
         made = await exported(a)
         async with b.open(**{"agents.claude.path": str(tmp_path / "nothing")}) as client:
-            [came] = (await import_thread(client.engine, unpack(made.content), cwd=str(b.work))).sessions
+            [came] = (await import_thread(client.engine, read_export(made.content), cwd=str(b.work))).sessions
             assert came.why == "there is no claude on this machine"
             assert [turn.text for turn in await (await client.find("t")).turns()] == ["one", "ack: one"]
 
@@ -331,7 +332,7 @@ async def test_session_files_are_for_their_owner_alone(tmp_path: Path, api: Mode
 @pytest.mark.rest
 async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: Path, api: ModelApi) -> None:
     """A session that began with a transcript holds one prompt, whatever is in it: it cannot be cut."""
-    voice = Voice(api)
+    voice = TokenModel(api)
     with two_machines(tmp_path, api, codex=True) as [a, b]:
         async with a.open() as client:
             old = await client.thread("t", cwd=a.work)
@@ -340,14 +341,14 @@ async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: 
                 await ask(old, prompt)
             await ask(old, prompts[4], agent="codex")
             await ask(await client.thread("u", cwd=a.work), voice.prompt())
-            await merge(client.engine, "t", "u", Wanted(name="both"))
+            await merge(client.engine, "t", "u", MergeOptions(name="both"))
             await ask(await client.find("both"), voice.prompt())
             for name in ("t", "both"):
                 await client.fork(name, f"{name}-2", at_round=2)
         [codex] = a.codex_files()
         for name in ("t-2", "both-2"):
             made = await exported(a, name)
-            assert made.sessions and not any(left.taken for left in made.sessions)
+            assert made.sessions and not any(left.included for left in made.sessions)
             assert all("does not end where this fork does" in left.why for left in made.sessions)
             assert all(prompt.encode() in made.content for prompt in prompts[:2]), "the control"
             assert not any(prompt.encode() in made.content for prompt in prompts[2:])
@@ -376,5 +377,5 @@ async def test_copy_that_a_fork_goes_on_in_holds_nothing_beyond_it(tmp_path: Pat
             await client.fork("t", "copy", at_round=1)
             assert (await ask(await client.find("copy"), "asked after")).session_resumed
         made = await exported(stage, "copy")
-        assert [left.taken for left in made.sessions] == [True]
+        assert [left.included for left in made.sessions] == [True]
         assert (b"asked before" in made.content, b"asked beyond" in made.content) == (True, False)

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.client import Client, Reply, Thread
-from clew.core.events import FellBack, ToolStarted, Warned
+from clew.api.client import Client, Reply, Thread
 from clew.core.history import Role, Visibility
 from clew.core.ids import SessionId
 from clew.core.pins import PinState
 from clew.core.record import replace
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Fail, Request, TooLong, newest_tool_result
-from clew.testing.scripts import Reply as ModelReply
+from clew.core.runs.events import FellBack, ToolStarted, Warned
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Fail, Request, TooLong, newest_tool_result
+from clew.testing.model.scripts import Reply as ModelReply
 from clew.testing.stage import CODEX_MODEL, Stage
-from clew.testing.truth import Voice, expected
+from clew.testing.truth import TokenModel, expected
 from conftest import make_stage
 
 pytestmark = pytest.mark.real
@@ -51,10 +51,10 @@ async def two_turns(stage: Stage, client: Client) -> Thread:
 
 async def without_digests(client: Client, thread: Thread) -> None:
     """As an older Clew left it: nobody can tell that its file was altered."""
-    [pin] = await client.engine.database.call(lambda store: store.pins(thread.record.id))
+    [pin] = await client.engine.store.call(lambda store: store.pins.of_thread(thread.record.id))
     assert pin.mark is not None
     older = replace(pin, mark=replace(pin.mark, digest=None, stamp=None))
-    await client.engine.database.call(lambda store: store.save_pin(older))
+    await client.engine.store.call(lambda store: store.pins.save(older))
 
 
 def use_plain_cli(stage: Stage, path: Path, prompt: str) -> None:
@@ -157,9 +157,9 @@ class TestSession:
     async def test_id_that_is_no_uuid_is_never_resumed(self, codex: Stage) -> None:
         async with codex.open(agent="codex") as client:
             thread = await two_turns(codex, client)
-            store = client.engine.database
-            [pin] = await store.call(lambda store: store.pins(thread.record.id))
-            await store.call(lambda store: store.save_pin(replace(pin, session_id=SessionId("last"))))
+            store = client.engine.store
+            [pin] = await store.call(lambda store: store.pins.of_thread(thread.record.id))
+            await store.call(lambda store: store.pins.save(replace(pin, session_id=SessionId("last"))))
             reply = await ask(thread, "third question")
         assert_fresh(codex, reply, "session_missing", "first question", "second question", "third question")
         assert "last" not in [word for launch in codex.launches for word in launch.argv]
@@ -201,7 +201,7 @@ class TestFailures:
     async def test_failure_keeps_the_session_and_the_next_turn_resumes(
         self, codex: Stage, refusal: Fail, outcome: str
     ) -> None:
-        voice = Voice(codex.api)
+        voice = TokenModel(codex.api)
         async with codex.open(agent="codex") as client:
             thread = await client.thread("t", cwd=codex.work)
             await ask(thread, voice.prompt())
@@ -226,7 +226,7 @@ class TestFailures:
             )
             reply = await ask(thread, "third question")
             assert_fresh(codex, reply, "poisoned", "first question", "second question", "third question")
-            pins = await client.engine.database.call(lambda store: store.pins(thread.record.id))
+            pins = await client.engine.store.call(lambda store: store.pins.of_thread(thread.record.id))
         assert [pin.state for pin in pins] == [PinState.POISONED, PinState.GOOD]
 
     async def test_full_context_falls_back_with_a_transcript(self, codex: Stage) -> None:
@@ -254,7 +254,7 @@ class TestKills:
         "point", ["spawned", "prompt_sent", "session_started", "result_read", "process_ended", "outcome_known"]
     )
     async def test_clew_killed_at_any_point_of_a_later_turn(self, codex: Stage, point: str) -> None:
-        voice = Voice(codex.api)
+        voice = TokenModel(codex.api)
         async with codex.open(agent="codex") as client:
             thread = await client.thread("t", cwd=codex.work)
             await ask(thread, voice.prompt())
@@ -262,9 +262,9 @@ class TestKills:
 
     @pytest.mark.parametrize("point", ["spawned", "session_started", "result_read", "outcome_known"])
     async def test_clew_killed_at_any_point_of_the_first_turn(self, codex: Stage, point: str) -> None:
-        await self._die_and_go_on(codex, Voice(codex.api), point)
+        await self._die_and_go_on(codex, TokenModel(codex.api), point)
 
-    async def _die_and_go_on(self, codex: Stage, voice: Voice, point: str) -> None:
+    async def _die_and_go_on(self, codex: Stage, voice: TokenModel, point: str) -> None:
         killed = voice.prompt()
         _ask_and_die(codex, killed, point)
         async with codex.open(agent="codex") as client:
@@ -303,7 +303,7 @@ class TestKills:
 
     @pytest.mark.parametrize("where", ["request", "start", "text"])
     async def test_cancelled_turn_is_resumed_when_the_file_has_it(self, codex: Stage, where: str) -> None:
-        voice = Voice(codex.api)
+        voice = TokenModel(codex.api)
         async with codex.open(agent="codex") as client:
             thread = await client.thread("t", cwd=codex.work)
             for number in range(2):
@@ -424,7 +424,7 @@ async def test_probe_that_an_older_clew_stored_is_still_read(scripted: Stage) ->
 @pytest.mark.parametrize("seed", range(3))
 async def test_model_is_shown_the_truth_on_a_random_walk(codex: Stage, seed: int) -> None:
     """Law 1 with two agents in one thread: whatever happened to turns, files and processes before."""
-    dice, voice = random.Random(seed), Voice(codex.api)
+    dice, voice = random.Random(seed), TokenModel(codex.api)
     visibility = dice.choice(list(Visibility))
     resumed = 0
     async with codex.open() as client:
@@ -438,7 +438,7 @@ async def test_model_is_shown_the_truth_on_a_random_walk(codex: Stage, seed: int
     assert resumed, "some of it was resumed"
 
 
-async def happen(dice: random.Random, codex: Stage, voice: Voice, thread: Thread) -> None:
+async def happen(dice: random.Random, codex: Stage, voice: TokenModel, thread: Thread) -> None:
     turns, files = await thread.turns(), codex.codex_files()
     match dice.choice(["nothing"] * 5 + ["edit", "truncate", "delete", "plain", "cancel", "fail"]):
         case "edit" if turns:
@@ -448,7 +448,7 @@ async def happen(dice: random.Random, codex: Stage, voice: Voice, thread: Thread
         case "delete" if files:
             dice.choice(files).unlink()
         case "plain" if files:
-            use_plain_cli(codex, dice.choice(files), voice.foreign())
+            use_plain_cli(codex, dice.choice(files), voice.outside_prompt())
         case "cancel":
             run = await thread.ask(f"{voice.prompt()}\n!hang start", agent="codex")
             await asyncio.to_thread(codex.api.wait_for_hanging, 1)
@@ -469,7 +469,7 @@ class TestSwitch:
 
     @pytest.mark.parametrize("visibility", [Visibility.SHARED, Visibility.OWN])
     async def test_every_agent_is_shown_the_truth_at_every_switch(self, both: Stage, visibility: Visibility) -> None:
-        voice = Voice(both.api)
+        voice = TokenModel(both.api)
         resumed: list[bool] = []
         async with both.open() as client:
             thread = await client.thread("t", cwd=both.work, visibility=visibility.value)

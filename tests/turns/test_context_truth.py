@@ -20,8 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from clew.core.history import Visibility
 from clew.errors import UsageLimit
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
-from clew.testing.refusals import BROKEN_SESSIONS, Refusal
+from clew.testing.model.api import ModelApi
+from clew.testing.model.refusals import BROKEN_SESSIONS, ApiRefusal
 from clew.testing.stage import SUBSCRIPTION, Stage
 from turns.world import AGENTS, MODELS, Other, World
 
@@ -107,7 +107,7 @@ class Conversation(RuleBasedStateMachine):
         assert self._runner.run(self.world.ask(agent)).status == "answered"
 
     @rule(agent=agents, refusal=st.sampled_from(BROKEN_SESSIONS))
-    def ask_and_have_the_history_refused(self, agent: str, refusal: Refusal) -> None:
+    def ask_and_have_the_history_refused(self, agent: str, refusal: ApiRefusal) -> None:
         reply = self._runner.run(self.world.ask(agent, refused=refusal.api))
         assert (reply.status, reply.fallback) in (("answered", True), ("answered", False))
         assert reply.reason == "poisoned" if reply.fallback else not reply.session_resumed

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Client
-from clew.core.run import Run
-from clew.core.savings import summed
-from clew.testing.model_api import ModelApi
+from clew.api.client import Client
+from clew.core.costs.savings import total_savings
+from clew.core.runs.run import Run
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 from conftest import make_stage
 
@@ -48,7 +48,7 @@ async def test_the_estimate_is_near_what_transcripts_cost(
         async with stage.open() as client:
             resumed = await conversation(client, stage, "one", agent=agent, words=words, fresh=False)
             truth = await conversation(client, stage, "two", agent=agent, words=words, fresh=True)
-            stats = summed(await client.engine.database.call(lambda store: store.stats()))
+            stats = total_savings(await client.engine.store.call(lambda store: store.runs.stats()))
     new_tokens = sum(run.usage.new_tokens for run in truth)
     assert sum(run.estimate_new_tokens or 0 for run in resumed) == pytest.approx(new_tokens, rel=NEAR)
     for estimated, real in zip(resumed, truth, strict=True):

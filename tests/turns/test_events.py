@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from clew.core.events import AttemptStarted, RunEnded, TextStreamed
-from clew.core.run import RunStatus
+from clew.core.runs.events import AttemptStarted, RunEnded, TextStreamed
+from clew.core.runs.run import RunStatus
 from clew.testing.stage import Stage
 
 
@@ -15,7 +15,7 @@ async def test_state_changes_are_stored_before_anybody_hears_of_them(scripted: S
         run = await thread.ask("!slow 3 0.05")
         async for event in run:
             if isinstance(event, AttemptStarted | RunEnded):
-                stored = await client.engine.database.call(lambda store: store.events(run.id))
+                stored = await client.engine.store.call(lambda store: store.events.of_run(run.id))
                 assert event in [each.event for each in stored]
 
 
@@ -28,7 +28,9 @@ async def test_text_is_stored_while_nothing_else_comes(scripted: Stage) -> None:
             if isinstance(event, TextStreamed):
                 break
         async with asyncio.timeout(60):
-            while event not in [each.event for each in await client.engine.database.call(lambda s: s.events(run.id))]:
+            while event not in [
+                each.event for each in await client.engine.store.call(lambda store: store.events.of_run(run.id))
+            ]:
                 await asyncio.sleep(0.02)
         assert (await client.run(run.id)).status is RunStatus.RUNNING, "the model holds it until it is let go"
         scripted.api.release()
@@ -40,7 +42,7 @@ async def test_stored_events_are_what_was_heard_numbered_without_a_gap(stage: St
         thread = await client.thread("t", cwd=stage.work)
         run = await thread.ask('!tool Bash {"command": "ls"}')
         heard = [event async for event in run]
-        stored = await client.engine.database.call(lambda store: store.events(run.id))
+        stored = await client.engine.store.call(lambda store: store.events.of_run(run.id))
         assert [each.seq for each in stored] == list(range(1, len(heard) + 1))
         assert [each.event for each in stored] == heard
         assert [type(event) for event in heard].count(RunEnded) == 1

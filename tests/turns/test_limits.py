@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from clew.client import Client, Reply
-from clew.client import Thread as Conversation
+from clew.api.client import Client, Reply
+from clew.api.client import Thread as Conversation
 from clew.core.continuation import CONTINUE
 from clew.core.decision import Policy
-from clew.core.events import RunQueued
 from clew.core.ids import ThreadId
-from clew.core.run import RunStatus
+from clew.core.runs.events import RunQueued
+from clew.core.runs.run import RunStatus
 from clew.core.thread import Thread
-from clew.engine.plan import policy_of
-from clew.engine.settings import Ask, EngineSettings
+from clew.engine.request import TurnRequest, policy_of
+from clew.engine.settings import EngineSettings
 from clew.errors import Conflict, UsageLimit
 from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
 
@@ -46,7 +46,7 @@ async def test_a_run_that_waits_for_the_reset_continues_in_the_same_session(subs
         failed = await limited(thread, resets_at)
         assert isinstance(failed.error, UsageLimit) and failed.error.resets_at == resets_at
         assert (await client.run(failed.run)).resets_at == resets_at
-        [pin] = await client.engine.database.call(lambda store: store.pins(thread.record.id))
+        [pin] = await client.engine.store.call(lambda store: store.pins.of_thread(thread.record.id))
         assert pin.resume_count == 0
         assert pin.used_at >= resets_at, "the session does not age before the reset"
         run = await thread.continue_after_limit(failed.run)
@@ -134,7 +134,7 @@ async def test_what_is_queued_behind_a_wait_is_held_when_it_is_stopped_and_not_w
 
 
 async def answered(client: Client, run_id: str):  # type: ignore[no-untyped-def]
-    async for _ in client.follow(run_id):
+    async for _ in client.views.follow(run_id):
         pass
     return await client.run(run_id)
 
@@ -142,8 +142,8 @@ async def answered(client: Client, run_id: str):  # type: ignore[no-untyped-def]
 def test_a_run_that_waited_is_not_held_against_the_sessions_age() -> None:
     thread = Thread(ThreadId("t"), "t", "/", "claude", None)
     settings = EngineSettings(policy=Policy(max_age_s=60))
-    assert policy_of(Ask(thread, "x", "claude"), settings).max_age_s == 60
-    assert policy_of(Ask(thread, "x", "claude", not_before=1.0), settings).max_age_s is None
+    assert policy_of(TurnRequest(thread, "x"), settings).max_age_s == 60
+    assert policy_of(TurnRequest(thread, "x", not_before=1.0), settings).max_age_s is None
 
 
 @pytest.mark.real

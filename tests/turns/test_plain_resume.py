@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from clew.client import Client
-from clew.core.run import Run
+from clew.api.client import Client
+from clew.core.runs.run import Run
 from clew.testing.stage import Stage
 
 pytestmark = pytest.mark.real

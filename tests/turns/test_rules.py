@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from clew.agents.claude import Claude
-from clew.client import Reply, Thread
-from clew.core.events import Warned
+from clew.api.client import Reply, Thread
 from clew.core.ids import ThreadId
-from clew.engine.notices import directory
-from clew.testing.model_api import ModelApi
+from clew.core.runs.events import Warned
+from clew.engine.planning.notices import directory
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 from conftest import make_stage
-from portable.machines import clew
+from transfer.machines import clew
 
 RULE = "marker-of-the-rules"
 FILES = {"claude": "CLAUDE.md", "codex": "AGENTS.md"}
@@ -61,7 +61,7 @@ async def test_rules_load_with_trust_alone_and_the_line_says_how(tmp_path: Path,
                 reply, codes = await ask(await client.new_thread("new", cwd=work, trust="project"))
                 assert (reply.status, codes, is_shown()) == ("answered", [], True)
                 await (await client.find("new")).delete()
-    assert not api.strays
+    assert not api.refused_hosts
 
 
 async def test_it_is_said_once_for_a_directory_an_agent_and_a_kind(scripted: Stage) -> None:
@@ -76,7 +76,7 @@ async def test_it_is_said_once_for_a_directory_an_agent_and_a_kind(scripted: Sta
         assert (await ask(await client.thread("sub", cwd=scripted.work / "sub")))[1] == ["rules_not_loaded"]
         for kind, said in {"job": ["rules_not_loaded"], "review": []}.items():
             record = bare.record.replace(id=ThreadId(kind), name=kind, kind=kind)
-            await client.engine.database.call(lambda store, record=record: store.create_thread(record))
+            await client.engine.store.call(lambda store, record=record: store.threads.create(record))
             assert (await ask(await client.find(kind)))[1] == said, "a job's log is read by others; a review loads none"
 
 

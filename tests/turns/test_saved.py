@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from clew.client import Client, Reply, Thread
+from clew.api.client import Client, Reply, Thread
 from clew.core.pins import PinState
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Reply as ModelReply
-from clew.testing.scripts import Request, Text
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Reply as ModelReply
+from clew.testing.model.scripts import Request, Text
 from clew.testing.stage import Stage
-from clew.testing.truth import Voice, expected
+from clew.testing.truth import TokenModel, expected
 from conftest import make_stage
 
 DISK_BYTES = 4 * 1024 * 1024
 
 
-async def true_turn(thread: Thread, voice: Voice) -> Reply:
+async def true_turn(thread: Thread, voice: TokenModel) -> Reply:
     history, prompt = await thread.turns(), voice.prompt()
     reply = await (await thread.ask(prompt)).reply()
     assert reply.status == "answered", reply.error
@@ -37,7 +37,7 @@ async def true_turn(thread: Thread, voice: Voice) -> Reply:
 
 
 async def pins_of(client: Client, thread: Thread) -> list[PinState]:
-    return [pin.state for pin in await client.engine.database.call(lambda store: store.pins(thread.record.id))]
+    return [pin.state for pin in await client.engine.store.call(lambda store: store.pins.of_thread(thread.record.id))]
 
 
 @pytest.fixture(
@@ -100,7 +100,7 @@ async def test_answer_that_a_full_disk_did_not_take_is_brought_along(
     stage: Stage, agent: str, turn: int, api: ModelApi
 ) -> None:
     folder = stage.home / (".codex/sessions" if agent == "codex" else ".claude/projects")
-    voice = Voice(api)
+    voice = TokenModel(api)
     with small_disk(folder):
         async with opened(stage, agent) as client:
             thread = await client.thread("t", cwd=stage.work)
@@ -168,7 +168,7 @@ def damage(path: Path, token: str, how: Callable[[str, str], str | None]) -> Non
 async def test_damaged_old_answer_means_a_fresh_session_in_the_same_run(
     stage: Stage, agent: str, how: Callable[[str, str], str | None], api: ModelApi
 ) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
         for _ in range(2):
@@ -181,7 +181,7 @@ async def test_damaged_old_answer_means_a_fresh_session_in_the_same_run(
 
 
 async def test_touched_or_copied_file_is_still_the_same(stage: Stage, agent: str, api: ModelApi) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
         await true_turn(thread, voice)
@@ -228,7 +228,7 @@ def added_to_codex(path: Path) -> list[list[dict[str, Any]]]:
 
 
 async def test_lines_that_somebody_added_mean_a_fresh_session(stage: Stage, agent: str, api: ModelApi) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
         for n in range(3):
@@ -243,7 +243,7 @@ async def test_lines_that_somebody_added_mean_a_fresh_session(stage: Stage, agen
 
 
 async def test_book_keeping_that_the_cli_added_is_no_turn(stage: Stage, agent: str, api: ModelApi) -> None:
-    voice = Voice(api)
+    voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
         await true_turn(thread, voice)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.client import Client, Reply, Thread
-from clew.core.events import TextStreamed, ToolFinished
-from clew.core.run import Run
-from clew.core.savings import summed
-from clew.core.usage import Usage
-from clew.testing.scripts import Slow, ToolUse
+from clew.api.client import Client, Reply, Thread
+from clew.core.costs.savings import total_savings
+from clew.core.costs.usage import Usage
+from clew.core.runs.events import TextStreamed, ToolFinished
+from clew.core.runs.run import Run
+from clew.testing.model.scripts import Slow, ToolUse
 from clew.testing.stage import MODEL, Stage
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -43,7 +43,7 @@ async def stopped(
             pass_an_hour()
             how = "timed out"
         elif isinstance(event, TextStreamed) and how == "kill":
-            attempts = await client.engine.database.call(lambda store: store.attempts(run.id))
+            attempts = await client.engine.store.call(lambda store: store.runs.attempts(run.id))
             assert attempts[-1].pid is not None
             os.kill(attempts[-1].pid, signal.SIGKILL)
             how = "killed"
@@ -67,7 +67,7 @@ async def text_is_stored(client: Client) -> None:
     async with asyncio.timeout(60):
         while True:
             [run, *_] = await client.runs(limit=1)
-            events = await client.engine.database.call(lambda store, run=run: store.events(run.id))
+            events = await client.engine.store.call(lambda store, run=run: store.events.of_run(run.id))
             if run.status == "running" and any(isinstance(each.event, TextStreamed) for each in events):
                 return
             await asyncio.sleep(0.05)  # another process: only looking tells
@@ -92,7 +92,7 @@ async def test_what_was_read_is_counted_and_priced_once(
         after: Reply = await (await thread.ask("two"))
         assert told(after.usage) == shown(stage, before), "nothing of it comes back with a later total"
         assert after.cost_usd == pytest.approx(unit_usd * after.usage.units, rel=0.02)
-        assert summed(await client.engine.database.call(lambda store: store.stats())).unpriced_runs == 0
+        assert total_savings(await client.engine.store.call(lambda store: store.runs.stats())).unpriced_runs == 0
 
 
 async def test_after_a_tool_what_was_whole_and_what_was_cut_off_are_both_counted(stage: Stage) -> None:
@@ -120,7 +120,7 @@ async def test_without_any_price_seen_yet_it_stays_unknown(stage: Stage) -> None
         run = await stopped(client, thread, SLOWLY, "cancel")
         assert told(run.usage) == shown(stage, 0)
         assert run.cost_usd == 0
-        assert summed(await client.engine.database.call(lambda store: store.stats())).unpriced_runs == 1
+        assert total_savings(await client.engine.store.call(lambda store: store.runs.stats())).unpriced_runs == 1
 
 
 async def test_it_is_known_too_when_clew_itself_is_killed(stage: Stage) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from clew.agents.claude import Claude
-from clew.client import Client, Reply, Thread
+from clew.api.client import Client, Reply, Thread
 from clew.core.decision import Abilities
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer
-from clew.testing.refusals import BROKEN_SESSIONS
-from clew.testing.scripts import Reply as ModelReply
-from clew.testing.scripts import Request, ToolUse, newest_tool_result
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
+from clew.testing.model.refusals import BROKEN_SESSIONS
+from clew.testing.model.scripts import Reply as ModelReply
+from clew.testing.model.scripts import Request, ToolUse, newest_tool_result
 from clew.testing.stage import MODEL, Stage
 
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from clew.client import Thread
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer
-from clew.core.tool_calls import ToolLog
+from clew.api.client import Thread
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
+from clew.core.runs.tool_calls import ToolLog
 from clew.testing.stage import Stage
 
 pytestmark = pytest.mark.real

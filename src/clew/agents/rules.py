@@ -1,4 +1,4 @@
-"""Where a project may keep its rules for agents. Names alone are looked at: no file is read, no link is followed."""
+"""Where a project may keep its rules for agents. Only names are looked at: no file is read, no link is followed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-FOLDERS_MOST = 50  # of a folder of rules
+MAX_FOLDERS = 50  # searched in a folder of rules
 
 
-def of_names(folder: Path, *names: str) -> Iterator[Path]:
-    """Those that are files with something in them. A link counts, wherever it leads."""
+def rule_files(folder: Path, *names: str) -> Iterator[Path]:
+    """Those of the names that are files with content in the folder. A link counts, wherever it points."""
     for path in (folder / name for name in names):
         found = _stat(path)
         if found is not None and (stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size > 0)):
@@ -20,18 +20,18 @@ def of_names(folder: Path, *names: str) -> Iterator[Path]:
 
 
 def is_folder(path: Path) -> bool:
-    """A link to one is not."""
+    """It is a folder, and not a link to one."""
     found = _stat(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def holds_markdown(folder: Path) -> bool:
-    """Itself, or a folder in it."""
-    return any(name.endswith(".md") for _, _, names in islice(os.walk(folder), FOLDERS_MOST) for name in names)
+    """There is a Markdown file in the folder or below it."""
+    return any(name.endswith(".md") for _, _, names in islice(os.walk(folder), MAX_FOLDERS) for name in names)
 
 
 def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.lstat()
     except (OSError, ValueError):
-        return None  # not there, or not for us
+        return None  # it does not exist, or may not be read

@@ -1,4 +1,4 @@
-"""The Python API: open a store, talk in a thread, iterate events. The command line uses it too.
+"""The Python API: open a store, ask in a thread, iterate over events. The command line uses it too.
 
 async with clew.open() as client:
     thread = await client.thread("fix-login", cwd=".")
@@ -21,47 +21,47 @@ from typing import TYPE_CHECKING, Any
 
 from clew import config
 from clew.agents.adapter import Adapter
+from clew.api.reply import Reply as Reply
+from clew.api.reply import stored_reply
+from clew.api.thread import Answered as Answered
+from clew.api.thread import Run as Run
+from clew.api.thread import Thread as Thread
+from clew.api.thread import choice
 from clew.core.history import Visibility
-from clew.core.permissions import Answer
-from clew.core.run import LIVE, Attempt, RunStatus
-from clew.core.run import Run as RunRecord
+from clew.core.lookup import SEARCHED, by_beginning
+from clew.core.runs.options import Person, TurnOptions
+from clew.core.runs.permissions import Answer
+from clew.core.runs.run import LIVE, Attempt, RunStatus
+from clew.core.runs.run import Run as RunRecord
 from clew.core.thread import Permissions, Trust
 from clew.core.thread import Thread as ThreadRecord
 from clew.engine.engine import Engine
-from clew.engine.leases import is_dead, slot_prefix
-from clew.engine.settings import Person
+from clew.engine.leases import is_holder_dead, slot_prefix
 from clew.errors import Conflict, NotFound, StoreError
-from clew.hosts.board import Board
-from clew.hosts.chat import Chat, NewThread
-from clew.reply import Reply as Reply
-from clew.reply import stored_reply
+from clew.hosts.chat.chat import Chat, NewThread
 from clew.store.records import StatRow
-from clew.thread import Answered as Answered
-from clew.thread import Run as Run
-from clew.thread import Thread as Thread
-from clew.thread import choice
-from clew.wiring import ARCHIVE_DIR, open_engine
+from clew.wiring.engine import ARCHIVE_DIR, open_engine
 
 if TYPE_CHECKING:
     import asyncio
 
-    from clew.core.hook import Forge
-    from clew.core.job import Job
-    from clew.hooks_config import Keys
-    from clew.hosts.archives import Archives
-    from clew.hosts.branches import Forked
-    from clew.hosts.hooks import Hooks
-    from clew.hosts.jobs import Jobs
-    from clew.hosts.pair import Pairs
-    from clew.hosts.requests import Requests
-    from clew.hosts.reviews import Reviews
+    from clew.api.requests import IdempotentRequests
+    from clew.api.views import Views
+    from clew.config.hooks import ForgeKeys
+    from clew.core.hooks.hook import Forge
+    from clew.hosts.branching.fork import Forked
+    from clew.hosts.hooks.hooks import Hooks
+    from clew.hosts.jobs.jobs import Jobs
+    from clew.hosts.pairs.pairs import Pairs
+    from clew.hosts.reviews.reviews import Reviews
+    from clew.hosts.transfer.archives import Archives
     from clew.store.store import Store
+    from clew.wiring.hosts import Hosts
 
 NO_ENVIRON: Mapping[str, str] = MappingProxyType({})
-RUNS_SEARCHED = 1000  # newest first, for the beginning of an id
 
 
-class Client(Board):
+class Client:
     """An open store. Made by `clew.open()`."""
 
     def __init__(
@@ -72,12 +72,12 @@ class Client(Board):
         recovered: list[RunRecord],
         environ: Mapping[str, str] = NO_ENVIRON,
     ) -> None:
-        super().__init__(engine)
-        self._environ = environ  # the whole of it; agents get less
+        self.engine = engine
+        self._environ = environ  # with Clew's own secrets, which agents do not get
         self.settings = settings
         self.home = home
-        self.recovered = recovered  # runs that a crash had left behind, now ended
-        self._chat = Chat(engine, home / ARCHIVE_DIR)
+        self.recovered = recovered  # runs that a crash had left behind and that were ended now
+        self._chat = Chat(engine, self._archive)
 
     async def thread(
         self,
@@ -91,9 +91,9 @@ class Client(Board):
         visibility: str | None = None,
         prompt: str = "",
     ) -> Thread:
-        """The thread of that name, made if it is not there; without a name a new one, named after `prompt`.
+        """The thread of that name, made if there is none; without a name a new one, named after `prompt`.
 
-        A thread that is there already takes the permissions and the trust that are given, and keeps the rest.
+        An existing thread takes the permissions and the trust that are given, and keeps its other settings.
         """
         found = await self._chat.find(name) if name is not None else None
         if found is not None:
@@ -125,7 +125,7 @@ class Client(Board):
         prompt: str = "",
         thread_id: str | None = None,
     ) -> Thread:
-        """A new thread; without a name one is made from `prompt`. Raises Conflict when the name is taken.
+        """A new thread; without a name, one is made from `prompt`. Raises Conflict when the name is taken.
 
         `thread_id` is the id that it is to get; None: a new one.
         """
@@ -145,15 +145,15 @@ class Client(Board):
         return Thread(self._chat, await self._chat.require(name))
 
     async def together(self, name: str) -> list[Thread]:
-        """The thread of that name and what leaves with it; of a pair's own name, both its threads. Raises NotFound."""
-        found = await self.engine.database.call(lambda store: store.together(name))
+        """The thread of that name and those that are exported with it: both threads of a pair. Raises NotFound."""
+        found = await self.engine.store.call(lambda store: store.threads.together(name))
         return [Thread(self._chat, record) for record in found]
 
     async def fork(
         self, name: str, new: str | None = None, *, at_round: int | None = None, at_turn: str | None = None
     ) -> Forked:
-        """A new thread with that one's history up to a round or a turn; of a pair, a new pair. The old one stays."""
-        from clew.hosts import branches
+        """A new thread with that one's history up to a round or a turn; of a pair, a new pair. The old one is kept."""
+        from clew.hosts.branching import fork as branches
 
         return await branches.fork(self.engine, name, new, at_round=at_round, at_turn=at_turn)
 
@@ -173,117 +173,121 @@ class Client(Board):
         self, *, thread: Thread | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
     ) -> list[RunRecord]:
         of_thread = thread.record.id if thread is not None else None
-        return await self.engine.database.call(
-            lambda store: store.runs(thread_id=of_thread, statuses=statuses, limit=limit)
+        return await self.engine.store.call(
+            lambda store: store.runs.newest(thread_id=of_thread, statuses=statuses, limit=limit)
         )
 
     async def run(self, run_id: str) -> RunRecord:
         """The run of that id, or of an unambiguous beginning of one. Raises NotFound."""
-        found = await self.engine.database.call(lambda store: store.run(run_id))
+        found = await self.engine.store.call(lambda store: store.runs.find(run_id))
         if found is not None:
             return found
-        recent = await self.runs(limit=RUNS_SEARCHED) if run_id else []
-        close = [run for run in recent if run.id.startswith(run_id)]
-        if len(close) != 1:
-            what = "names more than one run" if close else "is not a run"
-            raise NotFound(f"{run_id!r} {what}.", hint="clew runs list shows them.")
-        return close[0]
+        recent = await self.runs(limit=SEARCHED) if run_id else []
+        return by_beginning(run_id, recent, lambda run: run.id, noun="run", hint="clew runs list shows them.")
 
     async def attempts(self, run_id: str) -> list[Attempt]:
-        return await self.engine.database.call(lambda store: store.attempts(run_id))
+        return await self.engine.store.call(lambda store: store.runs.attempts(run_id))
 
     async def cancel(self, run_id: str) -> bool:
         """Asks a run of any process to stop. False: it is over already.
 
-        When it had begun, `lasting` prompts that are queued behind it are held: see `send_queued`.
+        When it had started, `lasting` prompts that are queued behind it are held: see `send_queued`.
         """
         run = await self.run(run_id)
         return await self.engine.cancel(run.id)
 
     async def stats(self, *, thread: Thread | None = None, since: float | None = None) -> list[StatRow]:
-        """What the runs came to, by kind; `clew.core.savings` sums it up."""
+        """Figures of the runs, by kind of run; `clew.core.costs.savings` sums them up."""
         of_thread = thread.record.id if thread is not None else None
-        return await self.engine.database.call(lambda store: store.stats(thread_id=of_thread, since=since))
+        return await self.engine.store.call(lambda store: store.runs.stats(thread_id=of_thread, since=since))
 
     async def reply(self, run_id: str) -> Reply:
-        """How a run of any process ended. Raises Conflict while it is going on."""
+        """How a run of any process ended. Raises Conflict while it is in progress."""
         run = await self.run(run_id)
         if run.status in LIVE:
             raise Conflict(f"The run is not over: it is {run.status}.", hint="clew runs watch shows it to its end.")
-        return await self.engine.database.call(lambda store: stored_reply(store, run))
+        return await self.engine.store.call(lambda store: stored_reply(store, run))
 
     async def answer(
         self, run_id: str, question_id: str, answer: Answer, *, lasting: bool = False, person: Person | None = None
     ) -> Answered:
         """Answers an open question of any process's run.
 
-        A run that died with Clew cannot hear it: the answer goes to the resumed session as a message, by a new run.
+        When the run died with Clew, the answer goes to the resumed session as a message, by a new run.
         """
-        question, turn = await self._chat.answer(run_id, question_id, answer, lasting=lasting, person=person)
+        question, turn = await self._chat.questions.answer(
+            run_id, question_id, answer, TurnOptions(lasting=lasting, person=person)
+        )
         if turn is None:
             return Answered(question, None)
-        return Answered(question, Run(turn.ask.thread, turn))
+        return Answered(question, Run(turn.request.thread, turn))
 
     async def edit_queued(self, run_id: str, prompt: str) -> RunRecord:
         """Another prompt for a run that has not started. Raises Conflict once it has."""
-        return await self._chat.edit_queued(run_id, prompt)
+        return await self._chat.queued.edit(run_id, prompt)
 
     async def remove_queued(self, run_id: str) -> None:
-        """Takes a run back that has not started. Raises Conflict once it has."""
-        await self._chat.remove_queued(run_id)
+        """Cancels a run that has not started. Raises Conflict once it has."""
+        await self._chat.queued.remove(run_id)
 
     async def send_queued(self, run_id: str) -> RunRecord:
-        """Starts a queued run before the others that wait, held or not, and stops the one that is going on.
+        """Starts a queued run before the others that wait, held or not, and stops the one in progress.
 
         Raises Conflict once it has started.
         """
-        return await self._chat.send_queued(run_id)
+        return await self._chat.queued.send(run_id)
 
     async def take_up(self, may_run: Callable[[ThreadRecord], bool] | None = None) -> list[RunRecord]:
-        """For daemons: carries on what a dead one left queued, and passes on the answers that its runs never heard.
+        """For daemons: carries out what a dead one left queued, and passes on answers that its runs did not read.
 
-        `may_run` says no to threads that this daemon is not to work in.
+        `may_run` is False for threads in which this daemon must not work.
         """
         taken = [turn.run for turn in await self.engine.take_up(may_run)]
-        return [*taken, *[turn.run for turn in await self._chat.pass_on_all(may_run)]]
+        return [*taken, *[turn.run for turn in await self._chat.questions.pass_on_all(may_run)]]
 
     @cached_property
-    def requests(self) -> Requests:
-        """For daemons: requests that are carried out once, however often they are sent."""
-        from clew.hosts.requests import Requests
+    def views(self) -> Views:
+        """What is in the store: lists of threads, one thread with its turns, runs, questions, figures."""
+        from clew.api.views import Views
 
-        return Requests(self.engine)
+        return Views(self.engine)
 
     @cached_property
+    def requests(self) -> IdempotentRequests:
+        """For daemons: idempotent requests, which are carried out once, however often they are sent."""
+        from clew.api.requests import IdempotentRequests
+
+        return IdempotentRequests(self.engine)
+
+    @cached_property
+    def _hosts(self) -> Hosts:
+        from clew.wiring.hosts import Hosts
+
+        return Hosts(self.engine, self.settings, self.home, self._environ)
+
+    @property
     def jobs(self) -> Jobs:
-        """Work that goes on over time-outs and crashes: submit, list, find, retry, cancel."""
-        from clew.hosts.jobs import Jobs
-
-        return Jobs(
-            self.engine, most_at_once=self.settings.of("jobs.most_at_once"), prepare={"hook": self._prepare_hook}
-        )
-
-    async def _prepare_hook(self, job: Job) -> None:
-        await self.hooks.prepare(job)
+        """Work that continues after time-outs and crashes: submit, list, find, retry, cancel."""
+        return self._hosts.jobs
 
     @cached_property
     def reviews(self) -> Reviews:
         """Rounds over a diff: start, follow, find, list."""
-        from clew.hosts.reviews import Reviews
+        from clew.hosts.reviews.reviews import Reviews
 
         return Reviews(self.engine, max_age_s=self.settings.of("reviews.max_age"))
 
     @cached_property
     def pairs(self) -> Pairs:
-        """An instructor and a worker, round by round: start, resume, bring_in, find, list."""
-        from clew.hosts.pair import Pairs
+        """Pairs of an instructor and a worker, round by round: start, resume, bring_in, find, list."""
+        from clew.hosts.pairs.pairs import Pairs
 
         return Pairs(self.engine)
 
     @cached_property
     def archives(self) -> Archives:
-        """Threads that are put away: archive, restore, files, clean, tidy."""
-        from clew.hosts.archives import Archives
+        """Archived threads: archive, restore, files, clean, tidy."""
+        from clew.hosts.transfer.archives import Archives
 
         return Archives(
             self.engine,
@@ -292,22 +296,23 @@ class Client(Board):
             keep_archives_s=self.settings.of("retention.archives"),
         )
 
-    @cached_property
+    async def _archive(self, thread_id: str) -> Path | None:
+        return (await self.archives.archive(thread_id, asked=True)).path
+
+    @property
     def hooks(self) -> Hooks:
-        """Agents that a forge wakes: sessions by key, events. Raises ConfigError when the settings are wrong."""
-        from clew.hooks_wiring import open_hooks
+        """Agents that a forge's webhooks start: sessions by key, events. Raises ConfigError for wrong settings."""
+        return self._hosts.hooks
 
-        return open_hooks(self.engine, self.home, self._environ)
-
-    def hook_keys(self, forge: Forge) -> Keys:
-        """What the environment has for a forge. Never stored, never shown."""
-        from clew.hooks_config import keys_of
+    def hook_keys(self, forge: Forge) -> ForgeKeys:
+        """The secrets that the environment has for a forge. They are neither stored nor shown."""
+        from clew.config.hooks import keys_of
 
         return keys_of(forge, self._environ)
 
     def blanked(self, value: Any) -> tuple[Any, list[str]]:
-        """A text, or JSON with texts in it, without its secrets; and the kind of each that was there."""
-        from clew.hosts.outgoing import blanked
+        """A text, or JSON with texts in it, with its secrets blanked; and the kind of each secret."""
+        from clew.hosts.transfer.secret_scan import blanked
 
         return blanked(value, self._environ)
 
@@ -320,13 +325,13 @@ class Client(Board):
         until_idle: bool = False,
         hooks_only: bool = False,
     ) -> None:
-        """Carries jobs out, so many at once, until `stop` is set; then what is under way is handed back.
+        """Carries jobs out, so many at once, until `stop` is set; then jobs in progress go back to the queue.
 
-        `hooks_only`: only what hooks set going.
+        `hooks_only`: only jobs that hooks started.
         """
-        from clew.worker_wiring import open_worker, worker_name
+        from clew.wiring.worker import open_worker, worker_name
 
-        with worker_name(self.home, self.engine.around.owner.host) as made_up:
+        with worker_name(self.home, self.engine.context.owner.host) as made_up:
             worker = open_worker(
                 self.engine,
                 self.jobs,
@@ -340,41 +345,42 @@ class Client(Board):
             await worker.run(stop, until_idle=until_idle)
 
     async def carry_out(self, job_id: str) -> None:
-        """One job in this very process, without a worker; in its turn, to its end."""
-        import asyncio
-
-        owner = self.engine.around.owner
-        await self.jobs.carry_out(job_id, f"{owner.host}/pid-{owner.pid}", asyncio.Semaphore(1))
+        """Carries one job out in this process, without a worker; when its turn comes, to its end."""
+        owner = self.engine.context.owner
+        await self.jobs.runner.carry_out(job_id, f"{owner.host}/pid-{owner.pid}")
 
     async def ping(self) -> None:
-        """Raises StoreError unless the store answers, and is still the one that was opened."""
-        await self.engine.database.call(lambda store: store.ping())
+        """Raises StoreError unless the store answers and is still the one that was opened."""
+        await self.engine.store.call(lambda store: store.ping())
 
     @property
     def store_answered(self) -> int:
-        """How many calls the store has answered so far: it is there as long as the number grows."""
-        return self.engine.database.answered
+        """How many calls the store has answered so far: while the number grows, the store works."""
+        return self.engine.store.answered
 
     async def store_lost(self) -> StoreError | None:
         """Why this client can never use its store again; None: it can."""
-        return await self.engine.database.call(lambda store: store.lost())
+        return await self.engine.store.call(lambda store: store.lost())
 
     async def rescue(self) -> str:
-        """Keeps a copy of a store that was lost; says where, or why there is none."""
-        return await self.engine.database.rescue()
+        """Saves a copy of a store that was lost; says where, or why there is none."""
+        return await self.engine.store.rescue()
 
     async def gone(self, runs: Sequence[RunRecord]) -> set[str]:
-        """The ids of those whose process died: they stand as it left them until somebody brings them to their end."""
+        """The ids of those whose process died, and that nobody has ended yet."""
         return await self.engine.gone(runs)
 
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""
-        around, most = self.engine.around, self.engine.settings.max_agents
+        context, most = self.engine.context, self.engine.settings.max_agents
 
         def count(store: Store) -> int:
-            return sum(not is_dead(store, lease, around) for lease in store.leases(f"{slot_prefix(around.owner)}/"))
+            return sum(
+                not is_holder_dead(store, lease, context)
+                for lease in store.leases.under(f"{slot_prefix(context.owner)}/")
+            )
 
-        return max(0, most - await self.engine.database.call(count))
+        return max(0, most - await self.engine.store.call(count))
 
 
 @asynccontextmanager
@@ -387,11 +393,11 @@ async def open(
     recover: bool = True,
     **flags: Any,
 ) -> AsyncIterator[Client]:
-    """Opens the store; ends what a crash had left running, unless `recover` is False. `flags` are settings, over all
-    others.
+    """Opens the store; ends what a crash had left running, unless `recover` is False.
 
-    `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` the environment that settings
-    and agents get (default: this process's own); `adapters` are agents of your own, beside those that Clew knows.
+    `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` the environment for settings
+    and agents (default: this process's own); `adapters` are agents of your own, beside those that Clew knows; `flags`
+    are settings, which come before all others.
     """
     environ = dict(os.environ if environ is None else environ)
     settings = config.load(environ, Path(work_dir) if work_dir is not None else None, flags)

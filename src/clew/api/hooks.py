@@ -1,6 +1,6 @@
-"""Hooks as surfaces need them: what a forge says is heard, sessions are reset, and all of it is shown.
+"""Hooks for surfaces: receiving a forge's messages, resetting sessions, and JSON of all that is shown.
 
-Built on `client.hooks`; the rules are there.
+Built on `client.hooks`, which has the rules.
 """
 
 from __future__ import annotations
@@ -10,91 +10,90 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from clew.client import Client
-from clew.core.hook import Forge, HookEvent, session_key
+from clew.api.client import Client
+from clew.config.hooks import SECRET
+from clew.core.hooks.hook import Forge, HookEvent, session_key
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
-from clew.hooks_config import SECRET
-from clew.hosts import forge_events
-from clew.hosts.hook_sessions import Session
-from clew.store.hook_rows import StoredHook
+from clew.hosts.hooks.forge import events as forge_events
+from clew.hosts.hooks.sessions import HookSession
+from clew.store.rows.hooks import StoredHook
 
-LARGE_BYTES = 256 * 1024  # of a body that is looked at in a thread: it would hold the others up
-TITLE_MOST = 300
+LARGE_BYTES = 256 * 1024  # a larger body is read in a thread, so as not to block the event loop
+TITLE_MAX_CHARS = 300
 
 Body = dict[str, Any]
 Stamp = Callable[[float | None], str | None]
 State = Literal["received", "duplicate", "ignored", "unsigned", "malformed"]
 
 
-class Told(Record):
+class MessageResult(Record):
     """What became of a message."""
 
     state: State
-    id: str | None = None  # of the event, when it was received
-    why: str | None = None  # when it is malformed
+    id: str | None = None  # of the event, if it was received
+    why: str | None = None  # if it is malformed
 
 
-async def hear(client: Client, forge: Forge, headers: Mapping[str, str], body: bytes) -> Told:
-    """A forge's message; headers have names in lower case. On disk when this says that it was received.
+async def receive_message(client: Client, forge: Forge, headers: Mapping[str, str], body: bytes) -> MessageResult:
+    """Stores a forge's message; it is on disk when the result says `received`. Header names are in lower case.
 
-    Who does not know the secret is not listened to: nothing of the body is read before that is clear. Raises NotFound
-    where there is no secret.
+    The signature is checked before anything of the body is read. Raises NotFound when no secret is set for the forge.
     """
     secret = client.hook_keys(forge).secret
     if secret is None:
         name = SECRET.format(forge.value.upper())
         raise NotFound(
-            f"Hooks of {forge} are not listened to: there is no secret for them.",
-            hint=f"Set {name} in the environment of clew serve, the same as at the forge.",
+            f"Hooks of {forge} are not accepted: no secret is set for them.",
+            hint=f"Set {name} in the environment of clew serve to the same secret as at the forge.",
         )
     if len(body) > LARGE_BYTES:
         found = await asyncio.to_thread(_read, forge, headers, body, secret)
     else:
         found = _read(forge, headers, body, secret)
-    if isinstance(found, Told):
+    if isinstance(found, MessageResult):
         return found
     received = await client.hooks.receive(*found)
-    return Told("received", received.id) if received.is_new else Told("duplicate")
+    return MessageResult("received", received.id) if received.is_new else MessageResult("duplicate")
 
 
-def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> Told | tuple[HookEvent, str]:
-    """What became of it; or an event, and the digest of what was signed: no header tells a message sent again."""
+def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> MessageResult | tuple[HookEvent, str]:
+    """A result; or the event and the digest of what was signed: no header marks a message that is sent again."""
     if not forge_events.check_signature(forge, headers, body, secret):
-        return Told("unsigned")
+        return MessageResult("unsigned")
     if forge_events.delivery_of(forge, headers) is None:
-        return Told("malformed", why="the message has no delivery id")
+        return MessageResult("malformed", why="the message has no delivery id")
     try:
         event = forge_events.read_event(forge, headers, body)
     except forge_events.NotAnEvent as error:
-        return Told("malformed", why=str(error))
+        return MessageResult("malformed", why=str(error))
     if event is None:
-        return Told("ignored")
+        return MessageResult("ignored")
     return event, hashlib.sha256(forge_events.signed_part(forge, headers, body)).hexdigest()
 
 
 async def reset(client: Client, agent: str, repo: str, number: int) -> bool:
-    """True: there was a session, and the next event begins afresh."""
+    """Drops a session, so that its next event starts a fresh one. True: there was one."""
     known = client.hooks.settings.repo(repo)
     try:
         key = session_key(agent, known.name if known is not None else repo, number)
     except ValueError as error:
         raise UsageError(f"{error}.".capitalize(), hint="They look like boss, charles/peon, 4.") from error
-    return await client.hooks.drop_session(key)
+    return await client.hooks.sessions.drop(key)
 
 
 async def is_used(client: Client) -> bool:
-    """Is there anything to be seen of hooks: rules, sessions or events?"""
+    """Whether there is anything to show: rules, sessions or events."""
     hooks = client.hooks
-    return bool(hooks.settings.rules or await hooks.event_counts() or await hooks.keys())
+    return bool(hooks.settings.rules or await hooks.event_counts() or await hooks.sessions.keys())
 
 
 async def sessions_json(client: Client, stamp: Stamp) -> list[Body]:
     last = await client.hooks.last_events()
-    return [session_json(each, last.get(each.key.key), stamp) for each in await client.hooks.sessions()]
+    return [session_json(each, last.get(each.key.key), stamp) for each in await client.hooks.sessions.list()]
 
 
-def session_json(session: Session, last: StoredHook | None, stamp: Stamp) -> Body:
+def session_json(session: HookSession, last: StoredHook | None, stamp: Stamp) -> Body:
     key = session.key
     return {
         "key": key.key,
@@ -123,7 +122,7 @@ def event_json(stored: StoredHook, stamp: Stamp) -> Body:
         "number": event.number,
         "branch": event.branch,
         "actor": event.actor,
-        "title": event.title[:TITLE_MOST],
+        "title": event.title[:TITLE_MAX_CHARS],
         "url": event.url,
         "state": stored.state,
         "why": stored.why,
@@ -135,7 +134,7 @@ def event_json(stored: StoredHook, stamp: Stamp) -> Body:
 
 
 async def settings_json(client: Client) -> Body:
-    """What the user's file says. Of secrets and tokens: whether there are any."""
+    """The settings of the user's file. Of secrets and tokens only whether they are set."""
     settings = client.hooks.settings
     return {
         "is_used": await is_used(client),
@@ -157,7 +156,7 @@ def _forge_json(client: Client, forge: Forge) -> Body:
 
 
 async def counts_json(client: Client) -> Body:
-    sessions, events = await client.hooks.counts(), await client.hooks.event_counts()
+    sessions, events = await client.hooks.sessions.counts(), await client.hooks.event_counts()
     return {
         "sessions": [
             {"repo": repo, "agent": agent, "state": state, "count": count}

@@ -8,13 +8,15 @@ from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clew.core.job import OVER, OWN, SPOILED, UNDER_WAY, Job, JobStatus, Limits, Marker
+from clew.api.thread import choice
+from clew.core.costs.usage import NO_USAGE, Usage
+from clew.core.durations import DAY_S
+from clew.core.jobs.job import OVER, SUBMITTED, UNDER_WAY, UNUSABLE_SESSION, Job, JobStatus, Limits, ProgressMarker
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
-from clew.core.run import Run
+from clew.core.runs.run import Run
 from clew.core.thread import Permissions, Trust
-from clew.core.usage import NO_USAGE, Usage
-from clew.engine.leases import is_gone
+from clew.engine.leases import is_process_dead
 from clew.errors import (
     AgentFailed,
     AgentMissing,
@@ -28,30 +30,29 @@ from clew.errors import (
     UsageLimit,
     WrongModel,
 )
-from clew.hosts.checks import check_prompt, existing_dir
-from clew.hosts.jobs import NewJob
+from clew.hosts.jobs.jobs import JobSpec
+from clew.hosts.validation import check_prompt, existing_dir
 from clew.store.records import StoredEvent
-from clew.thread import choice
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
     from clew.config import Settings
-    from clew.store.job_rows import Worker
+    from clew.store.rows.jobs import StoredWorker
     from clew.store.store import Store
 
 RUNS_SHOWN = 10_000  # more than any job may have
 LOOK_S = 0.25  # how soon something that another process did is seen
-MOST_AHEAD_S = 10 * 366 * 86_400.0
+MOST_AHEAD_S = 10 * 366 * DAY_S
 KEY_CHARS = 200
 SHORT_ID = 8
 SILENCE_S = 30.0  # of a worker on another machine, before it counts as dead
 MARKERS_SHOWN = 1000  # the newest
 MARKER_CHARS = 200  # of what the agent said; the events have all of it
-START_ONE = "start `clew work`, or `clew serve --work`"  # what takes up a job that somebody submitted
-START_ONE_FOR_HOOKS = "start `clew serve` or `clew work`"
+START_A_WORKER = "start `clew work`, or `clew serve --work`"  # what takes up a job that somebody submitted
+START_A_WORKER_FOR_HOOKS = "start `clew serve` or `clew work`"
 
 
-class Wanted(Record):
+class JobOptions(Record):
     """What somebody asks for when a job is submitted; None is the default."""
 
     prompt: str
@@ -67,7 +68,7 @@ class Wanted(Record):
     id: str | None = None  # that the job is to get
 
 
-class JobCard(Record):
+class JobView(Record):
     """A job with what its runs came to."""
 
     job: Job
@@ -77,7 +78,7 @@ class JobCard(Record):
     runs: tuple[Run, ...]  # the oldest first
     stderr_tail: str = ""  # of the last run, when the job failed
     no_worker: str | None = None  # it waits, and nobody is there to take it up: what to do
-    markers: tuple[Marker, ...] | None = None  # how far it has come, the oldest first; None: not looked up
+    markers: tuple[ProgressMarker, ...] | None = None  # how far it has come, the oldest first; None: not looked up
 
     def to_json(self, stamp: Callable[[float | None], str | None]) -> dict[str, Any]:
         """The object that the command line and the HTTP API give; `stamp` writes times."""
@@ -121,7 +122,9 @@ class JobCard(Record):
             **looked_up,
         }
 
-    def _markers(self, markers: Sequence[Marker], stamp: Callable[[float | None], str | None]) -> list[dict[str, Any]]:
+    def _markers(
+        self, markers: Sequence[ProgressMarker], stamp: Callable[[float | None], str | None]
+    ) -> list[dict[str, Any]]:
         return [
             {
                 "number": each.number,
@@ -134,7 +137,7 @@ class JobCard(Record):
             for each in markers
         ]
 
-    def run_number(self, marker: Marker) -> int | None:
+    def run_number(self, marker: ProgressMarker) -> int | None:
         """Which of the job's runs it is of, from 1."""
         return next((n for n, run in enumerate(self.runs, 1) if run.id == marker.run_id), None)
 
@@ -153,34 +156,34 @@ class JobChanged(Record):
     job: Job
 
 
-async def submit(client: Client, wanted: Wanted) -> Job:
+async def submit(client: Client, options: JobOptions) -> Job:
     """The job is on disk when this returns. What was not said comes from the settings."""
-    check_prompt(wanted.prompt)
-    _check_words(wanted)
-    now, settings = client.engine.around.clock(), client.settings
-    limits = _limits(settings, wanted.limits)
+    check_prompt(options.prompt)
+    _check_words(options)
+    now, settings = client.engine.context.clock(), client.settings
+    limits = _limits(settings, options.limits)
     deadline = limits.deadline_at
     if deadline is not None and deadline > now + MOST_AHEAD_S:
         raise UsageError("The deadline is more than ten years away.", hint="Leave it out: a job need not have one.")
-    if wanted.delay_s is not None and wanted.delay_s > MOST_AHEAD_S:
+    if options.delay_s is not None and options.delay_s > MOST_AHEAD_S:
         raise UsageError("The delay is longer than ten years.", hint="Submit it nearer the time.")
-    begins_at = now + (wanted.delay_s or 0.0)
+    begins_at = now + (options.delay_s or 0.0)
     if deadline is not None and begins_at >= deadline:
         raise UsageError("The job would begin only after its deadline.", hint="Shorten the delay, or give it longer.")
-    agent = wanted.agent or settings.of("agent")
+    agent = options.agent or settings.of("agent")
     return await client.jobs.submit(
-        NewJob(
-            prompt=wanted.prompt,
-            cwd=existing_dir(wanted.cwd),
+        JobSpec(
+            prompt=options.prompt,
+            cwd=existing_dir(options.cwd),
             agent=agent,
-            model=wanted.model or (settings.of("model") if agent == settings.of("agent") else None),
-            permissions=choice(Permissions, wanted.permissions or Permissions.EDITS),
-            trust=choice(Trust, wanted.trust or settings.of("trust")),
-            key=wanted.key,
+            model=options.model or (settings.of("model") if agent == settings.of("agent") else None),
+            permissions=choice(Permissions, options.permissions or Permissions.EDITS),
+            trust=choice(Trust, options.trust or settings.of("trust")),
+            key=options.key,
             limits=limits,
-            checkpoint=wanted.checkpoint,
-            not_before=None if wanted.delay_s is None else begins_at,
-            id=wanted.id,
+            checkpoint=options.checkpoint,
+            not_before=None if options.delay_s is None else begins_at,
+            id=options.id,
         )
     )
 
@@ -191,60 +194,61 @@ def _limits(settings: Settings, named: Mapping[str, Any]) -> Limits:
     return replace(Limits() if age.source == "default" else Limits(max_age_s=age.value), **named)
 
 
-def _check_words(wanted: Wanted) -> None:
+def _check_words(options: JobOptions) -> None:
     """They stand in tables and logs, and the model on a command line."""
-    if wanted.key is not None and not (wanted.key.strip() and wanted.key.isprintable()):
-        raise UsageError(f"The key {wanted.key[:40]!r} is blank, or holds what cannot be printed.", hint=_KEY_HINT)
-    if wanted.key is not None and len(wanted.key) > KEY_CHARS:
-        raise UsageError(f"The key has {len(wanted.key):,} characters; the limit is {KEY_CHARS}.", hint=_KEY_HINT)
-    if wanted.model is not None and not wanted.model.isprintable():
-        raise UsageError(f"The model {wanted.model[:40]!r} holds what cannot be printed.")
+    if options.key is not None and not (options.key.strip() and options.key.isprintable()):
+        raise UsageError(f"The key {options.key[:40]!r} is blank, or holds what cannot be printed.", hint=_KEY_HINT)
+    if options.key is not None and len(options.key) > KEY_CHARS:
+        raise UsageError(f"The key has {len(options.key):,} characters; the limit is {KEY_CHARS}.", hint=_KEY_HINT)
+    if options.model is not None and not options.model.isprintable():
+        raise UsageError(f"The model {options.model[:40]!r} holds what cannot be printed.")
 
 
 _KEY_HINT = "Name what the jobs have in common, as a repository: shop, or https://example.org/shop.git."
 
 
-async def cards(client: Client, jobs: Sequence[Job]) -> list[JobCard]:
+async def view_jobs(client: Client, jobs: Sequence[Job]) -> list[JobView]:
     """Without their markers."""
-    return await client.engine.database.call(lambda store: _cards(client, store, jobs))
+    return await client.engine.store.call(lambda store: _views(client, store, jobs))
 
 
-async def card(client: Client, job_id: str) -> JobCard:
+async def view_job(client: Client, job_id: str) -> JobView:
     """By id, by an unambiguous beginning of one, or `latest`; with its markers. Raises NotFound."""
     job = await client.jobs.find(job_id)
 
-    def look(store: Store) -> JobCard:
-        [found] = _cards(client, store, [job])
-        return replace(found, markers=tuple(store.markers(job.id, MARKERS_SHOWN)))
+    def look(store: Store) -> JobView:
+        [found] = _views(client, store, [job])
+        return replace(found, markers=tuple(store.jobs.markers(job.id, MARKERS_SHOWN)))
 
-    return await client.engine.database.call(look)
+    return await client.engine.store.call(look)
 
 
-def _cards(client: Client, store: Store, jobs: Sequence[Job]) -> list[JobCard]:
+def _views(client: Client, store: Store, jobs: Sequence[Job]) -> list[JobView]:
     alive = _alive(client, store)
-    return [replace(_card(store, job), no_worker=_no_worker(client, store, job, alive)) for job in jobs]
+    return [replace(_view(store, job), no_worker=_no_worker(client, store, job, alive)) for job in jobs]
 
 
-def _no_worker(client: Client, store: Store, job: Job, alive: Sequence[Worker]) -> str | None:
+def _no_worker(client: Client, store: Store, job: Job, alive: Sequence[StoredWorker]) -> str | None:
     if job.status not in UNDER_WAY or any(takes(worker, job.kind) for worker in alive):
         return None
     if client.engine.is_held(store, job.thread_id):
         return None  # a process carries it out that is no worker: `clew jobs submit --wait`
-    return f"No worker is alive to take the job up: {START_ONE if job.kind == OWN else START_ONE_FOR_HOOKS}."
+    how = START_A_WORKER if job.kind == SUBMITTED else START_A_WORKER_FOR_HOOKS
+    return f"No worker is alive to take the job up: {how}."
 
 
-def _card(store: Store, job: Job) -> JobCard:
+def _view(store: Store, job: Job) -> JobView:
     runs = _runs(store, job)
     usage = sum((run.usage for run in runs), NO_USAGE)
-    name = store.require_thread_by_id(job.thread_id).name
-    tail = store.run_card(runs[-1]).stderr_tail if runs and job.status is JobStatus.FAILED else ""
-    return JobCard(job, name, usage, sum(run.cost_usd for run in runs), runs, tail)
+    name = store.threads.require_by_id(job.thread_id).name
+    tail = store.views.run(runs[-1]).stderr_tail if runs and job.status is JobStatus.FAILED else ""
+    return JobView(job, name, usage, sum(run.cost_usd for run in runs), runs, tail)
 
 
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
     """Its own, the oldest first: of a thread that jobs share, those that end with its newest."""
-    runs = tuple(reversed(store.runs(thread_id=job.thread_id, limit=RUNS_SHOWN)))
-    if job.kind == OWN:
+    runs = tuple(reversed(store.runs.newest(thread_id=job.thread_id, limit=RUNS_SHOWN)))
+    if job.kind == SUBMITTED:
         return runs  # the thread is its own
     end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
     return runs[max(0, end - job.runs) : end]
@@ -260,14 +264,14 @@ async def follow(
     number, seq = max(1, after[0]), after[1]
     seen: Job | None = None
     while True:
-        job, runs = await client.engine.database.call(lambda store: _look(store, job_id))
+        job, runs = await client.engine.store.call(lambda store: _look(store, job_id))
         left = len(runs) >= number
         if (seen is None or _state(job) != _state(seen)) and not (left and job.status in OVER):
             seen = job
             yield JobChanged(job)
         if left:
             run = runs[number - 1]
-            async with aclosing(client.follow(run.id, seq)) as events:
+            async with aclosing(client.views.follow(run.id, seq)) as events:
                 with suppress(StopAsyncIteration):
                     while True:
                         yield JobEvent(number, run, await anext(events))  # kept by nobody here: it may be large
@@ -280,7 +284,7 @@ async def follow(
 
 def _look(store: Store, job_id: str) -> tuple[Job, tuple[Run, ...]]:
     with store.reading():
-        job = store.require_job(job_id)
+        job = store.jobs.require(job_id)
         return job, _runs(store, job)
 
 
@@ -288,20 +292,24 @@ def _state(job: Job) -> tuple[object, ...]:
     return job.status, job.wake_at, job.cancel_requested, job.tries
 
 
-async def workers(client: Client, kind: str | None = None) -> list[Worker]:
+async def workers(client: Client, kind: str | None = None) -> list[StoredWorker]:
     """Those that are alive, as far as can be seen from here; of a `kind`: those that take jobs of that kind."""
-    found = await client.engine.database.call(lambda store: _alive(client, store))
+    found = await client.engine.store.call(lambda store: _alive(client, store))
     return [each for each in found if kind is None or takes(each, kind)]
 
 
-def takes(worker: Worker, kind: str) -> bool:
+def takes(worker: StoredWorker, kind: str) -> bool:
     """A daemon that is no worker carries out what hooks set going, and nothing else."""
-    return kind != OWN or not worker.hooks_only
+    return kind != SUBMITTED or not worker.hooks_only
 
 
-def _alive(client: Client, store: Store) -> list[Worker]:
-    around = client.engine.around
-    return [each for each in store.workers() if not is_gone(store, each.owner, each.heartbeat_at + SILENCE_S, around)]
+def _alive(client: Client, store: Store) -> list[StoredWorker]:
+    context = client.engine.context
+    return [
+        each
+        for each in store.workers.all()
+        if not is_process_dead(store, each.owner, each.heartbeat_at + SILENCE_S, context)
+    ]
 
 
 LOG_IN = "Log in with the agent's own CLI, or set its key"
@@ -341,7 +349,7 @@ def _hint(job: Job) -> str | None:
         return f"{act}; then {retry} goes on where it stopped."
     if job.outcome == Outcome.WRONG_MODEL:
         return "Submit it again with another --model."
-    if job.status is JobStatus.FAILED and job.outcome in SPOILED:
+    if job.status is JobStatus.FAILED and job.outcome in UNUSABLE_SESSION:
         why = "it fits no new session either" if job.outcome == Outcome.OVERFLOW else "new sessions break as well"
         return f"Submit a smaller task, or with another model: {why}. {retry} --fresh begins again with the prompt."
     if job.status is JobStatus.FAILED and job.hint and (job.outcome is None or job.outcome == AgentMissing.code):

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.core.events import to_body
-from clew.core.pair import Heard, Pair, PairEvent, PairStatus, Round
+from clew.api.thread import choice
+from clew.core.pairs.pair import Pair, PairEvent, PairRound, PairRunEvent, PairStatus
 from clew.core.record import Record
+from clew.core.runs.events import to_body
 from clew.core.thread import Permissions
 from clew.errors import AgentFailed, Busy, ClewError, UsageError
-from clew.hosts import pair_folder
-from clew.hosts.pair import NewPair, PairState
-from clew.hosts.pair_live import LivePair, Manner
-from clew.hosts.pair_rows import Wishes
-from clew.thread import choice
+from clew.hosts.pairs import folder as pair_folder
+from clew.hosts.pairs.live import LivePair, PairRunOptions
+from clew.hosts.pairs.pairs import NewPair, PairState
+from clew.hosts.pairs.rows import ResumeOptions
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.engine.settings import Person
+    from clew.api.client import Client
+    from clew.core.runs.options import Person
     from clew.store.store import Store
 
 Stamp = Callable[[float | None], str | None]
@@ -28,7 +28,7 @@ ROUNDS = 10
 EVERY_PAIR = 1_000_000
 
 
-class Wanted(Record):
+class PairOptions(Record):
     """What somebody asks for; None is the default, or what was saved."""
 
     text: str = ""  # the task, or what is to be said on going on
@@ -46,7 +46,7 @@ class Wanted(Record):
     person: Person | None = None
 
 
-class Which(Record):
+class PairSelection(Record):
     """Which pair is gone on with; nothing: the latest of the directory."""
 
     session: str | None = None  # an id, a name, or the beginning of an id
@@ -54,7 +54,7 @@ class Which(Record):
     fork_at: int | None = None  # not in it, but in a copy that ends with this round
 
 
-async def start(client: Client, wanted: Wanted) -> LivePair:
+async def start(client: Client, wanted: PairOptions) -> LivePair:
     """The pair is on disk when this returns, and under way. What was not said comes from the settings."""
     settings = client.settings
     agent = wanted.agent or settings.of("agent")
@@ -75,7 +75,7 @@ async def start(client: Client, wanted: Wanted) -> LivePair:
     )
 
 
-async def resume(client: Client, which: Which, wanted: Wanted) -> tuple[LivePair, tuple[str, ...]]:
+async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> tuple[LivePair, tuple[str, ...]]:
     """The pair, going on where it stopped, and what is to be said about it first."""
     permissions = _permissions(wanted.permissions)
     cwd, said = wanted.cwd, tuple[str, ...]()
@@ -92,7 +92,7 @@ async def resume(client: Client, which: Which, wanted: Wanted) -> tuple[LivePair
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
     model = await _model_of_another(client, pair_id, wanted.agent)
-    wishes = Wishes(
+    wishes = ResumeOptions(
         message=wanted.text.strip(),
         more_rounds=wanted.rounds,
         instructor_model=wanted.instructor_model or model,
@@ -131,8 +131,8 @@ def _permissions(named: str | None) -> Permissions | None:
     return found
 
 
-def _manner(wanted: Wanted) -> Manner:
-    return Manner(
+def _manner(wanted: PairOptions) -> PairRunOptions:
+    return PairRunOptions(
         timeout_s=wanted.timeout_s,
         auto_save=wanted.auto_save,
         wait_for_limit=wanted.wait_for_limit,
@@ -153,7 +153,7 @@ def error_of(live: LivePair, state: PairState) -> ClewError | None:
     return None
 
 
-class Cleaned(Record):
+class CleanedPair(Record):
     """A pair that was, or would be, removed, and where it is kept."""
 
     state: PairState
@@ -161,11 +161,11 @@ class Cleaned(Record):
     kept_because: str | None = None  # it is in use after all
 
 
-async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool = False) -> list[Cleaned]:
+async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool = False) -> list[CleanedPair]:
     """Removes the pairs of that directory which have not been used for so long; both threads are archived first."""
-    from clew.hosts.checks import existing_dir
+    from clew.hosts.validation import existing_dir
 
-    until = client.engine.around.clock() - older_than_s
+    until = client.engine.context.clock() - older_than_s
     old = [
         state
         for state in await client.pairs.list(cwd=existing_dir(cwd), limit=EVERY_PAIR)
@@ -174,17 +174,17 @@ async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool 
     return [await _removed(client, state, dry_run=dry_run) for state in old]
 
 
-async def _removed(client: Client, state: PairState, *, dry_run: bool) -> Cleaned:
+async def _removed(client: Client, state: PairState, *, dry_run: bool) -> CleanedPair:
     """Both threads with all that is theirs go into one archive file, and the state file goes."""
     if state.status is PairStatus.RUNNING:
-        return Cleaned(state, kept_because="it is at work")
+        return CleanedPair(state, kept_because="it is at work")
     if dry_run:
-        return Cleaned(state)
+        return CleanedPair(state)
     try:
         archived = await client.archives.archive(state.pair.instructor_thread_id)
     except Busy as error:
-        return Cleaned(state, kept_because=error.message)
-    return Cleaned(state, archived.path)
+        return CleanedPair(state, kept_because=error.message)
+    return CleanedPair(state, archived.path)
 
 
 async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]:
@@ -193,16 +193,16 @@ async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]
     ids = {path: path.stem.removeprefix("session-") for path in files}
 
     def known(store: Store) -> dict[Path, Pair | None]:
-        pairs = {path: store.pair(pair_id) for path, pair_id in ids.items()}
+        pairs = {path: store.pairs.find(pair_id) for path, pair_id in ids.items()}
         return {path: pair if pair is not None and pair.id == ids[path] else None for path, pair in pairs.items()}
 
-    found = await client.engine.database.call(known)
+    found = await client.engine.store.call(known)
     return [(path, pair) for path, pair in found.items() if pair is None or pair.cwd != cwd]
 
 
 def event_json(event: PairEvent) -> dict[str, Any]:
     """One line of `clew pair --json`."""
-    if isinstance(event, Heard):
+    if isinstance(event, PairRunEvent):
         body = {"kind": event.event.kind, **to_body(event.event)}
         return {
             "type": event.kind,
@@ -214,7 +214,7 @@ def event_json(event: PairEvent) -> dict[str, Any]:
     return {"type": event.kind, **event.as_dict()}
 
 
-def round_json(round_: Round, stamp: Stamp) -> dict[str, Any]:
+def round_json(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
     order = round_.order
     return {
         "round": round_.number,

@@ -1,15 +1,14 @@
-"""How a run ended, for whoever asked."""
+"""How a run ended, for the caller who asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from clew.core.events import Event, Warned
+from clew.core.costs.usage import Usage
 from clew.core.record import Record
-from clew.core.run import Run
-from clew.core.usage import Usage
-from clew.engine.failures import error_of_run as error_of_run
+from clew.core.runs.events import Event, Warned
+from clew.core.runs.run import Run
 from clew.errors import ClewError, UsageLimit
 from clew.store.store import Store
 
@@ -54,16 +53,23 @@ class Reply(Record):
 
 
 def error_json(error: ClewError) -> dict[str, Any]:
-    """As JSON has it. `resets_at` is there for a usage limit: epoch seconds, or null when the agent did not say."""
+    """As JSON. Only a usage limit has `resets_at`: epoch seconds, or null when the agent did not say."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     return body | ({"resets_at": error.resets_at} if isinstance(error, UsageLimit) else {})
 
 
 def stored_reply(store: Store, run: Run) -> Reply:
-    turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
-    name = store.require_thread_by_id(run.thread_id).name
-    events = [each.event for each in store.steps(run.id)]
+    turn = store.turns.find(run.answer_turn_id) if run.answer_turn_id is not None else None
+    name = store.threads.require_by_id(run.thread_id).name
+    events = [each.event for each in store.events.steps(run.id)]
     return reply_of(run, name, turn.text if turn is not None else "", error_of_run(run), events)
+
+
+def error_of_run(run: Run) -> ClewError | None:
+    """Why a run that is over did not answer, as far as the store tells. None: it answered."""
+    from clew.engine.finish import failures
+
+    return failures.error_of_run(run)
 
 
 def reply_of(run: Run, thread: str, text: str, error: ClewError | None, events: Iterable[Event | None]) -> Reply:

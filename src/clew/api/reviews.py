@@ -9,31 +9,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew import errors
+from clew.api.thread import choice
 from clew.core.record import Record
-from clew.core.review import (
+from clew.core.reviews.review import (
     Finding,
-    Measures,
+    FindingState,
     PathUsage,
     Review,
-    Round,
+    ReviewMeasures,
+    ReviewRound,
     RoundStatus,
     Scope,
     Severity,
-    State,
     findings_of,
 )
 from clew.errors import ClewError, StoreError, UsageError
-from clew.hosts.reviews import LiveRound, NewReview, Next, ReviewState
-from clew.thread import choice
+from clew.hosts.reviews.reviews import LiveRound as LiveRound
+from clew.hosts.reviews.reviews import ReviewSpec
+from clew.hosts.reviews.reviews import ReviewState as ReviewState
+from clew.hosts.reviews.reviews import RoundOptions as RoundOptions
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
 
 Stamp = Callable[[float | None], str | None]
 
 
-class Wanted(Record):
-    """What somebody asks for when a review is started; None is the default."""
+class ReviewOptions(Record):
+    """What a review is started with; None: the default from the settings."""
 
     cwd: str
     paths: tuple[str, ...] = ()
@@ -46,39 +49,22 @@ class Wanted(Record):
     timeout_s: float | None = None
 
 
-class WantedNext(Record):
-    """And when its next round is."""
-
-    message: str = ""
-    agent: str | None = None
-    model: str | None = None
-    resume: bool | None = None
-    timeout_s: float | None = None
-
-
-async def start(client: Client, wanted: Wanted) -> LiveRound:
+async def start(client: Client, options: ReviewOptions) -> LiveRound:
     """The review is on disk when this returns, and its first round is under way. The settings say what was not said."""
     settings = client.settings
-    agent = wanted.agent or settings.of("agent")
+    agent = options.agent or settings.of("agent")
     return await client.reviews.start(
-        NewReview(
-            cwd=wanted.cwd,
+        ReviewSpec(
+            cwd=options.cwd,
             agent=agent,
-            model=wanted.model or settings.model_of(agent),
-            paths=wanted.paths,
-            scope=choice(Scope, wanted.scope or Scope.ALL),
-            base=wanted.base,
-            focus=wanted.focus,
-            enable_resume=wanted.resume,
-            timeout_s=wanted.timeout_s,
+            model=options.model or settings.model_of(agent),
+            paths=options.paths,
+            scope=choice(Scope, options.scope or Scope.ALL),
+            base=options.base,
+            focus=options.focus,
+            resume=options.resume,
+            timeout_s=options.timeout_s,
         )
-    )
-
-
-async def follow(client: Client, review_id: str, wanted: WantedNext) -> LiveRound:
-    """The next round, under way. Raises NotFound, Busy, and UsageError when there is nothing to say."""
-    return await client.reviews.follow(
-        review_id, Next(wanted.message, wanted.agent, wanted.model, wanted.resume, wanted.timeout_s)
     )
 
 
@@ -117,7 +103,7 @@ _ERRORS: dict[str, type[ClewError]] = {
 }
 
 
-def error_of(round_: Round) -> ClewError | None:
+def error_of(round_: ReviewRound) -> ClewError | None:
     """What a failed round came to grief over."""
     if round_.status is not RoundStatus.FAILED:
         return None
@@ -131,7 +117,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
     return finding.as_dict()
 
 
-def round_json(round_: Round, stamp: Stamp) -> dict[str, Any]:
+def round_json(round_: ReviewRound, stamp: Stamp) -> dict[str, Any]:
     """One round. `findings` are those that it found; `earlier` is what it says of the ones before."""
     answer, error = round_.answer, error_of(round_)
     return {
@@ -183,7 +169,7 @@ def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -
         "sessions": dict(sessions),
         "imported_from": review.imported_from,
         "findings": [finding_json(finding) for finding in findings],
-        "open": sum(finding.state is State.OPEN for finding in findings),
+        "open": sum(finding.state is FindingState.OPEN for finding in findings),
         "open_by_severity": _open_by_severity(findings),
         "rounds": [round_json(round_, stamp) for round_ in state.rounds],
         "cost_usd": round(sum(round_.cost_usd for round_ in state.rounds), 6),
@@ -193,11 +179,11 @@ def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -
 
 def _open_by_severity(findings: Sequence[Finding]) -> dict[str, int]:
     """The gravest first; none that nothing is open of."""
-    still = [finding.severity for finding in findings if finding.state is State.OPEN]
+    still = [finding.severity for finding in findings if finding.state is FindingState.OPEN]
     return {severity.value: still.count(severity) for severity in Severity if severity in still}
 
 
-def measures_json(measures: Measures) -> dict[str, Any]:
+def measures_json(measures: ReviewMeasures) -> dict[str, Any]:
     ages = sorted(measures.expiry_ages_s)
     return {
         "reviews": measures.reviews,
@@ -248,7 +234,7 @@ def markdown(state: ReviewState) -> str:
     lines = [f"# Review {review.id}", ""]
     about = f"{review.scope.value} changes" + (f" since {_code(review.base)}" if review.base else "")
     lines += [f"{about} in {_code(review.top)}, {len(state.rounds)} round(s).", ""]
-    for status in State:
+    for status in FindingState:
         some = [finding for finding in findings if finding.state is status]
         if some:
             lines += [f"## {status.value.capitalize()} ({len(some)})", ""]

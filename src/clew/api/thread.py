@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from clew.core.events import Event
+from clew.api.reply import Reply, reply_of
 from clew.core.history import Turn, Visibility
-from clew.core.question import Question
 from clew.core.record import Record
+from clew.core.runs.events import Event
+from clew.core.runs.options import TurnKeywords, TurnOptions
+from clew.core.runs.question import Question
 from clew.core.thread import Permissions, Trust
 from clew.core.thread import Thread as ThreadRecord
-from clew.engine.settings import Person
 from clew.engine.turn import LiveTurn
 from clew.errors import UsageError
-from clew.hosts.chat import Chat, Deleted
-from clew.hosts.outlook import Outlook
-from clew.reply import Reply, reply_of
+from clew.hosts.chat.chat import Chat, Deleted
+
+if TYPE_CHECKING:
+    from clew.hosts.chat.preview import Preview
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -26,11 +28,11 @@ class Answered(Record):
     """A question that was answered."""
 
     question: Question
-    follow_up: Run | None  # carries the answer to a session whose run died with the question open
+    follow_up: Run | None  # the run that brings the answer to the session, when the run that asked has died
 
 
 class Run:
-    """A run under way: iterate it for its events, await it for its reply."""
+    """A run in progress: iterate over it for its events, await it for its reply."""
 
     def __init__(self, thread: ThreadRecord, turn: LiveTurn) -> None:
         self._thread = thread
@@ -55,7 +57,7 @@ class Run:
         return reply
 
     async def reply(self) -> Reply:
-        """The reply, also of a run that did not answer."""
+        """The reply, also when the agent did not answer."""
         finished = await self._turn.finish()
         events = [noted.event async for noted in self._turn.events()]
         return reply_of(finished.run, self._thread.name, finished.text, finished.error, events)
@@ -80,62 +82,26 @@ class Thread:
     def name(self) -> str:
         return self.record.name
 
-    async def ask(
-        self,
-        prompt: str,
-        *,
-        agent: str | None = None,
-        model: str | None = None,
-        instructions: str | None = None,
-        fresh_session: bool = False,
-        resume: bool | None = None,
-        timeout_s: float | None = None,
-        wait: bool = True,
-        person: Person | None = None,
-        new_run_id: str | None = None,
-        lasting: bool = False,
-    ) -> Run:
+    async def ask(self, prompt: str, **options: Unpack[TurnKeywords]) -> Run:
         """The prompt is stored when this returns. `person` answers the agent's questions; else they are declined.
 
-        `new_run_id` is the id that the run is to get. Asked again with the same one, it raises Conflict: whoever
-        does not know whether it was asked can ask again.
+        `new_run_id` is the id that the run is to get. A second call with the same id raises Conflict: so a caller who
+        does not know whether the first one succeeded can ask again.
 
         `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and questions wait for an
         answer from anywhere (`Client.answer`).
         """
-        turn = await self._chat.ask(
-            self.record,
-            prompt,
-            agent=agent,
-            model=model,
-            standing=instructions,
-            force_fresh=fresh_session,
-            enable_resume=resume,
-            timeout_s=timeout_s,
-            wait=wait,
-            person=person,
-            run_id=new_run_id,
-            lasting=lasting,
-        )
-        self.record = turn.ask.thread
+        turn = await self._chat.ask(self.record, prompt, TurnOptions(**options))
+        self.record = turn.request.thread
         return Run(self.record, turn)
 
-    async def continue_after_limit(
-        self,
-        run_id: str,
-        *,
-        wait: bool = True,
-        person: Person | None = None,
-        new_run_id: str | None = None,
-        lasting: bool = False,
-    ) -> Run:
+    async def continue_after_limit(self, run_id: str, **options: Unpack[TurnKeywords]) -> Run:
         """Continues a run that met the account's usage limit once it has reset: until then the new run is queued.
 
-        It asks in the same session to continue. Raises Conflict when the run met no limit or was followed by another.
+        It asks in the same session to continue, with the agent, model, `resume` and `timeout_s` of that run. Raises
+        Conflict when the run met no limit or was followed by another.
         """
-        turn = await self._chat.continue_after_limit(
-            self.record, run_id, wait=wait, person=person, run_id=new_run_id, lasting=lasting
-        )
+        turn = await self._chat.continue_after_limit(self.record, run_id, TurnOptions(**options))
         return Run(self.record, turn)
 
     async def turns(self) -> tuple[Turn, ...]:
@@ -147,38 +113,18 @@ class Thread:
     async def truncate(self, turn_id: str) -> int:
         return await self._chat.truncate(self.record, turn_id)
 
-    async def retry(
-        self,
-        turn_id: str,
-        *,
-        agent: str | None = None,
-        model: str | None = None,
-        timeout_s: float | None = None,
-        wait: bool = True,
-        person: Person | None = None,
-        new_run_id: str | None = None,
-        lasting: bool = False,
-    ) -> Run:
+    async def retry(self, turn_id: str, **options: Unpack[TurnKeywords]) -> Run:
         """Asks an earlier user turn again in a fresh session; what follows it is archived when the run starts."""
-        turn = await self._chat.retry(
-            self.record,
-            turn_id,
-            agent=agent,
-            model=model,
-            timeout_s=timeout_s,
-            wait=wait,
-            person=person,
-            run_id=new_run_id,
-            lasting=lasting,
-        )
+        turn = await self._chat.retry(self.record, turn_id, TurnOptions(**options))
+        self.record = turn.request.thread
         return Run(self.record, turn)
 
-    async def outlook(self, turn_id: str | None = None) -> Outlook:
-        """Will the next turn resume, or why not; and what a change of that turn would do to the session."""
-        return await self._chat.outlook(self.record, turn_id)
+    async def preview(self, turn_id: str | None = None) -> Preview:
+        """Whether the next turn will resume, or why not; and what a change of that turn would do to the session."""
+        return await self._chat.preview(self.record, turn_id)
 
     async def session_stands(self) -> bool | None:
-        """Does all that its session holds still stand in the thread? None: it has no session."""
+        """Is everything that its session holds still part of the thread? None: it has no session."""
         return await self._chat.session_stands(self.record)
 
     async def delete(self, *, dry_run: bool = False) -> Deleted:
@@ -196,7 +142,7 @@ class Thread:
         visibility: str | None = None,
         instructions: str | None = None,
     ) -> None:
-        """Other settings from the next turn on. Another work directory starts a fresh session."""
+        """Changes settings from the next turn on. Another work directory starts a fresh session."""
         self.record = await self._chat.change(
             self.record,
             name=name,

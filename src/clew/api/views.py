@@ -1,4 +1,4 @@
-"""What surfaces show of the store: cards, views, changes, events as they become durable, figures."""
+"""What surfaces show of the store: lists and views of threads, changes, events as they are stored, figures."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from clew.core.ids import RunId
-from clew.core.question import Question
 from clew.core.record import Record, replace
-from clew.core.run import Run, RunStatus
+from clew.core.runs.question import Question
+from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
-from clew.store.records import Changes, RunCard, StoredEvent, Tally, ThreadCard, ThreadPage, ThreadView, TurnCard
-from clew.store.search import Hit, Listed
+from clew.store.records import Changes, RunTotals, RunView, StoredEvent, ThreadPage, ThreadSummary, ThreadView, TurnView
+from clew.store.views.search import ListedThread, SearchHit
 
 if TYPE_CHECKING:
-    from clew.core.savings import Day
+    from clew.core.costs.savings import DailySavings
 
 MODELS_LISTED = 20
-RUNS_DRAWN = 500
+RECENT_RUNS = 500
 
 
 class AgentHealth(Record):
-    """An agent as it is found on this machine."""
+    """An agent as it was found on this machine."""
 
     name: str
     path: str | None
@@ -32,39 +32,39 @@ class AgentHealth(Record):
     product: str
     resumes: bool
     asks: bool
-    problem: str | None  # None: it is well
+    problem: str | None  # None: it works
     hint: str | None
     default_model: str | None
     models: tuple[str, ...]  # that have answered before
 
 
-class Counts(Record):
-    """What is in the store, for whoever watches it."""
+class StoreCounts(Record):
+    """What is in the store, for monitoring."""
 
-    tallies: tuple[Tally, ...]
+    tallies: tuple[RunTotals, ...]
     live_runs: int
     jobs: Mapping[str, int]  # by status
 
 
-class Named(Protocol):
-    """Whatever holds a thread's record."""
+class HasThread(Protocol):
+    """Anything that holds a thread's record."""
 
     record: Thread
 
 
-def _id(thread: Named | None) -> str | None:
+def _id(thread: HasThread | None) -> str | None:
     return None if thread is None else thread.record.id
 
 
-class Board:
+class Views:
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self._engine = engine
 
     async def version(self) -> int:
-        """Moves with every change of any thread."""
-        return await self.engine.database.call(lambda store: store.version())
+        """A number that grows with every change of any thread."""
+        return await self._engine.store.call(lambda store: store.versions.current())
 
-    async def cards(
+    async def page(
         self,
         *,
         q: str | None = None,
@@ -73,12 +73,12 @@ class Board:
         limit: int = 50,
         offset: int = 0,
     ) -> ThreadPage:
-        """`kind`: "chat", or that of another host; None: all."""
-        return await self.engine.database.call(
-            lambda store: store.cards(q=q, cwd=cwd, kind=kind, limit=limit, offset=offset)
+        """`kind`: "chat", or another host's; None: all."""
+        return await self._engine.store.call(
+            lambda store: store.views.page(q=q, cwd=cwd, kind=kind, limit=limit, offset=offset)
         )
 
-    async def listed(
+    async def threads(
         self,
         *,
         q: str | None = None,
@@ -91,10 +91,11 @@ class Board:
         sort: str = "updated",
         limit: int = 50,
         offset: int = 0,
-    ) -> list[Listed]:
-        """A page of threads with their sizes. `sort`: "updated", "size" or "cost"; `project`: a directory and below."""
-        return await self.engine.database.call(
-            lambda store: store.listed(
+    ) -> list[ListedThread]:
+        """A page of threads with their sizes. `sort`: "updated", "size" or "cost"; `project`: a directory and those
+        below it."""
+        return await self._engine.store.call(
+            lambda store: store.search.threads(
                 q=q,
                 cwd=cwd,
                 project=project,
@@ -118,90 +119,94 @@ class Board:
         archived: bool = False,
         limit: int = 20,
         offset: int = 0,
-    ) -> list[Hit]:
-        """Turns with all of these words, the newest first. `archived`: also those that no longer stand."""
-        return await self.engine.database.call(
-            lambda store: store.search(
+    ) -> list[SearchHit]:
+        """Turns with all of these words, the newest first. `archived`: also archived turns."""
+        return await self._engine.store.call(
+            lambda store: store.search.turns(
                 text, project=project, kind=kind, agent=agent, archived=archived, limit=limit, offset=offset
             )
         )
 
-    async def card(self, name_or_id: str) -> ThreadCard:
-        return await self.engine.database.call(lambda store: store.card(name_or_id))
+    async def summary(self, name_or_id: str) -> ThreadSummary:
+        return await self._engine.store.call(lambda store: store.views.summary(name_or_id))
 
-    async def view(self, name_or_id: str, *, before: int | None = None, limit: int = 100) -> ThreadView:
-        return await self.engine.database.read_large(lambda store: store.view(name_or_id, before=before, limit=limit))
+    async def thread(self, name_or_id: str, *, before: int | None = None, limit: int = 100) -> ThreadView:
+        return await self._engine.store.read_large(
+            lambda store: store.views.thread(name_or_id, before=before, limit=limit)
+        )
 
     async def changes(self, after: int) -> Changes:
-        return await self.engine.database.call(lambda store: store.changes(after))
+        return await self._engine.store.call(lambda store: store.views.changes(after))
 
-    async def turn_card(self, thread: Named, turn_id: str) -> TurnCard:
-        return await self.engine.database.call(lambda store: store.turn_card(thread.record.id, turn_id))
+    async def turn(self, thread: HasThread, turn_id: str) -> TurnView:
+        return await self._engine.store.call(lambda store: store.views.turn(thread.record.id, turn_id))
 
-    async def run_card(self, run_id: str) -> RunCard:
-        return await self.engine.database.call(lambda store: store.run_card(store.require_run(run_id)))
+    async def run(self, run_id: str) -> RunView:
+        return await self._engine.store.call(lambda store: store.views.run(store.runs.require(run_id)))
 
-    async def run_cards(
-        self, *, thread: Named | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
-    ) -> list[RunCard]:
+    async def runs(
+        self, *, thread: HasThread | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
+    ) -> list[RunView]:
         """The newest first."""
         of_thread = _id(thread)
-        return await self.engine.database.call(
+        return await self._engine.store.call(
             lambda store: [
-                store.run_card(run) for run in store.runs(thread_id=of_thread, statuses=statuses, limit=limit)
+                store.views.run(run) for run in store.runs.newest(thread_id=of_thread, statuses=statuses, limit=limit)
             ]
         )
 
-    async def questions(self, *, thread: Named | None = None) -> list[Question]:
-        """The open ones, the oldest first; of runs of any process, also of one that died."""
+    async def questions(self, *, thread: HasThread | None = None) -> list[Question]:
+        """The open questions, the oldest first; of runs of any process, also of a dead one."""
         of_thread = _id(thread)
-        asked = await self.engine.database.call(lambda store: store.open_questions(of_thread))
+        asked = await self._engine.store.call(lambda store: store.questions.open(of_thread))
         return [question for question in asked if question.is_open]
 
     async def steps(self, run_id: str) -> list[StoredEvent]:
         """What a run did, without the pieces of text."""
-        return await self.engine.database.read_large(lambda store: store.steps(run_id))
+        return await self._engine.store.read_large(lambda store: store.events.steps(run_id))
 
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent, None]:
-        """A run's events after that one as they become durable, to the last; of a run of any process."""
-        return self.engine.follow(RunId(run_id), after)
+        """The events of any process's run after that one, each when it is stored, to the last."""
+        return self._engine.follow(RunId(run_id), after)
 
     async def written(self) -> None:
-        """Waits until this process has changed something; what others change only a look at `version` tells."""
-        await self.engine.database.changed()
+        """Waits until this process has changed something. Changes by other processes are seen in `version` alone."""
+        await self._engine.store.changed()
 
-    async def recent(
-        self, *, thread: Named | None = None, since: float | None = None, limit: int = RUNS_DRAWN
+    async def recent_runs(
+        self, *, thread: HasThread | None = None, since: float | None = None, limit: int = RECENT_RUNS
     ) -> list[Run]:
-        """The last runs that came as far as a decision and ended, the oldest first."""
+        """The last runs that came to a decision and ended, the oldest first."""
         of_thread = _id(thread)
-        newest = await self.engine.database.call(
-            lambda store: store.ended_runs(thread_id=of_thread, since=since, limit=limit)
+        newest = await self._engine.store.call(
+            lambda store: store.runs.ended(thread_id=of_thread, since=since, limit=limit)
         )
         return newest[::-1]
 
-    async def daily(self, *, thread: Named | None = None, since: float | None = None) -> list[Day]:
+    async def daily(self, *, thread: HasThread | None = None, since: float | None = None) -> list[DailySavings]:
         """What `stats` sums up, by day."""
-        from clew.core.savings import daily
+        from clew.core.costs.savings import daily_savings
 
         of_thread = _id(thread)
-        return daily(await self.engine.database.call(lambda store: store.stats(thread_id=of_thread, since=since)))
+        return daily_savings(
+            await self._engine.store.call(lambda store: store.runs.stats(thread_id=of_thread, since=since))
+        )
 
-    async def counts(self) -> Counts:
-        return await self.engine.database.call(
-            lambda store: Counts(tuple(store.tallies()), store.count_live_runs(), store.count_jobs())
+    async def counts(self) -> StoreCounts:
+        return await self._engine.store.call(
+            lambda store: StoreCounts(tuple(store.counts.by_outcome()), store.counts.live_runs(), store.counts.jobs())
         )
 
     async def agents(self) -> list[AgentHealth]:
-        return [await self._health(name) for name in self.engine.agents()]
+        return [await self._health(name) for name in self._engine.agents()]
 
     async def _health(self, name: str) -> AgentHealth:
-        stats = await self.engine.database.call(lambda store: store.stats())
+        stats = await self._engine.store.call(lambda store: store.runs.stats())
         models = tuple(dict.fromkeys(row.model for row in stats if row.agent == name and row.model))[:MODELS_LISTED]
-        default = await self.engine.default_model(name)
+        default = await self._engine.default_model(name)
         try:
-            binary = self.engine.find(name)
-            can = await self.engine.abilities(name, binary)
+            binary = self._engine.find(name)
+            can = await self._engine.abilities(name, binary)
         except ClewError as error:
             return AgentHealth(name, None, None, "", "", False, False, error.message, error.hint, default, models)
         health = AgentHealth(

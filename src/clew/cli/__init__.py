@@ -1,5 +1,5 @@
-"""The command line: one module a command. It maps errors to exit codes and has no rules of its own.
+"""The command line: one module for each command. It maps errors to exit codes and has no rules of its own.
 
-Start-up time is a feature here. `clew --help` imports no command; a command imports asyncio, the client and rich inside
-its functions, when it is known that they are needed.
+Start-up time matters. `clew --help` imports no command; a command imports asyncio, the client and rich inside its
+functions, once they are needed.
 """

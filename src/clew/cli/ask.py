@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.options import NO_WAIT, REPLY_AS_JSON, TIMEOUT
-from clew.cli.output import note
-from clew.cli.session import complete_thread, with_client
+from clew.cli.client_runner import with_client
+from clew.cli.options import NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.ui.printing import note
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client, Run, Thread
-    from clew.engine.settings import Person
+    from clew.api.client import Client, Run, Thread
+    from clew.core.runs.options import Person
 
 MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
 
 
-class Wish(Record):
-    """The options, as given."""
+class AskOptions(Record):
+    """The options of the command, as given."""
 
     thread: str | None
     continue_: bool
@@ -41,36 +41,41 @@ class Wish(Record):
 @click.command()
 @click.argument("prompt", required=False)
 @click.option(
-    "-t", "--thread", metavar="NAME", shell_complete=complete_thread, help="Go on in this thread, or make it."
+    "-t", "--thread", metavar="NAME", shell_complete=complete_thread, help="Continue this thread, or create it."
 )
-@click.option("-c", "--continue", "continue_", is_flag=True, help="Go on in this directory's latest thread.")
-@click.option("--agent", metavar="AGENT", help="Who answers; for an existing thread: this turn only.")
-@click.option("--model", metavar="MODEL", help="The model; for an existing thread: this turn only.")
+@click.option("-c", "--continue", "continue_", is_flag=True, help="Continue the latest thread of this directory.")
+@click.option("--agent", metavar="AGENT", help="The agent that answers; in an existing thread, for this turn only.")
+@click.option("--model", metavar="MODEL", help="The model; in an existing thread, for this turn only.")
 @click.option(
     "--cwd",
     metavar="DIR",
-    help="The work directory; an existing thread moves there.  [default: the thread's; this one for a new one]",
+    help="The work directory; an existing thread moves there.  [default: the thread's; for a new thread, this one]",
 )
-@click.option("--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, this once.")
-@click.option("--no-resume", is_flag=True, help="As enable_resume = false, this once.")
 @click.option(
-    "--instructions", metavar="FILE", help="Text that holds for the thread from now on (- = stdin; empty: none)."
+    "--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, for this turn only."
+)
+@click.option("--no-resume", is_flag=True, help="Like enable_resume = false, for this turn only.")
+@click.option(
+    "--instructions",
+    metavar="FILE",
+    help="Instructions for the thread from now on, from a file (- = stdin; an empty file removes them).",
 )
 @click.option(
     "--permissions",
     type=click.Choice(["ask", "edits", "read-only", "all"]),
-    help="What the agent may do without asking. `all` is everything.  [default: the thread's; ask for a new one]",
+    help="What the agent may do without asking. `all` means everything.  "
+    "[default: the thread's; for a new thread, ask]",
 )
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose rules, agent settings, hooks and MCP servers load. A project's run code.  "
-    "[default: the thread's; user for a new one]",
+    help="Whose rules, agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
+    "[default: the thread's; for a new thread, user]",
 )
 @click.option(
     "--visibility",
     type=click.Choice(["shared", "own"]),
-    help="What agents see of each other in a new thread; `clew threads set` changes it.  [default: shared]",
+    help="What agents see of each other's turns in a new thread; `clew threads set` changes it.  [default: shared]",
 )
 @TIMEOUT
 @NO_WAIT
@@ -80,89 +85,91 @@ class Wish(Record):
     help="When the account's usage limit is reached, wait until it resets and continue in the same session.",
 )
 @REPLY_AS_JSON
-def ask(prompt: str | None, instructions: str | None, timeout: str | None, **options: Any) -> int:
+def ask(prompt: str | None, instructions: str | None, timeout: str | None, **given: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
 
-    PROMPT is the argument, or stdin when it is - or left out. Without -t or -c it starts a new thread and says its
-    name. Ctrl-C stops the agent and keeps what it said so far.
+    Without PROMPT, or if it is -, the prompt is read from stdin. Without -t or -c, a new thread is started and its name
+    is printed. Ctrl-C stops the agent and keeps what it has answered so far.
     """
-    wish = Wish(**options)
-    if wish.thread is not None and wish.continue_:
-        raise UsageError("-t and -c name two threads.", hint="Give one of them.")
+    options = AskOptions(**given)
+    if options.thread is not None and options.continue_:
+        raise UsageError("-t and -c cannot be given together.", hint="Give one of them.")
     from_stdin = prompt is None or prompt == "-"
     if instructions == "-" and from_stdin:
-        raise UsageError("Prompt and instructions cannot both come from stdin.", hint="Give one as an argument.")
+        raise UsageError(
+            "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
+        )
     text = read_stdin("prompt") if from_stdin else prompt
     standing = read_instructions(instructions) if instructions is not None else None
 
     async def work(client: Client) -> int:
-        from clew.cli.conversation import carry_out, conclude, wait_for_limit
+        from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
         assert text is not None
-        thread = await _thread(client, wish, text)
-        await _tell_left_behind(client, thread)
+        thread = await _thread(client, options, text)
+        await _note_unclaimed(client, thread)
 
         async def start(person: Person | None) -> Run:
             return await thread.ask(
                 text,
-                agent=wish.agent,
-                model=wish.model,
+                agent=options.agent,
+                model=options.model,
                 instructions=standing,
-                fresh_session=wish.fresh_session,
-                resume=False if wish.no_resume else None,
-                wait=not wish.no_wait,
+                fresh_session=options.fresh_session,
+                resume=False if options.no_resume else None,
+                wait=not options.no_wait,
                 person=person,
             )
 
-        reply = await carry_out(thread, start, as_json=wish.as_json, agent=wish.agent)
-        if wish.wait_for_limit:
-            reply = await wait_for_limit(thread, reply, as_json=wish.as_json)
-        return conclude(reply, as_json=wish.as_json)
+        reply = await show_run(thread, start, as_json=options.as_json, agent=options.agent)
+        if options.wait_for_limit:
+            reply = await wait_for_limit(thread, reply, as_json=options.as_json)
+        return report_reply(reply, as_json=options.as_json)
 
-    return with_client(work, work_dir=wish.cwd, timeout=timeout)
+    return with_client(work, work_dir=options.cwd, timeout=timeout)
 
 
-async def _thread(client: Client, wish: Wish, text: str) -> Thread:
-    """The thread that was meant, changed as was asked; or a new one, once nothing can be wrong any more."""
-    from clew.hosts.checks import check_prompt
+async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
+    """The thread to ask in, with its settings changed as asked. A new one is created only after all checks."""
+    from clew.hosts.validation import check_prompt
 
     check_prompt(text)
     found: Thread | None = None
-    if wish.continue_:
-        found = await client.latest(wish.cwd or ".")
-    elif wish.thread is not None:
-        found = await _found(client, wish.thread)
+    if options.continue_:
+        found = await client.latest(options.cwd or ".")
+    elif options.thread is not None:
+        found = await _found(client, options.thread)
     if found is None:
-        return await _new(client, wish, text)
-    if wish.continue_:
-        note(f"going on in {found.name}")
-    client.engine.find(wish.agent or found.record.agent)
-    if wish.visibility is not None and wish.visibility != found.record.visibility:
+        return await _new(client, options, text)
+    if options.continue_:
+        note(f"continuing {found.name}")
+    client.engine.find(options.agent or found.record.agent)
+    if options.visibility is not None and options.visibility != found.record.visibility:
         raise UsageError(
-            f"{found.name} is {found.record.visibility}, and not for one turn only.",
-            hint=f"Change it with clew threads set {found.name} --visibility {wish.visibility}.",
+            f"The visibility of {found.name} is {found.record.visibility}; it cannot be changed for one turn.",
+            hint=f"Change it with clew threads set {found.name} --visibility {options.visibility}.",
         )
     await found.change(
-        cwd=wish.cwd,
-        permissions=wish.permissions,
-        trust=wish.trust,
+        cwd=options.cwd,
+        permissions=options.permissions,
+        trust=options.trust,
     )
     return found
 
 
-async def _tell_left_behind(client: Client, thread: Thread) -> None:
-    """Prompts that a daemon left queued when it ended, while no other one is there to take them up."""
-    from clew.core.run import RunStatus
+async def _note_unclaimed(client: Client, thread: Thread) -> None:
+    """Mentions prompts that a daemon left queued when it ended, if no other daemon is there to run them."""
+    from clew.core.runs.run import RunStatus
 
     queued = await client.runs(thread=thread, statuses=[RunStatus.QUEUED], limit=1000)
     left = sum(run.owner is None for run in queued)
     if not left:
         return
-    from clew.server.presence import serving
+    from clew.server.daemon_registry import running_daemons
 
-    if not serving(client.home):
+    if not running_daemons(client.home):
         were = "prompt was" if left == 1 else "prompts were"
-        note(f"{left} {were} queued before this one; what is queued goes on with the next clew serve")
+        note(f"{left} {were} queued before this one; queued prompts run with the next clew serve")
 
 
 async def _found(client: Client, name: str) -> Thread | None:
@@ -172,16 +179,16 @@ async def _found(client: Client, name: str) -> Thread | None:
         return None
 
 
-async def _new(client: Client, wish: Wish, text: str) -> Thread:
-    client.engine.find(wish.agent or client.settings.of("agent"))
+async def _new(client: Client, options: AskOptions, text: str) -> Thread:
+    client.engine.find(options.agent or client.settings.of("agent"))
     thread = await client.thread(
-        wish.thread,
-        cwd=wish.cwd or ".",
-        agent=wish.agent,
-        model=wish.model,
-        permissions=wish.permissions,
-        trust=wish.trust,
-        visibility=wish.visibility,
+        options.thread,
+        cwd=options.cwd or ".",
+        agent=options.agent,
+        model=options.model,
+        permissions=options.permissions,
+        trust=options.trust,
+        visibility=options.visibility,
         prompt=text,
     )
     note(f"new thread: {thread.name}")
@@ -199,14 +206,14 @@ def read_stdin(what: str, command: str = "clew ask") -> str:
 
 def read_instructions(path: str) -> str:
     if path == "-":
-        return read_stdin("text of instructions")
-    from clew.hosts.checks import named_path
+        return read_stdin("text of the instructions")
+    from clew.hosts.validation import named_path
 
     try:
         return as_text(named_path(path).read_bytes(), path)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}.", hint="--instructions wants a text file."
+            f"{path} cannot be read: {error.strerror}.", hint="--instructions needs a text file."
         ) from error
 
 
@@ -214,7 +221,9 @@ def as_text(content: bytes, source: str) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{source} is not UTF-8 text (byte {error.start}).", hint="Only text can be asked.") from error
+        raise UsageError(
+            f"{source} is not UTF-8 text (byte {error.start}).", hint="Only text can be sent to an agent."
+        ) from error
     if "\0" in text:
-        raise UsageError(f"{source} is not text: it holds NUL bytes.", hint="Only text can be asked.")
+        raise UsageError(f"{source} is not text: it holds NUL bytes.", hint="Only text can be sent to an agent.")
     return text

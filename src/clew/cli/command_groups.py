@@ -1,4 +1,4 @@
-"""A group whose commands are imported only when one of them is called. Their one-line helps stand in the table."""
+"""Groups of commands: one suggests the command that was meant, one imports a command when it is called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 class SuggestingGroup(click.Group):
-    """Says which command may have been meant."""
+    """Suggests a command whose name is close to the one that was given."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -26,7 +26,10 @@ class SuggestingGroup(click.Group):
 
 
 class LazyGroup(SuggestingGroup):
-    """`table` maps a command's name to `module:attribute` and its line in the group's help."""
+    """Imports a command when it is called.
+
+    `table` maps a command's name to `module:attribute` and to its line in the group's help, which needs no import.
+    """
 
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)

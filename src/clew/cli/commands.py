@@ -6,29 +6,41 @@ from typing import Any
 
 import click
 
-from clew.cli.lazy import LazyGroup
+from clew.cli.command_groups import LazyGroup
 
 TABLE = {
-    "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or in one that goes on."),
-    "threads": ("clew.cli.threads:threads", "List, search, change, archive, export, import and compare threads."),
-    "sessions": ("clew.cli.sessions:sessions", "List the agents' own sessions, and adopt them into threads."),
-    "runs": ("clew.cli.runs:runs", "List, show, watch, answer and stop runs, also those of other processes."),
-    "review": ("clew.cli.review:review", "Review changes in rounds: start, follow, list, show, export, import."),
-    "pair": ("clew.cli.pair:pair", "An instructor plans, a worker does, round by round; resume it anywhere."),
-    "jobs": ("clew.cli.jobs:jobs", "Submit, list, show, watch, retry and cancel jobs: work that outlives a cut."),
-    "hooks": ("clew.cli.hooks:hooks", "Agents that issues and pull requests wake: check, fire, list, reset."),
-    "work": ("clew.cli.work:work", "Carry out jobs until Ctrl-C."),
-    "mcp": ("clew.cli.mcp:mcp", "Serve reviews and conversations to an agent, as an MCP server."),
-    "serve": ("clew.cli.serve:serve", "Serve the page and the HTTP API on this machine."),
-    "stats": ("clew.cli.stats:stats", "How often sessions were resumed, what it cost, what it saved."),
-    "doctor": ("clew.cli.doctor:doctor", "Check agents, store and settings, and say how to mend them."),
-    "config": ("clew.cli.config:config", "Show the settings and where each comes from."),
-    "demo": ("clew.cli.demo:demo", "A five-turn tour, offline. Ends with what resume saved."),
-    "completion": ("clew.cli.completion:completion", "Print the shell completion script."),
+    "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or an existing one."),
+    "threads": (
+        "clew.cli.threads.threads:threads",
+        "List, search, change, archive, export, import and compare threads.",
+    ),
+    "sessions": ("clew.cli.sessions:sessions", "List the agents' own sessions, and adopt them as threads."),
+    "runs": ("clew.cli.runs.runs:runs", "List, show, watch, answer and stop runs, including those of other processes."),
+    "review": (
+        "clew.cli.reviews.review:review",
+        "Review changes in rounds: start, follow, list, show, export, import.",
+    ),
+    "pair": (
+        "clew.cli.pairs.pair:pair",
+        "An instructor plans and a worker carries it out, round by round; can be resumed.",
+    ),
+    "jobs": (
+        "clew.cli.jobs.jobs:jobs",
+        "Submit, list, show, watch, retry and cancel jobs: work that survives a crash.",
+    ),
+    "hooks": ("clew.cli.hooks.hooks:hooks", "Agents that issues and pull requests start: check, fire, list, reset."),
+    "work": ("clew.cli.jobs.work:work", "Carry out jobs until Ctrl-C."),
+    "mcp": ("clew.cli.daemon.mcp:mcp", "Offer reviews and conversations to an agent, as an MCP server."),
+    "serve": ("clew.cli.daemon.serve:serve", "Serve the page and the HTTP API on this machine."),
+    "stats": ("clew.cli.stats:stats", "Show how often sessions were resumed, what the runs cost, and what was saved."),
+    "doctor": ("clew.cli.setup.doctor:doctor", "Check agents, store and settings, and say how to fix what is wrong."),
+    "config": ("clew.cli.setup.config:config", "Show the settings and where each one comes from."),
+    "demo": ("clew.cli.demo.demo:demo", "Run a five-turn tour, offline, that ends with what resuming saved."),
+    "completion": ("clew.cli.setup.completion:completion", "Print the shell completion script."),
 }
 
 
-def _say_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         from clew import __version__
 
@@ -36,16 +48,16 @@ def _say_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> N
         ctx.exit()
 
 
-# Not click.version_option: that one looks the version up in the package's metadata, which takes long.
+# Not click.version_option: it looks the version up in the package's metadata, which is slow.
 @click.group(cls=LazyGroup, table=TABLE, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Print the version."
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def cli(**_: Any) -> None:
-    """Keeps the thread of a conversation with a coding agent: the next turn picks up where the last one stopped.
+    """Keeps the conversation with a coding agent, so that the next turn continues where the last one stopped.
 
     \b
-      clew ask "Why does the login fail?"         a new thread
-      clew ask -c "And on the other page?"        this directory's latest goes on
-      clew ask -t fix-login "Mend it."            the thread of that name
+      clew ask "Why does the login fail?"         start a new thread
+      clew ask -c "And on the other page?"        continue the latest thread of this directory
+      clew ask -t fix-login "Fix it."             continue the thread of that name, or create it
     """

@@ -1,4 +1,4 @@
-"""Errors as a person and a program see them: one line and a hint on stderr, an object on stdout with --json."""
+"""How errors are reported: a line and a hint on stderr, and with --json an object on stdout."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.output import at_clock, harmless, note, print_json
+from clew.cli.ui.printing import at_clock, harmless, note, print_json
 from clew.errors import ClewError, SecretFound, UsageError, UsageLimit
 
-# What `ask --json` prints when there was no run: the same keys as of a reply.
+# What `ask --json` prints when there was no run: the same keys as a reply has.
 NO_REPLY: dict[str, Any] = {
     "thread": None,
     "run": None,
@@ -35,11 +35,11 @@ NO_REPLY: dict[str, Any] = {
 }
 
 
-def tell(error: ClewError, args: Sequence[str]) -> int:
-    """Says the error in the form that was asked for, and returns its exit code."""
+def report(error: ClewError, args: Sequence[str]) -> int:
+    """Prints the error in the form that was asked for, and returns its exit code."""
     if error.exit_code == UsageError.exit_code and not error.hint:
         error.hint = f"Try {command_of(args)} --help."
-    say(error)
+    print_error(error)
     if wants_json(args):
         body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
         if isinstance(error, SecretFound):
@@ -51,7 +51,7 @@ def tell(error: ClewError, args: Sequence[str]) -> int:
 
 
 def command_of(args: Sequence[str]) -> str:
-    """`clew threads import`: the command that was called, as far as there is one."""
+    """The command that was called, such as `clew threads import`, as far as the arguments name one."""
     import click
 
     from clew.cli.commands import cli
@@ -67,7 +67,7 @@ def command_of(args: Sequence[str]) -> str:
     return " ".join(path)
 
 
-def say(error: ClewError) -> None:
+def print_error(error: ClewError) -> None:
     note(f"clew: {harmless(' '.join(error.message.split()))}")
     if isinstance(error, UsageLimit) and error.resets_at is not None:
         note(f"  It resets at {at_clock(error.resets_at)}.")
@@ -75,19 +75,19 @@ def say(error: ClewError) -> None:
         note(f"  {harmless(' '.join(error.hint.split()))}")
 
 
-def tell_unexpected(error: Exception, args: Sequence[str]) -> int:
-    """A bug of ours: its traceback goes to a file that only the owner reads."""
+def report_unexpected(error: Exception, args: Sequence[str]) -> int:
+    """A bug in Clew: its traceback goes to a file that only the owner can read."""
     if os.environ.get("CLEW_DEBUG"):
         traceback.print_exception(error)
     words = f"internal error: {type(error).__name__}: {error}"
     path = _write_traceback(error)
     hint = f"The traceback is in {path}." if path else "CLEW_DEBUG=1 shows the traceback."
-    return tell(ClewError(words[:500], hint=hint), args)
+    return report(ClewError(words[:500], hint=hint), args)
 
 
 def _write_traceback(error: Exception) -> Path | None:
     from clew import config
-    from clew.private_folder import make_private
+    from clew.system.folders import make_private
 
     try:
         home = config.home(os.environ)
@@ -103,7 +103,7 @@ def _write_traceback(error: Exception) -> Path | None:
 
 
 def named_thread(args: Sequence[str]) -> str | None:
-    """The thread that was named, if one was; of the bare arguments too."""
+    """The thread that the unparsed arguments name, if any."""
     if list(args[:2]) == ["threads", "retry"]:
         return next((word for word in args[2:] if not word.startswith("-")), None)
     options = _options(args)
@@ -118,7 +118,7 @@ def named_thread(args: Sequence[str]) -> str | None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Asked of the bare arguments: the error may be that they do not parse."""
+    """Looks at the unparsed arguments: the error may be that they cannot be parsed."""
     return "--json" in _options(args)
 
 

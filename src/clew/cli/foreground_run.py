@@ -9,53 +9,53 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from clew.cli.display import Display, closing_line
-from clew.cli.keyboard import Keyboard
-from clew.cli.output import harmless, note, print_json
+from clew.cli.ui.printing import harmless, note, print_json
+from clew.cli.ui.run_display import RunDisplay, closing_line
+from clew.cli.ui.terminal_input import TerminalInput
 from clew.core.thread import Permissions, Trust
 from clew.errors import Conflict, UsageLimit
 
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from clew.client import Reply, Run, Thread
-    from clew.engine.settings import Person
+    from clew.api.client import Reply, Run, Thread
+    from clew.core.runs.options import Person
 
     class Stoppable(Protocol):
-        """What a person may stop: a run, a round of a review."""
+        """What the user may stop: a run, a round of a review, a pair, a replay."""
 
         def cancel(self) -> None: ...
         def kill(self) -> None: ...
 
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def converse(
+async def run_and_report(
     thread: Thread,
     start: Callable[[Person | None], Awaitable[Run]],
     *,
     as_json: bool,
     agent: str | None = None,
 ) -> int:
-    """Starts the run, shows it, and returns the exit code. Ctrl-C stops it gently."""
-    return conclude(await carry_out(thread, start, as_json=as_json, agent=agent), as_json=as_json)
+    """Starts the run, shows it until it ends, and returns the exit code."""
+    return report_reply(await show_run(thread, start, as_json=as_json, agent=agent), as_json=as_json)
 
 
-async def carry_out(
+async def show_run(
     thread: Thread,
     start: Callable[[Person | None], Awaitable[Run]],
     *,
     as_json: bool,
     agent: str | None = None,
 ) -> Reply:
-    """Starts the run and shows it to its end."""
-    _tell_circumstances(thread)
-    display = Display(agent or thread.record.agent, as_json=as_json)
-    stop = Stop(display)
-    keyboard = Keyboard.find()
-    with stop.listening(), contextlib.closing(keyboard) if keyboard else contextlib.nullcontext():
-        run = await start(_person(display, keyboard) if keyboard else None)
+    """Starts the run and shows it until it ends."""
+    _note_context(thread)
+    display = RunDisplay(agent or thread.record.agent, as_json=as_json)
+    stop = StopSignals(display)
+    terminal = TerminalInput.find()
+    with stop.listening(), contextlib.closing(terminal) if terminal else contextlib.nullcontext():
+        run = await start(_person(display, terminal) if terminal else None)
         stop.run = run
         display.start()
         try:
@@ -67,7 +67,7 @@ async def carry_out(
 
 
 async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Reply:
-    """While the account's usage limit ends the run: waits until it resets, and continues in the same session."""
+    """As long as the account's usage limit ends the run: waits until it resets, and continues in the same session."""
     while isinstance(reply.error, UsageLimit):
         limited = reply
         closing = closing_line(limited)
@@ -79,21 +79,21 @@ async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Repl
             return await thread.continue_after_limit(run, person=person)
 
         try:
-            reply = await carry_out(thread, start, as_json=as_json, agent=limited.agent)
+            reply = await show_run(thread, start, as_json=as_json, agent=limited.agent)
         except Conflict as error:  # another prompt was asked in the thread in the meantime
             note(harmless(error.message))
             return limited
     return reply
 
 
-def _person(display: Display, keyboard: Keyboard) -> Person:
-    from clew.cli.person import TerminalPerson
+def _person(display: RunDisplay, terminal: TerminalInput) -> Person:
+    from clew.cli.ui.permission_prompts import PermissionPrompts
 
-    return TerminalPerson(display, keyboard)
+    return PermissionPrompts(display, terminal)
 
 
-def _tell_circumstances(thread: Thread) -> None:
-    """What holds for this run and may not be what one thinks."""
+def _note_context(thread: Thread) -> None:
+    """Says what applies to this run and may surprise the user."""
     record = thread.record
     if record.cwd != os.path.realpath("."):
         note(f"in {harmless(record.cwd)}")
@@ -105,7 +105,7 @@ def _tell_circumstances(thread: Thread) -> None:
         )
 
 
-def conclude(reply: Reply, *, as_json: bool) -> int:
+def report_reply(reply: Reply, *, as_json: bool) -> int:
     closing = closing_line(reply)
     if closing is not None:
         note(closing)
@@ -113,16 +113,16 @@ def conclude(reply: Reply, *, as_json: bool) -> int:
         print_json(reply.to_json())
     if reply.error is None:
         return 0
-    from clew.cli import failure
+    from clew.cli import error_report
 
-    failure.say(reply.error)
+    error_report.print_error(reply.error)
     return reply.error.exit_code
 
 
-class Stop:
-    """Ctrl-C, kill and a closed terminal: the first asks the agent to stop, the next one ends it at once."""
+class StopSignals:
+    """Ctrl-C, kill and a closed terminal: the first signal stops the agent gracefully, the next one kills it."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: RunDisplay) -> None:
         self.run: Stoppable | None = None
         self._display = display
         self._asked = False
@@ -131,7 +131,7 @@ class Stop:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        ours = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup sets it
+        ours = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as after nohup
         for number in ours:
             loop.add_signal_handler(number, self._caught, number)
         try:
@@ -146,7 +146,7 @@ class Stop:
                 self._waiting.cancel()
         elif not self._asked:
             self._asked = True
-            self._display.note("stopping… (once more: at once)", after_key=number == signal.SIGINT)
+            self._display.note("stopping… (a second Ctrl-C stops it at once)", after_key=number == signal.SIGINT)
             self.run.cancel()
         else:
             self.run.kill()

@@ -1,7 +1,7 @@
-"""The entry point: runs a command and turns whatever comes out of it into words and an exit code.
+"""The entry point: runs a command and turns whatever it raises into a message and an exit code.
 
-No traceback reaches a user: what is not an error of ours is written to a file under CLEW_HOME, and CLEW_DEBUG=1 shows
-it. `--json` puts the error on stdout as an object too.
+The user sees no traceback: that of an unexpected error is written to a file under CLEW_HOME, and CLEW_DEBUG=1 prints
+it. `--json` also puts the error on stdout as an object.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from clew.errors import Cancelled, ClewError, UsageError
 
 
 def entry() -> NoReturn:
-    """The `clew` script. Leaves at once: all is stored and flushed by then, and the interpreter's own way out takes
-    longer than everything else that Clew does after an answer."""
-    gc.disable()  # nothing is garbage while modules load; switched on again when the store is open
-    _heed_interrupts()
+    """The `clew` script. Exits without the interpreter's own shutdown: everything is stored and flushed by then, and
+    the shutdown would take longer than everything else that Clew does after an answer."""
+    gc.disable()  # nothing is garbage while modules load; enabled again when the store is open
+    _restore_sigint()
     status = main()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -31,8 +31,8 @@ def entry() -> NoReturn:
     os._exit(status)
 
 
-def _heed_interrupts() -> None:
-    """A script's shell starts `clew … &` with SIGINT ignored, and Python leaves it so: `kill -INT` would be lost."""
+def _restore_sigint() -> None:
+    """The shell of a script starts `clew … &` with SIGINT ignored, and Python keeps that: `kill -INT` would be lost."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -63,62 +63,64 @@ def _run(args: list[str]) -> int:
     try:
         status = cli.main(args, prog_name="clew", standalone_mode=False)
     except ClewError as error:
-        return _tell(error, args)
+        return _report(error, args)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return UsageError.exit_code
     except click.ClickException as error:
-        return _tell(_as_usage_error(error, args), args)
+        return _report(_as_usage_error(error, args), args)
     except (click.Abort, KeyboardInterrupt):
-        return _tell(Cancelled("Stopped."), args)
+        return _report(Cancelled("Stopped."), args)
     except OSError as error:
         if error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO):
-            raise  # of our own output
-        return _tell_unexpected(error, args)
-    except Exception as error:  # noqa: BLE001 - the last net: a bug must not look like one to a user
-        return _tell_unexpected(error, args)
+            raise  # writing our own output failed
+        return _report_unexpected(error, args)
+    except Exception as error:  # noqa: BLE001 - a bug must not reach the user as a traceback
+        return _report_unexpected(error, args)
     return status if isinstance(status, int) else 0
 
 
-def _tell(error: ClewError, args: list[str]) -> int:
-    from clew.cli import failure
+def _report(error: ClewError, args: list[str]) -> int:
+    from clew.cli import error_report
 
-    return failure.tell(error, args)
+    return error_report.report(error, args)
 
 
-def _tell_unexpected(error: Exception, args: list[str]) -> int:
-    from clew.cli import failure
+def _report_unexpected(error: Exception, args: list[str]) -> int:
+    from clew.cli import error_report
 
-    return failure.tell_unexpected(error, args)
+    return error_report.report_unexpected(error, args)
 
 
 def _as_usage_error(error: object, args: Sequence[str]) -> UsageError:
     import click
 
-    from clew.cli.failure import command_of
+    from clew.cli.error_report import command_of
 
     assert isinstance(error, click.ClickException)
     ctx = error.ctx if isinstance(error, click.UsageError) else None
-    path = ctx.command_path if ctx is not None else command_of(args)  # click does not say: an option lacks its value
+    path = (
+        ctx.command_path if ctx is not None else command_of(args)
+    )  # click gives no context if an option lacks its value
     words = error.format_message().replace("is not a valid integer range", "is not a whole number")
     return UsageError(words, hint=f"Try {path} --help.")
 
 
 def _prepare_streams() -> None:
-    """An answer may hold what the terminal's encoding cannot show, and a stream may be closed: neither ends a run."""
-    sys.stdout = sys.stdout or _nowhere()
-    sys.stderr = sys.stderr or _nowhere()
+    """An answer may hold characters that the encoding lacks, and a stream may be closed: neither may end a run."""
+    sys.stdout = sys.stdout or _null_stream()
+    sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 
 
-def _nowhere() -> TextIO:
+def _null_stream() -> TextIO:
     return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 def _silence_stdout() -> None:
-    """Whoever read our output has gone; the interpreter must not complain about it on its way out."""
+    """The reader of our output is gone; the interpreter must not report that when it exits."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

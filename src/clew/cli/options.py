@@ -1,12 +1,19 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the completion of their values."""
 
 from __future__ import annotations
 
-from typing import overload
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, overload
 
 import click
 
 from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.api.client import Client
+
+MOST_NAMES = 1000
 
 
 @overload
@@ -14,7 +21,7 @@ def seconds(option: str, given: str) -> float: ...
 @overload
 def seconds(option: str, given: str, *, none: bool) -> float | None: ...
 def seconds(option: str, given: str, *, none: bool = False) -> float | None:
-    """A duration that was given on the command line. `none`: it may be none at all. Raises UsageError."""
+    """A duration that was given on the command line. `none`: the value none is allowed. Raises UsageError."""
     from clew import config
 
     try:
@@ -26,7 +33,7 @@ def seconds(option: str, given: str, *, none: bool = False) -> float | None:
 
 
 def _timeout(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Parsed with the settings; refused here in the command line's words."""
+    """Checked here, so that the error names the option; parsed later, as a setting."""
     if value is not None:
         seconds("--timeout", value, none=True)
     return value
@@ -34,10 +41,43 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REPLY_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
-NO_WAIT = click.option("--no-wait", is_flag=True, help="Exit at once (8) when another run is going on in the thread.")
+NO_WAIT = click.option("--no-wait", is_flag=True, help="Exit at once, with 8, if another run is active in the thread.")
 TIMEOUT = click.option(
     "--timeout",
     metavar="DURATION",
     callback=_timeout,
-    help="End the run after so long: 90s, 30m, 2h, none; a bare number is seconds.  [default: the setting timeout]",
+    help="Stop the run after this time: 90s, 30m, 2h, none; a bare number is seconds.  [default: the setting timeout]",
 )
+
+
+def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
+    """Names of threads, for the shell."""
+
+    async def names(client: Client) -> list[str]:
+        return [thread.name for thread in await client.threads(limit=MOST_NAMES)]
+
+    return _beginning_with(incomplete, names)
+
+
+def complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
+    """Names of pairs, for the shell."""
+
+    async def names(client: Client) -> list[str]:
+        store = client.engine.store
+        return await store.call(lambda opened: [pair.name for pair in opened.pairs.recent(limit=MOST_NAMES)])
+
+    return _beginning_with(incomplete, names)
+
+
+def _beginning_with(incomplete: str, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
+    """Never creates a store, and never fails."""
+    from clew import config
+    from clew.cli.client_runner import with_client
+    from clew.errors import ClewError
+
+    try:
+        if not (config.home(os.environ) / "clew.db").exists():
+            return []
+        return [name for name in with_client(names, quiet=True, reads=True) if name.startswith(incomplete)]
+    except (ClewError, OSError):
+        return []

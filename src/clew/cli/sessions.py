@@ -7,35 +7,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.lazy import SuggestingGroup
+from clew.cli.client_runner import with_client
+from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, harmless, note, one_line, plural, print_json, say, short_ids, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import ago, harmless, note, one_line, plural, print_json, say, short_ids, stamp
+from clew.cli.ui.tables import columns
 from clew.errors import Busy, ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.agent_sessions import AgentSession, AgentSessions, TakenOver
+    from clew.api.client import Client
+    from clew.hosts.chat.agent_sessions import AdoptionResult, AgentSession, AgentSessions
 
 SHOWN = 50  # without --all
 HEADINGS = ["ID", "AGENT", "LAST USED", "SIZE", "THREAD", "DIRECTORY", "FIRST WORDS"]
 SPARE = ["SIZE", "AGENT", "DIRECTORY"]
 AGENT = click.option("--agent", metavar="AGENT", help="Only those of this agent.")
-PROJECT = click.option("--project", metavar="DIR", help="Only those of this directory, and of what is below it.")
+PROJECT = click.option("--project", metavar="DIR", help="Only those of this directory and of the directories below it.")
 
 
 @click.group(cls=SuggestingGroup)
 def sessions() -> None:
-    """List the agents' own sessions on this machine, and adopt them into threads."""
+    """List the agents' own sessions on this machine, and adopt them as threads."""
 
 
 @sessions.command("list")
 @AGENT
 @PROJECT
-@click.option("--all", "everything", is_flag=True, help=f"Not the newest {SHOWN} alone.")
+@click.option("--all", "everything", is_flag=True, help=f"All of them, not only the newest {SHOWN}.")
 @AS_JSON
 def list_(agent: str | None, project: str | None, everything: bool, as_json: bool) -> None:
-    """List sessions that were begun in the agents' own CLIs or by Clew, the last used first."""
+    """List the sessions that the agents' own CLIs or Clew started, the last used first."""
 
     async def work(client: Client) -> tuple[list[AgentSession], bool]:
         found: list[AgentSession] = []
@@ -61,37 +62,42 @@ def list_(agent: str | None, project: str | None, everything: bool, as_json: boo
 
 def _check(project: str | None) -> None:
     if project is not None and not Path(project).is_dir():
-        raise UsageError(f"{project} is not a directory.", hint="No session was ever there.")
+        raise UsageError(f"{project} is not a directory.", hint="No session was ever started there.")
 
 
 @sessions.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All that no thread has, or that went on outside Clew since.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="All sessions that belong to no thread, or that continued outside Clew since.",
+)
 @AGENT
 @PROJECT
-@click.option("--dry-run", is_flag=True, help="Only say what would be adopted.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be adopted.")
 @AS_JSON
 def adopt(
     ids: tuple[str, ...], everything: bool, agent: str | None, project: str | None, dry_run: bool, as_json: bool
 ) -> int:
-    """Make sessions threads: their history becomes turns, and the next turn resumes them.
+    """Turn sessions into threads: their history becomes turns, and the next turn resumes them.
 
-    Their files are only read, and stay usable in the agent's own CLI. What is said there afterwards is noticed, and is
-    not in the thread: the next turn then starts fresh, and adopting the session once more makes another thread, with
-    all that it holds. A session that a thread has and that did not go on outside is left to it. ID may be any
-    unambiguous beginning of one.
+    Their files are only read, and can still be used in the agent's own CLI. If a session continues there afterwards,
+    Clew notices; the new messages are not in the thread. The next turn then starts fresh, and adopting the session
+    again creates another thread with all of its history. A session that belongs to a thread and did not continue
+    outside Clew is skipped. ID may be any unambiguous beginning of an id.
 
     \b
       clew sessions adopt 3f2a
       clew sessions adopt --all --project ~/shop
     """
     if bool(ids) == everything:
-        raise UsageError("Which sessions are meant?", hint="Name them by their ids, or give --all.")
+        raise UsageError("No session was named.", hint="Name sessions by their ids, or give --all.")
     if ids and project is not None:
-        raise UsageError("--project goes with --all.", hint="An id is enough.")
+        raise UsageError("--project can only be given with --all.", hint="An id is enough.")
     failed: list[ClewError] = []
 
-    async def work(client: Client) -> list[TakenOver]:
+    async def work(client: Client) -> list[AdoptionResult]:
         from clew.core.thread import Permissions, Trust
 
         known = _sessions(client)
@@ -105,7 +111,7 @@ def adopt(
                 failed.append(error)
         permissions = Permissions(client.settings.of("permissions"))
         trust = Trust(client.settings.of("trust"))
-        done: list[TakenOver] = []
+        done: list[AdoptionResult] = []
         for each in wanted:
             try:
                 done.append(await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run))
@@ -123,15 +129,15 @@ def adopt(
         else:
             _tell(done, dry_run=dry_run)
     for error in others:
-        from clew.cli import failure
+        from clew.cli import error_report
 
-        failure.say(error)
+        error_report.print_error(error)
     if last is not None:
-        raise last  # nothing was done: that is all there is to say
+        raise last  # nothing was adopted
     return failed[0].exit_code if failed else 0
 
 
-def _tell(done: list[TakenOver], *, dry_run: bool) -> None:
+def _tell(done: list[AdoptionResult], *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for each in done:
         if each.thread is not None:
@@ -143,7 +149,7 @@ def _tell(done: list[TakenOver], *, dry_run: bool) -> None:
 
 
 def _sessions(client: Client) -> AgentSessions:
-    from clew.hosts.agent_sessions import AgentSessions
+    from clew.hosts.chat.agent_sessions import AgentSessions
 
     return AgentSessions(client.engine)
 
@@ -180,7 +186,7 @@ def _object(session: AgentSession) -> dict[str, Any]:
     }
 
 
-def _outcome(done: TakenOver) -> dict[str, Any]:
+def _outcome(done: AdoptionResult) -> dict[str, Any]:
     return {
         "adopted": done.thread is not None,
         "thread": done.thread or done.session.thread,

@@ -7,46 +7,46 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.lazy import SuggestingGroup
-from clew.cli.options import seconds
-from clew.cli.output import NO_PRICE, dollars, note, plural, print_json, say
-from clew.cli.review_measures import reviews
-from clew.cli.session import complete_thread, with_client
+from clew.cli.client_runner import with_client
+from clew.cli.command_groups import SuggestingGroup
+from clew.cli.options import complete_thread, seconds
+from clew.cli.reviews.measures import reviews
+from clew.cli.ui.printing import NO_PRICE, dollars, note, plural, print_json, say
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.savings import Savings
+    from clew.api.client import Client
+    from clew.core.costs.savings import Savings
 
-SMALLEST_SHOWN = 0.00005  # of a dollar: less is shown as nothing
+SMALLEST_SHOWN_USD = 0.00005  # a smaller difference is not shown
 
 
 @click.group(cls=SuggestingGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only this thread.")
-@click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
+@click.option("--since", metavar="DURATION", help="Only runs of the last 2h, 7d, …; a bare number is seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bool) -> None:
-    """How often sessions were resumed and why not, tokens and cost, and what it would have cost otherwise.
+    """Show how often sessions were resumed, and why not; tokens and cost; and what other ways would have cost.
 
-    Otherwise: with the whole transcript in a fresh session each time, and with a plain --resume of the agent's own
-    session every turn. Both are estimates; a run that has none counts with what it cost.
+    The other ways are: the whole transcript in a fresh session every turn, and a plain --resume of the agent's own
+    session every turn. Both are estimates; a run without an estimate counts with what it cost.
     """
     if ctx.invoked_subcommand is not None:
         if thread is not None or since is not None or as_json:
             name = ctx.invoked_subcommand
             raise UsageError(
-                f"These options are not of {name}.", hint=f"Those that are stand behind it: {name} --json."
+                f"These options do not belong to {name}.", hint=f"Give the options of {name} after it: {name} --json."
             )
         return
     since_s = seconds("--since", since) if since is not None else None
 
     async def work(client: Client) -> None:
-        from clew.core.savings import summed
+        from clew.core.costs.savings import total_savings
 
         of_thread = await client.find(thread) if thread is not None else None
         after = time.time() - since_s if since_s is not None else None
-        savings = summed(await client.stats(thread=of_thread, since=after))
+        savings = total_savings(await client.stats(thread=of_thread, since=after))
         if as_json:
             print_json(_object(savings))
         elif not savings.runs:
@@ -61,7 +61,7 @@ stats.add_command(reviews)
 
 
 def _show(savings: Savings) -> None:
-    from clew.cli.display import meaning
+    from clew.cli.ui.run_display import meaning
 
     rate = savings.resume_rate
     share = f" ({rate:.0%} resumed)" if rate is not None else ""
@@ -70,9 +70,9 @@ def _show(savings: Savings) -> None:
     for reason, count in savings.fresh.items():
         say(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
     if savings.fallbacks:
-        say(f"  {savings.fallbacks:>6,}  of them in a second attempt of the same run (a fallback)")
+        say(f"  {savings.fallbacks:>6,}  of these in a second attempt of the same run (a fallback)")
     if savings.runs > savings.decided:
-        say(f"  {savings.runs - savings.decided:>6,}  never came to start")
+        say(f"  {savings.runs - savings.decided:>6,}  never started")
     say("ended")
     for outcome, count in savings.outcomes.items():
         say(f"  {count:>6,}  {outcome.replace('_', ' ')}")
@@ -85,16 +85,16 @@ def _show(savings: Savings) -> None:
         say(f"  {dollars(savings.cost_usd):>14}  as the agents report it")
     if savings.unpriced_runs:
         runs = plural(savings.unpriced_runs, "run")
-        say(f"  {NO_PRICE:>14}  of {runs}: the agent reports none, so what they cost is not known")
+        say(f"  {NO_PRICE:>14}  for {runs}: the agent reports no cost, so it is not known")
     for amount, words in estimate(savings):
         say(f"  {dollars(amount):>14}  {words}")
 
 
 def estimate(savings: Savings) -> list[tuple[float, str]]:
-    """With transcripts, the difference, and with a plain resume every turn. Nothing when all are the same."""
+    """Amounts with their labels: with transcripts, the difference, with a plain resume. Empty if all are the same."""
     difference = abs(savings.saved_usd)
     apart = abs(savings.plain_resume_usd - savings.cost_usd)
-    if max(difference, apart) < SMALLEST_SHOWN:
+    if max(difference, apart) < SMALLEST_SHOWN_USD:
         return []
     label = _label(savings, savings.estimated_runs)
     share = f", {abs(savings.saved_share):.0%}" if savings.saved_share is not None else ""

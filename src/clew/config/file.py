@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clew.config import TABLES, TABLES_OF_OTHERS, Value, known_values, put, setting_of, unknown_keys
+from clew.config.settings import TABLES, TABLES_OF_OTHERS, Value, known_values, put, setting_of, unknown_keys
 from clew.errors import ConfigError
 
 

@@ -15,7 +15,7 @@
     events = ["issue.labeled"]
     labels = ["boss"]
 
-A work directory's clew.toml cannot set any of it.
+A work directory's clew.toml cannot set any of it. Why msgspec does not read it: ADR 47.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pathlib import Path
 from typing import Any
 
 from clew import config
-from clew.core.hook import AGENT, KINDS, Forge, HookAgent, Rule, Update, is_repo
-from clew.core.hook_settings import HookRepo, HookSettings
+from clew.core.hooks.hook import AGENT, KINDS, Forge, HookAgent, Rule, Update, is_repo
+from clew.core.hooks.settings import HookRepo, HookSettings
 from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.errors import ConfigError
 
-SECRET = "CLEW_{}_SECRET"  # of a forge's webhooks, in the environment alone
-TOKEN = "CLEW_{}_TOKEN"  # for its API
+SECRET = "CLEW_{}_SECRET"  # the environment variable with the secret of a forge's webhooks
+TOKEN = "CLEW_{}_TOKEN"  # the environment variable with the token for a forge's API
 
 
-class Keys(Record):
-    """What the environment has for a forge. Never stored, never shown, never an agent's."""
+class ForgeKeys(Record):
+    """What the environment has for a forge. It is never stored, never shown, and never in an agent's environment."""
 
     secret: str | None
     token: str | None
 
 
-def keys_of(forge: Forge, environ: Mapping[str, str]) -> Keys:
+def keys_of(forge: Forge, environ: Mapping[str, str]) -> ForgeKeys:
     name = forge.value.upper()
-    return Keys(environ.get(SECRET.format(name)) or None, environ.get(TOKEN.format(name)) or None)
+    return ForgeKeys(environ.get(SECRET.format(name)) or None, environ.get(TOKEN.format(name)) or None)
 
 
 def secret_names() -> tuple[str, ...]:
@@ -53,20 +53,20 @@ def secret_names() -> tuple[str, ...]:
 
 
 def load(environ: Mapping[str, str]) -> HookSettings:
-    """What the user's own file says; nothing, when it says nothing. Raises ConfigError with the place."""
+    """What the user's own file says; the defaults if it says nothing. A ConfigError names the place of a mistake."""
     path = config.user_file(environ)
     if path is None:
         return HookSettings()
-    from clew import config_file
+    from clew.config import file as config_file
 
     table = config_file.table_of(path, "hooks")
     if not table:
         return HookSettings()
-    return _Reader(path).settings(table)
+    return _File(path).settings(table)
 
 
-class _Reader:
-    """One file."""
+class _File:
+    """A clew.toml."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -95,7 +95,7 @@ class _Reader:
         where = f"hooks.agents.{name}"
         self._only(table, {"agent", "model", "skills", "allowed_tools", "timeout", "permissions", "max_age"}, where)
         if not AGENT.match(name):
-            raise self._wrong(where, "is no name: letters, digits, dot, dash and underscore, at most 40")
+            raise self._wrong(where, "is not a name: use at most 40 letters, digits, dots, dashes and underscores")
         folder = self._folder(table["skills"], f"{where}.skills") if "skills" in table else skills / name
         return HookAgent(
             name=name,
@@ -114,7 +114,7 @@ class _Reader:
         where = f'hooks.repos."{name}"'
         self._only(table, {"path", "forge", "branch", "remote", "writers"}, where)
         if not is_repo(name):
-            raise self._wrong(where, "is no repository: write owner/name")
+            raise self._wrong(where, "is not a repository: write owner/name")
         if "path" not in table:
             raise self._wrong(where, "has no path: say where the repository is on this machine")
         return HookRepo(
@@ -129,17 +129,17 @@ class _Reader:
     def _rule(self, number: int, table: Any, agents: set[str]) -> Rule:
         where = f"hooks.rules, number {number},"
         if not isinstance(table, dict):
-            raise self._wrong(where, "is no table")
+            raise self._wrong(where, "is not a table")
         lists = {"events", "repos", "labels", "authors", "actors", "branches", "reviewers"}
         flags = {"forks", "anyone", "comment"}
         self._only(table, lists | flags | {"agent", "mention", "command", "update"}, where)
         agent = self._text(table.get("agent"), f"{where} agent")
         if agent not in agents:
-            raise self._wrong(where, f"names the agent {agent!r}, and there is no hooks.agents.{agent}")
+            raise self._wrong(where, f"names the agent {agent!r}, but there is no hooks.agents.{agent}")
         given: dict[str, Any] = {name: self._texts(table.get(name, []), f"{where} {name}") for name in lists}
         for event in given["events"]:
             if not any(config.matches(kind, event) for kind in KINDS):
-                raise self._wrong(where, f"names {event!r}, which no event is called; known: {', '.join(KINDS)}")
+                raise self._wrong(where, f"names {event!r}, which is not an event; known: {', '.join(KINDS)}")
         if not given["events"]:
             raise self._wrong(where, "names no events")
         for name in flags:
@@ -147,56 +147,58 @@ class _Reader:
         for name in ("mention", "command"):
             given[name] = self._text(table[name], f"{where} {name}") if name in table else None
         if given["command"] and (not given["command"].startswith("/") or len(given["command"].split()) != 1):
-            raise self._wrong(where, "command is a word that begins with a slash: /boss")
+            raise self._wrong(where, "command is not one word that begins with a slash, such as /boss")
         return Rule(
             agent=agent, update=self._one_of(Update, table.get("update", "forward"), f"{where} update"), **given
         )
 
     def _wrong(self, where: str, what: str) -> ConfigError:
-        return ConfigError(f"{self._path}: {where} {what}.", hint="docs/hooks.md shows how it looks.")
+        return ConfigError(f"{self._path}: {where} {what}.", hint="docs/hooks.md shows the format.")
 
     def _only(self, table: Mapping[str, Any], known: set[str], where: str) -> None:
         for name in table:
             if name not in known:
-                from clew import spelling
+                from clew.core import spelling
 
-                close = spelling.meant(name, known)
+                close = spelling.suggestion(name, known)
                 raise self._wrong(where, f"has no {name!r}{close}; known: {', '.join(sorted(known))}")
 
     def _tables(self, table: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
         found = table.get(name, {})
         if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-            raise self._wrong(f"hooks.{name}", "is no table of tables")
+            raise self._wrong(f"hooks.{name}", "is not a table of tables")
         return found
 
     def _list(self, value: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
-            raise self._wrong(where, "is no list: write [[hooks.rules]]")
+            raise self._wrong(where, "is not a list: write [[hooks.rules]]")
         return value
 
     def _texts(self, value: Any, where: str) -> tuple[str, ...]:
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(each, str) and each.strip() for each in values):
-            raise self._wrong(where, "is no list of texts")
+            raise self._wrong(where, "is not a list of texts")
         return tuple(values)
 
     def _tools(self, value: Any, where: str) -> tuple[str, ...]:
         tools = self._texts(value, where)
         for tool in tools:
             if not re.fullmatch(r"(?:[A-Z]\w*|mcp__[\w-]+)|Bash\(.+\)", tool):
-                raise self._wrong(where, f"{tool!r} names no tool; write WebFetch, Bash, or Bash(make test)")
+                raise self._wrong(
+                    where, f"names {tool!r}, which is not a tool; write WebFetch, Bash, or Bash(make test)"
+                )
         return tools
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
-            raise self._wrong(where, "is no text")
+            raise self._wrong(where, "is not a text")
         return value.strip()
 
     def _url(self, table: Mapping[str, Any], where: str) -> str:
         self._only(table, {"url"}, where)
         url = self._text(table.get("url"), f"{where}.url")
         if not url.startswith(("http://", "https://")):
-            raise self._wrong(f"{where}.url", "is no web address")
+            raise self._wrong(f"{where}.url", "is not a web address")
         return url.rstrip("/")
 
     def _folder(self, value: Any, where: str) -> Path:

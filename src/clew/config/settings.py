@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clew.core.durations import DAY_S, HOUR_S
 from clew.core.record import Record
-from clew.core.thread import is_word
+from clew.core.thread import is_safe_argument
 from clew.errors import ConfigError
 
 
@@ -75,7 +76,7 @@ class Settings(dict[str, Value]):
         return found
 
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_UNITS = {"s": 1.0, "m": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 
 
@@ -154,7 +155,7 @@ def word(value: Any) -> str | None:
 def model(value: Any) -> str | None:
     """It goes on an agent's command line: as one word, and as no option."""
     found = word(value)
-    if found is not None and not is_word(found):
+    if found is not None and not is_safe_argument(found):
         raise ValueError("is no model: a name is printable and does not begin with a dash")
     return found
 
@@ -212,7 +213,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
     Setting("idle_timeout", duration, 900.0, "nothing came from the agent for so long", in_project=True),
     Setting("jobs.most_at_once", count, None, "jobs running at once over all machines; each worker has its own limit"),
-    Setting("reviews.max_age", duration, 86_400.0, "a review's session older than this is left", in_project=True),
+    Setting("reviews.max_age", duration, DAY_S, "a review's session older than this is left", in_project=True),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
@@ -273,12 +274,12 @@ def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mappin
     settings = Settings((setting.name, Value(setting.default, "default")) for setting in TABLE)
     user = user_file(environ)
     if user is not None:
-        from clew import config_file
+        from clew.config import file as config_file
 
         settings.update(config_file.of_user(user))
     project = (work_dir / "clew.toml") if work_dir is not None else None
     if project is not None and project != user and project.is_file():
-        from clew import config_file
+        from clew.config import file as config_file
 
         values, settings.ignored = config_file.of_project(project)
         settings.update(values)
@@ -297,9 +298,9 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     names = [name for name in environ if name.startswith("CLEW_") and name not in known and environ[name].strip()]
     if not names:
         return ()
-    from clew import spelling
+    from clew.core import spelling
 
-    return (f"environment: {spelling.unknown('variable', sorted(names), VARIABLES)}",)
+    return (f"environment: {spelling.unknown_names('variable', sorted(names), VARIABLES)}",)
 
 
 def home(environ: Mapping[str, str]) -> Path:
@@ -364,9 +365,9 @@ def setting_of(name: str) -> Setting | None:
 
 
 def unknown_keys(names: list[str]) -> str:
-    from clew import spelling
+    from clew.core import spelling
 
-    return spelling.unknown("setting", names, (*BY_NAME, *TABLES), TABLES_OF_OTHERS)
+    return spelling.unknown_names("setting", names, (*BY_NAME, *TABLES), TABLES_OF_OTHERS)
 
 
 def matches(value: str, pattern: str) -> bool:

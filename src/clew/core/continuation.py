@@ -1,4 +1,4 @@
-"""What an agent is told that was cut off in the midst of its work: by a usage limit, a time-out, a lost machine."""
+"""The prompt for an agent whose work was interrupted: by a usage limit, a time-out or a lost machine."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The one decision before a turn: resume a session with a delta, or start fresh with the transcript.
 
 Rules
-1. `decide` is pure and total: every request gets `Resume` or `Fresh`, and `Fresh` says why. The guards stand in
-   `GUARDS`, in order; the first that objects names the reason.
+1. `decide` is pure and total: every request gets `Resume` or `Fresh`, and `Fresh` says why. The guards are listed in
+   `GUARDS`, in order; the first guard that objects gives the reason.
 2. The decision carries its own prompt. A resume flag without a session, or no resume and no transcript, cannot be
-   written down (laws 1 and 2).
+   expressed (laws 1 and 2).
 3. `shown` is what the session will have been given when the attempt succeeds. It becomes the pin's `pending`.
 """
 
@@ -16,7 +16,7 @@ from enum import StrEnum
 from clew.core import prompts
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import SessionId, TurnId
-from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, has_diverged, stands
+from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, has_diverged, is_valid
 from clew.core.record import Record, replace
 
 
@@ -51,57 +51,59 @@ MEANING: dict[Reason, str] = {
     Reason.NO_PIN: "no session of this agent and model to resume",
     Reason.POISONED: "the session's history is broken for good",
     Reason.HISTORY_CHANGED: "turns that the session holds were edited, removed or hidden",
-    Reason.WORK_DIR_CHANGED: "the work directory is another one",
-    Reason.RUNTIME_CHANGED: "the agent's binary or settings folder is another one",
+    Reason.WORK_DIR_CHANGED: "the work directory changed",
+    Reason.RUNTIME_CHANGED: "the agent's binary or settings folder changed",
     Reason.EXPIRED: "the session is too old",
     Reason.WORN_OUT: "the session was resumed too often",
     Reason.SESSION_MISSING: "the session's file is gone",
-    Reason.SESSION_DIVERGED: "the session went on outside Clew; what was said there is not in this thread",
-    Reason.SESSION_DAMAGED: "the session's file was altered; what it held is not in it as it was",
-    Reason.CANNOT_FORK: "the session is another thread's, and this agent cannot copy it up to there",
-    Reason.UNCONFIRMED: "the last run was cut off and the session does not tell what it holds",
+    Reason.SESSION_DIVERGED: "the session continued outside Clew; what was said there is not in this thread",
+    Reason.SESSION_DAMAGED: "the session's file was altered: its earlier content has changed",
+    Reason.CANNOT_FORK: "the session belongs to another thread, and this agent cannot copy it up to the fork",
+    Reason.UNCONFIRMED: "the last run was cut off, and the session's file does not show what the session holds",
     Reason.REJECTED: "the agent did not know the session",
     Reason.OVERFLOW: "the conversation did not fit the model's context",
 }
 
 
-# Of a session that went on outside.
-ADOPT = "`clew sessions adopt {session_id}` makes a thread of its own of all that it holds."
+# Shown when a session continued outside Clew.
+ADOPT_HINT = "`clew sessions adopt {session_id}` makes a new thread of everything that the session holds."
 
 
-class Request(Record):
-    """What a host asks for."""
+class DecisionRequest(Record):
+    """The turn that a host asks for."""
 
     agent: str
     model: str  # "" when the agent's default is not known yet
     work_dir: str
     runtime: Runtime
     prompt: Turn  # the new user turn, already stored; not part of `history`
-    standing: str | None = None  # what holds for the whole thread
+    standing: str | None = None  # the standing text: what applies to the whole thread
     force_fresh: bool = False
-    full: str | None = None  # what a fresh session is told instead of a turn's own text, which is its short form …
-    full_of: TurnId | None = None  # … of this turn; None: of the prompt
-    done: str | None = None  # how far the last turns came, for a fresh session: see core/work_done
+    # A fresh session is sent `full_prompt` in place of the text of turn `full_prompt_of` (None: of the prompt): that
+    # text is its short form.
+    full_prompt: str | None = None
+    full_prompt_of: TurnId | None = None
+    work_done: str | None = None  # what the last turns did, for a fresh session: see core/work_done
 
 
 class Abilities(Record):
-    """What the probe found the binary able to do."""
+    """What the binary can do, as the probe found."""
 
     resume: bool
     choose_id: bool  # the host may name the session before it exists
-    flags: frozenset[str] = frozenset()  # every long option that its help lists; only its adapter reads them
+    flags: frozenset[str] = frozenset()  # every long option that its help lists; only the adapter reads them
     version: str = ""
     product: str = ""
-    is_agent: bool = True  # it is what its adapter takes it for
-    session_files: bool = True  # its sessions are files that we can read; without them, after a cut-off: fresh
-    asks: bool = True  # it puts questions to its host while it runs; if not, its stdin ends with the prompt
-    streams: bool = True  # its text comes in pieces
-    fork: bool = False  # it can resume a session into a copy of it
-    rewind: bool = False  # and into one that ends with an earlier message
+    is_agent: bool = True  # the binary is the agent that its adapter expects
+    session_files: bool = True  # its sessions are files that we can read; if not, an interrupted run makes us go fresh
+    asks: bool = True  # it asks its host questions while it runs; if not, its stdin ends with the prompt
+    streams: bool = True  # its text arrives in pieces
+    fork: bool = False  # it can resume a session into a copy
+    rewind: bool = False  # it can resume a session into a copy that ends with an earlier message
 
 
 class Policy(Record):
-    """The user's settings that bear on the decision."""
+    """The user's settings that affect the decision."""
 
     enable_resume: bool = True
     max_age_s: float | None = None
@@ -111,13 +113,13 @@ class Policy(Record):
 
 
 class Resume(Record):
-    """Go on in this session; `prompt` is the delta."""
+    """Continue this session; `prompt` is the delta."""
 
     pin: Pin
     prompt: str
     shown: tuple[Absorbed, ...]
-    standing: str | None  # digest of the standing text the session will know
-    transcript_chars: int  # what Fresh would have sent: for the estimate of what was saved
+    standing: str | None  # digest of the standing text that the session will know
+    transcript_chars: int  # how much Fresh would have sent: for the estimate of what was saved
 
     @property
     def session_id(self) -> SessionId:
@@ -136,8 +138,8 @@ class Fresh(Record):
     shown: tuple[Absorbed, ...]
     standing: str | None
     transcript_chars: int
-    omitted: int = 0  # turns that were left out, and the prompt says so
-    passed_over: SessionId | None = None  # the session that would have been resumed, but for the reason
+    omitted: int = 0  # how many turns were left out; the prompt says so
+    skipped_session: SessionId | None = None  # the session that would have been resumed without this reason
 
 
 Decision = Resume | Fresh
@@ -152,7 +154,7 @@ def candidate(pins: Sequence[Pin], agent: str, model: str) -> Pin | None:
 
 
 def decide(
-    request: Request,
+    request: DecisionRequest,
     history: History,
     pins: Sequence[Pin],
     abilities: Abilities,
@@ -160,17 +162,19 @@ def decide(
     policy: Policy,
     now: float,
 ) -> Decision:
-    """Resume or Fresh. `pins` are the thread's, oldest first, settled; `observed` is about the candidate's file."""
+    """Resume or Fresh. `pins` are the thread's, oldest first and reconciled; `observed` is the candidate's file."""
     reason = objection(request, history, pins, abilities, observed, policy, now)
     pin = candidate(pins, request.agent, request.model)
     if reason is not None:
-        return replace(fresh(request, history, policy, reason), passed_over=pin.session_id if pin is not None else None)
-    assert pin is not None  # the no_pin guard has spoken otherwise
+        return replace(
+            fresh(request, history, policy, reason), skipped_session=pin.session_id if pin is not None else None
+        )
+    assert pin is not None  # else the no_pin guard would have objected
     return _resume(pin, request, visible(history, request.agent, policy.visibility), policy)
 
 
 def objection(
-    request: Request,
+    request: DecisionRequest,
     history: History,
     pins: Sequence[Pin],
     abilities: Abilities,
@@ -178,24 +182,26 @@ def objection(
     policy: Policy,
     now: float,
 ) -> Reason | None:
-    """Why `decide` would not resume, with no prompt worded: cheap enough for a long list."""
+    """Why `decide` would not resume. It builds no prompt, so it is cheap enough to call for a long list of threads."""
     seen = visible(history, request.agent, policy.visibility)
     pin = candidate(pins, request.agent, request.model)
     case = _Case(request, history, seen, pin, abilities, observed, policy, now)
     return next((reason for reason, objects in GUARDS if objects(case)), None)
 
 
-def fresh(request: Request, history: History, policy: Policy, reason: Reason) -> Fresh:
-    """Fresh, for that reason. The engine calls it too, for the fallbacks that only a run can find."""
+def fresh(request: DecisionRequest, history: History, policy: Policy, reason: Reason) -> Fresh:
+    """Fresh, for that reason. The engine also calls it for the fallbacks that are found only at run time."""
     seen = visible(history, request.agent, policy.visibility)
-    told, text = seen, request.prompt.text
-    if request.full is not None and request.full_of is None:
-        text = request.full
-    elif request.full is not None:
-        told = tuple(turn.replace(text=request.full) if turn.id == request.full_of else turn for turn in seen)
-    section = prompts.turns_section(told, policy.limit_chars) if told else None
+    turns, text = seen, request.prompt.text
+    if request.full_prompt is not None and request.full_prompt_of is None:
+        text = request.full_prompt
+    elif request.full_prompt is not None:
+        turns = tuple(
+            turn.replace(text=request.full_prompt) if turn.id == request.full_prompt_of else turn for turn in seen
+        )
+    section = prompts.turns_section(turns, policy.limit_chars) if turns else None
     omitted = section.omitted if section else 0
-    prompt = prompts.fresh(request.standing, section, text, request.done)
+    prompt = prompts.fresh(request.standing, section, text, request.work_done)
     return Fresh(
         reason=reason,
         prompt=prompt,
@@ -206,12 +212,12 @@ def fresh(request: Request, history: History, policy: Policy, reason: Reason) ->
     )
 
 
-def shorter(policy: Policy) -> Policy:
-    """The policy after an overflow: the next transcript is cut to fit."""
+def with_shorter_transcript(policy: Policy) -> Policy:
+    """The policy after an overflow: the next transcript is cut to a quarter."""
     return replace(policy, limit_chars=policy.limit_chars // 4)
 
 
-def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume:
+def _resume(pin: Pin, request: DecisionRequest, seen: History, policy: Policy) -> Resume:
     missed = _missed(pin, seen)
     section = prompts.turns_section(missed, policy.limit_chars) if missed else None
     omitted = section.omitted if section else 0
@@ -228,16 +234,16 @@ def _resume(pin: Pin, request: Request, seen: History, policy: Policy) -> Resume
         shown=_shown(seen[len(pin.absorbed) :], request.prompt, omitted),
         standing=_standing_digest(request),
         transcript_chars=prompts.fresh_chars(
-            request.standing, seen, request.full or request.prompt.text, policy.limit_chars
+            request.standing, seen, request.full_prompt or request.prompt.text, policy.limit_chars
         ),
     )
 
 
 def _missed(pin: Pin, seen: History) -> History:
-    """The turns that the session has not absorbed; of a cut-off answer, only the words that it lacks."""
+    """The turns that the session has not absorbed; of an interrupted answer, only the part that it lacks."""
     missed = seen[len(pin.absorbed) :]
-    if pin.held_back is not None:  # it is the first of them: else the pin does not stand
-        rest = missed[0].text[pin.held_back.chars :]
+    if pin.partly_absorbed is not None:  # it is the first missed turn, else the pin would not be valid
+        rest = missed[0].text[pin.partly_absorbed.chars :]
         missed = (replace(missed[0], text=f"[The end of your own last answer:] {rest}"), *missed[1:])
     return missed
 
@@ -248,11 +254,11 @@ def _shown(turns: Sequence[Turn], prompt: Turn, omitted: int) -> tuple[Absorbed,
     return (*left_out, *given, Absorbed.of(prompt))
 
 
-def _standing_digest(request: Request) -> str | None:
+def _standing_digest(request: DecisionRequest) -> str | None:
     return text_digest(request.standing) if request.standing else None
 
 
-def _standing_note(pin: Pin, request: Request) -> str | None:
+def _standing_note(pin: Pin, request: DecisionRequest) -> str | None:
     if pin.standing == _standing_digest(request):
         return None
     if not request.standing:
@@ -263,12 +269,12 @@ def _standing_note(pin: Pin, request: Request) -> str | None:
 
 
 class _Case(Record):
-    """All that the guards look at."""
+    """Everything that a guard may look at."""
 
-    request: Request
+    request: DecisionRequest
     history: History
     seen: History
-    found: Pin | None
+    candidate: Pin | None
     abilities: Abilities
     observed: Observed
     policy: Policy
@@ -276,8 +282,8 @@ class _Case(Record):
 
     @property
     def pin(self) -> Pin:
-        assert self.found is not None  # the guards that use it stand after no_pin
-        return self.found
+        assert self.candidate is not None  # the guards that use it come after no_pin
+        return self.candidate
 
 
 def _is_expired(case: _Case) -> bool:
@@ -289,15 +295,15 @@ def _is_worn_out(case: _Case) -> bool:
 
 
 def _cannot_fork(case: _Case) -> bool:
-    """A borrowed session is never written into: it is copied, up to where it is ours too."""
+    """A borrowed session is never written to: it is copied, up to the last turn that both threads share."""
     if case.pin.borrowed_at is None:
         return False
-    can_end_there = case.abilities.rewind or case.observed.beyond is False
+    can_end_there = case.abilities.rewind or case.observed.continues_past_fork is False
     return not (case.pin.borrowed_at and case.abilities.fork and can_end_there)
 
 
 def _is_unconfirmed(case: _Case) -> bool:
-    """The last attempt's outcome is open, or nothing was ever confirmed to be in there."""
+    """The last attempt's outcome is unknown, or nothing was ever confirmed to be in the session."""
     return case.pin.pending is not None or not case.pin.absorbed
 
 
@@ -306,9 +312,9 @@ GUARDS: tuple[tuple[Reason, Callable[[_Case], bool]], ...] = (
     (Reason.UNSUPPORTED, lambda case: not case.abilities.resume),
     (Reason.FORCED_FRESH, lambda case: case.request.force_fresh),
     (Reason.FIRST_TURN, lambda case: not case.history),
-    (Reason.NO_PIN, lambda case: case.found is None),
+    (Reason.NO_PIN, lambda case: case.candidate is None),
     (Reason.POISONED, lambda case: case.pin.state is PinState.POISONED),
-    (Reason.HISTORY_CHANGED, lambda case: not stands(case.pin, case.seen)),
+    (Reason.HISTORY_CHANGED, lambda case: not is_valid(case.pin, case.seen)),
     (Reason.WORK_DIR_CHANGED, lambda case: case.pin.work_dir != case.request.work_dir),
     (Reason.RUNTIME_CHANGED, lambda case: case.pin.runtime != case.request.runtime),
     (Reason.EXPIRED, _is_expired),

@@ -1,7 +1,7 @@
 """The thread's own history: turns, and what an agent may see of them.
 
-A turn is one message, the user's or an agent's. History is a tuple of turns in order; archived turns (truncated,
-retried away) are not in it. Everything here is a pure function of that tuple.
+A turn is one message, the user's or an agent's. The history is a tuple of turns in order; archived turns (truncated, or
+replaced by a retry) are not in it. Everything here is a pure function of that tuple.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def visible(history: Sequence[Turn], agent: str, visibility: Visibility) -> Hist
 def digest(turn: Turn) -> str:
     """Changes exactly when what a model would be shown of the turn changes.
 
-    An id that is reused for another text, or an edit that swaps two turns, must not go unnoticed, so the id and the
-    role are part of it.
+    The id and the role are part of it, so that an id reused for another text, or an edit that swaps two turns, is
+    noticed.
     """
     return text_digest(f"{turn.id}\0{turn.role.value}\0{turn.text}")
 

@@ -1,4 +1,4 @@
-"""The kinds of id, so that a type checker keeps them apart."""
+"""One type for each kind of id, so that a type checker tells them apart."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """How an attempt ended, and what follows from it.
 
-`classify` takes what the engine did (stopped it or not) and what the adapter read (its diagnosis) and names the class.
-`CONSEQUENCES` is the design's outcome table as data: what becomes of the pin, whether the same run falls back to a
-fresh session. Never after a tool has run (law 6): work done twice is worse than no answer.
+`classify` takes what the engine did (whether it stopped the attempt) and what the adapter read (its diagnosis), and
+returns the class. `CONSEQUENCES` is the design's outcome table as data: what happens to the pin, and whether the same
+run falls back to a fresh session. It never falls back after a tool has run (law 6): work done twice is worse than no
+answer.
 """
 
 from __future__ import annotations
@@ -21,40 +22,40 @@ class Outcome(StrEnum):
     OVERFLOW = "overflow"  # the context is full
     USAGE_LIMIT = "usage_limit"
     AUTH = "auth"
-    BILLING = "billing"  # nothing left to pay with: no login helps, and no waiting
+    BILLING = "billing"  # the account has no credit: neither a login nor waiting helps
     WRONG_MODEL = "wrong_model"  # the model does not exist, or this account may not use it
-    MEDIA_REMOVED = "media_removed"  # the agent took an image or document that was refused out of its session
+    MEDIA_REMOVED = "media_removed"  # the agent removed a refused image or document from its session
     OVERLOADED = "overloaded"
     NETWORK = "network"
-    OUR_LIMIT = "our_limit"  # turns or budget that we set
+    OUR_LIMIT = "our_limit"  # a limit on turns or budget that we set
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     KILLED = "killed"  # the agent died, or we did
     FAILED = "failed"  # anything else
 
 
-class Stop(StrEnum):
-    """Why the engine ended an attempt itself."""
+class StopReason(StrEnum):
+    """Why the engine itself ended an attempt."""
 
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"  # wall clock
-    IDLE = "idle"  # nothing came for too long
+    IDLE = "idle"  # no output for too long
 
 
 class Diagnosis(Record):
-    """What an adapter read from the end of a stream: by structure first, by prose second."""
+    """What an adapter read from the end of a stream: by its structure first, by its wording second."""
 
-    answered: bool  # a result line that is a real success
-    outcome: Outcome | None = None  # the class it recognised, if it did
-    message: str = ""  # the agent's own words, one line
+    answered: bool  # there was a result line, and it is a real success
+    outcome: Outcome | None = None  # the class that the adapter recognised, if any
+    message: str = ""  # the agent's own error text, one line
     resets_at: float | None = None
 
 
 class Consequence(Record):
     """One row of the table."""
 
-    pin: PinState | None  # None: kept as it is
-    fallback: Reason | None = None  # fresh in the same run, once and if no tool ran, for this reason
+    pin: PinState | None  # the pin's next state; None: unchanged
+    fallback: Reason | None = None  # the same run continues fresh for this reason, once and only if no tool ran
 
 
 KEPT = Consequence(pin=None)
@@ -68,23 +69,23 @@ CONSEQUENCES: dict[Outcome, Consequence] = {
     Outcome.AUTH: KEPT,
     Outcome.BILLING: KEPT,
     Outcome.WRONG_MODEL: KEPT,
-    Outcome.MEDIA_REMOVED: KEPT,  # retired after the second in a row: see after
+    Outcome.MEDIA_REMOVED: KEPT,  # retired after the second in a row: see pin_after
     Outcome.OVERLOADED: KEPT,
     Outcome.NETWORK: KEPT,
     Outcome.OUR_LIMIT: KEPT,
     Outcome.CANCELLED: KEPT,
     Outcome.TIMED_OUT: KEPT,
     Outcome.KILLED: KEPT,
-    Outcome.FAILED: KEPT,  # retired after the second in a row: see after
+    Outcome.FAILED: KEPT,  # retired after the second in a row: see pin_after
 }
 
 FAILURES_BEFORE_RETIREMENT = 2
-COUNTED_AS_FAILURES = frozenset({Outcome.FAILED, Outcome.MEDIA_REMOVED})  # what another try in the session may fix
+COUNTED_AS_FAILURES = frozenset({Outcome.FAILED, Outcome.MEDIA_REMOVED})  # a second try in the session may succeed
 
 
-def classify(diagnosis: Diagnosis, *, stopped: Stop | None, exit_status: int | None) -> Outcome:
-    """The class of an ended attempt. `stopped` is None when the answer had come before the stop could bite."""
-    if stopped is Stop.CANCELLED:
+def classify(diagnosis: Diagnosis, *, stopped: StopReason | None, exit_status: int | None) -> Outcome:
+    """The class of an ended attempt. `stopped` is None when the answer came before the stop took effect."""
+    if stopped is StopReason.CANCELLED:
         return Outcome.CANCELLED
     if stopped is not None:
         return Outcome.TIMED_OUT
@@ -100,17 +101,17 @@ def classify(diagnosis: Diagnosis, *, stopped: Stop | None, exit_status: int | N
 def falls_back(outcome: Outcome, *, resumed: bool, tool_ran: bool, can_shorten: bool) -> Reason | None:
     """Why the same run continues with a fresh session after its first attempt, or None. Never after a tool has run.
 
-    `can_shorten`: what a fresh session would be shown after an overflow is less than this one was shown.
+    `can_shorten`: after an overflow, a fresh session would be shown less than this session was shown.
     """
     reason = CONSEQUENCES[outcome].fallback
     if tool_ran:
         return None
     if not resumed and not (outcome is Outcome.OVERFLOW and can_shorten):
-        return None  # it was fresh already, and would be asked the same again
+        return None  # the attempt was fresh already: another one would be asked the same
     return reason
 
 
-def after(pin: Pin, outcome: Outcome) -> Pin:
+def pin_after(pin: Pin, outcome: Outcome) -> Pin:
     """The pin after an attempt that was not a success."""
     state = CONSEQUENCES[outcome].pin
     failures = pin.failures + 1 if outcome in COUNTED_AS_FAILURES else 0

@@ -3,19 +3,19 @@
 Rules
 1. A pin says which turns its session has absorbed, in order, each with a digest of its text. It is valid only while
    that list is a prefix of what the agent may see of the thread (law 3).
-2. A pin is never advanced by hope. While an attempt runs, what it is being shown stands in `pending`; only a success
-   that the session's file bears out moves it into `absorbed`: our user line and the answer are in its active chain.
-   What the file lacks is not absorbed, and the next turn brings it along. After anything else the file decides, at the
-   next turn (law 4).
-3. A session has one thread that writes into it. A pin of another thread may borrow it (`borrowed_at`): the next turn
-   goes on in a copy that ends with that message, and the copy gets a pin of its own. Empty: where it would have to be
-   cut is not known, so it cannot be copied.
-4. States move by this table and no other way; an illegal move raises and changes nothing.
+2. A pin advances only on evidence. While an attempt runs, what the session is being shown is in `pending`. It moves to
+   `absorbed` only on a success that the session's file confirms: our user line and the answer are in its active chain.
+   What the file lacks is not absorbed, and the next turn sends it. After any other outcome, the next turn reads from
+   the file what was absorbed (law 4).
+3. Only one thread writes to a session. A pin of another thread may borrow it (`borrowed_at`): its next turn continues
+   in a copy that ends with that message, and the copy gets a pin of its own. When `borrowed_at` is empty, it is not
+   known where the copy would have to end, so the session cannot be copied.
+4. States change by this table and in no other way; an illegal change raises and leaves the pin unchanged.
 
     state        may become
     provisional  good, poisoned, retired
     good         poisoned, retired
-    poisoned     (nothing: for ever)
+    poisoned     (nothing: it is permanent)
     retired      (nothing)
 """
 
@@ -31,7 +31,7 @@ from clew.core.record import Record, replace
 
 
 class PinState(StrEnum):
-    PROVISIONAL = "provisional"  # the id is ours and stored; no success yet
+    PROVISIONAL = "provisional"  # we chose the id and stored it; no run has succeeded yet
     GOOD = "good"
     POISONED = "poisoned"  # every later turn would fail the same way
     RETIRED = "retired"
@@ -46,17 +46,17 @@ MOVES: dict[PinState, frozenset[PinState]] = {
 
 
 class Runtime(Record):
-    """Who made a session: a session of one runtime means nothing to another. The version does not count."""
+    """Which program made a session. Another runtime cannot use the session. The version number does not count."""
 
     agent: str
     binary: str  # the path as found, links not followed: an updater may repoint one
-    product: str  # from --version: a fork calls itself something else
+    product: str  # from --version: a fork of the program has another name
     can_resume: bool
     config_dir: str  # where the agent keeps its sessions
 
 
 class Absorbed(Record):
-    """One turn that a session holds. No digest: it was left out of a transcript that was too long."""
+    """One turn that a session holds. Without a digest, it was left out of a transcript that was too long."""
 
     turn_id: TurnId
     digest: str | None
@@ -67,32 +67,32 @@ class Absorbed(Record):
 
 
 class Pending(Record):
-    """What an attempt is showing the session, until its outcome is known."""
+    """What the running attempt shows the session, until its outcome is known."""
 
-    user_uuid: str  # of our user line, to find it in the session's file
+    user_uuid: str  # the id of our user line, to find it in the session's file
     shown: tuple[Absorbed, ...]  # catch-up or transcript, then the prompt
-    standing: str | None  # digest of the standing text, as the session will know it afterwards
+    standing: str | None  # digest of the standing text that the session will know afterwards
 
 
-class HeldBack(Record):
-    """A cut-off answer of which the session has only the beginning."""
+class PartlyAbsorbed(Record):
+    """An interrupted answer of which the session holds only the beginning."""
 
     turn_id: TurnId
-    chars: int  # so many of them
-    digest: str  # and of those
+    chars: int  # the length of that beginning
+    digest: str  # the digest of that beginning
 
     @classmethod
-    def of(cls, turn: Turn, chars: int) -> HeldBack:
+    def of(cls, turn: Turn, chars: int) -> PartlyAbsorbed:
         return cls(turn.id, chars, text_digest(turn.text[:chars]))
 
 
 class Mark(Record):
-    """A session's file as we last left it."""
+    """The state of a session's file when our last turn ended."""
 
     size_bytes: int
     last_entry: str | None
-    digest: str | None = None  # of those bytes; None: an older Clew left it
-    stamp: str | None = None  # the file's identity and times: while they are the same, nobody has written into it
+    digest: str | None = None  # of those bytes; None: an older Clew wrote this mark
+    stamp: str | None = None  # the file's identity and times: while they are the same, nobody has written to it
 
 
 class Pin(Record):
@@ -108,23 +108,23 @@ class Pin(Record):
     runtime: Runtime
     absorbed: tuple[Absorbed, ...] = ()
     pending: Pending | None = None
-    held_back: HeldBack | None = None
-    standing: str | None = None  # digest of the standing text that the session saw last
+    partly_absorbed: PartlyAbsorbed | None = None
+    standing: str | None = None  # digest of the standing text that the session last saw
     mark: Mark | None = None
     resume_count: int = 0
-    failures: int = 0  # unexplained ones in a row
-    cost_total_usd: float = 0.0  # as the agent last reported it for the whole session
-    borrowed_at: str | None = None  # another thread's session: up to this message of it may be copied (rule 3)
+    failures: int = 0  # unexplained failures in a row
+    cost_total_usd: float = 0.0  # the whole session's cost, as the agent last reported it
+    borrowed_at: str | None = None  # the session is another thread's: it may be copied up to this message (rule 3)
     created_at: float = 0.0
     used_at: float = 0.0
 
 
 class IllegalMove(ValueError):
-    """A pin was told to go where its state does not lead."""
+    """A pin cannot change from its state to the requested one."""
 
 
 def move(pin: Pin, state: PinState) -> Pin:
-    """The pin in its next state. Staying is always legal."""
+    """The pin in its next state. Keeping the same state is always legal."""
     if state is pin.state:
         return pin
     if state not in MOVES[pin.state]:
@@ -132,44 +132,44 @@ def move(pin: Pin, state: PinState) -> Pin:
     return replace(pin, state=state)
 
 
-def stands(pin: Pin, seen: Sequence[Turn]) -> bool:
-    """Law 3: all that the session absorbed still stands, unchanged and in order, at the start of what is seen."""
-    held = pin.absorbed
-    if len(held) > len(seen):
+def is_valid(pin: Pin, seen: Sequence[Turn]) -> bool:
+    """Law 3: `seen` begins with everything that the session absorbed, unchanged and in order."""
+    absorbed = pin.absorbed
+    if len(absorbed) > len(seen):
         return False
-    part = pin.held_back
-    if part is not None and (len(held) == len(seen) or HeldBack.of(seen[len(held)], part.chars) != part):
+    part = pin.partly_absorbed
+    if part is not None and (len(absorbed) == len(seen) or PartlyAbsorbed.of(seen[len(absorbed)], part.chars) != part):
         return False
     return all(
         known.turn_id == turn.id and (known.digest is None or known.digest == digest(turn))
-        for known, turn in zip(held, seen, strict=False)
+        for known, turn in zip(absorbed, seen, strict=False)
     )
 
 
 class Observed(Record):
-    """What the engine saw of a pinned session's file just now. All `None`: the agent keeps no file we can read."""
+    """What the engine just read from a pinned session's file. All `None`: the agent keeps no file that we can read."""
 
     exists: bool | None = None
     mark: Mark | None = None
-    holds_pending: bool | None = None  # our pending user line is in the active chain; None: cannot tell
-    said: str = ""  # what the agent said after that line, as far as the file has it
-    complete: bool = False  # and that the model had come to its end
-    went_on: bool = False  # somebody else's prompt stands after ours
-    model: str = ""  # the newest turn's, where the file tells
-    beyond: bool | None = None  # of a borrowed session: more was said after the message that ours ends with
-    damaged: bool = False  # what stood in it when we left it does not stand there any more
+    holds_pending: bool | None = None  # our pending user line is in the active chain; None: unknown
+    answer_text: str = ""  # what the agent said after that line, as far as the file holds it
+    complete: bool = False  # the file shows that the model finished that answer
+    continued_outside: bool = False  # somebody else's prompt follows ours
+    model: str = ""  # the newest turn's, if the file names it
+    continues_past_fork: bool | None = None  # a borrowed session has messages after the one that the copy ends with
+    damaged: bool = False  # the bytes that the file had when our last turn ended have changed
 
 
 NOTHING_OBSERVED = Observed()
 
 
 def has_diverged(pin: Pin, observed: Observed) -> bool:
-    """Somebody went on in the session without us: both its size and its last entry differ from where we left it.
+    """Somebody continued the session without us: both its size and its last entry differ from our mark.
 
-    While the outcome of our own last attempt is open, what the file has more may be ours. Of a borrowed session
-    another thread is the owner: it may grow.
+    While the outcome of our own last attempt is unknown, the additional content may be ours. A borrowed session is
+    owned by another thread, so it may grow.
     """
-    if observed.went_on:
+    if observed.continued_outside:
         return True
     if pin.borrowed_at is not None or (pin.pending is not None and observed.holds_pending is not False):
         return False
@@ -179,58 +179,58 @@ def has_diverged(pin: Pin, observed: Observed) -> bool:
     return ours.size_bytes != now.size_bytes and ours.last_entry != now.last_entry
 
 
-def is_unproven(pin: Pin) -> bool:
-    """A copy that nothing has borne out yet: what it was to hold may not all have got there."""
+def is_unconfirmed_copy(pin: Pin) -> bool:
+    """A copy that no run has confirmed yet: it may not hold everything that was to be copied."""
     return pin.state is PinState.PROVISIONAL and pin.mark is None and bool(pin.absorbed)
 
 
-def settle(pin: Pin, observed: Observed, history: History) -> Pin:
-    """After an attempt that did not end well: take from the file what the session really absorbed.
+def reconcile(pin: Pin, observed: Observed, history: History) -> Pin:
+    """The pin after an attempt without success: what the session really absorbed is read from its file.
 
-    Leaves `pending` in place when the file does not tell (the decision then says `unconfirmed`).
+    `pending` is kept when the file does not show it (the decision then says `unconfirmed`).
     """
     if pin.pending is None or not observed.exists or observed.holds_pending is None:
         return pin
-    if observed.went_on or observed.damaged:
+    if observed.continued_outside or observed.damaged:
         return pin
     if not observed.holds_pending:
-        if not pin.absorbed or is_unproven(pin):
-            return pin  # a first turn that never arrived: nothing in there is ours, or not all of it
+        if not pin.absorbed or is_unconfirmed_copy(pin):
+            return pin  # the first turn never arrived: the session holds nothing of ours, or an unconfirmed copy
         return replace(pin, pending=None)
     return absorb(pin, observed, _answer_after(pin.pending, history))
 
 
 def absorb(pin: Pin, observed: Observed, answer: Turn | None) -> Pin:
-    """The file holds the pending prompt: what it was shown is absorbed, and of the answer what the file has.
+    """The file holds the pending prompt: what was shown is absorbed, and as much of the answer as the file holds.
 
-    An answer of which the file has a part is remembered as `held_back`; one that it lacks is simply not absorbed, so
-    that the next turn brings it along. A file with words that the thread does not have leaves the pin as it is.
+    An answer that the file holds in part is recorded as `partly_absorbed`. An answer that it lacks is not absorbed, so
+    the next turn sends it. A file with text that the thread does not have leaves the pin unchanged.
     """
-    assert pin.pending is not None  # the callers have looked
-    settled = replace(
+    assert pin.pending is not None  # the callers have checked
+    moved = replace(
         pin,
         absorbed=pin.absorbed + pin.pending.shown,
         pending=None,
         standing=pin.pending.standing,
-        held_back=None,
+        partly_absorbed=None,
         mark=observed.mark,
     )
-    if answer is not None and answer.text == observed.said:
-        return replace(settled, absorbed=(*settled.absorbed, Absorbed.of(answer)))
-    if not observed.said:
-        return settled
-    if answer is not None and answer.text.startswith(observed.said):
-        return replace(settled, held_back=HeldBack.of(answer, len(observed.said)))
+    if answer is not None and answer.text == observed.answer_text:
+        return replace(moved, absorbed=(*moved.absorbed, Absorbed.of(answer)))
+    if not observed.answer_text:
+        return moved
+    if answer is not None and answer.text.startswith(observed.answer_text):
+        return replace(moved, partly_absorbed=PartlyAbsorbed.of(answer, len(observed.answer_text)))
     return pin
 
 
-def holds(pin: Pin, turn: Turn) -> bool:
-    """The turn is the last that the session absorbed."""
+def ends_with(pin: Pin, turn: Turn) -> bool:
+    """The turn is the last one that the session absorbed."""
     return bool(pin.absorbed) and pin.absorbed[-1] == Absorbed.of(turn)
 
 
 def _answer_after(pending: Pending, history: History) -> Turn | None:
-    """The cut-off answer that the thread kept for the pending prompt, if it kept one."""
+    """The interrupted answer that the thread kept for the pending prompt, if it kept one."""
     prompt = pending.shown[-1].turn_id
     for turn, following in pairwise(history):
         if turn.id == prompt:

@@ -1,10 +1,10 @@
 """How a prompt is worded: standing text, transcript, catch-up, the answered-form line.
 
-Theory of operation. A prompt with nothing to add is the user's text, byte for byte. Otherwise it is sections under
-first-level headings, the new message last. Turns stand under second-level headings that name who spoke. A turn's own
-text can therefore never pose as a heading: whatever looks like one is escaped with a backslash, and so is an escaped
-one, so that the escape can be undone. Volatile text rides only here, never in a launch flag, so that the agent's
-cached prefix stays as it is.
+Theory of operation. A prompt with nothing to add is the user's text, byte for byte. Otherwise it consists of sections
+under first-level headings, the new message last. Each turn has a second-level heading that says who spoke. So that a
+turn's own text is never taken for a heading, whatever looks like a heading is escaped with a backslash, and so is an
+escaped heading, so that the escape can be undone. Text that changes from turn to turn is sent only here, never in a
+launch flag, so that the agent's cached prefix stays the same.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ FORM_ANSWERED = "(The question form in your last answer has been answered by thi
 FORM_NOTE = "[A question form was shown here; it has been answered since.]"
 CUT_OFF = "[This answer was cut off here.]"
 
-_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # a model takes any of these for the end of a line
+_ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # a model may read any of these as the end of a line
 _BLANK = rf"[^\S{_ENDS}]"
 _HEADING = (
     rf"(^|(?<=[{_ENDS}]))"
-    rf"(?=(?:{_BLANK}|[\\>*_\u200b-\u200f\u2060\ufeff])*(?:"  # blanks, marks of quotes and emphasis, the invisible
+    rf"(?=(?:{_BLANK}|[\\>*_\u200b-\u200f\u2060\ufeff])*(?:"  # blanks, quote and emphasis marks, invisible characters
     rf"[#\uff03]{{1,6}}{_BLANK}*(?:user|assistant|human|system|standing instructions|conversation so far"
     r"|since your last answer|work done so far|new message)\b"
     rf"|(?:user|assistant|human|system)(?:{_BLANK}|[*_])*[:\uff1a]))"
 )
-# Patterns are compiled, and kept by re, when they are first needed.
+# `re` compiles and caches a pattern when it is first used, so that importing this module stays fast.
 _FORM = r"(?is)<question-form\b.*?</question-form\s*>"
-_OPEN_FORM = r"(?is)<question-form\b.*\Z"  # of an answer that was cut off in the midst of one
+_OPEN_FORM = r"(?is)<question-form\b.*\Z"  # in an answer that was cut off inside a form
 
 _HEADING_CHARS = 64  # what a turn costs beyond its own text, for the limit
 
 
 class Section(Record):
-    """Turns, worded; and which of them had to be left out."""
+    """Turns as prompt text, and how many were left out."""
 
     text: str
-    omitted: int  # the first so many turns are not in it
+    omitted: int  # how many of the first turns are not in it
 
 
 def escape(text: str) -> str:
-    """Text that holds nothing which looks like a role heading."""
+    """The text with everything escaped that looks like a heading of ours or names a role."""
     return re.sub(_HEADING, r"\1\\", text, flags=re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def without_forms(text: str) -> str:
 
 
 def heading(turn: Turn) -> str:
-    """Who spoke. The names go through the same sieve as the text: a host may let users choose them."""
+    """A heading that says who spoke. The names lose their line breaks: a host may let users choose them."""
     if turn.role is Role.USER:
         return "## User"
     who = " ".join(part for part in (turn.agent, turn.model) if part)
@@ -74,32 +74,32 @@ def heading(turn: Turn) -> str:
 
 
 def turns_section(turns: Sequence[Turn], limit_chars: int) -> Section:
-    """The newest turns that fit, and a line that says what is left out.
+    """The newest turns that fit, and a line that says what was left out.
 
-    One turn that alone is too long keeps its beginning and its end.
+    If the newest turn alone is too long, its beginning and its end are kept.
     """
     blocks: list[str] = []
-    room = limit_chars
+    remaining_chars = limit_chars
     for turn in reversed(turns):
-        text = _worded(turn)
-        if len(text) + _HEADING_CHARS > room:
+        text = _turn_text(turn)
+        if len(text) + _HEADING_CHARS > remaining_chars:
             if blocks:
                 break
-            text = _worded(turn.replace(text=_cut_middle(turn.text, max(room - _HEADING_CHARS, 0))))
-        room -= len(text) + _HEADING_CHARS
+            text = _turn_text(turn.replace(text=_cut_middle(turn.text, max(remaining_chars - _HEADING_CHARS, 0))))
+        remaining_chars -= len(text) + _HEADING_CHARS
         blocks.append(f"{heading(turn)}\n\n{text}")
     omitted = len(turns) - len(blocks)
     if omitted:
-        blocks.append(left_out(omitted, sum(len(turn.text) for turn in turns[:omitted])))
+        blocks.append(left_out_note(omitted, sum(len(turn.text) for turn in turns[:omitted])))
     return Section("\n\n".join(reversed(blocks)), omitted)
 
 
-def left_out(turns: int, chars: int) -> str:
+def left_out_note(turns: int, chars: int) -> str:
     what = "1 earlier turn" if turns == 1 else f"{turns:,} earlier turns"
     return f"[{what} ({chars:,} characters) left out here: the conversation is too long.]"
 
 
-def _worded(turn: Turn) -> str:
+def _turn_text(turn: Turn) -> str:
     text = without_forms(turn.text) if turn.role is Role.ASSISTANT else turn.text
     if turn.partial:
         text = re.sub(_OPEN_FORM, FORM_NOTE, text)
@@ -110,8 +110,8 @@ def _worded(turn: Turn) -> str:
 def _cut_middle(text: str, limit: int) -> str:
     head = limit * 2 // 3
     tail = limit - head
-    gone = len(text) - head - tail
-    return f"{text[:head]}\n\n[{gone:,} characters left out here.]\n\n{text[len(text) - tail :]}"
+    omitted = len(text) - head - tail
+    return f"{text[:head]}\n\n[{omitted:,} characters left out here.]\n\n{text[len(text) - tail :]}"
 
 
 def fresh(standing: str | None, transcript: Section | None, text: str, done: str | None = None) -> str:
@@ -127,9 +127,9 @@ def fresh(standing: str | None, transcript: Section | None, text: str, done: str
 
 
 def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_chars: int) -> int:
-    """How long `fresh` would be, or nearly: without wording a transcript that nobody is sent."""
-    said = sum(len(heading(turn)) + len(turn.text) + 4 for turn in turns)
-    transcript = Section(" " * min(said, limit_chars), 0) if turns else None
+    """About how long `fresh` would be, without building a transcript that is not sent."""
+    turns_chars = sum(len(heading(turn)) + len(turn.text) + 4 for turn in turns)
+    transcript = Section(" " * min(turns_chars, limit_chars), 0) if turns else None
     return len(fresh(standing, transcript, text))
 
 

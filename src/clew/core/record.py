@@ -1,12 +1,13 @@
-"""Frozen records: what a frozen dataclass is, at a tenth of its cost to define.
+"""Frozen records: like frozen dataclasses, at a tenth of the cost to define them.
 
-A dataclass writes and compiles its methods anew for every class, 0.6 to 0.9 ms each. Clew has some sixty, and a
-command with a tenth of a second to spare cannot spend half of it on that. Here all records share one set of methods,
-driven by the list of their fields. Type checkers see dataclasses (`dataclass_transform`), so no strictness is lost.
+A dataclass generates and compiles its methods for every class, which takes 0.6 to 0.9 ms each. Clew has some sixty
+records, and a command that starts in a tenth of a second cannot spend half of it on that. Here all records share one
+set of methods, which work on the list of their fields. Type checkers see dataclasses (`dataclass_transform`), so no
+strictness is lost.
 
     class Point(Record):
         x: int
-        y: int = 0  # a default is shared by all: never a mutable one
+        y: int = 0  # a default is shared by all instances, so it must not be mutable
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ R = TypeVar("R", bound="Record")
 
 @dataclass_transform(frozen_default=True)
 class Record:
-    """Immutable, compared and hashed by type and fields, in the order in which the fields stand."""
+    """Immutable; compared and hashed by type and fields. The fields keep the order of their definition."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
     _names: ClassVar[frozenset[str]] = frozenset()
@@ -37,33 +38,33 @@ class Record:
 
     def __init__(self, *values: Any, **named: Any) -> None:
         if values:
-            named = self._given(values, named)
+            named = self._by_name(values, named)
         content = {**self._defaults, **named}
         if content.keys() != self._names:
-            self._refuse(content)
+            self._raise_wrong_fields(content)
         self.__dict__.update(content)
 
-    def _given(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    def _by_name(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
         fields = self._fields
         if len(values) > len(fields):
-            raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, and {len(values)} were given")
+            raise TypeError(f"{type(self).__name__} takes {len(fields)} fields, but {len(values)} were given")
         given = dict(zip(fields, values, strict=False))
         if given.keys() & named.keys():
             raise TypeError(f"{type(self).__name__} was given {', '.join(given.keys() & named.keys())} twice")
         return given | named
 
-    def _refuse(self, content: dict[str, Any]) -> None:
+    def _raise_wrong_fields(self, content: dict[str, Any]) -> None:
         missing = [name for name in self._fields if name not in content]
         unknown = [name for name in content if name not in self._fields]
         wrong = f"lacks {', '.join(missing)}" if missing else f"has no {', '.join(unknown)}"
         raise TypeError(f"{type(self).__name__} {wrong}")
 
     def replace(self, **changes: Any) -> Self:
-        """The same with other values for some fields."""
+        """A copy with other values for some fields."""
         return type(self)(**(self.__dict__ | changes))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain dicts, also of records within, and in tuples within."""
+        """A plain dict. Records in fields, and in tuples in fields, become dicts too."""
         return {name: _plain(self.__dict__[name]) for name in self._fields}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -91,7 +92,7 @@ def _plain(value: Any) -> Any:
 
 
 def replace(record: R, **changes: Any) -> R:
-    """As `dataclasses.replace`."""
+    """Like `dataclasses.replace`."""
     return record.replace(**changes)
 
 

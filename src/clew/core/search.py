@@ -1,7 +1,8 @@
-"""What somebody looks for, and the piece of a text that shows it.
+"""Search queries, and the snippet of a text that shows a hit.
 
-A word is a run of letters and digits, and case does not count. `"…"` asks for words next to each other, and so does
-what is written together (`open_run`, `src/clew`). A `*` at the end of a word asks for its beginning. All must be there.
+A word is a run of letters and digits; case does not count. `"…"` asks for adjacent words, and so do words that are
+written together (`open_run`, `src/clew`). A `*` at the end asks for words with that beginning. A hit contains all
+phrases of the query.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from clew.core.record import Record
 
 MOST_PHRASES = 32
 MOST_WORD_CHARS = 200
-BEFORE_CHARS = 60  # of a hit, in a snippet
+BEFORE_CHARS = 60  # shown before a hit in a snippet
 SNIPPET_CHARS = 200
 
 _PIECE = re.compile(r'"([^"]*)"?(\*?)|([^\s"]+)')
-_WORD = re.compile(r"[0-9A-Za-z\x80-\ud7ff\ue000-\U0010ffff]+")  # what else parts words is for the index to say
+_WORD = re.compile(r"[0-9A-Za-z\x80-\ud7ff\ue000-\U0010ffff]+")  # beyond ASCII, the index decides what splits words
 _LETTER = re.compile(r"[^\W_]")
 _SPACE = re.compile(r"\s+")
 
 
 class Phrase(Record):
-    """Words next to each other; of the last one perhaps only the beginning."""
+    """Adjacent words. With `is_prefix`, the last one is only the beginning of a word."""
 
     words: tuple[str, ...]
     is_prefix: bool = False
 
 
-class Words(Record):
-    """All of these. None: nothing to look for."""
+class SearchQuery(Record):
+    """All these phrases must occur. Without any, there is nothing to search for."""
 
     phrases: tuple[Phrase, ...]
 
@@ -38,25 +39,25 @@ class Words(Record):
 
 
 class Snippet(Record):
-    """A piece of a text on one line, and where in it the hits are."""
+    """A piece of a text on one line, and the positions of the hits in it."""
 
     text: str
-    hits: tuple[tuple[int, int], ...]  # from, to
+    hits: tuple[tuple[int, int], ...]  # start, end
 
 
-def parse_words(text: str) -> Words:
-    """Never raises: what holds no word asks for nothing. Of a very long query the beginning counts."""
+def parse_query(text: str) -> SearchQuery:
+    """Never raises: a text without words is an empty query. Only the beginning of a very long query counts."""
     phrases = []
     for quoted, star, plain in _PIECE.findall(text):
         words = tuple(word[:MOST_WORD_CHARS] for word in _WORD.findall(quoted or plain) if _LETTER.search(word))
         if words:
             phrases.append(Phrase(words[:MOST_PHRASES], bool(star) or plain.endswith("*") or quoted.endswith("*")))
-    return Words(tuple(phrases[:MOST_PHRASES]))
+    return SearchQuery(tuple(phrases[:MOST_PHRASES]))
 
 
-def snippet(text: str, words: Words) -> Snippet:
-    """Around the first place of the text where one of the phrases stands; its beginning, if none is found."""
-    pattern = re.compile("|".join(_pattern(phrase) for phrase in words.phrases) or r"(?!)", re.IGNORECASE)
+def snippet(text: str, query: SearchQuery) -> Snippet:
+    """The text around the first phrase that occurs in it; its beginning, if none does."""
+    pattern = re.compile("|".join(_pattern(phrase) for phrase in query.phrases) or r"(?!)", re.IGNORECASE)
     first = pattern.search(text)
     start = max(0, first.start() - BEFORE_CHARS) if first is not None else 0
     piece = text[start : start + 8 * SNIPPET_CHARS]
@@ -68,7 +69,7 @@ def snippet(text: str, words: Words) -> Snippet:
 
 
 def _pattern(phrase: Phrase) -> str:
-    """Bounded on both sides, so that it takes time by the length of the text alone."""
+    """Its repetitions are bounded, so that the time to search depends only on the length of the text."""
     between = r"[\W_]{1,80}"
     end = "" if phrase.is_prefix else r"(?![^\W_])"
     tail = r"[^\W_]{0,80}" if phrase.is_prefix else ""

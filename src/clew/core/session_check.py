@@ -1,15 +1,14 @@
-"""Is every word of a session that came from elsewhere one that the thread shows?
+"""Checks that a session from elsewhere holds nothing but what the thread shows.
 
-A session's file may have been written by somebody else, and what stands in it is shown to the model. So it is used only
-when each prompt in it is worded just as Clew words the thread's own turns (catch-up, transcript, standing text), each
-answer is the thread's own, and the two follow each other in the pin's order. Anything beyond that could be an
-instruction that nobody sees in the thread.
+Somebody else may have written a session's file, and the model is shown all of it. So it is used only when each prompt
+in it is exactly how Clew words the thread's own turns (catch-up, transcript, standing text), each answer is the
+thread's own, and both are in the pin's order. Anything else could be an instruction that nobody sees in the thread.
 
 Rules
-1. The pin's absorbed turns are walked through in order, and so is the session. A prompt takes the turns that it
-   carries and the turn that it asks; an answer takes the turn that it is. At the end all absorbed turns are taken.
+1. The pin's absorbed turns and the session are walked through in order. A prompt takes the turns that it carries and
+   the turn that it asks; an answer takes its own turn. At the end, all absorbed turns are taken.
 2. Turns without a digest were left out of a transcript that was too long: a prompt need not carry them.
-3. After them the turns of an attempt whose outcome is open may follow, and the beginning of an answer that was cut off.
+3. The turns of an attempt whose outcome is not known may follow, and the beginning of an answer that was cut off.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from clew.core.record import Record
 NO_LIMIT = 10**12
 
 
-class Said(Record):
-    """A prompt, or all that the agent said until the next one."""
+class Utterance(Record):
+    """A prompt, or all that the agent answered to it."""
 
     role: Role
     text: str
 
 
-class Known(Record):
-    """All that the thread shows."""
+class ShownThread(Record):
+    """What the thread shows to the model."""
 
     turns: Mapping[str, Turn]  # by id
     standing: str | None = None
 
 
-def explains(said: Sequence[Said], pin: Pin, known: Known) -> bool:
+def explains(utterances: Sequence[Utterance], pin: Pin, shown: ShownThread) -> bool:
     """The session holds what the pin says it absorbed, in order, and nothing that the thread does not show."""
     open_turns = pin.pending.shown if pin.pending is not None else ()
-    walk = _Walk((*pin.absorbed, *open_turns), known)
-    if not walk.is_sound:
+    walk = _Walk((*pin.absorbed, *open_turns), shown)
+    if not walk.is_unchanged:
         return False
-    for place, each in enumerate(said):
-        is_last = place == len(said) - 1
+    for place, each in enumerate(utterances):
+        is_last = place == len(utterances) - 1
         if each.role is Role.USER:
             taken = walk.take_prompt(each.text)
         else:
@@ -57,24 +56,24 @@ def explains(said: Sequence[Said], pin: Pin, known: Known) -> bool:
 
 
 class _Walk:
-    """Through the turns of a pin."""
+    """The walk through the absorbed turns of a pin."""
 
-    def __init__(self, absorbed: Sequence[Absorbed], known: Known) -> None:
+    def __init__(self, absorbed: Sequence[Absorbed], shown: ShownThread) -> None:
         self._absorbed = absorbed
-        self._known = known
-        self._turns = [known.turns.get(each.turn_id) for each in absorbed]
+        self._shown = shown
+        self._turns = [shown.turns.get(each.turn_id) for each in absorbed]
         self._at = 0
 
     @property
-    def is_sound(self) -> bool:
-        """Every turn is the one that was absorbed."""
+    def is_unchanged(self) -> bool:
+        """Every turn is still as it was absorbed."""
         return all(
             each.digest is None or (turn is not None and digest(turn) == each.digest)
             for each, turn in zip(self._absorbed, self._turns, strict=True)
         )
 
     def has_taken(self, count: int) -> bool:
-        """All of the first so many, but for those that were left out."""
+        """The first `count` turns have been taken, except those that were left out of a transcript."""
         return all(each.digest is None for each in self._absorbed[self._at : count])
 
     def take_prompt(self, text: str) -> bool:
@@ -98,14 +97,14 @@ class _Walk:
         return True
 
     def is_beginning_of_an_answer(self, text: str) -> bool:
-        """The thread kept more of it: it was cut off, or the session lacks its end."""
+        """The thread has more of it: the answer was cut off, or the session lacks its end."""
         said = squeezed(text)
         return any(
-            turn.role is Role.ASSISTANT and squeezed(turn.text).startswith(said) for turn in self._known.turns.values()
+            turn.role is Role.ASSISTANT and squeezed(turn.text).startswith(said) for turn in self._shown.turns.values()
         )
 
     def _wordings(self, said: str, place: int, turn: Turn) -> Iterator[str]:
-        """Every way in which Clew may have worded this turn as a prompt, the likeliest first."""
+        """All prompts that Clew may have made of this turn, the likeliest first."""
         carried = range(self._at, place)
         given = [n for n in carried if self._absorbed[n].digest is not None]
         left_out = [n for n in carried if self._absorbed[n].digest is None]
@@ -131,17 +130,17 @@ class _Walk:
         yield section
         gone = [turn for n in left_out if (turn := self._turns[n]) is not None]
         if gone:
-            note = prompts.left_out(len(gone), sum(len(turn.text) for turn in gone))
+            note = prompts.left_out_note(len(gone), sum(len(turn.text) for turn in gone))
             yield prompts.Section(f"{note}\n\n{section.text}", len(gone))
 
     def _standing_notes(self) -> Iterator[str | None]:
         yield None
         yield prompts.STANDING_GONE
-        if self._known.standing:
-            yield self._known.standing
-            yield f"{prompts.STANDING_CHANGED}\n\n{self._known.standing}"
+        if self._shown.standing:
+            yield self._shown.standing
+            yield f"{prompts.STANDING_CHANGED}\n\n{self._shown.standing}"
 
 
 def squeezed(text: str) -> str:
-    """Agents differ in how they keep blanks, and in what they make of half a character."""
+    """Agents differ in how they store white space and half characters."""
     return re.sub(r"\s+", " ", text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")).strip()

@@ -1,6 +1,6 @@
-"""Names that Clew does not know, each with the nearest one that it does. Loaded only when there is such a name.
+"""Messages about unknown names, each with the nearest known name. Imported only when there is an unknown name.
 
-A name may come from a repository's own clew.toml, so it is escaped and cut, and only a few are named.
+A name may come from a repository's own clew.toml, so it is escaped and shortened, and only a few are listed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from difflib import get_close_matches
 
 MOST_NAMED = 5
 NAME_CHARS = 40
-CLOSE = 0.5  # of 1: the same letters in the same order
+SIMILARITY = 0.5  # required of a suggestion; 1 means the same letters in the same order
 
 
-def unknown(kind: str, names: Sequence[str], known: Iterable[str], tables: Iterable[str] = ()) -> str:
-    """`there is no setting 'modle' (did you mean model?), nor 'zzz'.` Of `tables` only the names are known."""
+def unknown_names(kind: str, names: Sequence[str], known: Iterable[str], tables: Iterable[str] = ()) -> str:
+    """`there is no setting 'modle' (did you mean model?), nor 'zzz'.` `tables` are names of tables with any content."""
     known, tables = tuple(known), tuple(tables)
     parts = [_named(_short(name), known, tables) for name in names[:MOST_NAMED]]
     if len(names) > MOST_NAMED:
@@ -22,24 +22,24 @@ def unknown(kind: str, names: Sequence[str], known: Iterable[str], tables: Itera
     return f"there is no {kind} {', nor '.join(parts)}."
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """` (did you mean model?)`, or nothing where no name is near."""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """` (did you mean model?)`, or nothing if no name is similar."""
     close = nearest(name, known)
     return f" (did you mean {close}?)" if close else ""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Whether it is written with capitals, dots or underscores makes no difference."""
+    """The most similar name. Capitals, dots and underscores make no difference."""
     by_letters = {_letters(each): each for each in known}
-    found = get_close_matches(_letters(name), by_letters, n=1, cutoff=CLOSE)
+    found = get_close_matches(_letters(name), by_letters, n=1, cutoff=SIMILARITY)
     return by_letters[found[0]] if found else None
 
 
 def _named(name: str, known: Sequence[str], tables: Sequence[str]) -> str:
     first = name.partition(".")[0]
     if nearest(first, (*tables, *(each.partition(".")[0] for each in known))) in tables:
-        return f"{name!r}{meant(first, tables)}"
-    return f"{name!r}{meant(name, known)}"
+        return f"{name!r}{suggestion(first, tables)}"
+    return f"{name!r}{suggestion(name, known)}"
 
 
 def _short(name: str) -> str:

@@ -13,17 +13,17 @@ from clew.core.record import Record
 class Permissions(StrEnum):
     """What the agent may do without asking."""
 
-    ASK = "ask"  # nothing: requests go to a person, and are declined where there is none
+    ASK = "ask"  # nothing: requests go to a person, and are declined if there is nobody to ask
     EDITS = "edits"  # edit files in the work directory
-    READ_ONLY = "read-only"  # a fixed list of reading tools, and no others
+    READ_ONLY = "read-only"  # a fixed list of tools that only read
     ALL = "all"  # everything
 
 
-WIDTH = (Permissions.READ_ONLY, Permissions.ASK, Permissions.EDITS, Permissions.ALL)  # each allows more than the last
+NARROWEST_FIRST = (Permissions.READ_ONLY, Permissions.ASK, Permissions.EDITS, Permissions.ALL)
 
 
 def narrower(one: Permissions, other: Permissions) -> Permissions:
-    return min(one, other, key=WIDTH.index)
+    return min(one, other, key=NARROWEST_FIRST.index)
 
 
 class Trust(StrEnum):
@@ -33,27 +33,27 @@ class Trust(StrEnum):
     PROJECT = "project"  # the work directory's as well
 
 
-class How(StrEnum):
-    """By what a thread came of others."""
+class OriginKind(StrEnum):
+    """The operation that made a thread from others."""
 
     FORK = "fork"
     REPLAY = "replay"
     MERGE = "merge"
 
 
-class Source(Record):
-    """A thread that another came of, as it was called then. It may be gone by now."""
+class SourceThread(Record):
+    """A thread from which another was made. It may have been deleted since."""
 
     id: ThreadId
-    name: str
+    name: str  # at that time
 
 
 class Origin(Record):
-    """How a thread came of others."""
+    """How a thread was made from others."""
 
-    how: How
-    of: tuple[Source, ...]
-    round: int | None = None  # the last one that it took along; None: all of them
+    how: OriginKind
+    of: tuple[SourceThread, ...]
+    round: int | None = None  # the last round that was copied; None: all rounds
 
 
 class Thread(Record):
@@ -67,23 +67,24 @@ class Thread(Record):
     permissions: Permissions = Permissions.ASK
     trust: Trust = Trust.USER
     visibility: Visibility = Visibility.SHARED
-    standing: str | None = None  # text that holds for the whole thread: a skill, a rubric, a memory
+    standing: str | None = None  # text that applies to the whole thread: a skill, a rubric, a memory
     kind: str = "chat"
-    origin: Origin | None = None  # None: it was begun by itself
+    origin: Origin | None = None  # None: it was not made from another thread
     created_at: float = 0.0
     updated_at: float = 0.0
 
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
-KINDS = ("chat", "pair", "review", "job", "hook")  # who asks in it
+NAME_CHARS = 80
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_CHARS - 1}}}\Z")
+KINDS = ("chat", "pair", "review", "job", "hook")  # the host that asks for the thread's turns
 
 
 def name_from(prompt: str) -> str:
-    """A short name out of the prompt's first words; the store makes it unique."""
+    """A short name from the prompt's first words; the store makes it unique."""
     words = re.findall(r"[a-z0-9]+", prompt.lower())[:4]
     return "-".join(words)[:40].strip("-") or "thread"
 
 
-def is_word(value: str) -> bool:
-    """It may go on a command line: as one word, and as no option."""
+def is_safe_argument(value: str) -> bool:
+    """It can be an argument on a command line: it is printable, and is not taken for an option."""
     return value.isprintable() and not value.startswith("-")

@@ -1,9 +1,9 @@
-"""How far an agent came and what it did with its tools, told to a session that does not know it.
+"""The work that an interrupted agent has already done, described for a session that does not know it.
 
-A run that is cut off leaves words in the thread's history, and its tool calls only in its events. A session that goes
-on by itself remembers them; a fresh one on another machine must be told, or it does them again. The last message is
-named, so that it is clear where the work stopped. Calls are told in short, the newest first to be kept, each on a line
-of its own; what they say is quoted and escaped like a turn's text.
+The text of an interrupted run is in the thread's history, but its tool calls are only in its events. A resumed session
+remembers them. A fresh session, perhaps on another machine, must be told, or it repeats them. The last message is
+named, so that it is clear where the work stopped. Each call is one short line; when there are too many, the newest are
+kept. What the calls contain is quoted and escaped like a turn's text.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from clew.core.events import Event, ToolFinished, ToolStarted
-from clew.core.job import Marker
+from clew.core.jobs.job import ProgressMarker
 from clew.core.prompts import escape
 from clew.core.record import Record
+from clew.core.runs.events import Event, ToolFinished, ToolStarted
 
-LIMIT_CHARS = 6_000  # of all calls together
+LIMIT_CHARS = 6_000  # for all calls together
 NAME_CHARS = 100
 INPUT_CHARS = 400
 OUTPUT_CHARS = 400
@@ -34,37 +34,37 @@ class Call(Record):
 
     name: str
     input: Mapping[str, Any]
-    output: str | None = None  # None: it had not come back when the run was cut off
+    output: str | None = None  # None: it had not returned when the run was interrupted
     failed: bool = False
 
 
 def calls(events: Iterable[Event | None]) -> tuple[Call, ...]:
-    """Of one run, in order; without those that never ran."""
+    """The calls of one run, in order, without those that never ran."""
     found: dict[str, Call | None] = {}
     for event in events:
         if isinstance(event, ToolStarted):
             found[event.tool_id] = Call(event.name, event.input)
-        elif isinstance(event, ToolFinished) and (begun := found.get(event.tool_id)) is not None:
-            ended = Call(begun.name, begun.input, event.output, event.is_error)
+        elif isinstance(event, ToolFinished) and (started := found.get(event.tool_id)) is not None:
+            ended = Call(started.name, started.input, event.output, event.is_error)
             found[event.tool_id] = ended if event.ran else None
     return tuple(call for call in found.values() if call is not None)
 
 
-def work_done(made: Sequence[Call], last: Marker | None) -> str | None:
-    """The last message and the calls; None when there is nothing to tell."""
-    listed = told(made)
+def work_done(made: Sequence[Call], last: ProgressMarker | None) -> str | None:
+    """The last message and the calls; None when there are neither."""
+    listed = call_list(made)
     parts = [_last_message(last) if last is not None else None, f"{NOTE}\n\n{listed}" if listed else None]
     return "\n\n".join(part for part in parts if part) or None
 
 
-def _last_message(last: Marker) -> str:
-    """By its number, as `clew jobs show` lists them, and the beginning and end of what it said."""
+def _last_message(last: ProgressMarker) -> str:
+    """Its number, as `clew jobs show` lists it, and the beginning and end of its text."""
     said = f": “{escape(_short(last.text, MESSAGE_CHARS))}”" if last.text.strip() else "."
     return f"The last whole message before the work was cut off was number {last.number}{said}"
 
 
-def told(made: Sequence[Call], limit_chars: int = LIMIT_CHARS) -> str | None:
-    """The calls as a list, or None when there is nothing to tell."""
+def call_list(made: Sequence[Call], limit_chars: int = LIMIT_CHARS) -> str | None:
+    """The calls as a list, or None when there are none."""
     lines: list[str] = []
     for call in reversed(made):
         line = _line(call)
@@ -87,6 +87,6 @@ def _line(call: Call) -> str:
 
 
 def _short(text: str, limit: int) -> str:
-    """On one line, whatever ends a line."""
+    """On one line, without its middle if it is too long."""
     line = " ".join(text.encode("utf-8", "replace").decode().split())
     return line if len(line) <= limit else f"{line[: limit * 2 // 3]} … {line[-(limit // 3) :]}"

@@ -1,4 +1,7 @@
-"""The engine's front door: start a run, find a dead one, cancel any."""
+"""Carries turns out: starts a run, takes over what a dead process left queued, follows, cancels and sends any run.
+
+What happens to one run is in `turn`; the order in which runs of a thread start is in `queue`.
+"""
 
 from __future__ import annotations
 
@@ -11,65 +14,58 @@ from typing import TYPE_CHECKING, TypeVar
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities, Decision
-from clew.core.events import RunEnded, to_body
 from clew.core.ids import RunId, SessionId, ThreadId
-from clew.core.question import QuestionState
-from clew.core.run import LIVE, Run, RunStatus
+from clew.core.runs.events import RunEnded, to_body
+from clew.core.runs.question import QuestionState
+from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.core.thread import Thread
-from clew.engine import launching, leases, probe, queue, recovery
-from clew.engine.database import Database
-from clew.engine.journal import Noted
-from clew.engine.plan import default_model_fact, model_for, named_model, new_run, runtime_of
-from clew.engine.settings import AgentSettings, Ask, EngineSettings, Surroundings
+from clew.engine import leases, queue, recovery
+from clew.engine.journal import JournalEntry
+from clew.engine.planning.plan import runtime_of
+from clew.engine.process import launching, probe
+from clew.engine.request import (
+    TurnRequest,
+    check_argument,
+    default_model_key,
+    model_for,
+    named_model,
+    new_run,
+    request_of,
+)
+from clew.engine.settings import AgentSettings, EngineSettings, RuntimeContext
+from clew.engine.storage.async_store import AsyncStore
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentMissing, Busy, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
 from clew.store.store import Store
 
 if TYPE_CHECKING:
-    from clew.engine.adoption import Adopted, Found
+    from clew.engine.sessions.adoption import Adopted, FoundSession
 
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
-TIDY_MOST_S = 30.0  # between two looks
-FOLLOWED_CHARS = 256 * 1024  # of events that are read at once for one who follows
-
-
-def _events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
-    return store.next_events(run_id, after, most_chars=FOLLOWED_CHARS)
-
-
-def check_word(what: str, value: str | None) -> None:
-    """It goes on a command line, so it may hold nothing that ends a word there."""
-    if value is not None and not value.isprintable():
-        raise UsageError(f"The {what} holds characters that cannot be printed.")
-    if value is not None and value.startswith("-"):
-        raise UsageError(f"{value!r} is no {what}.", hint="A name does not begin with a dash.")
+RECOVERY_MOST_S = 30.0  # between two tries to end a run that could not be ended
+FOLLOWED_CHARS = 256 * 1024  # of events that are read at once for one follower
 
 
 class Engine:
-    """Carries turns out. Open one per process; close it, or what it started is ended by the next one that opens."""
+    """Open one per process, and close it: else the next one that opens ends what this one started."""
 
     def __init__(
-        self, store: Store, adapters: Mapping[str, Adapter], settings: EngineSettings, around: Surroundings
+        self, store: Store, adapters: Mapping[str, Adapter], settings: EngineSettings, context: RuntimeContext
     ) -> None:
-        self.database = Database(store)
+        self.store = AsyncStore(store)
         self.settings = settings
-        self.around = around
+        self.context = context
         self._adapters = adapters
         self._live: dict[str, LiveTurn] = {}
-        self._beside: set[asyncio.Task[object]] = set()
-        self._tidying: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[object]] = set()
+        self._recovering: set[asyncio.Task[None]] = set()
 
-    async def recover(self) -> list[Run]:
-        """Brings to an end what a crash left behind. Called by whoever asks, serves or works; never by a mere look."""
-        return await recovery.recover_dead(self.database, self._adapters.get, self.around, self.settings)
+    # The agents
 
-    async def gone(self, runs: Sequence[Run]) -> set[str]:
-        """The ids of those whose process is gone. Only looks: nothing is ended, and nothing written."""
-        return await self.database.call(
-            lambda store: {run.id for run in runs if run.status in LIVE and recovery.is_gone(store, run, self.around)}
-        )
+    def agents(self) -> list[str]:
+        return sorted(self._adapters)
 
     def adapter(self, agent: str) -> Adapter:
         adapter = self._adapters.get(agent)
@@ -77,68 +73,79 @@ class Engine:
             raise UsageError(f"There is no agent {agent!r}.", hint=f"Known: {', '.join(sorted(self._adapters))}.")
         return adapter
 
-    def agents(self) -> list[str]:
-        return sorted(self._adapters)
+    def agent_settings(self, agent: str) -> AgentSettings:
+        return self.settings.agents.get(agent, AgentSettings())
+
+    def find(self, agent: str) -> Binary:
+        return self.adapter(agent).find(self.agent_settings(agent).path, self.context.environ)
+
+    async def abilities(self, agent: str, binary: Binary) -> Abilities:
+        return await probe.abilities(
+            self.adapter(agent), binary, self.store, self.context.environ, self.context.clock()
+        )
 
     async def default_model(self, agent: str) -> str | None:
         """What answers when nothing names a model; None: not known before its first run."""
         configured = self.agent_settings(agent).model
-        return configured or await self.database.call(lambda store: store.fact(default_model_fact(agent)))
+        return configured or await self.store.call(lambda store: store.key_values.get(default_model_key(agent)))
 
-    def find(self, agent: str) -> Binary:
-        return self.adapter(agent).find(self.agent_settings(agent).path, self.around.environ)
+    # Starting a run
 
-    async def abilities(self, agent: str, binary: Binary) -> Abilities:
-        return await probe.abilities(
-            self.adapter(agent), binary, self.database, self.around.environ, self.around.clock()
-        )
+    async def start(self, request: TurnRequest, also: Callable[[Store, Run], None] | None = None) -> LiveTurn:
+        """The prompt is stored when this returns; the run then proceeds by itself.
 
-    def agent_settings(self, agent: str) -> AgentSettings:
-        return self.settings.agents.get(agent, AgentSettings())
-
-    async def start(self, ask: Ask, also: Callable[[Store, Run], None] | None = None) -> LiveTurn:
-        """The prompt is on disk when this returns; the run goes on by itself.
-
-        `also` is what a host has to write about it, in the same transaction: both are stored, or neither.
+        `also` is what a host writes about the run in the same transaction: both are stored, or neither.
         """
-        binary = self.find(ask.agent)
+        binary = self.find(request.agent)
         launching.prepare()
-        token = self.around.new_id()
-        model = named_model(ask, ask.thread, self.agent_settings(ask.agent).model)
+        token = self.context.new_id()
+        model = named_model(request, self.agent_settings(request.agent).model)
         if model is None:
-            model = await self.database.call(lambda store: self._model(ask, store))
-        check_word("model", model)  # wherever it comes from: a flag, the thread, the settings, the store
-        run = new_run(ask, model, self.around)
-        leases.ours.add(run.id)
+            model = await self.store.call(lambda store: self._model(request, store))
+        check_argument("model", model)  # wherever it comes from: a flag, the thread, the settings, the store
+        run = new_run(request, model, self.context)
+        leases.runs_of_this_process.add(run.id)
         try:
             try:
-                leased = await self._open_run(ask, run, token, also)
+                leased = await self._open_run(request, run, token, also)
             except Busy:
                 if not await self.recover():
                     raise
-                leased = await self._open_run(ask, run, token, also)  # what was in the way had died
+                leased = await self._open_run(request, run, token, also)  # the run that held the thread had died
         except BaseException:
-            leases.ours.discard(run.id)
+            leases.runs_of_this_process.discard(run.id)
             raise
-        return self._carry_out(ask, run, binary, token, leased=leased)
+        return self._carry_out(request, run, binary, token, leased=leased)
 
-    async def _open_run(self, ask: Ask, run: Run, token: str, also: Callable[[Store, Run], None] | None) -> bool:
-        return await self.database.atomically(
-            lambda store: queue.open_run(store, ask, run, token, self.around, self.settings, also),
-            lambda store: store.run(run.id) is not None,
+    def _model(self, request: TurnRequest, store: Store) -> str | None:
+        return model_for(request, self.agent_settings(request.agent).model, store)
+
+    async def _open_run(
+        self, request: TurnRequest, run: Run, token: str, also: Callable[[Store, Run], None] | None
+    ) -> bool:
+        return await self.store.atomically(
+            lambda store: queue.open_run(store, request, run, token, self.context, self.settings, also),
+            lambda store: store.runs.find(run.id) is not None,
         )
 
     def _carry_out(
-        self, ask: Ask, run: Run, binary: Binary, token: str, *, leased: bool, earlier: Sequence[Noted] = ()
+        self,
+        request: TurnRequest,
+        run: Run,
+        binary: Binary,
+        token: str,
+        *,
+        leased: bool,
+        earlier: Sequence[JournalEntry] = (),
     ) -> LiveTurn:
         turn = LiveTurn(
-            ask,
+            request,
             run,
-            self.adapter(ask.agent),
+            self.adapter(request.agent),
             binary,
-            self.database,
+            self.store,
             self.settings,
-            self.around,
+            self.context,
             self._adapters.get,
             earlier,
         )
@@ -148,205 +155,213 @@ class Engine:
 
     def _ended(self, turn: LiveTurn) -> None:
         self._live.pop(turn.run.id, None)
-        leases.ours.discard(turn.run.id)
-        if turn.is_left:
-            task = asyncio.create_task(self._tidy_up(turn.run.id))
-            self._tidying.add(task)
-            task.add_done_callback(self._tidying.discard)
-
-    async def _tidy_up(self, run_id: RunId) -> None:
-        """Until a run that was left is at its end: others take it for alive as long as this process is."""
-        wait_s = self.settings.poll_s
-        while True:
-            await asyncio.sleep(wait_s)
-            with contextlib.suppress(StoreError):
-                await self.recover()
-                run = await self.database.call(lambda store: store.run(run_id))
-                if run is None or run.status not in LIVE or run.owner is None:
-                    return
-            wait_s = min(2 * wait_s, TIDY_MOST_S)
-
-    def is_held(self, store: Store, thread_id: ThreadId) -> bool:
-        """A run that is alive has the thread."""
-        held = store.lease(leases.thread_key(thread_id))
-        return held is not None and not leases.is_dead(store, held, self.around)
+        leases.runs_of_this_process.discard(turn.run.id)
+        if turn.is_left_to_recovery:
+            task = asyncio.create_task(self._recover_until_over(turn.run.id))
+            self._recovering.add(task)
+            task.add_done_callback(self._recovering.discard)
 
     async def take_up(self, may_run: Callable[[Thread], bool] | None = None) -> list[LiveTurn]:
-        """Carries on the queued runs that a dead daemon left behind. Called by daemons only.
+        """Carries out the queued runs that a dead daemon left behind. Called by daemons only.
 
-        One whose agent is not to be found just now, or that this daemon may not run, goes on waiting.
+        A run whose agent cannot be found just now, or that this daemon may not run, stays queued.
         """
         taken = []
-        for run in await self.database.call(queue.left_behind):
+        for run in await self.store.call(queue.left_behind):
             try:
                 turn = await self._take_up(run, may_run)
             except (AgentMissing, StoreError) as error:
                 log.warning("a queued run waits: %s", error.message)
             except ClewError as error:
-                await self.database.atomically(partial(self._fail_unstarted, run, error.message))
+                await self.store.atomically(partial(self._fail_unstarted, run, error.message))
             else:
                 taken += [turn] if turn is not None else []
         return taken
 
     def _fail_unstarted(self, run: Run, message: str, store: Store) -> None:
-        queue.end_unstarted(store, run, RunStatus.FAILED, message, self.around.clock())
+        queue.end_unstarted(store, run, RunStatus.FAILED, message, self.context.clock())
 
     async def _take_up(self, run: Run, may_run: Callable[[Thread], bool] | None) -> LiveTurn | None:
         binary = self.find(run.agent)
-        check_word("model", run.model)
-        thread = await self.database.call(lambda store: store.require_thread_by_id(run.thread_id))
+        check_argument("model", run.model)
+        thread = await self.store.call(lambda store: store.threads.require_by_id(run.thread_id))
         if may_run is not None and not may_run(thread):
             return None
         if run.id in self._live:
             return None
-        token = self.around.new_id()
-        leases.ours.add(run.id)
+        token = self.context.new_id()
+        leases.runs_of_this_process.add(run.id)
         leased: bool | None = None
         try:
-            leased, stored = await self.database.call(
+            leased, stored = await self.store.call(
                 lambda store: (
-                    queue.take_up(store, run, token, self.around, self.settings),
-                    store.events(run.id),
+                    queue.take_up(store, run, token, self.context, self.settings),
+                    store.events.of_run(run.id),
                 )
             )
         finally:
             if leased is None:
-                leases.ours.discard(run.id)
+                leases.runs_of_this_process.discard(run.id)
         if leased is None:
             return None
-        earlier = [Noted(each.seq, each.at, each.event) for each in stored if each.event is not None]
-        asked = run.asked
-        ask = Ask(
-            thread=thread,
-            text=run.prompt,
-            agent=run.agent,
-            model=run.model,
-            standing=thread.standing,
-            force_fresh=asked.force_fresh,
-            retry_of=asked.retry_of,
-            enable_resume=asked.enable_resume,
-            timeout_s=asked.timeout_s,
-            not_before=asked.not_before,
-            continues=asked.continues,
-            lasting=True,
-        )
-        return self._carry_out(ask, run, binary, token, leased=leased, earlier=earlier)
+        earlier = [JournalEntry(each.seq, each.at, each.event) for each in stored if each.event is not None]
+        return self._carry_out(request_of(run, thread), run, binary, token, leased=leased, earlier=earlier)
 
-    async def outlook(self, ask: Ask) -> Decision:
-        """What the next turn would be: decided as it will be, and nothing stored."""
-        from clew.engine import outlook
+    # Before a run: what it would be
 
-        return await outlook.outlook(self, ask)
+    async def preview(self, request: TurnRequest) -> Decision:
+        """The decision about a turn, made as it will be made. Stores nothing."""
+        from clew.engine.planning import preview
 
-    async def next_sessions(self, asks: Sequence[Ask]) -> list[SessionId | None]:
-        """That many turns would resume, all of one agent; None: of a fresh one. Raises AgentMissing."""
-        from clew.engine import outlook
+        return await preview.preview(self, request)
 
-        return await outlook.sessions(self, asks)
+    async def next_sessions(self, requests: Sequence[TurnRequest]) -> list[SessionId | None]:
+        """The session that each turn would resume, all of one agent; None: a fresh one. Raises AgentMissing."""
+        from clew.engine.planning import preview
 
-    def _model(self, ask: Ask, store: Store) -> str | None:
-        return model_for(ask, ask.thread, self.agent_settings(ask.agent).model, store)
+        return await preview.sessions(self, requests)
+
+    def is_held(self, store: Store, thread_id: ThreadId) -> bool:
+        """A run of a live process holds the thread."""
+        return leases.live_lease(store, leases.thread_key(thread_id), self.context) is not None
+
+    # A run of any process
 
     async def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[StoredEvent, None]:
-        """A run's events after that one as they become durable, to the last; of a run of any process."""
+        """The run's events after that one, each when it is stored, to the last."""
         turn = self._live.get(run_id)
         if turn is not None:
-            async for noted in turn.events(after=after, stored=True):
-                after = noted.seq
-                yield StoredEvent(noted.seq, noted.at, noted.event.kind, noted.event, to_body(noted.event))
-                if isinstance(noted.event, RunEnded):
+            async for entry in turn.events(after=after, stored=True):
+                after = entry.seq
+                yield StoredEvent(entry.seq, entry.at, entry.event.kind, entry.event, to_body(entry.event))
+                if isinstance(entry.event, RunEnded):
                     return
         while True:
-            run = await self.database.call(lambda store: store.run(run_id))
-            while batch := await self.database.read_large(partial(_events, run_id, after)):
+            run = await self.store.call(lambda store: store.runs.find(run_id))
+            while batch := await self.store.read_large(partial(_next_events, run_id, after)):
                 while batch:
                     after = batch[0].seq
-                    yield batch.pop(0)  # and not kept here: whoever is told may take long, and hold it otherwise
+                    yield batch.pop(0)  # no longer kept here: the follower may be slow, and the batch is large
             if run is None or run.status not in LIVE:
                 return  # it was over before its events were read, so they are all there
             await asyncio.sleep(self.settings.poll_s)
 
     async def cancel(self, run_id: RunId, *, hold: bool = True) -> bool:
-        """Asks a run of any process to stop. False: it is over already.
+        """Asks a run to stop. False: it is over already.
 
-        When it had begun, a daemon's prompts that were queued behind it are held until they are sent, unless `hold`
-        is False.
+        When it had started, a daemon's prompts that are queued behind it are held until somebody sends them, unless
+        `hold` is False.
         """
 
         def ask_to_stop(store: Store) -> bool:
-            run = store.require_run(run_id)
+            run = store.runs.require(run_id)
             if run.status is RunStatus.QUEUED and run.owner is None:
-                queue.end_unstarted(store, run, RunStatus.CANCELLED, queue.CANCELLED_WAITING, self.around.clock())
+                queue.end_unstarted(store, run, RunStatus.CANCELLED, queue.CANCELLED_WAITING, self.context.clock())
                 return True
             if run.status in LIVE:
-                now = self.around.clock()
-                return queue.stop(store, run, now) if hold else store.request_cancel(run_id, now)
-            still_open = [question for question in store.questions_of_run(run_id) if question.is_open]
+                now = self.context.clock()
+                return queue.stop(store, run, now) if hold else store.runs.request_cancel(run_id, now)
+            still_open = [question for question in store.questions.of_run(run_id) if question.is_open]
             for question in still_open:  # of a run that died with Clew: nobody need answer it
-                store.close_question(question, QuestionState.WITHDRAWN, self.around.clock())
+                store.questions.close(question, QuestionState.WITHDRAWN, self.context.clock())
             return bool(still_open)
 
-        asked = await self.database.atomically(ask_to_stop)
+        asked = await self.store.atomically(ask_to_stop)
         self._look(run_id)
         return asked
 
     async def send(self, run_id: RunId) -> Run:
-        """Starts a queued run before the others that wait, held or not, and stops the one that is going on.
+        """Starts a queued run before the others that wait, held or not, and stops the one in progress.
 
-        It starts in the process that has it; one that nobody has, with the next daemon. Raises Conflict once it has
-        started.
+        It starts in the process that carries it out, or with the next daemon if there is none. Raises Conflict once
+        it has started.
         """
-        run = await self.database.atomically(
-            lambda store: queue.send(store, store.require_run(run_id), self.around.clock())
+        run = await self.store.atomically(
+            lambda store: queue.send(store, store.runs.require(run_id), self.context.clock())
         )
         self._look(run_id)
         return run
 
     def _look(self, run_id: RunId) -> None:
-        """If it waits in this process, it need not wait any longer to hear of it."""
+        """If the run waits in this process, it looks at the store now instead of at its next poll."""
         turn = self._live.get(run_id)
         if turn is not None:
             turn.look()
 
-    async def adopt(self, thread: Thread, agent: str, session_id: str, *, model: str | None = None) -> Adopted:
-        """Makes a session that was begun without Clew the thread's own, as far as its file tells what it holds."""
-        from clew.engine import adoption
+    # What a crash left behind
 
-        found = await self.look_at(agent, thread.cwd, session_id)
+    async def recover(self) -> list[Run]:
+        """Ends what a crash left running. Called by whoever asks, serves or works; never by a mere look."""
+        return await recovery.recover_dead(self.store, self._adapters.get, self.context, self.settings)
+
+    async def gone(self, runs: Sequence[Run]) -> set[str]:
+        """The ids of those whose process is dead. Writes nothing."""
+
+        def dead(store: Store) -> set[str]:
+            live = (run for run in runs if run.status in LIVE)
+            return {run.id for run in live if recovery.is_run_dead(store, run, self.context)}
+
+        return await self.store.call(dead)
+
+    async def _recover_until_over(self, run_id: RunId) -> None:
+        """For a run whose end could not be stored. Others take it for alive as long as this process is."""
+        wait_s = self.settings.poll_s
+        while True:
+            await asyncio.sleep(wait_s)
+            with contextlib.suppress(StoreError):
+                await self.recover()
+                run = await self.store.call(lambda store: store.runs.find(run_id))
+                if run is None or run.status not in LIVE or run.owner is None:
+                    return
+            wait_s = min(2 * wait_s, RECOVERY_MOST_S)
+
+    # Sessions that were begun without Clew
+
+    async def adopt(self, thread: Thread, agent: str, session_id: str, *, model: str | None = None) -> Adopted:
+        """Makes the session the thread's own, as far as its file shows what it holds."""
+        from clew.engine.sessions import adoption
+
+        found = await self.find_session(agent, thread.cwd, session_id)
         if found is None:
             return adoption.Adopted(None, ())
-        return await self.database.atomically(
-            lambda store: adoption.adopt(store, thread, found, session_id, model, self.around)
+        return await self.store.atomically(
+            lambda store: adoption.adopt(store, thread, found, session_id, model, self.context)
         )
 
-    async def look_at(self, agent: str, work_dir: str, session_id: str) -> Found | None:
-        """A session's file, to adopt it in a transaction of the caller's own. None: there is none, or nothing in it."""
-        from clew.engine import adoption
+    async def find_session(self, agent: str, work_dir: str, session_id: str) -> FoundSession | None:
+        """A session's file, for a caller who adopts it in a transaction of its own. None: no file, or an empty one."""
+        from clew.engine.sessions import adoption
 
         adapter, binary = self.adapter(agent), self.find(agent)
-        runtime = runtime_of(adapter, binary, await self.abilities(agent, binary), self.around)
-        return await asyncio.to_thread(adoption.look_at, adapter, runtime, work_dir, session_id)
+        runtime = runtime_of(adapter, binary, await self.abilities(agent, binary), self.context)
+        return await asyncio.to_thread(adoption.find_session, adapter, runtime, work_dir, session_id)
 
-    def beside(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
-        """A host's own work with runs that it started. Runs are ended before the store is closed, and so is this."""
+    # The end of this process
+
+    def in_background(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        """A task of a host that works with runs. `close` ends the runs and waits for it before it closes the store."""
         task = asyncio.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
         return task
 
     async def close(self) -> None:
-        """Ends what still runs, all at once, and closes the store."""
+        """Ends the runs in progress, all at once, and closes the store."""
         await self._abandon_all()
-        while self._beside:  # a host's work may have started one more run meanwhile
-            await asyncio.wait(set(self._beside), timeout=self.settings.poll_s)
+        while self._background:  # a host's task may have started one more run meanwhile
+            await asyncio.wait(set(self._background), timeout=self.settings.poll_s)
             await self._abandon_all()
-        for task in list(self._tidying):  # the next start does it
+        for task in list(self._recovering):  # the next start recovers these runs
             task.cancel()
-        await asyncio.gather(*self._tidying, return_exceptions=True)
-        self.database.close()
+        await asyncio.gather(*self._recovering, return_exceptions=True)
+        self.store.close()
 
     async def _abandon_all(self) -> None:
         turns = list(self._live.values())
         async with asyncio.TaskGroup() as group:
             for turn in turns:
                 group.create_task(turn.abandon())
+
+
+def _next_events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
+    return store.events.next(run_id, after, most_chars=FOLLOWED_CHARS)

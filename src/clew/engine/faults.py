@@ -1,6 +1,6 @@
-"""Named points in a turn where a test may let something happen: mostly the death of this very process.
+"""Named points in a turn at which a test may make something happen, mostly the death of this very process.
 
-In production nothing is installed and a point costs one comparison. The names are part of the testing kit's contract:
+In production nothing is installed, and a point costs one comparison. The names are part of the testing kit's contract:
 `POINTS` lists them in the order in which a turn passes them.
 """
 

@@ -1,8 +1,8 @@
-"""A run's events on their way: numbered, stored, and handed to whoever listens.
+"""A run's events: numbered, stored, and given to every listener.
 
-State changes are stored before anybody hears of them. Text and tool events are batched and stored at most 50 ms after
-they came. A listener that joins late is given everything from where it asks; one that wants only what is stored (a
-client that comes back after a crash must not have seen more than the store has) waits for that.
+State changes are stored before anybody is told of them. Text and tool events are batched, and stored at most 50 ms
+after they came. A listener that joins late gets everything from where it asks. One that wants only stored events waits
+for that: a client that reconnects after a crash must not have seen more than the store has.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from clew.core.events import Event, RunEnded
 from clew.core.ids import RunId
 from clew.core.record import Record
+from clew.core.runs.events import Event, RunEnded
 from clew.errors import StoreError
 
 if TYPE_CHECKING:
-    from clew.engine.database import Access
+    from clew.engine.storage.async_store import StoreAccess
     from clew.store.store import Store
 
 BATCH_S = 0.05
 
 
-class Noted(Record):
-    """An event with its place in the run and its time."""
+class JournalEntry(Record):
+    """An event with its number in the run and its time."""
 
     seq: int
     at: float
@@ -35,16 +35,16 @@ class Noted(Record):
 
 class Journal:
     def __init__(
-        self, database: Access, run_id: RunId, clock: Callable[[], float], earlier: Sequence[Noted] = ()
+        self, async_store: StoreAccess, run_id: RunId, clock: Callable[[], float], earlier: Sequence[JournalEntry] = ()
     ) -> None:
-        """`earlier`: what is stored of the run already, by a process that could not begin it."""
-        self._database = database
+        """`earlier`: what a process that could not start the run has stored of it."""
+        self._store = async_store
         self._run_id = run_id
         self._clock = clock
-        self._all: list[Noted] = list(earlier)
+        self._all: list[JournalEntry] = list(earlier)
         self._seq = earlier[-1].seq if earlier else 0
-        self._stored = self._seq  # the last that is on disk
-        self._unstored: list[Noted] = []
+        self._stored_seq = self._seq
+        self._unstored: list[JournalEntry] = []
         self._news = asyncio.Condition()
         self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
@@ -52,18 +52,18 @@ class Journal:
         self._closed = False
 
     async def note(self, event: Event, also: Callable[[Store], object] | None = None) -> None:
-        """Takes an event. Raises what the store raised, if an earlier batch could not be stored.
+        """Adds an event. Raises what the store raised, if an earlier batch could not be stored.
 
-        `also` is written in the transaction that stores an urgent one, so that nobody sees the one without the other.
+        `also` is written in the transaction that stores an urgent event: nobody sees the one without the other.
         """
         if self._failure is not None:
-            # Told once: the run's last words may find the store well again.
+            # Raised once: the store may be back when the end of the run is noted.
             failure, self._failure = self._failure, None
             raise failure
-        [noted] = self.upcoming(event)
-        self._seq = noted.seq
-        self._unstored.append(noted)
-        self._all.append(noted)
+        [entry] = self.numbered(event)
+        self._seq = entry.seq
+        self._unstored.append(entry)
+        self._all.append(entry)
         if event.urgent:
             await self.flush(also)
             return
@@ -75,13 +75,13 @@ class Journal:
     def has_ended(self) -> bool:
         return bool(self._all) and isinstance(self._all[-1].event, RunEnded)
 
-    def upcoming(self, *events: Event) -> list[Noted]:
-        """As they would be numbered next: for a transaction of somebody else's. `tell_stored` when that is done."""
-        return [Noted(self._seq + number, self._clock(), event) for number, event in enumerate(events, 1)]
+    def numbered(self, *events: Event) -> list[JournalEntry]:
+        """The events with the next numbers, for the caller to store, who then calls `stored`."""
+        return [JournalEntry(self._seq + number, self._clock(), event) for number, event in enumerate(events, 1)]
 
-    async def tell_stored(self, noted: Sequence[Noted]) -> None:
-        self._all += noted
-        self._seq = self._stored = noted[-1].seq
+    async def stored(self, entries: Sequence[JournalEntry]) -> None:
+        self._all += entries
+        self._seq = self._stored_seq = entries[-1].seq
         await self._wake()
 
     async def _wake(self) -> None:
@@ -89,47 +89,47 @@ class Journal:
             self._news.notify_all()
 
     @asynccontextmanager
-    async def taking(self) -> AsyncIterator[list[Noted]]:
-        """What is not stored yet, for a transaction of somebody else's that stores it. Nothing is flushed meanwhile."""
+    async def taking(self) -> AsyncIterator[list[JournalEntry]]:
+        """The entries that are not stored yet, for the caller to store. Nothing is flushed meanwhile."""
         async with self._flushing:
             batch, self._unstored = self._unstored, []
             try:
                 yield batch
             except BaseException:
-                self._unstored = [*batch, *self._unstored]  # no gap: whoever flushes next stores these too
+                self._unstored = [*batch, *self._unstored]  # the next flush stores these too: no gap
                 raise
 
     async def flush(self, also: Callable[[Store], object] | None = None) -> None:
-        async with self.taking() as batch:  # in order, also while the store is away
+        async with self.taking() as batch:  # the lock keeps the order, also while the store is away
             if not batch:
                 return
             last = batch[-1].seq
-            await self._database.atomically(
-                lambda store: self._write(store, batch, also), lambda store: store.last_seq(self._run_id) >= last
+            await self._store.atomically(
+                lambda store: self._write(store, batch, also), lambda store: store.events.last_seq(self._run_id) >= last
             )
-            self._stored = max(self._stored, last)
+            self._stored_seq = max(self._stored_seq, last)
         await self._wake()
 
-    def _write(self, store: Store, batch: list[Noted], also: Callable[[Store], object] | None) -> None:
-        store.append_events(self._run_id, [(noted.seq, noted.at, noted.event) for noted in batch])
+    def _write(self, store: Store, batch: list[JournalEntry], also: Callable[[Store], object] | None) -> None:
+        store.events.append(self._run_id, [(entry.seq, entry.at, entry.event) for entry in batch])
         if also is not None:
             also(store)
 
     async def close(self) -> None:
-        """Stores the rest and lets the listeners go."""
+        """Stores the rest and ends the listeners."""
         try:
             if self._flusher is not None:
                 await self._flusher
             await self.flush()
         except StoreError:
-            pass  # whoever ended the run has been told; recovery ends what is stored of it
+            pass  # the end of the run reported it; recovery ends what is stored of the run
         finally:
             self._closed = True
             await self._wake()
 
-    async def listen(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[Noted]:
-        """Every event after that one to the last; `stored`: each only when it is on disk."""
-        position = bisect_right(self._all, after, key=lambda noted: noted.seq)
+    async def listen(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[JournalEntry]:
+        """Every event after that one to the last; `stored`: each only when it is stored."""
+        position = bisect_right(self._all, after, key=lambda entry: entry.seq)
         while True:
             while self._may_hear(position, stored):
                 yield self._all[position]
@@ -143,13 +143,13 @@ class Journal:
     def _may_hear(self, position: int, stored: bool) -> bool:
         if position >= len(self._all):
             return False
-        noted = self._all[position]
-        return noted.seq <= self._stored or not (stored or noted.event.urgent)
+        entry = self._all[position]
+        return entry.seq <= self._stored_seq or not (stored or entry.event.urgent)
 
     async def _flush_soon(self) -> None:
         try:
-            while self._unstored:  # also what came while the batch before was written
+            while self._unstored:  # also what came while the last batch was written
                 await asyncio.sleep(BATCH_S * 0.8)
                 await self.flush()
-        except Exception as error:  # noqa: BLE001 - kept, and raised to whoever notes the next event
+        except Exception as error:  # noqa: BLE001 - kept, and raised when the next event is noted
             self._failure = error

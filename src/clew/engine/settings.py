@@ -1,4 +1,4 @@
-"""What the engine is told from outside: it reads no environment, no home directory and no clock of its own accord."""
+"""What the engine is given from outside. It reads no environment, no home directory and no clock by itself."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from clew.core.decision import Policy, Reason
-from clew.core.events import QuestionAsked
-from clew.core.ids import RunId, TurnId
-from clew.core.permissions import Answer
-from clew.core.question import Question
+from clew.core.decision import Policy
 from clew.core.record import Record
-from clew.core.run import Owner
-from clew.core.thread import Thread
+from clew.core.runs.run import Owner
 
 DEFAULT_POLICY = Policy()
 
@@ -30,72 +25,37 @@ def new_uuid() -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-Person = Callable[[QuestionAsked], Awaitable[Answer]]
-
-
 class AgentSettings(Record):
-    path: str | None = None  # of the binary; None: looked for
-    model: str | None = None  # when neither the request nor the thread names one
+    path: str | None = None  # of the binary; None: it is searched for
+    model: str | None = None  # where neither the request nor the thread names one
 
 
 class EngineSettings(Record):
     policy: Policy = DEFAULT_POLICY
     agents: Mapping[str, AgentSettings] = MappingProxyType({})
-    max_agents: int = 4  # running at once on this machine; each takes about 300 MB
-    timeout_s: float | None = 1800.0  # wall clock of a run; waiting for a person does not count
-    idle_s: float | None = 900.0  # nothing came from the agent for so long
-    lease_s: float = 30.0  # a holder that has not been heard of for so long is gone
-    poll_s: float = 0.15  # how often a waiting run looks, and a running one looks for a cancel
-    interrupt_s: float = 3.0  # what an agent gets to stop by itself before it is ended
+    max_agents: int = 4  # at once on this machine; each takes about 300 MB
+    timeout_s: float | None = 1800.0  # wall clock of a run, without the time that it waits for a person
+    idle_s: float | None = 900.0  # an agent that writes nothing for so long is stopped
+    lease_s: float = 30.0  # a holder on another machine that sends no heartbeat for so long is dead
+    poll_s: float = 0.15  # how often a waiting run looks whether it may start, and a running one for a cancel
+    interrupt_s: float = 3.0  # that an agent gets to stop by itself before it is ended
     grace_s: float = 2.0  # between TERM and KILL
-    exit_s: float = 10.0  # what an agent gets to exit after its result
-    hidden: tuple[str, ...] = ()  # absolute paths, Clew's own, that no agent's tools should read
-    patience_s: float = 30.0  # of a run with a store that is away
+    exit_s: float = 10.0  # that an agent gets to exit after its result
+    hidden: tuple[str, ...] = ()  # absolute paths of Clew's own, which no agent's tools should read
+    store_retry_s: float = 30.0  # for which a run retries a store that is away
 
 
-class Surroundings(Record):
-    """This process and its world, handed in by the composition root."""
+# Takes an environment and a work directory. Returns the environment in which git runs no command that the settings of
+# the directory's repository name. Raises UsageError when those cannot be switched off.
+Guard = Callable[[Mapping[str, str], str], Awaitable[dict[str, str]]]
+
+
+class RuntimeContext(Record):
+    """What the engine knows of its process: environment, identity, clock and ids. Given by the composition root."""
 
     environ: Mapping[str, str]
     owner: Owner
+    guard: Guard  # for agents' environments
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     new_uuid: Callable[[], str] = new_uuid
-
-
-class Slots(Record):
-    """Places that runs take while they are going on."""
-
-    prefix: str  # of the leases' keys
-    most: int
-
-
-class Ask(Record):
-    """One turn, as a host asks for it."""
-
-    thread: Thread
-    text: str
-    agent: str
-    model: str | None = None
-    standing: str | None = None
-    full: str | None = None  # what a fresh session is told instead of `text`, …
-    full_of: TurnId | None = None  # … or instead of that earlier turn's
-    done: str | None = None  # what a fresh session is told beside: the work that the last turns do not speak of
-    allowed_tools: tuple[str, ...] = ()  # beyond what the thread's permissions allow
-    allowed_by: str = "--permissions"  # what a person would have to change to allow more
-    force_fresh: bool = False
-    fresh_because: Reason | None = None  # of a forced one: what to say instead
-    fork: bool = False  # a resumed session is copied first: whoever else may still hold it can spoil nothing
-    retry_of: TurnId | None = None  # an earlier user turn, asked again; what follows it is archived
-    enable_resume: bool | None = None  # over the policy's
-    max_age_s: float | None = None  # of a session, where the policy has no limit
-    any_age: bool = False  # whoever asks has judged the session's age: the policy's limit does not count
-    timeout_s: float | None = None  # over the settings'
-    not_before: float | None = None  # when a usage limit has reset; its session is not too old then
-    continues: RunId | None = None  # the run that met that limit: if nothing else was asked since
-    wait: bool = True  # for the thread, when another run holds it
-    person: Person | None = None  # who answers the agent's questions; None: nobody
-    slots: Slots | None = None  # beside this machine's own: a host's limit over all machines
-    answers: Question | None = None  # what this prompt answers: of a run that died with its question open
-    run_id: RunId | None = None  # that the run is to get; None: a new one
-    lasting: bool = False  # a daemon's: queued, it outlives this process; questions wait for an answer from anywhere

@@ -1,7 +1,7 @@
-"""Running git: found on the PATH, with nothing of the caller's own git state, and never for ever.
+"""Running git: found on the PATH, without the `GIT_*` variables of the caller, and with a time limit.
 
-A repository's settings may name commands (hooks, a file-system monitor, filters). What is run here in somebody's
-repository is plumbing that needs none of them, and they are switched off all the same (see git_guard).
+A repository's settings may name commands (hooks, a file-system monitor, filters). What is run here in a user's
+repository is plumbing that needs none of them, and they are switched off as well (see `clew.git.guard`).
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from clew.agents.programs import on_path
 from clew.core.record import Record
-from clew.engine import git_guard, processes
 from clew.errors import ClewError, StoreError, UsageError
+from clew.git import guard
+from clew.system.processes import ended
+from clew.system.programs import on_path
 
 QUICK_S = 60.0  # for what takes milliseconds
 WHOLE_S = 900.0  # for what reads or writes the whole tree
-USERS_S = 10.0  # that the user's own settings are known, where no repository adds any
-NESTED_MOST = 500  # submodules that are looked into
+USER_SETTINGS_S = 10.0  # how long the user's own settings are cached, for use outside of repositories
+SUBMODULES_MAX = 500
 USAGE = 129  # git's exit status for an option that it does not know
 
 INSTEAD = "Or do without: --no-checkpoint."
 
-# On every call. The protocols allowed are none: nothing here has a reason to reach a remote.
+# Set on every call. No protocol is allowed: nothing here needs to reach a remote.
 _FIXED = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "",
@@ -46,7 +47,8 @@ _SWITCHED_OFF = (
     "commit.gpgSign=false",
 )
 
-_users: dict[tuple[tuple[str, str], ...], tuple[float, list[git_guard.Entry]]] = {}  # by the environment; the last one
+# The last ones read, by environment, with the time.
+_user_settings: dict[tuple[tuple[str, str], ...], tuple[float, list[guard.GitSetting]]] = {}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +61,7 @@ class Done(Record):
 
 
 class Git:
-    """Calls git in an environment without any `GIT_*` but ours."""
+    """Calls git in an environment whose only `GIT_*` variables are ours."""
 
     def __init__(
         self,
@@ -69,9 +71,9 @@ class Git:
         instead: str = INSTEAD,
         keeps: bool = False,
     ) -> None:
-        """`needed_for` and `instead` word what is said when git is missing or fails.
+        """`needed_for` begins the message when git is missing; `instead` is the hint when it is missing or fails.
 
-        `keeps`: the caller's own `GIT_*` hold too, to see what another program's git will see.
+        `keeps`: the caller's own `GIT_*` variables stay, so that git sees what another program's git will see.
         """
         self._needed_for, self._instead = needed_for, instead
         kept = {key: value for key, value in environ.items() if keeps or not key.startswith("GIT_")}
@@ -80,7 +82,7 @@ class Git:
     async def call(
         self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
     ) -> bytes:
-        """What it says on stdout; an error, in git's own last words, when it fails."""
+        """Its stdout. A failure raises an error with the last lines of its stderr."""
         done = await self.attempt(*args, cwd=cwd, extra=extra, stdin=stdin, limit_s=limit_s)
         if done.status != 0:
             raise failure(args, done, self._instead)
@@ -95,9 +97,9 @@ class Git:
         limit_s: float = QUICK_S,
         held: Sequence[int] = (),
     ) -> Done:
-        """Cancelled or out of time, git and all it started are ended.
+        """When it is cancelled or takes too long, git and all that it started are killed.
 
-        `held` are open files with a lock: should this process be killed, git holds the lock until it is done.
+        `held` are open files with a lock: if this process is killed, git holds the lock until it is done.
         """
         process = await self._spawn(args, cwd, extra, held)
         try:
@@ -111,7 +113,7 @@ class Git:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                await processes.ended(process)
+                await ended(process)
         return Done(process.returncode or 0, out, err.decode("utf-8", "replace"))
 
     async def finish(
@@ -122,7 +124,8 @@ class Git:
         limit_s: float = QUICK_S,
         held: Sequence[int] = (),
     ) -> Done:
-        """As `attempt`, but also when cancelled: killed while it moves a ref, git leaves the ref's lock behind."""
+        """Like `attempt`, but git also finishes when this is cancelled: killed while it moves a ref, it would leave the
+        ref's lock behind."""
         work = asyncio.ensure_future(self.attempt(*args, cwd=cwd, extra=extra, limit_s=limit_s, held=held))
         try:
             return await asyncio.shield(work)
@@ -132,18 +135,18 @@ class Git:
             raise
 
     async def guarded(self, cwd: str, extra: Mapping[str, str], *, nested: bool = False) -> Mapping[str, str]:
-        """What to add to the environment so that no command runs which the repository's own settings name.
+        """What to add to the environment so that no command runs that the repository's own settings name.
 
-        `nested`: nor one of its submodules', which `git status` looks into. Reads settings and the index, and runs
-        nothing of the repository's.
+        `nested`: nor one that the settings of its submodules name, which `git status` enters. Reads settings and the
+        index, and runs nothing of the repository's.
         """
         folders = [cwd]
-        found: list[list[git_guard.Entry]] = []
+        found: list[list[guard.GitSetting]] = []
         while folders:
-            if len(found) > NESTED_MOST:
+            if len(found) > SUBMODULES_MAX:
                 raise UsageError(
-                    f"The repository has more than {NESTED_MOST} submodules, whose git settings may name commands.",
-                    hint="Begin in one of them. With --trust project their commands stay on.",
+                    f"The repository has more than {SUBMODULES_MAX} submodules, whose git settings may name commands.",
+                    hint="Start in one of them. With --trust project their commands stay on.",
                 )
             folder = folders.pop()
             settings, below = await asyncio.gather(
@@ -151,36 +154,36 @@ class Git:
             )
             found.append(settings)
             folders += below
-        return git_guard.environment(found, {**self._environ, **extra})
+        return guard.environment(found, {**self._environ, **extra})
 
-    async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
-        """All settings that hold there. Where git itself cannot read them, it cannot run what they name."""
+    async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[guard.GitSetting]:
+        """All settings that apply in that folder. If git cannot read them, it cannot run what they name."""
         environ = {**self._environ, **extra}
         if _may_be_in_repository(cwd, environ):
             return await self._read_settings(cwd, extra)
-        # Only the user's own hold, wherever that is.
+        # Outside of a repository only the user's own settings apply, in every folder the same.
         key = tuple(sorted(item for item in environ.items() if item[0].startswith(("GIT_", "HOME", "XDG_", "PATH"))))
-        known = _users.get(key)
-        if known is None or time.monotonic() - known[0] > USERS_S:
-            _users.clear()
-            known = _users[key] = time.monotonic(), await self._read_settings(cwd, extra)
+        known = _user_settings.get(key)
+        if known is None or time.monotonic() - known[0] > USER_SETTINGS_S:
+            _user_settings.clear()
+            known = _user_settings[key] = time.monotonic(), await self._read_settings(cwd, extra)
         return known[1]
 
-    async def _read_settings(self, cwd: str, extra: Mapping[str, str]) -> list[git_guard.Entry]:
+    async def _read_settings(self, cwd: str, extra: Mapping[str, str]) -> list[guard.GitSetting]:
         words = ("config", "--list", "--show-scope", "--includes", "-z")
         done = await self.attempt(*words, cwd=cwd, extra=extra)
         if done.status == USAGE:
             raise UsageError(
-                "This git is too old to tell which commands the repository's settings name.",
-                hint="Git 2.26 can. With --trust project they stay on.",
+                "This git is too old to list the commands that the repository's settings name.",
+                hint="Install git 2.26 or later. With --trust project the commands stay on.",
             )
         if done.status < 0:
             raise failure(words, done, self._instead)
-        found = git_guard.entries(done.out) if done.status == 0 else []
-        return found[: -len(_SWITCHED_OFF)]  # those of this very call are neither the user's nor the repository's
+        found = guard.parse_settings(done.out) if done.status == 0 else []
+        return found[: -len(_SWITCHED_OFF)]  # without those of this call itself
 
     async def _submodules(self, cwd: str, extra: Mapping[str, str] | None) -> list[str]:
-        """The folders of those that are there. None: they are not looked for."""
+        """The folders of the submodules that are checked out. With `extra` None, none are looked for."""
         if extra is None or not _may_be_in_repository(cwd, {**self._environ, **extra}):
             return []
         everywhere = {**extra, "GIT_LITERAL_PATHSPECS": "0"}
@@ -198,7 +201,8 @@ class Git:
         binary = on_path("git", self._environ)
         if binary is None:
             raise UsageError(
-                f"{self._needed_for} git, and there is none on the PATH.", hint=f"Install git. {self._instead}".strip()
+                f"{self._needed_for} git, and there is none on the PATH.",
+                hint=f"Install git. {self._instead}".strip(),
             )
         switches = [word for setting in _SWITCHED_OFF for word in ("-c", setting)]
         try:
@@ -212,7 +216,7 @@ class Git:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 pass_fds=tuple(held),
-                start_new_session=True,  # a Ctrl-C or a kill of our group lets it come to its end
+                start_new_session=True,  # so that a Ctrl-C or a kill of our process group does not end it
             )
         except OSError as error:
             if not Path(cwd).is_dir():
@@ -221,8 +225,8 @@ class Git:
 
 
 def _may_be_in_repository(folder: str, environ: Mapping[str, str]) -> bool:
-    """False: git would find none. It is asked nothing: outside of a repository that saves a start of git an attempt."""
-    at, above = "", os.path.realpath(folder)  # as git sees it
+    """False: git would find no repository. Checked without starting git, to save that on every attempt of a run."""
+    at, above = "", os.path.realpath(folder)
     while at != above:
         at, above = above, above.rpartition("/")[0] or "/"
         if os.path.lexists(f"{at}/.git") or os.path.lexists(f"{at}/HEAD"):
@@ -231,7 +235,7 @@ def _may_be_in_repository(folder: str, environ: Mapping[str, str]) -> bool:
 
 
 async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """File work of our own, off the event loop's thread, with its errors in our words."""
+    """Runs file operations in a thread, and turns their errors into ClewErrors."""
     try:
         return await asyncio.to_thread(work, *args, **named)
     except OSError as error:
@@ -243,18 +247,18 @@ async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
 def failure(args: tuple[str, ...], done: Done, instead: str = INSTEAD) -> ClewError:
     if any(words in done.err for words in ("No space left on device", "Disk quota exceeded")):
         return _full(instead)
-    said = last_words(done.err) or (f"signal {-done.status}" if done.status < 0 else f"exit status {done.status}")
-    return UsageError(f"git {_verb(args)} failed: {said}", hint=instead or None)
+    why = error_text(done.err) or (f"signal {-done.status}" if done.status < 0 else f"exit status {done.status}")
+    return UsageError(f"git {_verb(args)} failed: {why}", hint=instead or None)
 
 
-def last_words(err: str) -> str:
-    """The lines that say what is wrong, without git's advice and without a password in an address."""
+def error_text(err: str) -> str:
+    """The lines that say what is wrong, without git's advice and without passwords in addresses."""
     lines = [line.strip() for line in err.splitlines()]
     named = [line for line in lines if line.startswith(("fatal: ", "error: "))]
-    said = " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
-    from clew.core.redaction import blank, find_secrets
+    text = " ".join(dict.fromkeys(line.split(": ", 1)[1] for line in named)) or " ".join(lines[-1:])
+    from clew.core.secrets.redaction import blank, find_secrets
 
-    return blank(said, find_secrets(said))[0]
+    return blank(text, find_secrets(text))[0]
 
 
 def _full(instead: str = INSTEAD) -> StoreError:
@@ -262,7 +266,7 @@ def _full(instead: str = INSTEAD) -> StoreError:
 
 
 def _verb(args: tuple[str, ...]) -> str:
-    """Which command it was: the first word that is no option."""
+    """The git command: the first word that is not an option."""
     words = iter(args)
     for word in words:
         if word == "-c":
@@ -273,11 +277,12 @@ def _verb(args: tuple[str, ...]) -> str:
 
 
 async def agent_environment(environ: Mapping[str, str], work_dir: str) -> dict[str, str]:
-    """That environment, in which no command runs that the work directory's repository names in its git settings.
+    """The environment, changed so that no command runs that the git settings of the work directory's repository name.
 
-    Read anew for every attempt: an agent may have changed them. Raises UsageError when they cannot be switched off.
+    The settings are read for every attempt: an agent may have changed them. Raises UsageError when the commands cannot
+    be switched off.
     """
     if on_path("git", environ) is None:
-        return dict(environ)  # nobody's git will look at the tree
+        return dict(environ)  # then no git can read the settings
     git = Git(environ, needed_for="Agents need", instead="", keeps=True)
     return {**environ, **await git.guarded(work_dir, {}, nested=True)}

@@ -1,14 +1,15 @@
-"""Which commands a repository's own git settings name, and what switches them off.
+"""Which commands a repository's own git settings name, and the settings that switch them off.
 
-`.git/config` comes with whoever made the folder: an unpacked archive can carry one. Git runs what it names (filters, a
-file-system monitor, hooks, diff and merge drivers, ssh commands …) as soon as somebody looks at the tree, and agents
-look at it outside of their sandbox. So whatever the repository's settings (local, worktree, and what they include) say
-about a command is answered with a later setting: the user's own value of it, from the user's or the machine's
-settings, or else one that runs nothing of the repository's. The names of filters and drivers are the repository's to
-choose, so the settings are read first, which runs nothing.
+`.git/config` comes with whoever made the folder: an unpacked archive can carry one. Git runs the commands that it names
+(filters, a file-system monitor, hooks, diff and merge drivers, ssh commands …) as soon as somebody looks at the tree,
+and agents look at it outside of their sandbox. So each of the repository's settings (local, worktree, and what they
+include) that names a command is overridden by a later one: the value from the user's or the machine's settings, or
+else a value that runs nothing of the repository's. The names of filters and drivers are chosen by the repository, so
+its settings are read first; reading them runs nothing.
 
-The settings go by `GIT_CONFIG_PARAMETERS`, as those of `git -c` do, and not by `GIT_CONFIG_KEY_0` and so on: Codex may
-be told to keep variables with KEY in their name from its tools, and git fails when it has the count and not the keys.
+The overrides are passed in `GIT_CONFIG_PARAMETERS`, as those of `git -c` are, and not in `GIT_CONFIG_KEY_0` and so on:
+Codex can be configured to keep variables with KEY in their name from its tools, and git fails when it gets the count
+without the keys.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from clew.core.record import Record
 from clew.errors import UsageError
 
 VARIABLE = "GIT_CONFIG_PARAMETERS"
-MOST_BYTES = 100_000  # of that variable; Linux refuses to start a program with one above 128 KiB
+MAX_BYTES = 100_000  # of that variable; Linux starts no program with one above 128 KiB
 
-# What git does by itself, as a command: it has no value that means "none" here.
+# Git's own diff and merge as commands: these settings have no value that means "none".
 PLAIN_DIFF = 'f() { git diff --no-index --no-ext-diff --no-textconv -- "$2" "$5" || :; }; f'
 PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
 
 _REPOSITORY = ("local", "worktree")
-# By the setting's name as git prints it. A value that is empty switches off, or fails without running anything.
-_INSTEAD = tuple(
+# By the setting's name as git prints it. An empty value switches the command off, or fails without running anything.
+_REPLACEMENTS = tuple(
     (re.compile(pattern, re.DOTALL), value)
     for pattern, value in (
         (r"filter\..*\.(clean|smudge|process)", ""),
@@ -62,78 +63,77 @@ _LOCAL_PACK = re.compile(r"remote\..*\.(upload|receive)pack", re.DOTALL)
 _HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
 
 
-class Entry(Record):
-    """One line of `git config --list --show-scope`."""
+class GitSetting(Record):
+    """One entry of `git config --list --show-scope`."""
 
     scope: str  # system, global, local, worktree, command
     name: str
     value: str
 
 
-def entries(listed: bytes) -> list[Entry]:
-    """Of `git config --list --show-scope -z`."""
+def parse_settings(listed: bytes) -> list[GitSetting]:
+    """Reads the output of `git config --list --show-scope -z`."""
     words = [os.fsdecode(word) for word in listed.split(b"\0")[:-1]]
     found = []
     for scope, setting in zip(words[::2], words[1::2], strict=True):
         name, equals, value = setting.partition("\n")
-        found.append(Entry(scope, name, value if equals else "true"))
+        found.append(GitSetting(scope, name, value if equals else "true"))
     return found
 
 
-def answers(found: Sequence[Entry]) -> list[tuple[str, str]]:
-    """The settings that, added last, leave of all commands only the user's own. Each with its value, in order."""
+def overrides(found: Sequence[GitSetting]) -> list[tuple[str, str]]:
+    """The settings that, added last, leave only the user's own commands: names and values, in order."""
     own = {entry.name: entry.value for entry in found if entry.scope not in _REPOSITORY}
     theirs = {entry.name: entry.value for entry in found if entry.scope in _REPOSITORY}
-    # Without this one, the files in .git/hooks would run, which no setting names.
+    # Always: the files in .git/hooks run without any setting that names them.
     added = [("core.hooksPath", own.get("core.hookspath", os.devnull))]
     for name, value in theirs.items():
-        instead = _instead(name, value)
+        instead = _replacement(name, value)
         if instead is not None:
             added.append((name, own.get(name, instead)))
-    if helpers := [name for name in theirs if _HELPER.fullmatch(name)]:  # one list, which an empty one begins anew
+    if helpers := [name for name in theirs if _HELPER.fullmatch(name)]:  # a list, which an empty value resets
         added += [(name, "") for name in helpers]
         added += [(e.name, e.value) for e in found if _HELPER.fullmatch(e.name) and e.scope not in _REPOSITORY]
     if "protocol.allow" in theirs and "protocol.ext.allow" not in theirs:
         added.append(("protocol.ext.allow", own.get("protocol.ext.allow", "never")))
-    if any(map(_LOCAL_PACK.fullmatch, theirs)):  # the first one counts, so no remote that is a folder may be reached
+    if any(map(_LOCAL_PACK.fullmatch, theirs)):  # git uses the first value, so folders are forbidden as remotes instead
         added.append(("protocol.file.allow", "never"))
-    if "gc.recentobjectshook" in theirs:  # a list that nothing empties: so nothing packs by itself
+    if "gc.recentobjectshook" in theirs:  # a list that cannot be reset, so automatic packing is off
         added += [("gc.auto", "0"), ("maintenance.auto", "false")]
     return list(dict.fromkeys(added))
 
 
-def _instead(name: str, value: str) -> str | None:
-    """What to say instead of the repository's value; None: it names no command."""
+def _replacement(name: str, value: str) -> str | None:
+    """The value that replaces the repository's; None: the setting names no command."""
     if name.startswith("submodule.") and not value.startswith("!"):
         return None
-    return next((instead for pattern, instead in _INSTEAD if pattern.fullmatch(name)), None)
+    return next((instead for pattern, instead in _REPLACEMENTS if pattern.fullmatch(name)), None)
 
 
-def environment(found: Iterable[Sequence[Entry]], environ: Mapping[str, str]) -> dict[str, str]:
-    """What to add to that environment. `found`: the settings of the repository, and of each that git would enter.
+def environment(found: Iterable[Sequence[GitSetting]], environ: Mapping[str, str]) -> dict[str, str]:
+    """What to add to that environment. `found`: the settings of the repository, and of each submodule.
 
-    Raises UsageError when there are more commands than an environment holds.
+    Raises UsageError when the overrides are too long for an environment variable.
     """
     listed = list(found)
-    # The repository's own answers come last: a submodule may name a driver that the user has defined elsewhere.
-    added = dict.fromkeys(pair for settings in reversed(listed) for pair in answers(settings))
+    # The repository's own overrides come last: a submodule may name a driver that the user has defined elsewhere.
+    added = dict.fromkeys(pair for settings in reversed(listed) for pair in overrides(settings))
     words = [environ[VARIABLE]] if environ.get(VARIABLE) else []
     words += [_quoted(name, value) for name, value in added]
-    if len(os.fsencode(" ".join(words))) > MOST_BYTES:
+    if len(os.fsencode(" ".join(words))) > MAX_BYTES:
         raise UsageError(
             f"The repository's git settings name {len(added)} commands, more than can be switched off.",
             hint="Look into its .git/config. With --trust project they stay on.",
         )
     more = {VARIABLE: " ".join(words)}
     if any(entry.name == "core.gitproxy" and entry.scope in _REPOSITORY for one in listed for entry in one):
-        more["GIT_PROXY_COMMAND"] = environ.get(
-            "GIT_PROXY_COMMAND", ""
-        )  # the first of those settings counts, not the last
+        # Git uses the first value of this setting, so an override has no effect.
+        more["GIT_PROXY_COMMAND"] = environ.get("GIT_PROXY_COMMAND", "")
     return more
 
 
 def _quoted(name: str, value: str) -> str:
-    """As git writes it itself. The form that older versions of git read too cannot hold a name with a `=`."""
+    """As git itself writes it. The form that older versions of git read cannot hold a name with a `=`."""
     return f"{_word(name)}={_word(value)}" if "=" in name else _word(f"{name}={value}")
 
 

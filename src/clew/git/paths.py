@@ -1,6 +1,6 @@
-"""A work tree on the disk: what stands in the way of what, and names in the forms that git reads.
+"""Paths in a work tree: which files a checkout would lose, and names in the forms that git reads.
 
-Paths are bytes, relative to the top of the tree, with slashes: any other form loses some file's name.
+A path is bytes, relative to the top of the tree, with slashes: any other form cannot express every file's name.
 """
 
 from __future__ import annotations
@@ -15,35 +15,39 @@ from clew.core.record import Record
 
 
 class Change(Record):
-    kind: str  # as git has it: A added, M modified, D deleted, T another type
+    kind: str  # git's letter: A added, M modified, D deleted, T type changed
     path: bytes
 
 
 def reachable(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Those that are files or links, and not beyond a link."""
-    return [path for path in paths if path and _kind(top, path) in ("file", "link") and _barred(top, path) is None]
+    """Those that are files or links, and not below a link."""
+    return [
+        path
+        for path in paths
+        if path and _kind(top, path) in ("file", "link") and _non_folder_parent(top, path) is None
+    ]
 
 
-def in_the_way(top: bytes, changes: Iterable[Change]) -> list[bytes]:
-    """What is in no picture (it is ignored, or within a repository's own folder) and would be lost by the changes."""
+def lost_files(top: bytes, changes: Iterable[Change]) -> list[bytes]:
+    """The files that the changes would overwrite and that are in no snapshot: ignored ones, or a nested `.git`."""
     listed = list(changes)
-    going = {change.path for change in listed if change.kind == "D"}
+    deleted = {change.path for change in listed if change.kind == "D"}
     found: set[bytes] = set()
     for change in listed:
         if change.kind == "D":
             continue
-        bar = _barred(top, change.path)
-        if bar is not None:
-            found |= {bar} - going
+        parent = _non_folder_parent(top, change.path)
+        if parent is not None:
+            found |= {parent} - deleted
         elif _kind(top, change.path) == "folder":
-            found |= set(_files(top, change.path)) - going
+            found |= set(_files(top, change.path)) - deleted
         elif change.kind == "A" and _kind(top, change.path) is not None:
             found.add(change.path)
     return sorted(found)
 
 
 def permissions(top: bytes, changes: Iterable[Change]) -> dict[bytes, int]:
-    """Who may read and write the files that are to be written anew: git itself keeps only whether they are programs."""
+    """The permissions of the files that will be rewritten: git itself keeps only whether a file is executable."""
     found = {}
     for change in changes:
         if change.kind == "M" and _kind(top, change.path) == "file":
@@ -51,7 +55,7 @@ def permissions(top: bytes, changes: Iterable[Change]) -> dict[bytes, int]:
     return found
 
 
-def give_back(top: bytes, found: dict[bytes, int]) -> None:
+def restore_permissions(top: bytes, found: dict[bytes, int]) -> None:
     for path, mode in found.items():
         if _kind(top, path) == "file":
             full = os.path.join(top, path)  # noqa: PTH118
@@ -59,11 +63,11 @@ def give_back(top: bytes, found: dict[bytes, int]) -> None:
             os.chmod(full, mode | ((mode & 0o444) >> 2 if program else 0))  # noqa: PTH101
 
 
-def excluded(top: str, git_dir: str, common_dir: str) -> bytes:
-    """What to leave out beside the tree's own ignore files, as patterns.
+def exclude_patterns(top: str, git_dir: str, common_dir: str) -> bytes:
+    """Patterns of what a snapshot leaves out, beside what the tree's own ignore files name.
 
-    The repository's own list; its other work trees, which may lie within this one and are someone else's work; and
-    its folder under another name than `.git`. No index holds a path with `.git` in it, however it is written.
+    These are the repository's own list of patterns; its other work trees, which may be inside this one; and its git
+    directory where that is not named `.git`. No index holds a path with `.git` in it, in upper or lower case.
     """
     try:
         listed = Path(common_dir, "info", "exclude").read_bytes()
@@ -74,7 +78,7 @@ def excluded(top: str, git_dir: str, common_dir: str) -> bytes:
         try:
             others.append(Path(os.fsdecode(pointer.read_bytes().removesuffix(b"\n"))).parent)
         except OSError:
-            continue  # just removed
+            continue  # removed meanwhile
     lines = [b"", b".[gG][iI][tT]"]
     for other in sorted(set(others)):
         if other != Path(top) and other.is_relative_to(top):
@@ -82,18 +86,18 @@ def excluded(top: str, git_dir: str, common_dir: str) -> bytes:
     return listed + b"\n".join([*lines, b""])
 
 
-def quoted(path: bytes) -> bytes:
-    """As a C string, which git takes where a line holds a path."""
+def c_quoted(path: bytes) -> bytes:
+    """As a C string: git accepts that where a line holds a path."""
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
 
 
 def _escaped(path: bytes) -> bytes:
-    """As a pattern that matches itself; a newline has no form of its own in such a list."""
+    """As a pattern that matches the path. A list of patterns cannot hold a newline, so `?` stands for it."""
     return re.sub(rb"([\\*?\[])", rb"\\\1", path).replace(b"\n", b"?")
 
 
-def _barred(top: bytes, path: bytes) -> bytes | None:
-    """The first folder on the way to the path that is none."""
+def _non_folder_parent(top: bytes, path: bytes) -> bytes | None:
+    """The first parent of the path that is not a folder."""
     parts = path.split(b"/")
     for depth in range(1, len(parts)):
         folder = b"/".join(parts[:depth])

@@ -1,7 +1,7 @@
-"""The desk: a git directory of our own, within the repository's, from which pictures of its work tree are made.
+"""The scratch repository: a git directory of our own, inside the user's, from which snapshots of a work tree are made.
 
-Everything on it can be lost without harm: the kept index only saves reading files again. A picture works in a folder of
-its own on the desk, so what a killed one leaves behind is in nobody's way.
+All of it can be lost without harm: the index that is kept there only saves reading files again. Each snapshot works in
+a folder of its own in there, so what a killed process leaves behind disturbs no other.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import time
 import uuid
 from pathlib import Path
 
+from clew.core.durations import DAY_S
 from clew.core.record import Record
-from clew.engine.work_tree import excluded, quoted
+from clew.git.paths import c_quoted, exclude_patterns
+from clew.system.files import write_whole
 
 STALE_LOCK_S = 60.0  # moving a ref takes milliseconds
-STALE_PICTURE_S = 24 * 3600.0
+STALE_SNAPSHOT_S = DAY_S
 
-# The highest of all places where attributes stand: a picture is bytes, whatever the files in the tree say.
+# These attributes take precedence over all others: a snapshot holds plain bytes, whatever the files in the tree say.
 _ATTRIBUTES = b"* -text !eol !crlf -ident !filter !working-tree-encoding\n"
 _CONFIG = """\
 [core]
@@ -35,51 +37,57 @@ _CONFIG = """\
 """
 
 
-class Place(Record):
-    top: str  # the work tree's root
-    git_dir: str  # this work tree's own; a linked one has another than the main one
+class RepositoryLayout(Record):
+    """Where the parts of a repository are."""
+
+    top: str  # the root of the work tree
+    git_dir: str  # of this work tree; a linked one has another than the main one
     common_dir: str  # where refs and objects are
     hash_name: str  # sha1 or sha256
-    desk: Path
+    scratch: Path  # the scratch repository
 
 
-def open_desk(place: Place, passing: bool) -> Path:
-    """The desk, made or brought up to date, and a folder on it for one picture."""
-    desk = place.desk
-    desk.parent.mkdir(parents=True, exist_ok=True)  # for all who share the repository; a desk is its owner's alone
-    for folder in (desk, desk / "refs", desk / "info"):
-        folder.mkdir(0o700, exist_ok=True)
-    modern = place.hash_name != "sha1"
-    extensions = f"\n\tobjectFormat = {place.hash_name}" if modern else ""
-    _write(desk / "HEAD", b"ref: refs/heads/none\n")
-    _write(desk / "config", _CONFIG.format(version=int(modern), extensions=extensions).encode())
-    _write(desk / "info" / "attributes", _ATTRIBUTES)
-    _write(desk / "info" / "exclude", excluded(place.top, place.git_dir, place.common_dir))
-    for left in desk.glob("picture-*"):  # by somebody who was killed
+def open_scratch(layout: RepositoryLayout, temporary: bool) -> Path:
+    """Makes the scratch repository, or brings it up to date; returns a new folder in it for one snapshot.
+
+    A temporary snapshot writes its objects into that folder.
+    """
+    scratch = layout.scratch
+    scratch.parent.mkdir(parents=True, exist_ok=True)  # shared by all users of the repository
+    for each in (scratch, scratch / "refs", scratch / "info"):
+        each.mkdir(0o700, exist_ok=True)
+    modern = layout.hash_name != "sha1"
+    extensions = f"\n\tobjectFormat = {layout.hash_name}" if modern else ""
+    _write(scratch / "HEAD", b"ref: refs/heads/none\n")
+    _write(scratch / "config", _CONFIG.format(version=int(modern), extensions=extensions).encode())
+    _write(scratch / "info" / "attributes", _ATTRIBUTES)
+    _write(scratch / "info" / "exclude", exclude_patterns(layout.top, layout.git_dir, layout.common_dir))
+    for left in scratch.glob("snapshot-*"):  # by a process that was killed
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > STALE_PICTURE_S:
+            if time.time() - left.stat().st_mtime > STALE_SNAPSHOT_S:
                 shutil.rmtree(left, ignore_errors=True)
-    scratch = desk / f"picture-{uuid.uuid4().hex}"
-    scratch.mkdir(0o700)
-    if passing:
-        (scratch / "objects" / "info").mkdir(parents=True)
-        objects = os.fsencode(Path(place.common_dir, "objects"))
-        (scratch / "objects" / "info" / "alternates").write_bytes(quoted(objects) + b"\n")
-    return scratch
+    folder = scratch / f"snapshot-{uuid.uuid4().hex}"
+    folder.mkdir(0o700)
+    if temporary:
+        (folder / "objects" / "info").mkdir(parents=True)
+        objects = os.fsencode(Path(layout.common_dir, "objects"))
+        (folder / "objects" / "info" / "alternates").write_bytes(c_quoted(objects) + b"\n")
+    return folder
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and only when it differs: another process may be reading it."""
+    """Atomically, and only when it differs: another process may be reading it."""
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return
-    new = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    new.write_bytes(content)
-    new.replace(path)
+    write_whole(path, content)
 
 
-def lay_out(kept: Path | None, index: Path) -> bool:
-    """Copies the kept index, with its time: git tells by it which files may have changed unnoticed."""
+def copy_index(kept: Path | None, index: Path) -> bool:
+    """Copies the kept index with its modification time: git uses it to find files that may have changed unnoticed.
+
+    False: there is none.
+    """
     for left in (index, index.with_name("index.lock")):
         left.unlink(missing_ok=True)
     if kept is None or not kept.exists():
@@ -93,15 +101,15 @@ def keep_index(index: Path, kept: Path) -> None:
         index.replace(kept)
 
 
-def clear_desk(desk: Path) -> None:
-    shutil.rmtree(desk, ignore_errors=True)
-    for folder in (desk.parent, desk.parent.parent):
+def remove_scratch(scratch: Path) -> None:
+    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in (scratch.parent, scratch.parent.parent):
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
-def remove_stale(lock: Path) -> None:
-    """The lock is of our own ref, so nobody else's git can hold it for long."""
+def remove_stale_lock(lock: Path) -> None:
+    """The lock is on a ref of our own, so no other git can hold it for long."""
     with contextlib.suppress(FileNotFoundError):
         if time.time() - lock.stat().st_mtime > STALE_LOCK_S:
             lock.unlink()

@@ -1,4 +1,4 @@
-"""A structured answer, out of whatever a model wrote: one JSON object, checked against its shape."""
+"""A structured answer, read from whatever text a model wrote: one JSON object, checked against its type."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import msgspec
 
 T = TypeVar("T")
 
-# A fence stands at the beginning of its line: each that opens one may close another, so nothing is looked at twice.
+# A fence begins its line. No part of the text is searched twice: the fence that ends one block does not begin another.
 _BLOCK = r"(?ms)^[ \t]*```[^\n`]*\n(.*?)\n[ \t]*```"
 
 
 class DoesNotFit(ValueError):
-    """In words that the model can act on."""
+    """Its message is written for the model, which is asked again."""
 
 
 def read_shaped(text: str, shape: type[T]) -> T:
-    """The first object in the text that has the shape. Raises DoesNotFit."""
+    """The first object in the text of that type. Raises DoesNotFit."""
     problem = "there is no JSON object in it."
     for candidate in _candidates(text):
         try:
             return msgspec.json.decode(candidate.encode("utf-8", "replace"), type=shape)
-        except msgspec.DecodeError as error:  # also what fits no shape
+        except msgspec.DecodeError as error:  # a ValidationError is one, too
             problem = f"{error}."
         except RecursionError:
             problem = "it is nested too deeply."
@@ -31,9 +31,9 @@ def read_shaped(text: str, shape: type[T]) -> T:
 
 
 def _candidates(text: str) -> list[str]:
-    """Where the object may stand: the whole text, a fenced block (the last first), or from brace to brace.
+    """Where the object may be: the whole text, a fenced block (the last first), or from a brace to the last brace.
 
-    From the last lines that begin with a brace too: something with braces may have been said before.
+    The lines that begin with a brace are tried too, since there may be braces in the text before the object.
     """
     found = [text.strip()]
     found += [block.strip() for block in reversed(re.findall(_BLOCK, text))]

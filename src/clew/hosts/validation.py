@@ -1,4 +1,4 @@
-"""What a host refuses before anything is stored."""
+"""What hosts check before they store anything."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
-from clew.core.thread import NAME, Thread
+from clew.core.history import Turn
+from clew.core.lookup import by_beginning
+from clew.core.thread import NAME, NAME_CHARS, Thread
 from clew.errors import UsageError
 from clew.store.store import Store
 
@@ -18,7 +21,8 @@ MAX_PROMPT_CHARS = 10_000_000
 def check_name(name: str) -> None:
     if not NAME.match(name):
         raise UsageError(
-            f"{name!r} cannot be a thread's name.", hint="Letters, digits, dot, dash and underscore, at most 80."
+            f"{name!r} cannot be a thread's name.",
+            hint=f"Letters, digits, dot, dash and underscore, at most {NAME_CHARS}.",
         )
 
 
@@ -30,8 +34,8 @@ def check_prompt(text: str) -> None:
 
 
 def existing_dir(path: str) -> str:
-    """The directory with its links resolved: the agents name their sessions after that."""
-    with contextlib.suppress(OSError, ValueError):  # too long, or with a NUL in it
+    """The directory with its links resolved, because agents name their sessions after that. Raises UsageError."""
+    with contextlib.suppress(OSError, ValueError):  # the path is too long, or has a NUL in it
         real = os.path.realpath(path)
         if Path(real).is_dir():
             return real
@@ -40,15 +44,15 @@ def existing_dir(path: str) -> str:
 
 
 def named_path(name: str) -> Path:
-    """With `~` spelled out. Raises UsageError for the home of nobody."""
+    """With `~` expanded. Raises UsageError for the home of an unknown user."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise UsageError(f"{name[:200]} begins with the home of a user who is not here.") from None
+        raise UsageError(f"{name[:200]} begins with the home of an unknown user.") from None
 
 
 def is_file(path: Path) -> bool:
-    """Also of a name that no file can have."""
+    """False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:
@@ -56,28 +60,34 @@ def is_file(path: Path) -> bool:
 
 
 def read_plain(path: Path, most: int) -> bytes:
-    """What a plain file holds, up to one byte more than `most`. Waits for no pipe. Raises OSError."""
+    """The content of a plain file, up to one byte more than `most`. Does not wait for a pipe. Raises OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "It is no plain file", str(path))
+            raise OSError(errno.EINVAL, "It is not a plain file", str(path))
         return file.read(min(most, found.st_size) + 1)
 
 
 def check_dir(thread: Thread) -> None:
-    """The thread's directory is there, and is still the one that was chosen."""
+    """Raises UsageError unless the thread's directory exists and is still the one that was chosen."""
     if existing_dir(thread.cwd) != thread.cwd:
         raise UsageError(
             f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
-            hint="Say so with --cwd if the thread is to go on there.",
+            hint="Name it with --cwd if the thread is to continue there.",
         )
 
 
 def single_thread(store: Store, name: str) -> Thread:
     """The thread of that name. Raises NotFound, and UsageError for a pair's name: it stands for two threads."""
-    found = store.thread(name)
-    pair = store.pair(name) if found is None else None
+    found = store.threads.find(name)
+    pair = store.pairs.find(name) if found is None else None
     if pair is None:
-        return found or store.require_thread(name)
-    threads = [store.require_thread_by_id(each).name for each in (pair.instructor_thread_id, pair.worker_thread_id)]
+        return found or store.threads.require(name)
+    threads = [store.threads.require_by_id(each).name for each in (pair.instructor_thread_id, pair.worker_thread_id)]
     raise UsageError(f"{name} is a pair, with two threads.", hint=f"Name one of them: {' or '.join(threads)}.")
+
+
+def named_turn(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
+    """By its id, or an unambiguous beginning of the id. Raises NotFound."""
+    hint = f"clew threads show {thread.name} lists them with their ids."
+    return by_beginning(turn_id, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)

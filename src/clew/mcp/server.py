@@ -13,11 +13,12 @@ from mcp.types import ToolAnnotations
 from pydantic import Field, ValidationError
 
 from clew import __version__
-from clew.client import Client
-from clew.core.events import AttemptStarted, Event, FellBack, MessageSaid, RunQueued, ToolStarted
+from clew.api.client import Client
+from clew.api.reviews import LiveRound, ReviewOptions, ReviewState, RoundOptions, error_of, start
+from clew.api.thread import Thread
+from clew.core.runs.events import AttemptStarted, Event, FellBack, MessageSaid, RunQueued, ToolStarted
 from clew.core.thread import Permissions, Trust
 from clew.errors import ClewError, NotFound
-from clew.hosts.reviews import LiveRound, ReviewState
 from clew.mcp.bounds import Bounds, is_below
 from clew.mcp.shapes import (
     AnswerShape,
@@ -26,13 +27,11 @@ from clew.mcp.shapes import (
     RoundShape,
     ThreadList,
     answer_shape,
-    review_card,
     review_shape,
+    review_summary_shape,
     round_shape,
-    thread_card,
+    thread_shape,
 )
-from clew.review import Wanted, WantedNext, error_of, follow, start
-from clew.thread import Thread
 
 LOOKED_AT = 1000  # of all there are; those outside the bounds are left out
 STILL_THERE_S = 10.0  # clients give up on a call that says nothing
@@ -51,7 +50,7 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ASKS = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # it asks a model, and changes no file
 
 
-class Progress:
+class ProgressReporter:
     """Tells the client how far a run has come, and every few seconds that it is still going on."""
 
     def __init__(self, context: Context[Any, Any], what: str, every_s: float) -> None:
@@ -62,7 +61,7 @@ class Progress:
         self._started = asyncio.get_running_loop().time()
 
     @asynccontextmanager
-    async def told(self) -> AsyncIterator[Progress]:
+    async def told(self) -> AsyncIterator[ProgressReporter]:
         beating = asyncio.create_task(self._beat())
         try:
             yield self
@@ -128,8 +127,8 @@ class Tools:
         async with _in_words():
             where = self._bounds.directory(cwd)
             self._bounds.directory(await self._client.reviews.top(where))  # which may be above it, or anywhere else
-            wanted = Wanted(where, tuple(paths or ()), base, scope, agent, model, focus)
-            return await self._round(await start(self._client, wanted), context)
+            options = ReviewOptions(where, tuple(paths or ()), base, scope, agent, model, focus)
+            return await self._round(await start(self._client, options), context)
 
     async def follow_up_review(
         self,
@@ -145,8 +144,8 @@ class Tools:
         """
         async with _in_words():
             state = await self._review(review_id)
-            wanted = WantedNext(message, agent, model)
-            return await self._round(await follow(self._client, state.review.id, wanted), context)
+            options = RoundOptions(message, agent, model)
+            return await self._round(await self._client.reviews.follow(state.review.id, options), context)
 
     async def get_review(self, review_id: ReviewId) -> ReviewShape:
         """A review with all its rounds, and every finding in its present state."""
@@ -164,7 +163,7 @@ class Tools:
                 for state in await self._client.reviews.list(limit=LOOKED_AT)
                 if self._bounds.has(state.review.top) and (cwd is None or is_below(within, state.review.top))
             ]
-            return ReviewList(reviews=[review_card(state) for state in states[:limit]], total=len(states))
+            return ReviewList(reviews=[review_summary_shape(state) for state in states[:limit]], total=len(states))
 
     async def ask(
         self,
@@ -183,7 +182,7 @@ class Tools:
             found = await self._thread(thread, cwd, agent, model, prompt)
             run = await found.ask(prompt, agent=agent, model=model)
             try:
-                async with Progress(context, f"asking in {found.name}", self._every_s).told() as progress:
+                async with ProgressReporter(context, f"asking in {found.name}", self._every_s).told() as progress:
                     async for event in run:
                         await progress.note(event)
                     return answer_shape(await run)
@@ -199,7 +198,7 @@ class Tools:
             threads = [
                 each for each in await self._client.threads(limit=LOOKED_AT) if self._bounds.has(each.record.cwd)
             ]
-            return ThreadList(threads=[thread_card(each) for each in threads[:limit]])
+            return ThreadList(threads=[thread_shape(each) for each in threads[:limit]])
 
     async def _review(self, review_id: str) -> ReviewState:
         try:
@@ -232,7 +231,7 @@ class Tools:
     async def _round(self, live: LiveRound, context: Context[Any, Any]) -> RoundShape:
         try:
             what = f"round {live.round.number} of {live.review.id}"
-            async with Progress(context, what, self._every_s).told() as progress:
+            async with ProgressReporter(context, what, self._every_s).told() as progress:
                 async for noted in live.events():
                     await progress.note(noted.event)
                 done = await live.finish()
@@ -254,7 +253,7 @@ async def _in_words() -> AsyncIterator[None]:
         raise ToolError(" ".join(part for part in (error.message, error.hint) if part)) from error
 
 
-class Server(MCPServer[Any]):
+class ToolServer(MCPServer[Any]):
     async def call_tool(self, *given: Any, **named: Any) -> Any:
         """What is wrong with arguments, in a line."""
         try:
@@ -269,7 +268,7 @@ class Server(MCPServer[Any]):
 
 def make_server(client: Client, bounds: Bounds, *, every_s: float = STILL_THERE_S) -> MCPServer[Any]:
     """All of the tools, on an open client."""
-    server = Server("clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    server = ToolServer("clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     tools = Tools(client, bounds, every_s)
     for asking in (tools.start_review, tools.follow_up_review):
         server.add_tool(asking, annotations=_ASKS)

@@ -6,11 +6,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from clew.core.review import Finding, Round, RoundStatus, State, findings_of
-from clew.hosts.reviews import ReviewState
-from clew.reply import Reply
-from clew.review import error_of
-from clew.thread import Thread
+from clew.api.reply import Reply
+from clew.api.reviews import ReviewState, error_of
+from clew.api.thread import Thread
+from clew.core.reviews.review import Finding, FindingState, ReviewRound, RoundStatus, findings_of
 
 
 class FindingShape(BaseModel):
@@ -60,7 +59,7 @@ class ReviewShape(BaseModel):
     rounds: list[RoundShape]
 
 
-class ReviewCard(BaseModel):
+class ReviewSummaryShape(BaseModel):
     review_id: str
     cwd: str
     rounds: int
@@ -70,7 +69,7 @@ class ReviewCard(BaseModel):
 
 
 class ReviewList(BaseModel):
-    reviews: list[ReviewCard]
+    reviews: list[ReviewSummaryShape]
     total: int
 
 
@@ -86,7 +85,7 @@ class AnswerShape(BaseModel):
     warnings: list[str] = Field(description="what to know that did not stop the run")
 
 
-class ThreadCard(BaseModel):
+class ThreadShape(BaseModel):
     name: str
     kind: str
     agent: str
@@ -95,14 +94,14 @@ class ThreadCard(BaseModel):
 
 
 class ThreadList(BaseModel):
-    threads: list[ThreadCard]
+    threads: list[ThreadShape]
 
 
 def finding_shape(finding: Finding) -> FindingShape:
     return FindingShape(**_fields(finding, FindingShape))
 
 
-def round_shape(state: ReviewState, round_: Round) -> RoundShape:
+def round_shape(state: ReviewState, round_: ReviewRound) -> RoundShape:
     error = error_of(round_)
     answer = round_.answer
     found = findings_of(state.rounds)
@@ -112,7 +111,9 @@ def round_shape(state: ReviewState, round_: Round) -> RoundShape:
         status=round_.status.value,
         summary=answer.summary if answer else None,
         findings=[finding_shape(each) for each in found if each.round == round_.number],
-        still_open=[finding_shape(each) for each in found if each.round < round_.number and each.state is State.OPEN],
+        still_open=[
+            finding_shape(each) for each in found if each.round < round_.number and each.state is FindingState.OPEN
+        ],
         files=[change.path for change in round_.changes],
         changed_since=list(round_.changed_since),
         session_resumed=round_.session_resumed,
@@ -137,15 +138,15 @@ def review_shape(state: ReviewState) -> ReviewShape:
     )
 
 
-def review_card(state: ReviewState) -> ReviewCard:
+def review_summary_shape(state: ReviewState) -> ReviewSummaryShape:
     last = state.last
     done = [round_ for round_ in state.rounds if round_.status is RoundStatus.DONE and round_.answer is not None]
-    return ReviewCard(
+    return ReviewSummaryShape(
         review_id=state.review.id,
         cwd=state.review.top,
         rounds=len(state.rounds),
         status=last.status.value if last is not None else None,
-        open=sum(each.state is State.OPEN for each in findings_of(state.rounds)),
+        open=sum(each.state is FindingState.OPEN for each in findings_of(state.rounds)),
         summary=done[-1].answer.summary if done and done[-1].answer else None,
     )
 
@@ -164,9 +165,9 @@ def answer_shape(reply: Reply) -> AnswerShape:
     )
 
 
-def thread_card(thread: Thread) -> ThreadCard:
+def thread_shape(thread: Thread) -> ThreadShape:
     record = thread.record
-    return ThreadCard(name=record.name, kind=record.kind, agent=record.agent, model=record.model, cwd=record.cwd)
+    return ThreadShape(name=record.name, kind=record.kind, agent=record.agent, model=record.model, cwd=record.cwd)
 
 
 def _fields(record: Finding, shape: type[BaseModel]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a route gets at: the client, the allowed roots and what the daemon shares among its connections."""
+"""What routes use: the client, the allowed roots, and the state that a daemon's connections share."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 
-from clew.client import Client
-from clew.server.encoded import Encoder
-from clew.server.health import Health
-from clew.server.hub import Hub
-from clew.server.problems import Refusal
-from clew.server.roots import Roots
-from clew.server.unsent import Unsent
+from clew.api.client import Client
+from clew.server.health import HealthCheck
+from clew.server.live.event_encoding import EventEncoder
+from clew.server.live.hub import Hub
+from clew.server.live.send_buffers import SendBuffers
+from clew.server.models.problems import RequestRefused
+from clew.server.security.roots import AllowedRoots
 
-MOST_LISTENERS = 256
+MAX_LISTENERS = 256
 
 
-def _here() -> str | None:
+def _working_directory() -> str | None:
     try:
-        return os.getcwd()  # noqa: PTH109 - as text, to be compared
+        return os.getcwd()  # noqa: PTH109 - compared as text
     except OSError:
-        return None  # it was removed
+        return None  # the directory was removed
 
 
-class Shared:
-    """One a daemon: its client, its roots, how many listen, and whether it is closing."""
+class SharedState:
+    """One per daemon."""
 
-    def __init__(self, client: Client, roots: Roots) -> None:
+    def __init__(self, client: Client, roots: AllowedRoots) -> None:
         self.client = client
         self.roots = roots
-        self.started_in = _here()
+        self.started_in = _working_directory()
         self.hub = Hub(client)
-        self.health = Health(client)
-        self.encoder = Encoder()
-        self.unsent = Unsent()
-        self.daemon_id = secrets.token_hex(8)  # another one after a restart
+        self.health = HealthCheck(client)
+        self.encoder = EventEncoder()
+        self.send_buffers = SendBuffers()
+        self.daemon_id = secrets.token_hex(8)  # changes with a restart
         self.closing = asyncio.Event()
-        self.listeners = 0
+        self.listeners = 0  # clients that follow events
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """A place among those who follow events, until they go."""
-        self.check_room()
+        """Counts a client that follows events, until it disconnects."""
+        self.check_capacity()
         self.listeners += 1
         try:
             yield
         finally:
             self.listeners -= 1
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         if self.closing.is_set():
-            raise Refusal(503, "The daemon is ending.", headers={"Retry-After": "2"})
-        if self.listeners >= MOST_LISTENERS:
-            raise Refusal(503, "Too many are listening already.", headers={"Retry-After": "2"})
+            raise RequestRefused(503, "The daemon is shutting down.", headers={"Retry-After": "2"})
+        if self.listeners >= MAX_LISTENERS:
+            raise RequestRefused(503, "Too many clients follow events already.", headers={"Retry-After": "2"})
 
 
-def shared_of(connection: HTTPConnection) -> Shared:
+def shared_of(connection: HTTPConnection) -> SharedState:
     shared = connection.app.state.shared
-    assert isinstance(shared, Shared)
+    assert isinstance(shared, SharedState)
     return shared
 
 
@@ -72,7 +72,7 @@ def client_of(connection: HTTPConnection) -> Client:
     return shared_of(connection).client
 
 
-TheShared = Annotated[Shared, Depends(shared_of)]
+TheShared = Annotated[SharedState, Depends(shared_of)]
 TheClient = Annotated[Client, Depends(client_of)]
 
 ThreadName = Annotated[str, Path(alias="thread", max_length=200, description="A thread's id or its name")]

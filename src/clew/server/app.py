@@ -1,4 +1,4 @@
-"""The app: routes and problems inside, the guards around them, and what runs as long as the daemon does."""
+"""The ASGI app: routes and problem details inside, the guards around them, and the tasks that run with the daemon."""
 
 from __future__ import annotations
 
@@ -12,48 +12,47 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from clew import __version__
-from clew.client import Client
+from clew.api.client import Client
 from clew.errors import ClewError
-from clew.server import documents, events, hooks, jobs, live, metrics, problems, reviews, runs, surroundings, threads
-from clew.server.access import Shared
-from clew.server.doors import Doors
-from clew.server.guards import Guards
-from clew.server.idempotency import Idempotency
-from clew.server.json_body import answer
-from clew.server.page import methods_of, page_router
-from clew.server.problems import log
-from clew.server.roots import Roots
-from clew.server.token import Invitation
+from clew.server.access import SharedState
+from clew.server.live import websocket
+from clew.server.models import openapi, problems
+from clew.server.models.json_body import json_response
+from clew.server.models.problems import log
+from clew.server.routes import events, hooks, info, jobs, metrics, reviews, runs, threads
+from clew.server.routes.page import methods_of, page_router
+from clew.server.security.access_policy import AccessPolicy
+from clew.server.security.guards import Guards
+from clew.server.security.idempotency import Idempotency
+from clew.server.security.roots import AllowedRoots
+from clew.server.security.token import OneTimeCode
 
-TIDY_S = 5.0  # how soon the runs of another process that died are brought to an end
+RECOVER_EVERY_S = 5.0  # how soon the runs of another process that died are ended
 
 
 class App:
-    """The whole ASGI app. `shared.closing` is set first when the daemon ends, so that whoever listens goes."""
+    """`shared.closing` is set first when the daemon ends, so that clients that follow events are disconnected."""
 
     def __init__(
         self,
         client: Client,
-        doors: Doors,
+        policy: AccessPolicy,
         static: Path,
         roots: Iterable[str | Path] = (),
-        invitation: Invitation | None = None,
+        one_time_code: OneTimeCode | None = None,
     ) -> None:
-        self.shared = Shared(client, Roots(roots))
-        self.api = _api(self.shared, page_router(doors, static, invitation))
-        once = Idempotency(self.api, client, doors.secret.cookie)
-        self._guarded: ASGIApp = Guards(once, doors, self.shared.unsent)
-
-    @property
-    def asgi(self) -> ASGIApp:
-        return self._guarded
+        self.shared = SharedState(client, AllowedRoots(roots))
+        self.api = _api(self.shared, page_router(policy, static, one_time_code))
+        idempotent = Idempotency(self.api, client, policy.credentials.cookie)
+        self.asgi: ASGIApp = Guards(idempotent, policy, self.shared.send_buffers)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Queued runs that a dead daemon left go on here; the hub tells; what others leave behind is tidied."""
+        """Takes up queued runs of a daemon that died, now and periodically; notifies subscribers; watches the store."""
         shared = self.shared
-        await _go_on(shared)
-        tasks = [asyncio.create_task(work) for work in (shared.hub.run(), _tidy(shared), shared.health.watch())]
+        await _take_up_runs(shared)
+        work = (shared.hub.run(), _recover_periodically(shared), shared.health.watch())
+        tasks = [asyncio.create_task(each) for each in work]
         try:
             yield
         finally:
@@ -63,7 +62,7 @@ class App:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _api(shared: Shared, page: APIRouter) -> FastAPI:
+def _api(shared: SharedState, page: APIRouter) -> FastAPI:
     api = FastAPI(
         title="Clew",
         version=__version__,
@@ -74,34 +73,34 @@ def _api(shared: Shared, page: APIRouter) -> FastAPI:
     )
     api.state.shared = shared
     problems.install(api)
-    routers = [module.router for module in (threads, runs, events, jobs, reviews, hooks, surroundings, metrics, live)]
+    routers = [module.router for module in (threads, runs, events, jobs, reviews, hooks, info, metrics, websocket)]
     for router in routers:
         api.include_router(router)
     api.state.methods_at = methods_of(routers)
 
     @api.get("/api/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        return answer(api.openapi())
+    async def document() -> Response:
+        return json_response(api.openapi())
 
     api.include_router(page)
-    documents.install(api)
+    openapi.install(api)
     return api
 
 
-async def _tidy(shared: Shared) -> None:
+async def _recover_periodically(shared: SharedState) -> None:
     while True:
-        await asyncio.sleep(TIDY_S)
+        await asyncio.sleep(RECOVER_EVERY_S)
         if not shared.health.is_lost:
-            await _go_on(shared, recover=True)
+            await _take_up_runs(shared, recover=True)
 
 
-async def _go_on(shared: Shared, *, recover: bool = False) -> None:
-    """Nothing that is wrong with one run keeps the daemon from serving, or from tidying up the next time."""
+async def _take_up_runs(shared: SharedState, *, recover: bool = False) -> None:
+    """A failure keeps the daemon neither from serving nor from trying again later."""
     try:
         if recover:
             await shared.client.engine.recover()
         await shared.client.take_up(shared.roots.may_run)
     except ClewError as error:
-        log.warning("what other processes left could not be tidied: %s", error.code)
-    except Exception as error:  # noqa: BLE001 - the next look may fare better, and the page works meanwhile
-        problems.log_unexpected(error, "what other processes left could not be tidied")
+        log.warning("the runs that other processes left could not be taken up: %s", error.code)
+    except Exception as error:  # noqa: BLE001 - the next try may succeed, and the page works meanwhile
+        problems.log_unexpected(error, "the runs that other processes left could not be taken up")

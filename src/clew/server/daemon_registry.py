@@ -1,7 +1,7 @@
-"""Which daemons serve a home: a file for each, named by its process and locked as long as that one lives.
+"""Which daemons serve a home directory: one file each, named by the process id and locked while that process lives.
 
-The lock goes with the process, however it ends, so nothing here is ever stale. Only for telling people: the store
-itself sees to it that several daemons on it do each other no harm.
+The operating system releases the lock when the process ends, however it ends, so no entry is ever stale. This is only
+information for people: the store itself makes sure that several daemons on it do not harm each other.
 """
 
 from __future__ import annotations
@@ -12,21 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clew.core.record import Record
-from clew.private_folder import make_private
+from clew.system.folders import make_private
 
 FOLDER = "serving"
 
 
-class Daemon(Record):
-    """One that is alive."""
-
+class RunningDaemon(Record):
     pid: int
-    port: int | None  # None: its file does not tell
+    port: int | None  # None: its file cannot be read
 
 
 @contextlib.contextmanager
-def announced(home: Path, port: int) -> Iterator[None]:
-    """This process serves that home on that port. A home that cannot be written is nobody's trouble here."""
+def registered(home: Path, port: int) -> Iterator[None]:
+    """This process serves that home on that port. A home that cannot be written is not an error here."""
     try:
         handle = _locked(home / FOLDER / str(os.getpid()), port)
     except OSError:
@@ -41,24 +39,24 @@ def announced(home: Path, port: int) -> Iterator[None]:
 
 
 def _locked(path: Path, port: int) -> int:
-    """Locked before it has its name: whoever finds it unlocked may take it away."""
+    """The file is locked before it gets its name: an unlocked one would be removed by others."""
     import fcntl
 
     make_private(path.parent)
-    made = path.with_name(f".{path.name}")
-    handle = os.open(made, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    draft = path.with_name(f".{path.name}")
+    handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.write(handle, f"{port}\n".encode())
-        made.replace(path)
+        draft.replace(path)
     except OSError:
         os.close(handle)
         raise
     return handle
 
 
-def serving(home: Path) -> list[Daemon]:
-    """The daemons of that home on this machine, without this process."""
+def running_daemons(home: Path) -> list[RunningDaemon]:
+    """The other daemons of that home on this machine."""
     try:
         names = sorted(int(each.name) for each in (home / FOLDER).iterdir() if each.name.isdecimal())
     except OSError:
@@ -66,8 +64,8 @@ def serving(home: Path) -> list[Daemon]:
     return [found for pid in names if pid != os.getpid() and (found := _alive(home / FOLDER / str(pid), pid))]
 
 
-def _alive(path: Path, pid: int) -> Daemon | None:
-    """Whoever left a file without a lock is gone, and its file goes too."""
+def _alive(path: Path, pid: int) -> RunningDaemon | None:
+    """None for a file without a lock, which is removed: its process has ended."""
     import fcntl
 
     try:
@@ -78,7 +76,7 @@ def _alive(path: Path, pid: int) -> Daemon | None:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.read(handle, 16).decode("ascii", "replace").strip()
-        return Daemon(pid, int(text) if text.isdecimal() else None)
+        return RunningDaemon(pid, int(text) if text.isdecimal() else None)
     except OSError:
         return None
     else:

@@ -1,63 +1,61 @@
-"""Whether the daemon can do what it is there for: its store answers, and is still the one that it opened.
+"""Whether the daemon is healthy: its store answers, and is still the one that the daemon opened.
 
-A question that stands behind much work is answered late. As long as the store answers others, the daemon is busy and
-not ill: whoever restarted it then would only add to the work.
+A query that is queued behind much work is answered late. As long as the store answers other queries, the daemon is busy
+and not broken: a restart would only add to the work.
 
-A store whose files were deleted, replaced or cut short does not come back under a running process. The daemon then
-accepts nothing more (every write is refused by the store itself), says so once in its log and for ever on /healthz, and
-keeps a copy of all that it had stored and nobody else can see. Whoever started it starts it again.
+A store whose files were deleted, replaced or cut short does not recover under a running process. The daemon then
+accepts nothing more (the store itself refuses every write), says so once in its log and always on /healthz, and keeps a
+copy of all that it had stored, which no other process can read. It must be started again.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from clew.client import Client
+from clew.api.client import Client
 from clew.core.record import Record
 from clew.errors import ClewError, StoreError
-from clew.server.problems import log
+from clew.server.models.problems import log
 
-LOOK_S = 1.0
-ANSWER_S = 3.0  # that the store may take
+POLL_S = 1.0
+ANSWER_S = 3.0  # the time that the store may take
 LOST = "The store was deleted, replaced or cut short under the daemon: nothing more is accepted."
 
 
-class Condition(Record):
-    """How the daemon is."""
-
-    trouble: str | None = None  # in words that tell a stranger nothing; None: all is well
+class HealthStatus(Record):
+    problem: str | None = None  # in words that reveal nothing private; None: healthy
     is_busy: bool = False
 
 
-class Health:
+class HealthCheck:
     def __init__(self, client: Client, answer_s: float = ANSWER_S) -> None:
         self._client = client
         self._answer_s = answer_s
         self._asking: asyncio.Task[None] | None = None
         self.is_lost = False
 
-    async def condition(self) -> Condition:
-        """Takes ANSWER_S at most."""
+    async def status(self) -> HealthStatus:
+        """Takes at most `answer_s`."""
         if self.is_lost:
-            return Condition(LOST)
+            return HealthStatus(LOST)
         answered = self._client.store_answered
-        if self._asking is None:  # one question at a time, however many ask
+        if self._asking is None:  # one query at a time, however many clients ask
             self._asking = asyncio.create_task(self._client.ping())
         asking = self._asking
         await asyncio.wait({asking}, timeout=self._answer_s)
         if not asking.done():
             is_busy = self._client.store_answered > answered
-            return Condition(is_busy=True) if is_busy else Condition("The store does not answer.")
+            return HealthStatus(is_busy=True) if is_busy else HealthStatus("The store does not answer.")
         self._asking = None
         error = asking.exception()
         if isinstance(error, StoreError):
-            return Condition(LOST if error.kind == "lost" else f"The store cannot be used: it is {error.kind}.")
-        return Condition() if error is None else Condition("The store cannot be used.")
+            return HealthStatus(LOST if error.kind == "lost" else f"The store cannot be used: it is {error.kind}.")
+        return HealthStatus() if error is None else HealthStatus("The store cannot be used.")
 
     async def watch(self) -> None:
         """Returns when the store is lost."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             try:
                 lost = await self._client.store_lost()
             except ClewError:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from clew.core.events import Event, from_body
+from clew.core.costs.usage import Usage
 from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import ThreadId
-from clew.core.permissions import Answer
-from clew.core.pins import Absorbed, HeldBack, Mark, Pending, Pin, PinState, Runtime
-from clew.core.question import Question, QuestionState
+from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
 from clew.core.record import Record, fields_of
-from clew.core.run import AS_EVER, Asked, Attempt, Owner, Run, RunStatus
-from clew.core.thread import How, Origin, Permissions, Source, Thread, Trust
-from clew.core.usage import Usage
+from clew.core.runs.events import Event, from_body
+from clew.core.runs.permissions import Answer
+from clew.core.runs.question import Question, QuestionState
+from clew.core.runs.run import DEFAULT_OPTIONS, Attempt, Owner, Run, RunOptions, RunStatus
+from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thread, Trust
 from clew.errors import StoreError
 
 Row = dict[str, Any]
@@ -62,7 +62,7 @@ class StoredEvent(Record):
     body: Mapping[str, Any]
 
 
-class Request(Record):
+class StoredRequest(Record):
     """One that is carried out once, however often it is sent."""
 
     key: str  # a digest of who asks, what for, and the key that it was sent with
@@ -74,7 +74,7 @@ class Request(Record):
     answer: str | None = None
 
 
-class ThreadCard(Record):
+class ThreadSummary(Record):
     """A thread with what a list shows of it."""
 
     thread: Thread
@@ -87,7 +87,7 @@ class ThreadCard(Record):
 
 
 class ThreadPage(Record):
-    items: list[ThreadCard]
+    items: list[ThreadSummary]
     total: int  # of all pages
     version: int
 
@@ -96,11 +96,11 @@ class Changes(Record):
     """What changed after a version."""
 
     version: int
-    cards: list[ThreadCard]
+    summaries: list[ThreadSummary]
     deleted: list[str]
 
 
-class TurnCard(Record):
+class TurnView(Record):
     """A turn with its place, and the run that it is the answer of; of a prompt, the run that ended without one."""
 
     turn: Turn
@@ -110,7 +110,7 @@ class TurnCard(Record):
     stderr_tail: str = ""  # of a run that failed
 
 
-class RunCard(Record):
+class RunView(Record):
     """A run with what a surface shows of it."""
 
     run: Run
@@ -122,10 +122,10 @@ class RunCard(Record):
 class ThreadView(Record):
     """All that a page needs to show a thread, in one moment's state."""
 
-    card: ThreadCard
-    turns: list[TurnCard]
+    summary: ThreadSummary
+    turns: list[TurnView]
     more: bool  # there are earlier ones
-    runs: list[RunCard]
+    runs: list[RunView]
     questions: list[Question]
     version: int
 
@@ -166,7 +166,7 @@ class StatRow(Record):
     plain_resume_usd: float = 0.0
 
 
-class Tally(Record):
+class RunTotals(Record):
     """What the ended runs of one kind came to."""
 
     kind: str  # of their thread: which host asked
@@ -240,8 +240,8 @@ def _origin_from(body: str | None) -> Origin | None:
     if body is None:
         return None
     found = json.loads(body)
-    of = tuple(Source(ThreadId(_text(each["id"])), _text(each["name"])) for each in found["of"])
-    return Origin(How(found["how"]), of, None if found["round"] is None else int(found["round"]))
+    of = tuple(SourceThread(ThreadId(_text(each["id"])), _text(each["name"])) for each in found["of"])
+    return Origin(OriginKind(found["how"]), of, None if found["round"] is None else int(found["round"]))
 
 
 def _text(value: object) -> str:
@@ -305,16 +305,16 @@ def run_from(row: Row) -> Run:
     )
 
 
-def _unusual(asked: Asked) -> Row:
-    usual = AS_EVER.as_dict()
+def _unusual(asked: RunOptions) -> Row:
+    usual = DEFAULT_OPTIONS.as_dict()
     return {name: value for name, value in asked.as_dict().items() if value != usual[name]}
 
 
-def _asked_from(body: str) -> Asked:
+def _asked_from(body: str) -> RunOptions:
     """Empty on nearly every row; what a later version adds is left out."""
     if body == "{}":
-        return AS_EVER
-    return Asked(**{name: value for name, value in json.loads(body).items() if name in fields_of(Asked)})
+        return DEFAULT_OPTIONS
+    return RunOptions(**{name: value for name, value in json.loads(body).items() if name in fields_of(RunOptions)})
 
 
 def attempt_from(row: Row) -> Attempt:
@@ -351,20 +351,20 @@ def stat_from(row: Row) -> StatRow:
     return from_columns(StatRow, row, session_resumed=bool(row["session_resumed"]), usage=from_columns(Usage, row))
 
 
-def tally_from(row: Row) -> Tally:
-    return from_columns(Tally, row, session_resumed=bool(row["session_resumed"]), usage=from_columns(Usage, row))
+def run_totals_from(row: Row) -> RunTotals:
+    return from_columns(RunTotals, row, session_resumed=bool(row["session_resumed"]), usage=from_columns(Usage, row))
 
 
 def pin_row(pin: Pin) -> Row:
     pending = pin.pending
-    held_back, mark = pin.held_back, pin.mark
+    partly_absorbed, mark = pin.partly_absorbed, pin.mark
     return {
-        **flat(pin, without=("runtime", "absorbed", "pending", "held_back", "mark")),
+        **flat(pin, without=("runtime", "absorbed", "pending", "partly_absorbed", "mark")),
         "runtime": dumps(flat(pin.runtime)),
         "pending": None if pending is None else dumps(_pending_body(pending)),
-        "held_back_turn_id": held_back.turn_id if held_back else None,
-        "held_back_chars": held_back.chars if held_back else None,
-        "held_back_digest": held_back.digest if held_back else None,
+        "held_back_turn_id": partly_absorbed.turn_id if partly_absorbed else None,
+        "held_back_chars": partly_absorbed.chars if partly_absorbed else None,
+        "held_back_digest": partly_absorbed.digest if partly_absorbed else None,
         "mark_size_bytes": mark.size_bytes if mark else None,
         "mark_last_entry": mark.last_entry if mark else None,
         "mark_digest": mark.digest if mark else None,
@@ -399,7 +399,7 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
         absorbed=absorbed,
         borrowed_at=row.get("borrowed_at"),  # rows of an older file have none
         pending=Pending(pending["user_uuid"], shown, pending["standing"]) if pending else None,
-        held_back=HeldBack(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])
+        partly_absorbed=PartlyAbsorbed(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])
         if has_held_back
         else None,
         mark=_mark(row) if row.get("mark_size_bytes") is not None else None,

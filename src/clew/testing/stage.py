@@ -1,4 +1,4 @@
-"""A stage for tests: a scripted model API, an agent's binary, a home and a work directory; nothing of the real world.
+"""A stage for tests: a scripted model API, an agent's binary, a home and a work directory, all isolated and temporary.
 
     with ModelApi() as api:
         stage = Stage(tmp_path, api, real_claude())          # or scripted_agent.install(tmp_path / "bin")
@@ -6,9 +6,9 @@
             ...
         assert stage.launches[-1].resumes
 
-`Stage(…, codex=real_codex())` holds the second agent beside the first. A binary stands behind a tiny launcher that
-notes each command line, so that the flag can be asserted on a real CLI as well as on the scripted one; what the model
-was shown stands in the API's requests.
+`Stage(…, codex=real_codex())` adds the second agent. Each binary is started by a small launcher that logs the command
+line, so that flags can be asserted on a real CLI as well as on the scripted one. What the model was shown is in the
+API's requests.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clew import client
 from clew.agents.adapter import Adapter
-from clew.testing.model_api import ModelApi
+from clew.api import client
+from clew.testing.model.api import ModelApi
 
 MODEL = "claude-sonnet-4-5"
 CODEX_MODEL = "gpt-5.5-codex"
 
-# An agent that is logged in with a subscription: the model's service tells it when its limit resets.
+# The login of a subscription: with it, the API says when the usage limit resets.
 SUBSCRIPTION = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "dummy"}
 
-# The model on loopback, no second try after a failure, and nothing that calls home.
+# The model is on the loopback, failures are not retried, and nothing connects to the vendor.
 CODEX_CONFIG = """\
 model = "{model}"
 model_provider = "scripted"
@@ -53,14 +53,14 @@ env_key = "SCRIPTED_API_KEY"
 request_max_retries = 0
 stream_max_retries = 0
 
-[sandbox_workspace_write]  # tests live below /tmp, and so does what they must not touch
+[sandbox_workspace_write]  # both the tests' folders and the files that they must not change are below /tmp
 exclude_slash_tmp = true
 exclude_tmpdir_env_var = true
 """
 
 
 def scrubbed_environ(home: Path, api_url: str) -> dict[str, str]:
-    """Nothing of the user's: another home, a dummy key, the model on loopback, no telemetry, no updates."""
+    """An environment without anything of the user's: another home, a dummy key, no telemetry, no updates."""
     return {
         "HOME": str(home),
         "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -74,7 +74,7 @@ def scrubbed_environ(home: Path, api_url: str) -> dict[str, str]:
 
 
 def real_claude() -> Path:
-    """The Claude CLI inside the installed claude-agent-sdk wheel. Raises FileNotFoundError: no test may pass by it."""
+    """The Claude CLI in the installed claude-agent-sdk wheel. Raises FileNotFoundError: no test may pass without it."""
     import importlib.util
 
     spec = importlib.util.find_spec("claude_agent_sdk")
@@ -87,7 +87,7 @@ def real_claude() -> Path:
 
 
 def real_codex() -> Path:
-    """The Codex CLI inside the installed openai-codex-cli-bin wheel. Raises FileNotFoundError, as `real_claude`."""
+    """The Codex CLI in the installed openai-codex-cli-bin wheel. Raises FileNotFoundError, like `real_claude`."""
     import importlib.util
 
     spec = importlib.util.find_spec("codex_cli_bin")
@@ -100,24 +100,24 @@ def real_codex() -> Path:
 
 
 @functools.cache
-def _asked(binary: Path) -> Path:
-    """A folder with what this binary says of itself: a file for each question, named by its words."""
-    folder = Path(tempfile.mkdtemp(prefix="clew-asked-"))
+def _probe_outputs(binary: Path) -> Path:
+    """A folder with the binary's help and version: one file for each, named by its arguments."""
+    folder = Path(tempfile.mkdtemp(prefix="clew-probes-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environ = scrubbed_environ(folder, "http://127.0.0.1:9")
-    for words in ("exec --help", "--version") if binary.name == "codex" else ("--help", "--version"):
-        command = [str(binary), *words.split()]
-        said = subprocess.run(
+    for arguments in ("exec --help", "--version") if binary.name == "codex" else ("--help", "--version"):
+        command = [str(binary), *arguments.split()]
+        done = subprocess.run(
             command, env=environ, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
         )
-        if said.returncode == 0:
-            (folder / words).write_bytes(said.stdout)
+        if done.returncode == 0:
+            (folder / arguments).write_bytes(done.stdout)
     return folder
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """One spawned agent: its arguments, without the program, and the program's name."""
+class AgentLaunch:
+    """One spawned agent: its arguments (without the program) and the program's name."""
 
     argv: tuple[str, ...]
     agent: str = "claude"
@@ -128,7 +128,7 @@ class Launch:
 
     @property
     def resumes(self) -> str | None:
-        """The session that it was told to resume."""
+        """The session that it resumes, if any."""
         for word in self.argv:
             if word.startswith("--resume="):
                 return word.removeprefix("--resume=")
@@ -143,7 +143,7 @@ class Launch:
 
 
 class Stage:
-    """One test's world under `folder`. Everything in it is loopback, dummy and temporary."""
+    """One test's environment under `folder`. All addresses are on the loopback, all keys are dummies."""
 
     def __init__(
         self, folder: Path, api: ModelApi, binary: Path, name: str = "claude", codex: Path | None = None
@@ -154,11 +154,11 @@ class Stage:
         self.work = folder / "work"
         self.clew_home = folder / "clew"
         self.script = folder / "script.json"
-        self.account: Mapping[str, str] = {}  # how the agent logs in; nothing: by a dummy key
+        self.account: Mapping[str, str] = {}  # how the agent logs in; empty: with a dummy API key
         self._log = folder / f"launches-{name}.log"
         for path in (self.home, self.work):
             path.mkdir(parents=True, exist_ok=True)
-        self.agent = binary  # what stands behind the launcher
+        self.agent = binary  # the program that the launcher starts
         self.fault()
         self.binary = self.launcher(binary, folder / "bin" / name)
         self.codex = self._install_codex(codex) if codex else None
@@ -170,18 +170,18 @@ class Stage:
         return self.launcher(binary, self.folder / "bin" / "codex")
 
     def launcher(self, binary: Path, path: Path) -> Path:
-        """A program at `path` that notes its command line and becomes `binary`.
+        """A program at `path` that logs its command line and then executes `binary`.
 
-        What the binary says of itself (its help, its version) was asked once for all stages of this process, and is
-        printed from a file.
+        The binary's help and version are read once for all stages of this process; after that, the launcher prints them
+        from a file.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         log, name = shlex.quote(str(self._log)), shlex.quote(path.name)
-        # In one write: two agents may be started at the same time.
-        note = f"printf '%s\\n' \"$(printf '%s\\037' {name} \"$@\")\" >> {log}"
-        said = f'{shlex.quote(str(_asked(binary)))}/"$*"'
-        asked = f"[ $# -lt 3 ] && [ -f {said} ] && exec cat {said}"
-        path.write_text(f'#!/bin/sh\n{note}\n{asked}\nexec {shlex.quote(str(binary))} "$@"\n')
+        # One write, because two agents may be started at the same time.
+        log_line = f"printf '%s\\n' \"$(printf '%s\\037' {name} \"$@\")\" >> {log}"
+        output = f'{shlex.quote(str(_probe_outputs(binary)))}/"$*"'
+        answer_probe = f"[ $# -lt 3 ] && [ -f {output} ] && exec cat {output}"
+        path.write_text(f'#!/bin/sh\n{log_line}\n{answer_probe}\nexec {shlex.quote(str(binary))} "$@"\n')
         path.chmod(0o755)
         return path
 
@@ -199,24 +199,24 @@ class Stage:
     def open(
         self, *, environ: Mapping[str, str] | None = None, adapters: Iterable[Adapter] = (), **flags: Any
     ) -> AbstractAsyncContextManager[client.Client]:
-        """A client on this stage's store, with the model named: nothing depends on an agent's default."""
+        """A client on this stage's store. It names the model, so that nothing depends on an agent's default."""
         flags.setdefault("model", CODEX_MODEL if flags.get("agent") == "codex" else MODEL)
         if self.codex:
             flags.setdefault("agents.codex.model", CODEX_MODEL)
         return client.open(environ={**self.environ, **(environ or {})}, adapters=adapters, **flags)
 
     def fault(self, *faults: Mapping[str, Any]) -> None:
-        """What the scripted agent does wrong from now on; nothing, when none is given."""
+        """Sets the scripted agent's faults from now on; without arguments, it has none."""
         self.script.write_text(json.dumps({"faults": list(faults)}))
 
     @property
-    def launches(self) -> list[Launch]:
-        """Every turn that was spawned, oldest first; probes do not count."""
+    def launches(self) -> list[AgentLaunch]:
+        """Every turn that was spawned, oldest first, without probes."""
         if not self._log.exists():
             return []
         lines = self._log.read_text().splitlines()
-        noted = [Launch(tuple(argv), name) for name, *argv in (line.split("\037")[:-1] for line in lines)]
-        return [launch for launch in noted if launch.is_turn]
+        logged = [AgentLaunch(tuple(argv), name) for name, *argv in (line.split("\037")[:-1] for line in lines)]
+        return [launch for launch in logged if launch.is_turn]
 
     @property
     def probes(self) -> int:
@@ -234,7 +234,7 @@ class Stage:
         return [text for role, text in self.shown if role == "user"][-1]
 
     def session_files(self) -> list[Path]:
-        """Claude's."""
+        """Claude's session files."""
         return sorted((self.home / ".claude" / "projects").glob("*/*.jsonl"))
 
     def codex_files(self) -> list[Path]:
@@ -242,7 +242,7 @@ class Stage:
         return sorted((self.home / ".codex" / "sessions").glob("*/*/*/rollout-*.jsonl"))
 
     def processes(self) -> list[int]:
-        """Every live process that this stage's agents started (they carry its home in their environment)."""
+        """Every live process that this stage's agents started (they have its home in their environment)."""
         wanted = f"HOME={self.home}".encode()
         found = []
         for entry in os.scandir("/proc"):

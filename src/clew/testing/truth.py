@@ -1,8 +1,8 @@
-"""Law 1 as an oracle: what the model was shown against what the thread says.
+"""A test oracle for law 1: it compares what the model was shown with what the thread says.
 
-Every turn of a test carries a token of its own (`u7z` in a prompt, `a8z` in an answer). The model was shown the truth
-when the tokens in its newest request are those of the thread's visible history, in order, each exactly once, and then
-the new prompt's.
+Every turn of a test contains a unique token (`u7z` in a prompt, `a8z` in an answer). Law 1 holds when the tokens in the
+model's newest request are those of the thread's visible history, in order and each exactly once, followed by the new
+prompt's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 
 from clew.core.history import Turn, Visibility, visible
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Fail, Reply, Request, Slow, Text, newest_tool_result, newest_user_text
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Fail, Reply, Request, Slow, Text, newest_tool_result, newest_user_text
 
 _TOKEN = re.compile(r"\b[uaf]\d+z\b")
 
@@ -22,16 +22,16 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
-class Voice:
-    """Answers every plain prompt with a token of its own; leaves directives (`!…`) to the API.
+class TokenModel:
+    """A model that answers every plain prompt with a unique token, and leaves directives (`!…`) to the API.
 
-    A prompt that holds the word `slowly` is answered word by word, so that there is time to kill somebody.
+    A prompt with the word `slowly` is answered word by word, so that there is time to kill a process.
     """
 
     def __init__(self, api: ModelApi) -> None:
         self.count = itertools.count(1)
         self.api = api
-        self.refusing_history: Fail | None = None  # every request that shows an earlier answer is refused so
+        self.refusing_history: Fail | None = None  # refuse every request that contains an earlier answer with this
         api.reply = self.answer
 
     def prompt(self, words: str = "") -> str:
@@ -49,8 +49,8 @@ class Voice:
             return Slow(f"{token} one two three four five six seven eight nine ten", words_per_s=20)
         return Text(token)
 
-    def foreign(self) -> str:
-        """A prompt that Clew knows nothing of."""
+    def outside_prompt(self) -> str:
+        """A prompt that is sent outside Clew."""
         return f"f{next(self.count)}z"
 
     @property
@@ -66,6 +66,6 @@ class Voice:
 def expected(
     history: Iterable[Turn], prompt: str, *, agent: str = "claude", visibility: Visibility = Visibility.SHARED
 ) -> list[str]:
-    """What a truthful request holds: the visible history before the prompt, then the prompt."""
+    """The tokens that the request must contain: those of the visible history before the prompt, then the prompt's."""
     seen = visible(tuple(history), agent, visibility)
     return [token for turn in seen for token in tokens(turn.text)] + tokens(prompt)

@@ -2,7 +2,7 @@
 //
 //   node build.mjs          static/
 //   node build.mjs --watch  static/, again on every change, with names that stay
-//   node build.mjs --test   bundles page/*.test.ts and runs them with node's own test runner
+//   node build.mjs --test   bundles every *.test.ts below page/ and runs them with node's own test runner
 //
 // The server's content security policy allows no inline script or style, so the index has none.
 
@@ -52,19 +52,24 @@ function writeIndex(result) {
   writeFileSync(join(out, "icon.svg"), readFileSync(join(page, "icon.svg")));
 }
 
+const filesBelow = (folder, ending) =>
+  readdirSync(folder, { recursive: true })
+    .filter((path) => path.endsWith(ending))
+    .map((path) => join(folder, path));
+
 async function test() {
   const folder = mkdtempSync(join(tmpdir(), "clew-page-"));
   try {
-    const tests = readdirSync(page).filter((name) => name.endsWith(".test.ts"));
     await esbuild.build({
       ...common,
-      entryPoints: tests.map((name) => join(page, name)),
+      entryPoints: filesBelow(page, ".test.ts"),
+      outbase: page,
       outdir: folder,
       outExtension: { ".js": ".mjs" },
       platform: "node",
       external: ["node:*"],
     });
-    const bundled = readdirSync(folder).map((name) => join(folder, name));
+    const bundled = filesBelow(folder, ".test.mjs");
     const ran = spawnSync(process.execPath, ["--test", "--test-reporter=dot", ...bundled], { stdio: "inherit" });
     process.exitCode = ran.status ?? 1;
   } finally {

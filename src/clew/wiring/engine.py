@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from clew import config
 from clew.core.decision import Policy
 from clew.core.history import Visibility
-from clew.core.run import Owner
-from clew.engine import faults, processes
+from clew.core.runs.run import Owner
+from clew.engine import faults
 from clew.engine.engine import Engine
-from clew.engine.settings import AgentSettings, EngineSettings, Surroundings
+from clew.engine.process.family import started_at
+from clew.engine.settings import AgentSettings, EngineSettings, RuntimeContext
 from clew.errors import UsageError
+from clew.git.command import agent_environment
 from clew.store.store import open_store
 
 if TYPE_CHECKING:
@@ -24,12 +26,12 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
-SECRETS = ("CLEW_STORE", "CLEW_PASSPHRASE")  # of ours, and none of an agent's business; and so is what ends so:
-SECRET_ENDS = ("_SECRET", "_TOKEN")
+SECRETS = ("CLEW_STORE", "CLEW_PASSPHRASE")  # environment variables that agents do not get, …
+SECRET_ENDS = ("_SECRET", "_TOKEN")  # … like those of ours that end so
 
 
 class Adapters(Mapping[str, "Adapter"]):
-    """Every agent that is known, by name. One that nobody asks for is not even loaded."""
+    """Every known agent by name. An adapter is loaded when it is first asked for."""
 
     def __init__(self, more: Iterable[Adapter] = ()) -> None:
         self._made: dict[str, Adapter] = {adapter.name: adapter for adapter in more}
@@ -88,20 +90,24 @@ def open_engine(
         idle_s=settings.of("idle_timeout"),
         hidden=hidden(environ, home) if settings.of("hide_home") else (),
     )
-    return Engine(open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, surroundings(environ))
+    return Engine(
+        open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, runtime_context(environ)
+    )
 
 
 def hidden(environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
-    """What agents' tools must not read: the store's folder, and the user's own settings, which may hold a password."""
+    """Paths that agents' tools must not read: the store's folder and the user's settings, which may hold a password."""
     file = config.user_file(environ)
     paths = [os.path.realpath(path) for path in (home, file) if path is not None]
     return tuple(path for path in paths if path == paths[0] or not Path(path).is_relative_to(paths[0]))
 
 
-def surroundings(environ: Mapping[str, str]) -> Surroundings:
+def runtime_context(environ: Mapping[str, str]) -> RuntimeContext:
     pid = os.getpid()
     environ = {key: value for key, value in environ.items() if not is_secret(key)}
-    return Surroundings(environ=environ, owner=Owner(_machine(), pid, processes.started_at(pid) or 0.0))
+    return RuntimeContext(
+        environ=environ, owner=Owner(_machine(), pid, started_at(pid) or 0.0), guard=agent_environment
+    )
 
 
 def is_secret(name: str) -> bool:
@@ -109,10 +115,10 @@ def is_secret(name: str) -> bool:
 
 
 def _machine() -> str:
-    """Where a pid means the same process: the host, since its last start, in this pid namespace.
+    """Names where a pid means the same process: this host, since its last boot, in this pid namespace.
 
-    Containers share names and volumes, and pids and start times come again after a reboot. Whoever is not here is
-    judged by its heartbeat alone.
+    The host's name is not enough: containers share names and volumes, and pids and start times repeat after a reboot.
+    A process with another name is judged by its heartbeat alone.
     """
     name = socket.gethostname()
     try:
@@ -124,11 +130,11 @@ def _machine() -> str:
 
 
 def _install_fault(point: str | None) -> None:
-    """For tests of crashes: die as by kill -9 at the named point (see clew.engine.faults)."""
+    """For tests of crashes: this process dies as by kill -9 at the named point (see clew.engine.faults)."""
     if not point:
         return
     if point not in faults.POINTS:
-        raise UsageError(f"CLEW_FAULT={point} is no fault point.", hint=f"Known: {', '.join(faults.POINTS)}.")
+        raise UsageError(f"CLEW_FAULT={point} is not a fault point.", hint=f"Known: {', '.join(faults.POINTS)}.")
 
     def die(passed: str) -> None:
         if passed == point:

@@ -1,21 +1,22 @@
-"""The composition root of hooks: the settings of the user's own file, the forges' APIs, the host."""
+"""The composition root of hooks: the settings in the user's own file, the forges' APIs, the host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from clew import config, hooks_config
-from clew.core.hook import Forge
+from clew import config
+from clew.config import hooks as hooks_config
+from clew.core.hooks.hook import Forge
 from clew.engine.engine import Engine
 from clew.errors import ConfigError
-from clew.hosts.forge_api import ForgeApi
-from clew.hosts.hooks import Hooks
-from clew.hosts.own_secrets import own_secrets
+from clew.hosts.hooks.forge.api import ForgeApi
+from clew.hosts.hooks.hooks import Hooks
+from clew.hosts.hooks.own_secrets import own_secrets
 
 
 def open_hooks(engine: Engine, home: Path, environ: Mapping[str, str]) -> Hooks:
-    """`environ` is the whole one: tokens are in no agent's. Raises ConfigError."""
+    """`environ` is the whole environment; an agent's has no tokens. Raises ConfigError."""
     settings = hooks_config.load(environ)
 
     def api_of(forge: Forge) -> ForgeApi | None:
@@ -29,8 +30,8 @@ def open_hooks(engine: Engine, home: Path, environ: Mapping[str, str]) -> Hooks:
 
 
 def check(hooks: Hooks) -> None:
-    """What must be found before an event arrives. Raises ConfigError."""
+    """Raises ConfigError for templates that would fail when an event arrives."""
     problems = hooks.skills.check()
     if problems:
         more = f" And {len(problems) - 1} more." if len(problems) > 1 else ""
-        raise ConfigError(f"{problems[0]}{more}", hint="clew hooks check lists them all.")
+        raise ConfigError(f"{problems[0]}{more}", hint="clew hooks check lists all problems.")

@@ -1,4 +1,4 @@
-"""The composition root of workers: apart from `wiring.py`, because it brings the queue engine along."""
+"""The composition root of workers: apart from `wiring/engine.py`, because it brings the queue engine along."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from clew import config
 from clew.core.history import text_digest
+from clew.engine.durable.worker import HEARTBEAT_S, SILENCE_S, Worker, WorkerSettings
 from clew.engine.engine import Engine
-from clew.engine.work import HEARTBEAT_S, SILENCE_S, Worker, WorkerSettings
-from clew.hosts.hooks import EVENT, REPLY, Hooks
-from clew.hosts.jobs import Jobs
-from clew.private_folder import make_private
+from clew.hosts.hooks.hooks import EVENT, REPLY, Hooks
+from clew.hosts.jobs.jobs import Jobs
+from clew.system.folders import make_private
 
 QUEUE_FILE = "queue.db"
 WORKERS_DIR = "workers"
@@ -35,18 +35,18 @@ def open_worker(
 ) -> Worker:
     """A worker on the engine's store. Its queues are in the same database, or in a file beside the store's.
 
-    `hooks_only`: it carries out what hooks set going, and leaves other jobs to other workers.
+    `hooks_only`: it runs only the jobs of hooks, and leaves other jobs to other workers.
     """
     at_once = min(concurrency, engine.settings.max_agents)  # what it claims and cannot run, another worker could
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)
     return Worker(
-        engine.database,
-        engine.around,
+        engine.store,
+        engine.context,
         WorkerSettings(worker_id, url, file, hooks_only, at_once, heartbeat_s=heartbeat_s, silence_s=silence_s),
-        {EVENT: hooks.deal_with, REPLY: hooks.post},
-        Hooks.waiting,
-        lambda job_id, place: jobs.carry_on(job_id, worker_id, place),
+        {EVENT: hooks.handle, REPLY: hooks.replies.post},
+        Hooks.queued_work,
+        lambda job_id, slot: jobs.runner.carry_out_claimed(job_id, worker_id, slot),
     )
 
 

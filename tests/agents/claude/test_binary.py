@@ -1,4 +1,4 @@
-"""Finding the Claude CLI, reading what it says of itself, and finding its session files."""
+"""Finding the Claude CLI, reading its abilities, and finding its session files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TestFind:
         monkeypatch.setenv("HOME", str(chosen.parent))
         assert claude.find("~/claude", {"PATH": ""}).path == str(chosen)
 
-    def test_a_configured_path_that_is_no_program_is_not_passed_over(self, program: Programs, tmp_path: Path) -> None:
+    def test_a_configured_path_that_is_not_a_program_is_an_error(self, program: Programs, tmp_path: Path) -> None:
         on_path = program("bin", "claude")
         for bad in (program("flat", "claude", mode=0o644), tmp_path / "missing", tmp_path):
             with pytest.raises(AgentMissing) as missing:
@@ -61,7 +61,7 @@ class TestFind:
         fork = program("bin", "openclaude")
         assert claude.find(None, {"PATH": str(fork.parent)}) == Binary(str(fork), "PATH")
 
-    def test_a_file_that_cannot_be_run_is_passed_over(self, program: Programs) -> None:
+    def test_a_file_that_is_not_executable_is_skipped(self, program: Programs) -> None:
         flat, real = program("first", "claude", mode=0o644), program("second", "claude")
         environ = {"PATH": f"{flat.parent}{os.pathsep}{real.parent}"}
         assert claude.find(None, environ).path == str(real)
@@ -74,7 +74,7 @@ class TestFind:
         assert claude.find(None, {"PATH": str(link.parent)}).path == str(link)
         assert claude.find(str(link), {"PATH": ""}).path == str(link)
 
-    def test_the_one_inside_the_sdks_package_comes_last(
+    def test_the_binary_in_the_sdks_package_comes_last(
         self, program: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         bundled = program("site-packages", "claude_agent_sdk", "_bundled", "claude")
@@ -83,7 +83,7 @@ class TestFind:
         on_path = program("bin", "openclaude")
         assert claude.find(None, {"PATH": str(on_path.parent)}).path == str(on_path)
 
-    def test_one_in_the_work_directory_is_not_taken(
+    def test_a_binary_in_the_work_directory_is_not_used(
         self, program: Programs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         program("work", "claude_agent_sdk", "_bundled", "claude")
@@ -101,7 +101,7 @@ class TestFind:
         claude.find(None, {"PATH": ""})
         assert "claude_agent_sdk" not in sys.modules
 
-    def test_a_missing_one_says_what_to_do(self) -> None:
+    def test_the_error_for_a_missing_binary_has_a_hint(self) -> None:
         with pytest.raises(AgentMissing) as missing:
             claude.find(None, {"PATH": "/nonexistent"})
         assert "claude-agent-sdk" in (missing.value.hint or "")
@@ -118,18 +118,18 @@ HELP = """Usage: claude [options]
 
 
 class TestAbilities:
-    def test_what_the_help_lists_it_can(self) -> None:
+    def test_abilities_are_read_from_the_help(self) -> None:
         able = claude.abilities(HELP, "2.1.325 (Claude Code)\n")
         assert (able.resume, able.choose_id) == (True, True)
         assert (able.version, able.product) == ("2.1.325", "Claude Code")
         assert {"--print", "--include-partial-messages", "--output-format"} <= able.flags
 
-    def test_a_fork_without_resume_cannot(self) -> None:
+    def test_a_fork_whose_help_lists_no_resume_cannot_resume(self) -> None:
         able = claude.abilities("--session-identity --resume-all --no-resume", "openclaude 0.9.1-beta.2")
         assert (able.resume, able.choose_id) == (False, False)
         assert (able.version, able.product) == ("0.9.1-beta.2", "")
 
-    def test_words_that_are_no_version_are_kept_as_the_product(self) -> None:
+    def test_a_text_without_a_version_is_kept_as_the_product(self) -> None:
         able = claude.abilities("", "something else")
         assert (able.resume, able.version, able.product) == (False, "", "something else")
 
@@ -148,7 +148,7 @@ class TestSessionFile:
     def find(self, tmp_path: Path, work_dir: str, session_id: str = "s-1") -> Path | None:
         return claude.session_file(str(tmp_path / "config"), work_dir, session_id)
 
-    def test_it_lies_in_the_folder_named_after_the_work_dir(self, tmp_path: Path, keep: Callable[[str], Path]) -> None:
+    def test_it_is_in_the_folder_named_after_the_work_dir(self, tmp_path: Path, keep: Callable[[str], Path]) -> None:
         keep("-elsewhere")
         ours = keep("-srv-my-app-v1-2--x--t")
         keep("-zzz")
@@ -167,7 +167,7 @@ class TestSessionFile:
         ours = keep("-srv-" + "x" * 195 + "-1a2b3c")
         assert self.find(tmp_path, "/srv/" + "/".join(["x" * 50] * 8)) == ours
 
-    def test_none_is_none(self, tmp_path: Path, keep: Callable[[str, str], Path]) -> None:
+    def test_a_missing_file_is_none(self, tmp_path: Path, keep: Callable[[str, str], Path]) -> None:
         assert self.find(tmp_path, "/srv") is None
         keep("-srv", "another")
         assert self.find(tmp_path, "/srv") is None
@@ -179,7 +179,7 @@ class TestSessionFile:
     @pytest.mark.parametrize(
         "trick", ["../x", "..", "", "*", "a/b", "s-1\n", "[s]-1", "s-1.jsonl", "/etc/passwd", "\0"]
     )
-    def test_an_id_that_plays_tricks_with_the_path_finds_nothing(
+    def test_an_id_that_would_change_the_path_finds_nothing(
         self, tmp_path: Path, keep: Callable[[str, str], Path], trick: str
     ) -> None:
         keep("-srv", "s-1")

@@ -1,4 +1,4 @@
-"""The launch profile, to the letter; and the lines that go in."""
+"""The exact launch profile, and the input lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.agents.adapter import Binary, Launch
+from clew.agents.adapter import Binary, LaunchProfile
 from clew.agents.claude import Claude
 from clew.core.decision import Abilities
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer
 from clew.core.record import replace
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 
@@ -57,7 +57,7 @@ claude = Claude()
 
 
 def argv(abilities: Abilities = ABLE, **changes: Any) -> list[str]:
-    launch = Launch(SID, resume=False, model="m1", permissions=Permissions.ASK, trust=Trust.USER)
+    launch = LaunchProfile(SID, resume=False, model="m1", permissions=Permissions.ASK, trust=Trust.USER)
     return claude.command(BINARY, abilities, replace(launch, **changes))
 
 
@@ -65,7 +65,7 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("permissions", "trust", "resume", "model"), list(product(Permissions, Trust, [True, False], ["m1", None]))
     )
-    def test_it_is_the_same_profile_but_for_the_session(
+    def test_the_profile_differs_only_in_the_session(
         self, permissions: Permissions, trust: Trust, resume: bool, model: str | None
     ) -> None:
         expected = [
@@ -81,16 +81,16 @@ class TestCommand:
 
     def test_hidden_paths_are_denied_to_the_tools_that_read(self, tmp_path: Path) -> None:
         able = replace(ABLE, flags=ABLE.flags | {"--settings"})
-        words = argv(able, hidden=("/a b/[c]", "/d"), permissions=Permissions.READ_ONLY)
-        told = json.loads(words[words.index("--settings") + 1])
+        words = argv(able, hidden_paths=("/a b/[c]", "/d"), permissions=Permissions.READ_ONLY)
+        settings = json.loads(words[words.index("--settings") + 1])
         rules = ["Read(//a b/\\[c\\])", "Read(//a b/\\[c\\]/**)", "Read(//d)", "Read(//d/**)"]
-        assert told == {"includeGitInstructions": False, "permissions": {"deny": rules}}
-        assert "--settings" not in argv(able) and "--settings" not in argv(hidden=("/d",))
+        assert settings == {"includeGitInstructions": False, "permissions": {"deny": rules}}
+        assert "--settings" not in argv(able) and "--settings" not in argv(hidden_paths=("/d",))
         for name in ("clew.db", "worktrees"):
             (tmp_path / name).mkdir()
-        words = argv(able, hidden=(str(tmp_path),), work_dir=f"{tmp_path}/worktrees/one")
-        told = json.loads(words[words.index("--settings") + 1])
-        assert told == {"permissions": {"deny": [f"Read(/{tmp_path}/clew.db)", f"Read(/{tmp_path}/clew.db/**)"]}}
+        words = argv(able, hidden_paths=(str(tmp_path),), work_dir=f"{tmp_path}/worktrees/one")
+        settings = json.loads(words[words.index("--settings") + 1])
+        assert settings == {"permissions": {"deny": [f"Read(/{tmp_path}/clew.db)", f"Read(/{tmp_path}/clew.db/**)"]}}
 
     def test_a_resumed_id_is_never_an_argument_of_its_own(self) -> None:
         evil = "--dangerously-skip-permissions"
@@ -99,11 +99,11 @@ class TestCommand:
         assert evil not in found
         assert "--session-id" not in found
 
-    def test_an_agent_that_cannot_take_an_id_is_given_none(self) -> None:
+    def test_an_agent_that_does_not_accept_an_id_gets_none(self) -> None:
         found = argv(replace(ABLE, choose_id=False))
         assert SID not in " ".join(found)
 
-    def test_partial_messages_are_asked_for_only_where_they_exist(self) -> None:
+    def test_partial_messages_are_requested_only_if_supported(self) -> None:
         without = argv(replace(ABLE, flags=FLAGS - {"--include-partial-messages"}))
         assert without == [each for each in argv() if each != "--include-partial-messages"]
 
@@ -123,7 +123,7 @@ class TestCommand:
 
 
 class TestEnvironment:
-    def test_what_another_session_left_is_taken_out_and_the_rest_kept(self) -> None:
+    def test_variables_of_another_session_are_removed_and_the_rest_is_kept(self) -> None:
         given_environment = {
             "HOME": "/home/me",
             "ANTHROPIC_API_KEY": "k",
@@ -147,7 +147,7 @@ class TestEnvironment:
             ({"HOME": "/home/me", "CLAUDE_CONFIG_DIR": ""}, "/home/me/.claude"),
         ],
     )
-    def test_its_folder(self, environ: dict[str, str], folder: str) -> None:
+    def test_config_dir(self, environ: dict[str, str], folder: str) -> None:
         assert claude.config_dir(environ) == folder
 
 
@@ -158,7 +158,7 @@ TEXTS = st.text(st.characters(codec=None), max_size=50) | st.sampled_from(
 
 class TestLines:
     @given(TEXTS)
-    def test_a_prompt_is_one_line_and_comes_back_as_it_was(self, text: str) -> None:
+    def test_a_prompt_is_one_line_and_is_not_changed(self, text: str) -> None:
         raw = claude.prompt_line(text, "uuid-1")
         assert raw.endswith(b"\n")
         assert raw.count(b"\n") == 1
@@ -169,7 +169,7 @@ class TestLines:
             "uuid": "uuid-1",
         }
 
-    def test_a_prompt_that_begins_with_a_slash_is_no_command_of_the_clis(self) -> None:
+    def test_a_prompt_that_begins_with_a_slash_is_not_a_command_of_the_cli(self) -> None:
         assert json.loads(claude.prompt_line("/clear", "u"))["message"]["content"] == " /clear"
 
     ASKED = QuestionAsked("q1", "Bash", {"command": "ls"}, is_form=False)

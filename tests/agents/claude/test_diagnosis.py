@@ -1,4 +1,4 @@
-"""What went wrong: every text of the field's list, structure before prose, and never the model's own words."""
+"""How failures are classified: by every known text, by structure before wording, and never by the model's own text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from clew.agents.claude.diagnosis import diagnose
 from clew.core.outcome import Diagnosis, Outcome
-from clew.testing.refusals import BROKEN_SESSIONS
+from clew.testing.model.refusals import BROKEN_SESSIONS
 
 TEXTS = [
     (Outcome.REJECTED, "No conversation found with session ID: 0a1b"),
     (Outcome.REJECTED, "Error: --resume requires a valid session ID when used with --print"),
     (Outcome.REJECTED, "This conversation is from a different directory."),
-    *((Outcome.POISONED, refusal.told) for refusal in BROKEN_SESSIONS),
-    (Outcome.POISONED, "API Error: 400 Could not process image"),  # of a CLI that does not remove it
+    *((Outcome.POISONED, refusal.reported) for refusal in BROKEN_SESSIONS),
+    (Outcome.POISONED, "API Error: 400 Could not process image"),  # from a CLI that does not remove it
     (Outcome.OVERFLOW, "Prompt is too long"),
     (Outcome.OVERFLOW, "Prompt is too long · the request is ~210000 tokens (limit 200000)"),
     (Outcome.OVERFLOW, "Context limit reached · /compact or /clear to continue"),
@@ -75,10 +75,10 @@ class TestSuccess:
         assert look() == Diagnosis(answered=False)
 
 
-class TestStructureBeatsProse:
-    """The prose says one thing (a network error) and the structure another: the structure is right."""
+class TestStructureBeforeWording:
+    """When the wording (a network error) and the structure disagree, the structure counts."""
 
-    PROSE = "API Error: Unable to connect to API"
+    WORDING = "API Error: Unable to connect to API"
 
     @pytest.mark.parametrize(
         ("fields", "outcome"),
@@ -95,7 +95,7 @@ class TestStructureBeatsProse:
         ],
     )
     def test_in_the_result(self, fields: dict[str, Any], outcome: Outcome) -> None:
-        assert look(failed(self.PROSE, **fields)).outcome is outcome
+        assert look(failed(self.WORDING, **fields)).outcome is outcome
 
     @pytest.mark.parametrize(
         ("fields", "outcome"),
@@ -112,9 +112,9 @@ class TestStructureBeatsProse:
         ],
     )
     def test_in_the_synthetic_message(self, fields: dict[str, Any], outcome: Outcome) -> None:
-        assert look(failed(self.PROSE), synthetic(self.PROSE, **fields)).outcome is outcome
+        assert look(failed(self.WORDING), synthetic(self.WORDING, **fields)).outcome is outcome
 
-    def test_a_400_is_told_by_its_prose_since_it_can_be_anything(self) -> None:
+    def test_a_400_is_classified_by_its_wording_because_it_can_be_anything(self) -> None:
         text = "API Error: 400 messages: text content blocks must be non-empty"
         said = synthetic(text, api_error_status=400, error="invalid_request")
         assert look(failed(text, api_error_status=400), said).outcome is Outcome.POISONED
@@ -149,5 +149,5 @@ class TestWords:
             ("Prompt is too long", None),
         ],
     )
-    def test_when_a_limit_resets_is_read_where_it_says(self, text: str, resets_at: float | None) -> None:
+    def test_the_reset_time_of_a_limit_is_read_from_the_text(self, text: str, resets_at: float | None) -> None:
         assert look(failed(text)).resets_at == resets_at

@@ -1,4 +1,4 @@
-"""Claude's session files: the active chain, whatever else the file holds; last, a file that the real CLI wrote."""
+"""Claude's session files: the active chain, whatever else the file holds; and files that the real CLI wrote."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from clew.agents.adapter import Binary, Launch, SessionView
+from clew.agents.adapter import Binary, LaunchProfile, SessionView
 from clew.agents.claude import Claude
 from clew.core.decision import Abilities
 from clew.core.history import Role
 from clew.core.thread import Permissions, Trust
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 
 claude = Claude()
 Write = Callable[..., SessionView]
@@ -52,7 +52,7 @@ CHAIN = [user("u1"), said("a1", "u1"), user("u2", "a1"), said("a2", "u2")]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Write:
-    """Writes lines (dicts, or bytes as they are) and reads them back."""
+    """Writes lines (dicts, or raw bytes) and reads them back."""
 
     def write(*lines: dict[str, Any] | bytes, since: int = 0, end: bytes = b"\n") -> SessionView:
         path = tmp_path / "s.jsonl"
@@ -96,12 +96,12 @@ class TestChain:
         assert ids(view) == ["u1", "a1"]
         assert view.last_entry == "x3"
 
-    def test_sub_agents_lines_are_ignored(self, read: Write) -> None:
+    def test_subagents_lines_are_ignored(self, read: Write) -> None:
         view = read(*CHAIN, user("s1", None, isSidechain=True), said("s2", "s1", isSidechain=True))
         assert ids(view) == ["u1", "a1", "u2", "a2"]
         assert view.last_entry == "a2"
 
-    def test_book_keeping_is_ignored(self, read: Write) -> None:
+    def test_bookkeeping_is_ignored(self, read: Write) -> None:
         view = read(
             {"type": "queue-operation", "operation": "enqueue", "content": "x"},
             *CHAIN,
@@ -127,7 +127,7 @@ class TestChain:
         assert ids(view) == ["u1", "a1", "u2", "a2", "c2", "u3", "a3"]
         assert [each.id for each in view.entries if each.is_prompt] == ["u1", "u2", "u3"]
 
-    def test_a_ring_does_not_hang_it(self, read: Write) -> None:
+    def test_a_cycle_of_parents_does_not_cause_a_loop(self, read: Write) -> None:
         assert set(ids(read(user("u1", "a1"), said("a1", "u1")))) == {"u1", "a1"}
 
     def test_an_empty_file_holds_nothing(self, read: Write) -> None:
@@ -178,7 +178,7 @@ class TestEntries:
     def test_the_agents_own_notes_are_not_prompts(self, read: Write, note: dict[str, Any]) -> None:
         assert [each.is_prompt for each in read(user("u1"), note).entries] == [True, False]
 
-    def test_the_clis_words_about_a_failed_request_are_not_the_agents(self, read: Write) -> None:
+    def test_the_clis_messages_about_a_failed_request_are_not_answers(self, read: Write) -> None:
         error = said("e1", "u1", "API Error: 401", isApiErrorMessage=True)
         synthetic = said("e2", "e1", "No response requested.")
         synthetic["message"]["model"] = "<synthetic>"
@@ -239,7 +239,7 @@ class TestSince:
 
 @pytest.mark.real
 class TestRealFile:
-    """Turns by the real CLI against the scripted model; our own argv and lines, our own reading."""
+    """Turns of the real CLI against the scripted model, with our command line, input lines and reader."""
 
     @pytest.fixture
     def turn(self, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
@@ -248,7 +248,7 @@ class TestRealFile:
         able = Abilities(True, True, frozenset({"--include-partial-messages", "--setting-sources"}))
 
         def take(api: ModelApi, prompt: str, session: str, user_uuid: str, *, resume: bool) -> list[dict[str, Any]]:
-            launch = Launch(session, resume, "claude-sonnet-4-5", Permissions.ASK, Trust.USER)
+            launch = LaunchProfile(session, resume, "claude-sonnet-4-5", Permissions.ASK, Trust.USER)
             process = subprocess.Popen(
                 claude.command(binary, able, launch),
                 stdin=subprocess.PIPE,
@@ -318,20 +318,20 @@ class TestRealFile:
         assert [each.id for each in whole.entries if each.is_prompt] == [first, second, third]
         assert whole.entries[-1].text == "fine"
 
-    def test_the_streams_message_id_is_the_files_entry_and_the_texts_agree(
+    def test_stream_and_file_have_the_same_message_id_and_text(
         self, turn: Callable[..., list[dict[str, Any]]], tmp_path: Path
     ) -> None:
         session, first = (str(uuid.uuid4()) for _ in range(2))
         with ModelApi() as api:
             lines = turn(api, "!say one\u2028two", session, first, resume=False)
-        reader = claude.reader(Launch(session, False, None, Permissions.ASK, Trust.USER))
+        reader = claude.reader(LaunchProfile(session, False, None, Permissions.ASK, Trust.USER))
         said_events = [each for line in lines for each in reader.feed(json.dumps(line).encode())]
         message = next(each for each in said_events if type(each).__name__ == "MessageSaid")
         path = claude.session_file(str(tmp_path / ".claude"), str(tmp_path / "work"), session)
         assert path is not None
         last = claude.read_session(path).entries[-1]
         assert (last.id, last.text) == (message.message_id, message.text)  # type: ignore[attr-defined]
-        ending = reader.ending(resumed=False, exit_status=0, stderr="")
-        assert ending.diagnosis.answered
-        assert ending.usage.shown_tokens > 0
-        assert (ending.cost_total_usd or 0) > 0
+        result = reader.result(resumed=False, exit_status=0, stderr="")
+        assert result.diagnosis.answered
+        assert result.usage.shown_tokens > 0
+        assert (result.cost_total_usd or 0) > 0

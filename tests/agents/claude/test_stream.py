@@ -1,4 +1,4 @@
-"""Claude's output lines, in the shapes that CLI 2.1.325 prints them, and in shapes that no CLI should."""
+"""Claude's output lines, as CLI 2.1.325 prints them, and malformed ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clew.agents.claude.stream import OUTPUT_CHARS, ClaudeReader
-from clew.core.events import (
+from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
+from clew.core.outcome import Outcome
+from clew.core.runs.events import (
     AgentRetried,
     Compacted,
     Event,
@@ -23,8 +25,6 @@ from clew.core.events import (
     ToolFinished,
     ToolStarted,
 )
-from clew.core.outcome import Outcome
-from clew.core.usage import NO_USAGE, Requests, Usage
 
 SID = "90fa6908-7f75-4fb0-b510-fd3912fe8d11"
 
@@ -181,7 +181,7 @@ SYNTHETIC = {
 
 
 def result(**more: Any) -> dict[str, Any]:
-    """As printed: the type comes last."""
+    """With the type last, as the CLI prints it."""
     return {
         "duration_api_ms": 24,
         "stop_reason": "end_turn",
@@ -220,11 +220,11 @@ def read(*values: Any) -> tuple[ClaudeReader, list[Event]]:
 
 
 def end(reader: ClaudeReader, *, resumed: bool = True, exit_status: int | None = 0, stderr: str = "") -> Any:
-    return reader.ending(resumed=resumed, exit_status=exit_status, stderr=stderr)
+    return reader.result(resumed=resumed, exit_status=exit_status, stderr=stderr)
 
 
 class TestLines:
-    def test_init_names_the_session_and_the_model(self) -> None:
+    def test_init_reports_the_session_and_the_model(self) -> None:
         assert read(INIT)[1] == [SessionStarted(SID, "claude-sonnet-4-5")]
 
     def test_text_deltas_are_pieces_and_a_text_block_is_a_message_with_its_entrys_id(self) -> None:
@@ -232,7 +232,7 @@ class TestLines:
         spoken = [event for event in events if not isinstance(event, TokensCounted)]
         assert spoken == [TextStreamed("hel"), TextStreamed("lo"), MessageSaid("hello", "entry-1")]
 
-    def test_tokens_are_counted_up_with_every_request_of_the_agent(self) -> None:
+    def test_tokens_add_up_with_every_request_of_the_agent(self) -> None:
         first, second = message_start(read=100, written=20), message_start("msg_2", read=120)
         _, events = read(first, message_delta(11), second, message_delta(5, "msg_2"))
         counted = [event.usage for event in events if isinstance(event, TokensCounted)]
@@ -255,7 +255,7 @@ class TestLines:
     def test_thinking_and_empty_text_are_not_said(self) -> None:
         assert read(assistant({"type": "thinking", "thinking": "hm", "signature": "x"}, text("")))[1] == []
 
-    def test_a_tool_call_may_be_running_until_its_result_comes(self) -> None:
+    def test_a_tool_call_may_be_running_until_its_result_arrives(self) -> None:
         reader, events = read(assistant(tool_use(command="ls")))
         assert events == [ToolStarted("toolu_1", "Bash", {"command": "ls"})]
         assert reader.tool_ran
@@ -292,12 +292,12 @@ class TestLines:
         assert reader.tool_ran
 
     @pytest.mark.parametrize("is_error", [True, False])
-    def test_a_tool_that_prints_the_clis_own_words_has_run(self, is_error: bool) -> None:
+    def test_a_tool_that_prints_the_clis_own_text_has_run(self, is_error: bool) -> None:
         printed = "<tool_use_error>Error: No such tool available: Bash. Bash is disabled</tool_use_error>"
         accepted = [{"id": "toolu_1", "permission_decision": {"decision": "accept", "source": "config"}}]
         for use, more in (
             (tool_use(), {"tool_result_meta": accepted}),
-            (tool_use("mcp__there__do"), {}),  # an older CLI notes nothing
+            (tool_use("mcp__there__do"), {}),  # an older CLI adds no metadata
         ):
             reader, events = read(assistant(use), tool_result(printed, is_error=is_error, **more))
             finished = events[-1]
@@ -310,7 +310,7 @@ class TestLines:
         reader, _ = read(assistant(tool_use()), assistant(tool_use(tool_id="toolu_2")), ran, DENIED)
         assert reader.tool_ran
 
-    def test_a_tools_output_is_kept_by_its_beginning_and_blocks_that_are_no_text_are_named(self) -> None:
+    def test_the_beginning_of_a_tools_output_is_kept_and_other_blocks_are_named(self) -> None:
         blocks = [text("a" * 3000), {"type": "image", "source": {}}]
         [finished] = read(tool_result(blocks))[1]
         assert isinstance(finished, ToolFinished)
@@ -319,7 +319,7 @@ class TestLines:
         assert isinstance(finished, ToolFinished)
         assert finished.output.startswith("[image]\naaa")
 
-    def test_a_sub_agents_text_is_not_the_answer_but_its_tools_count(self) -> None:
+    def test_a_subagents_text_is_not_the_answer_but_its_tools_count(self) -> None:
         inside = {"parent_tool_use_id": "toolu_9", "agent_id": "a1", "subagent_type": "general-purpose"}
         reader, events = read(delta("sub", **inside), assistant(text("sub hello"), tool_use("Write"), **inside))
         assert events == [ToolStarted("toolu_1", "Write", {})]
@@ -341,7 +341,7 @@ class TestLines:
     def test_a_cancelled_request_is_withdrawn(self) -> None:
         assert read({"type": "control_cancel_request", "request_id": "q1"})[1] == [QuestionWithdrawn("q1")]
 
-    def test_the_agents_own_retry_is_told(self) -> None:
+    def test_the_agents_own_retry_is_reported(self) -> None:
         retry = {
             "type": "system",
             "subtype": "api_retry",
@@ -354,10 +354,10 @@ class TestLines:
         }
         assert read(retry)[1] == [AgentRetried(2, 1.2505, "overloaded")]
 
-    def test_a_compaction_is_told(self) -> None:
+    def test_a_compaction_is_reported(self) -> None:
         assert read({"type": "system", "subtype": "compact_boundary", "compact_metadata": {}})[1] == [Compacted()]
 
-    def test_synthetic_messages_are_the_clis_words_and_not_said(self) -> None:
+    def test_synthetic_messages_are_not_part_of_the_answer(self) -> None:
         assert read(SYNTHETIC)[1] == []
 
     @pytest.mark.parametrize(
@@ -381,30 +381,30 @@ class TestLines:
         assert not reader.finished
 
 
-class TestEnding:
+class TestResult:
     def test_a_good_result_is_a_success_with_its_usage_and_cost(self) -> None:
         reader, events = read(INIT, assistant(text("hello")), result())
         assert reader.finished
         assert isinstance(events[-1], MessageSaid)
-        ending = end(reader)
-        assert ending.diagnosis.answered
-        assert ending.usage == Usage(3, 11, 100, 20)
-        assert (ending.cost_usd, ending.cost_total_usd) == (None, 0.5)
+        ended = end(reader)
+        assert ended.diagnosis.answered
+        assert ended.usage == Usage(3, 11, 100, 20)
+        assert (ended.cost_usd, ended.cost_total_usd) == (None, 0.5)
 
     def test_a_cost_since_the_last_result_is_the_runs_own(self) -> None:
         since = {"m1": {"costUSD": 0.01}, "m2": {"costUSD": 0.02}}
         assert end(read(result(model_usage_since_last_result=since))[0]).cost_usd == pytest.approx(0.03)
 
-    def test_a_failed_result_is_told_by_the_synthetic_message(self) -> None:
+    def test_a_failed_result_is_classified_by_the_synthetic_message(self) -> None:
         failed = result(is_error=True, api_error_status=401, terminal_reason="api_error", result="Failed …")
-        ending = end(read(SYNTHETIC, failed)[0], exit_status=1)
-        assert (ending.diagnosis.answered, ending.diagnosis.outcome) == (False, Outcome.AUTH)
+        ended = end(read(SYNTHETIC, failed)[0], exit_status=1)
+        assert (ended.diagnosis.answered, ended.diagnosis.outcome) == (False, Outcome.AUTH)
 
-    def test_a_rejected_resume_is_told_by_its_structure(self) -> None:
-        ending = end(read(REJECTED)[0], exit_status=1)
-        assert ending.diagnosis.outcome is Outcome.REJECTED
-        assert ending.diagnosis.message == "No conversation found with session ID: 55f720d1"
-        assert read(REJECTED)[1] == []  # it carries a session id, and that must not be taken for one
+    def test_a_rejected_resume_is_recognised_by_its_structure(self) -> None:
+        ended = end(read(REJECTED)[0], exit_status=1)
+        assert ended.diagnosis.outcome is Outcome.REJECTED
+        assert ended.diagnosis.message == "No conversation found with session ID: 55f720d1"
+        assert read(REJECTED)[1] == []  # its session id must not be used
 
     def test_without_a_result_the_usage_comes_from_the_messages_each_counted_once(self) -> None:
         reader, _ = read(
@@ -417,13 +417,13 @@ class TestEnding:
             message_start("msg_2", read=15),
             message_delta(3, "msg_2"),
         )
-        ending = end(reader, exit_status=-9)
-        assert not ending.diagnosis.answered
-        assert ending.usage == Usage(0, 10, 25, 5)
-        assert (ending.cost_usd, ending.cost_total_usd) == (None, None)
+        ended = end(reader, exit_status=-9)
+        assert not ended.diagnosis.answered
+        assert ended.usage == Usage(0, 10, 25, 5)
+        assert (ended.cost_usd, ended.cost_total_usd) == (None, None)
 
-    def test_a_message_that_was_interrupted_counts_though_no_result_counts_it(self) -> None:
-        """Seen with the real CLI: the result of an interrupted turn leaves it out, and so do all later totals."""
+    def test_an_interrupted_message_is_counted_although_no_result_includes_it(self) -> None:
+        """Seen with the real CLI: the result of an interrupted turn omits the message, and so do later totals."""
         stopped = result(is_error=True, usage=usage(read=10, written=5, output=7), total_cost_usd=0.5)
         reader, _ = read(
             message_start("msg_1", read=10, written=5),
@@ -431,24 +431,24 @@ class TestEnding:
             message_start("msg_2", read=15, written=2),
             stopped,
         )
-        ending = end(reader, exit_status=1)
-        assert (ending.usage, ending.uncounted) == (Usage(0, 8, 25, 7), Usage(0, 1, 15, 2))
-        assert ending.requests == Requests(Usage(0, 7, 10, 5), Usage(0, 1, 15, 2), 2)
-        assert ending.requests.context_tokens == 18
+        ended = end(reader, exit_status=1)
+        assert (ended.usage, ended.uncounted) == (Usage(0, 8, 25, 7), Usage(0, 1, 15, 2))
+        assert ended.requests == RequestUsage(Usage(0, 7, 10, 5), Usage(0, 1, 15, 2), 2)
+        assert ended.requests.context_tokens == 18
 
-    def test_a_good_results_own_count_stands(self) -> None:
-        """A message that was cut off and asked for again is the agent's own affair."""
+    def test_a_good_results_own_count_is_used(self) -> None:
+        """If the agent retried a message that was cut off, the result already includes it."""
         reader, _ = read(message_start("msg_1", read=500), message_start("msg_2", read=500), result())
-        ending = end(reader)
-        assert (ending.usage, ending.uncounted) == (Usage(3, 11, 100, 20), NO_USAGE)
+        ended = end(reader)
+        assert (ended.usage, ended.uncounted) == (Usage(3, 11, 100, 20), NO_USAGE)
 
     def test_nothing_at_all_is_no_answer(self) -> None:
-        ending = end(ClaudeReader(), stderr="boom\nmore")
-        assert (ending.diagnosis.answered, ending.diagnosis.outcome, ending.usage) == (False, None, NO_USAGE)
-        assert ending.diagnosis.message == "more"  # what it says last is what it died of
+        ended = end(ClaudeReader(), stderr="boom\nmore")
+        assert (ended.diagnosis.answered, ended.diagnosis.outcome, ended.usage) == (False, None, NO_USAGE)
+        assert ended.diagnosis.message == "more"  # the last line usually says why it died
 
     def test_a_background_task_brings_a_second_result_and_both_count(self) -> None:
-        """Seen with the real CLI: a sub-agent in the background ends after the answer, and the model is asked again."""
+        """Seen with the real CLI: a background subagent ends after the answer, and the model is asked again."""
         second = result(
             usage=usage(read=300, written=1, output=2),
             total_cost_usd=0.75,
@@ -456,10 +456,10 @@ class TestEnding:
         )
         reader, events = read(INIT, assistant(text("one")), result(), INIT, assistant(text("two")), second)
         assert [event.text for event in events if isinstance(event, MessageSaid)] == ["one", "two"]
-        ending = end(reader)
-        assert ending.diagnosis.answered
-        assert ending.usage == Usage(3, 13, 400, 21)
-        assert ending.cost_total_usd == 0.75
+        ended = end(reader)
+        assert ended.diagnosis.answered
+        assert ended.usage == Usage(3, 13, 400, 21)
+        assert ended.cost_total_usd == 0.75
 
     def test_an_answer_stays_an_answer_when_a_background_tasks_own_turn_fails_after_it(self) -> None:
         failed = result(is_error=True, api_error_status=529, origin={"kind": "task-notification"}, result="Overloaded")
@@ -542,14 +542,14 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 @st.composite
-def twisted_lines(draw: st.DrawFn) -> bytes:
+def malformed_lines(draw: st.DrawFn) -> bytes:
     known = draw(st.sampled_from(KNOWN_LINES))
     return line(with_value(known, draw(st.sampled_from(paths(known))), draw(JSON)))
 
 
 class TestWrongTypes:
     @settings(max_examples=1500, deadline=None)
-    @given(twisted_lines())
+    @given(malformed_lines())
     @example(b'{"type": []}')
     @example(b'{"type": {}, "x": 1}')
     @example(b'{"type":"system","subtype":"api_retry","attempt":1e999}')

@@ -1,4 +1,4 @@
-"""Finding the Codex CLI, and what it says of itself."""
+"""Finding the Codex CLI, and reading its abilities."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class TestFind:
         found = codex.find(None, environ)
         assert (found.path, found.source) == (str(on_path), "PATH")
 
-    def test_wheel_is_the_last_resort(self, tmp_path: Path) -> None:
+    def test_the_wheels_binary_comes_last(self, tmp_path: Path) -> None:
         found = codex.find(None, {"PATH": str(tmp_path)})
         assert (found.path, found.source) == (str(real_codex()), "openai-codex-cli-bin")
 
-    def test_missing_one_says_what_to_do(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_error_for_a_missing_binary_has_a_hint(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.path", [str(tmp_path)])
         for configured in (None, str(tmp_path / "nowhere")):
             with pytest.raises(AgentMissing) as missing:
@@ -50,19 +50,19 @@ class TestAbilities:
         binary = codex.find(str(real_codex()), {})
         help_text, version_text = (
             subprocess.run(argv, capture_output=True, text=True, check=True, env={"HOME": str(tmp_path)}).stdout
-            for argv in codex.probes(binary)
+            for argv in codex.probe_commands(binary)
         )
         can = codex.abilities(help_text, version_text)
         assert (can.is_agent, can.resume, can.choose_id, can.asks, can.streams) == (True, True, False, False, False)
         assert (can.product, can.version, can.fork) == ("codex-cli", "0.163.0", True)
         assert {"--json", "--model", "--ignore-rules"} <= can.flags
 
-    def test_one_without_resume(self) -> None:
+    def test_a_binary_without_resume(self) -> None:
         can = abilities(HELP.replace("resume", "fork"), "codex-cli 0.1.0")
         assert (can.resume, can.fork) == (False, True)
         assert (abilities(HELP, "codex-cli 0.1.0").resume, abilities(HELP, "codex-cli 0.1.0").fork) == (True, False)
 
-    def test_another_program_is_not_taken_for_codex(self) -> None:
+    def test_another_program_is_not_accepted_as_codex(self) -> None:
         can = abilities("usage: ls [OPTION]\n  --all\n", "ls (GNU coreutils) 9.1\n")
         assert not can.is_agent
         assert abilities(HELP, "codex-cli 0.163.0").is_agent

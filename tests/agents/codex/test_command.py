@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.agents.adapter import Binary, Launch
+from clew.agents.adapter import Binary, LaunchProfile
 from clew.agents.codex import Codex
 from clew.core.decision import Abilities
 from clew.core.record import replace
 from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage, real_codex
 
 codex = Codex()
@@ -29,18 +29,18 @@ SESSION = "01a1deea-df82-76f2-9bd3-794707014e7d"
 def words(
     *, resume: bool = False, permissions: Permissions = Permissions.ASK, trust: Trust = Trust.USER, work_dir: str = "/w"
 ) -> list[str]:
-    launch = Launch(SESSION, resume, "gpt-x", permissions, trust, work_dir)
+    launch = LaunchProfile(SESSION, resume, "gpt-x", permissions, trust, work_dir)
     return codex.command(BINARY, CAN, launch)
 
 
 def settings(argv: list[str]) -> dict[str, object]:
-    """Every -c as the TOML that it is."""
+    """Every -c option, parsed as TOML."""
     given = [argv[n + 1] for n, word in enumerate(argv) if word == "-c"]
     return {key: tomllib.loads(f"v = {value}")["v"] for key, _, value in (each.partition("=") for each in given)}
 
 
 class TestCommand:
-    def test_first_turn_and_resume_are_the_same_but_for_the_session(self) -> None:
+    def test_first_turn_and_resume_differ_only_in_the_session(self) -> None:
         fresh, resumed = words(), words(resume=True)
         assert fresh[:5] == ["/bin/codex", "exec", "--json", "--skip-git-repo-check", "--model"]
         assert resumed[:3] == ["/bin/codex", "exec", "resume"]
@@ -48,12 +48,12 @@ class TestCommand:
         assert [word for word in resumed if word not in ("resume", SESSION)] == fresh
 
     @pytest.mark.parametrize("word", ["last", "--last", "", SESSION.upper(), f"{SESSION}\n", f" {SESSION}"])
-    def test_word_that_is_no_uuid_is_not_resumed(self, word: str) -> None:
+    def test_an_id_that_is_not_a_uuid_is_not_resumed(self, word: str) -> None:
         with pytest.raises(UsageError):
-            codex.command(BINARY, CAN, Launch(word, True, None, Permissions.ASK, Trust.USER))
+            codex.command(BINARY, CAN, LaunchProfile(word, True, None, Permissions.ASK, Trust.USER))
 
     def test_a_copy_is_forked_off_with_the_same_flags(self) -> None:
-        launch = Launch("ours", True, "gpt-x", Permissions.ASK, Trust.USER, "/w", fork_of=SESSION)
+        launch = LaunchProfile("ours", True, "gpt-x", Permissions.ASK, Trust.USER, "/w", fork_of=SESSION)
         forked = codex.command(BINARY, CAN, launch)
         assert forked == ["fork" if word == "resume" else word for word in words(resume=True)]
         with pytest.raises(UsageError):
@@ -69,16 +69,16 @@ class TestCommand:
         }
         assert {settings(words(permissions=each))["approval_policy"] for each in Permissions} == {"never"}
         unruled = {each for each in Permissions if "--ignore-rules" in words(permissions=each)}
-        assert unruled == {Permissions.ASK, Permissions.READ_ONLY}, "the user's rules may lead out of the sandbox"
+        assert unruled == {Permissions.ASK, Permissions.READ_ONLY}, (
+            "the user's rules may allow commands outside the sandbox"
+        )
 
-    def test_hidden_folders_are_kept_by_a_profile_with_what_the_user_has_set_of_the_sandbox(
-        self, tmp_path: Path
-    ) -> None:
+    def test_hidden_folders_are_in_a_profile_with_the_users_own_sandbox_settings(self, tmp_path: Path) -> None:
         table = (
             '[sandbox_workspace_write]\nwritable_roots = ["/more"]\nexclude_slash_tmp = true\nnetwork_access = true\n'
         )
         (tmp_path / "config.toml").write_text(table)
-        launch = Launch(SESSION, False, None, Permissions.EDITS, Trust.USER, "/w", str(tmp_path), ("/hid den",))
+        launch = LaunchProfile(SESSION, False, None, Permissions.EDITS, Trust.USER, "/w", str(tmp_path), ("/hid den",))
         new = replace(CAN, version="0.163.0")
         given = settings(codex.command(BINARY, new, launch))
         assert (given["sandbox_mode"], given["default_permissions"]) == ("workspace-write", "clew")
@@ -110,7 +110,7 @@ class TestCommand:
         link = tmp_path / "link"
         link.symlink_to(folder)
         given = settings(words(work_dir=str(link)))
-        assert given["projects"] == {str(folder): {"trust_level": "untrusted"}}, "as Codex sees it: links followed"
+        assert given["projects"] == {str(folder): {"trust_level": "untrusted"}}, "with links resolved, as Codex sees it"
         assert given["project_root_markers"] == []
 
     def test_trusted_project_is_the_repository_up_to_its_root(self, tmp_path: Path) -> None:
@@ -128,24 +128,24 @@ class TestInput:
         ("text", "sent"),
         [("é\r\n", "é\r\n".encode()), ("\ufeffx", b"x"), ("half \ud83d", b"half ?"), ("/x @y", b"/x @y")],
     )
-    def test_prompt_is_utf_8_whatever_it_was(self, text: str, sent: bytes) -> None:
+    def test_the_prompt_is_always_utf_8(self, text: str, sent: bytes) -> None:
         assert codex.prompt_line(text, "u") == sent
         assert codex.prompt_id(text, "u") == codex.prompt_id(sent.decode(), "another")
 
-    def test_texts_have_ids_of_their_own(self) -> None:
+    def test_different_texts_have_different_ids(self) -> None:
         assert codex.prompt_id("a", "u") != codex.prompt_id("a ", "u")
 
 
 @pytest.mark.real
-def test_nothing_that_a_codex_session_sets_for_its_children_is_handed_on(tmp_path: Path) -> None:
-    """What it sets is asked of the binary itself: a new one would show here."""
+def test_variables_that_a_codex_session_sets_are_not_inherited(tmp_path: Path) -> None:
+    """The real binary shows which variables it sets, so that a new one is noticed here."""
     with ModelApi() as api:
         stage = Stage(tmp_path, api, scripted_agent.install(tmp_path / "agent"), codex=real_codex())
         for permissions in (Permissions.ALL, Permissions.EDITS):
             argv = codex.command(
                 Binary(str(real_codex()), "PATH"),
                 CAN,
-                Launch(SESSION, False, None, permissions, Trust.USER, str(stage.work)),
+                LaunchProfile(SESSION, False, None, permissions, Trust.USER, str(stage.work)),
             )
             subprocess.run(
                 argv,

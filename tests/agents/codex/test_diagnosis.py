@@ -1,4 +1,4 @@
-"""What Codex's last words mean. The texts are the real binary's."""
+"""How Codex's error texts are classified. The texts are the real binary's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def end(said: str = "", stderr: str = "", *, wanted: str | None = SESSION, threa
 
 
 @pytest.mark.parametrize(("said", "outcome"), SAID)
-def test_words_of_a_failed_turn(said: str, outcome: Outcome | None) -> None:
+def test_text_of_a_failed_turn(said: str, outcome: Outcome | None) -> None:
     found = end(said)
     assert (found.answered, found.outcome) == (False, outcome)
     assert found.message
@@ -81,21 +81,21 @@ def test_refused_resume_is_rejected(line: str) -> None:
     noise = "WARNING: proceeding, even though we could not create PATH aliases"
     found = end(stderr=f"{noise}\n{line}", thread=None)
     assert (found.outcome, found.message) == (Outcome.REJECTED, line)
-    assert end(stderr=line, wanted=None, thread=None).outcome is None, "it was not asked to resume anything"
+    assert end(stderr=line, wanted=None, thread=None).outcome is None, "it was not started to resume a session"
 
 
-def test_another_session_than_the_one_asked_for_is_rejected_whatever_it_answered() -> None:
+def test_an_answer_from_another_session_is_rejected() -> None:
     found = diagnose(wanted=SESSION, thread=OTHER, completed=True, said="", stderr="")
     assert (found.answered, found.outcome) == (False, Outcome.REJECTED)
     assert diagnose(wanted=SESSION, thread=SESSION, completed=True, said="", stderr="").answered
     assert diagnose(wanted=None, thread=OTHER, completed=True, said="", stderr="").answered
 
 
-def test_a_copy_has_an_id_of_its_own() -> None:
+def test_a_copy_has_another_id() -> None:
     own = diagnose(wanted=SESSION, thread=OTHER, completed=True, said="", stderr="", forked=True)
     assert own.answered
     same = diagnose(wanted=SESSION, thread=SESSION, completed=True, said="", stderr="", forked=True)
-    assert (same.answered, same.outcome) == (False, Outcome.REJECTED), "it went on in the original"
+    assert (same.answered, same.outcome) == (False, Outcome.REJECTED), "it continued the original"
 
 
 def test_prompt_that_is_too_long_for_its_input_is_an_overflow() -> None:
@@ -103,9 +103,9 @@ def test_prompt_that_is_too_long_for_its_input_is_an_overflow() -> None:
     assert end(stderr=line).outcome is Outcome.OVERFLOW
 
 
-def test_noise_on_stderr_is_no_diagnosis() -> None:
+def test_other_lines_on_stderr_are_not_classified() -> None:
     assert end(stderr="mcp server says: usage limit, 401 Unauthorized").outcome is None
-    assert end(stderr="something\nlast words").message == "last words"
+    assert end(stderr="something\nlast line").message == "last line"
 
 
 USED_UP = "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again"
@@ -114,7 +114,7 @@ USED_UP = "You’ve hit your usage limit. Visit https://chatgpt.com/settings/usa
 @pytest.mark.parametrize(
     ("words", "date"),
     [
-        ("at 4:45 AM.", (2026, 11, 16, 4, 46)),  # today: the time of day alone
+        ("at 4:45 AM.", (2026, 11, 16, 4, 46)),  # today: only the time of day
         ("at 11:05 PM.", (2026, 11, 16, 23, 6)),
         ("at Nov 20th, 2026 6:22 PM.", (2026, 11, 20, 18, 23)),
         ("at Dec 1st, 2026 12:00 AM.", (2026, 12, 1, 0, 1)),

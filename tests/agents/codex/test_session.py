@@ -1,4 +1,4 @@
-"""Codex's session files: where they are and what they hold."""
+"""Codex's session files: where they are, and what they contain."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from clew.agents.codex import Codex
+from clew.core.costs.usage import Usage
 from clew.core.history import Role
-from clew.core.usage import Usage
 
 codex = Codex()
 
@@ -57,7 +57,7 @@ def write(path: Path, *lines: dict[str, Any], mode: str = "w") -> Path:
     return path
 
 
-class TestPlace:
+class TestLocation:
     @pytest.mark.parametrize("day", ["2026/11/15", "2026/11/14", "2026/11/16", "1999/01/01"])
     def test_found_by_its_day_and_anywhere(self, tmp_path: Path, day: str) -> None:
         path = write(tmp_path / "sessions" / day / NAME, *NOTES)
@@ -75,7 +75,7 @@ class TestPlace:
 
 
 class TestEntries:
-    def test_prompts_are_told_from_codexs_own_notes(self, path: Path) -> None:
+    def test_prompts_and_codexs_own_notes_are_distinguished(self, path: Path) -> None:
         write(
             path,
             *NOTES,
@@ -90,7 +90,7 @@ class TestEntries:
         assert view.entries[1].id == codex.prompt_id("hello", "u")
         assert (view.last_entry, view.model, view.size_bytes) == ("msg_<turn_aborted>…", "gpt-x", path.stat().st_size)
 
-    def test_without_marks_the_notes_are_known_by_their_beginning(self, path: Path) -> None:
+    def test_notes_without_marks_are_recognised_by_their_beginning(self, path: Path) -> None:
         write(path, said("user", "<environment_context>x", None), said("user", "# AGENTS.md instructions", None))
         write(path, said("user", "<b>bold</b> words", None), mode="a")
         assert [entry.is_prompt for entry in codex.read_session(path).entries] == [False, False, True]
@@ -103,35 +103,35 @@ class TestEntries:
         write(path, event("task_complete", last_agent_message="c"), mode="a")
         assert codex.read_session(path).entries[-1].complete
 
-    def test_turns_that_somebody_took_back_are_gone(self, path: Path) -> None:
+    def test_turns_that_somebody_removed_are_left_out(self, path: Path) -> None:
         write(path, said("user", "a"), said("assistant", "b"), said("user", "c"), said("assistant", "d"))
         before = codex.read_session(path).last_entry
         write(path, event("thread_rolled_back", num_turns=1), mode="a")
         view = codex.read_session(path)
         assert [entry.text for entry in view.entries] == ["a", "b"]
-        assert view.last_entry != before, "so Clew sees that it went on without it"
+        assert view.last_entry != before, "so Clew sees that the session continued without it"
 
-    def test_summary_for_its_own_memory_is_no_answer(self, path: Path) -> None:
+    def test_the_summary_of_a_compaction_is_not_an_answer(self, path: Path) -> None:
         write(path, said("user", "a"), said("assistant", "b"), said("assistant", "all so far"), count(None))
         write(path, line("compacted", message="Here is the summary:\nall so far"), mode="a")
         assert [entry.text for entry in codex.read_session(path).entries] == ["a", "b"]
         write(path, line("compacted", message="Here is the summary:\nanother"), mode="a")
         assert [entry.text for entry in codex.read_session(path).entries] == ["a", "b"]
 
-    def test_book_keeping_is_no_entry(self, path: Path) -> None:
+    def test_bookkeeping_is_not_an_entry(self, path: Path) -> None:
         write(path, said("user", "a"))
         before = codex.read_session(path)
         write(path, event("thread_settings_applied"), line("world_state", full=True), count(None), mode="a")
         after = codex.read_session(path)
         assert (after.entries, after.last_entry) == (before.entries, before.last_entry)
 
-    def test_part_beyond_a_place_and_where_things_stand(self, path: Path) -> None:
+    def test_the_part_after_an_offset_and_the_offsets_of_entries(self, path: Path) -> None:
         size = write(path, said("user", "again")).stat().st_size
         write(path, said("user", "again"), mode="a")
         first, second = codex.read_session(path).entries
-        assert (first.at, second.at, first.id) == (0, size, second.id)
+        assert (first.offset, second.offset, first.id) == (0, size, second.id)
         assert codex.read_session(path, size).entries == (second,)
-        assert len(codex.read_session(path, 10**9).entries) == 2, "it was rewritten: all of it counts"
+        assert len(codex.read_session(path, 10**9).entries) == 2, "the file was rewritten, so all of it is read"
 
     def test_tools_are_seen(self, path: Path) -> None:
         size = write(path, said("user", "a"), line("response_item", type="reasoning")).stat().st_size
@@ -154,14 +154,14 @@ class TestEntries:
 
 
 class TestCopies:
-    """A copy's own file has only what came after; what it goes on from stands in the original's."""
+    """A copy's own file has only what came after the fork; what came before is in the original's file."""
 
-    def test_holds_what_it_was_copied_from_and_not_what_was_said_there_later(self, tmp_path: Path) -> None:
+    def test_it_holds_the_original_up_to_the_fork(self, tmp_path: Path) -> None:
         copy = self.chain(tmp_path, 1)
         view = codex.read_session(copy)
         assert [entry.text for entry in view.entries] == ["one", "1", "two", "2"]
         assert not view.is_whole and not view.tool_called
-        assert [entry.at is not None and entry.at >= 0 for entry in view.entries] == [False, False, True, True]
+        assert [entry.offset is not None and entry.offset >= 0 for entry in view.entries] == [False, False, True, True]
         assert codex.read_session(copy, view.size_bytes).entries == ()
 
     def test_copies_of_copies_are_followed(self, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ class TestCopies:
         assert codex.read_session(copy).entries == ()
 
     def chain(self, tmp_path: Path, copies: int) -> Path:
-        """Each is asked once more after it was copied, under the number that its copy begins with."""
+        """Each original gets more lines after it was copied, numbered from where its copy begins."""
         sessions = tmp_path / "sessions" / "2026" / "11" / "15"
         names = [SESSION, COPY, COPY[:-1] + ("1" if COPY[-1] != "1" else "2")][: copies + 1]
         words = ("one", "two", "three")
@@ -194,7 +194,7 @@ class TestCopies:
 
 
 class TestUsage:
-    def test_last_count_is_what_it_will_go_on_from(self, path: Path) -> None:
+    def test_the_last_count_is_the_running_total(self, path: Path) -> None:
         write(path, *NOTES, count({"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3}))
         write(path, count({"input_tokens": 30, "cached_input_tokens": 8, "output_tokens": 5}), count(None), mode="a")
         write(path, said("user", 'says "token_count"'), line("token_usage_record", usage={}), mode="a")
@@ -204,7 +204,7 @@ class TestUsage:
         write(path, count({"input_tokens": 10, "output_tokens": 3}), said("assistant", "x" * 500_000))
         assert codex.session_usage(path) == Usage(10, 3)
 
-    def test_a_copy_goes_on_from_the_count_of_the_original_as_it_was(self, tmp_path: Path) -> None:
+    def test_a_copy_continues_from_the_originals_count_at_the_fork(self, tmp_path: Path) -> None:
         sessions = tmp_path / "sessions" / "2026" / "11" / "15"
         before, later = (
             {**count({"input_tokens": n, "output_tokens": n}), "ordinal": ordinal} for n, ordinal in ((10, 3), (90, 9))

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from clew.agents.adapter import Launch
+from clew.agents.adapter import LaunchProfile
 from clew.agents.codex.stream import OUTPUT_CHARS, CodexReader
-from clew.core.events import AgentRetried, Event, MessageSaid, SessionStarted, ToolFinished, ToolStarted, Warned
+from clew.core.costs.usage import Usage
 from clew.core.outcome import Outcome
+from clew.core.runs.events import AgentRetried, Event, MessageSaid, SessionStarted, ToolFinished, ToolStarted, Warned
 from clew.core.thread import Permissions, Trust
-from clew.core.usage import Usage
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage, real_codex
 
 SESSION = "01a1deea-df82-76f2-9bd3-794707014e7d"
@@ -27,7 +27,7 @@ DONE = {
 
 
 def reader(session_id: str = SESSION, *, resume: bool = False) -> CodexReader:
-    return CodexReader(Launch(session_id, resume, None, Permissions.ASK, Trust.USER))
+    return CodexReader(LaunchProfile(session_id, resume, None, Permissions.ASK, Trust.USER))
 
 
 def feed(into: CodexReader, *lines: dict[str, Any]) -> list[Event]:
@@ -45,9 +45,9 @@ class TestLines:
         events = feed(it, started, {"type": "turn.started"}, item("agent_message", text="hi"), DONE)
         assert events == [SessionStarted(SESSION, ""), MessageSaid("hi")]
         assert it.finished
-        ending = it.ending(resumed=False, exit_status=0, stderr="")
-        assert ending.diagnosis.answered
-        assert ending.usage_total == Usage(150, 60, 800, 50), "the cached ones are not counted twice"
+        result = it.result(resumed=False, exit_status=0, stderr="")
+        assert result.diagnosis.answered
+        assert result.usage_total == Usage(150, 60, 800, 50), "the cached ones are not counted twice"
 
     def test_command(self) -> None:
         it = reader()
@@ -80,14 +80,14 @@ class TestLines:
             (item("web_search", query="q"), "web_search", {"query": "q"}),
         ],
     )
-    def test_tools_that_only_complete_are_told_as_started_too(
+    def test_tools_that_only_complete_are_reported_as_started_too(
         self, given: dict[str, Any], name: str, about: dict[str, Any]
     ) -> None:
         started, finished = feed(reader(), given)
         assert started == ToolStarted("item_0", name, about)
         assert finished == ToolFinished("item_0", False, "")
 
-    def test_notices_are_warnings_once(self) -> None:
+    def test_a_repeated_notice_is_one_warning(self) -> None:
         events = feed(reader(), *[item("error", message="Heads up")] * 2)
         assert events == [Warned("agent", "Heads up")]
 
@@ -107,14 +107,14 @@ class TestLines:
     def test_failed_turn(self) -> None:
         it = reader()
         feed(it, {"type": "error", "message": "boom"}, {"type": "turn.failed", "error": {"message": "boom"}})
-        ending = it.ending(resumed=False, exit_status=1, stderr="")
-        assert (it.finished, ending.diagnosis.answered, ending.diagnosis.message) == (True, False, "boom")
-        assert ending.usage_total is None
+        result = it.result(resumed=False, exit_status=1, stderr="")
+        assert (it.finished, result.diagnosis.answered, result.diagnosis.message) == (True, False, "boom")
+        assert result.usage_total is None
 
-    def test_no_last_word_is_no_answer(self) -> None:
+    def test_without_a_last_line_there_is_no_answer(self) -> None:
         it = reader()
         feed(it, item("agent_message", text="half"))
-        assert not it.ending(resumed=False, exit_status=0, stderr="").diagnosis.answered
+        assert not it.result(resumed=False, exit_status=0, stderr="").diagnosis.answered
 
     @pytest.mark.parametrize(
         "line",
@@ -124,13 +124,13 @@ class TestLines:
     def test_lines_it_cannot_read_are_no_event(self, line: bytes) -> None:
         assert reader().feed(line) == []
 
-    def test_half_a_surrogate_pair_is_read(self) -> None:
+    def test_a_lone_surrogate_is_read(self) -> None:
         assert len(reader().feed(b'{"type":"item.completed","item":{"type":"agent_message","text":"\\ud83d"}}')) == 1
 
 
 @pytest.mark.real
-def test_word_that_is_no_id_begins_another_session_and_that_is_no_success(tmp_path: Path) -> None:
-    """The trap itself: the real binary, told to resume a word, exits 0."""
+def test_resuming_an_invalid_id_starts_another_session_and_is_not_a_success(tmp_path: Path) -> None:
+    """The real binary exits with 0 when it is told to resume something that is not an id."""
     with ModelApi() as api:
         stage = Stage(tmp_path, api, scripted_agent.install(tmp_path / "agent"), codex=real_codex())
         done = subprocess.run(
@@ -145,5 +145,5 @@ def test_word_that_is_no_id_begins_another_session_and_that_is_no_success(tmp_pa
     it = reader("not-a-uuid", resume=True)
     events = [event for line in done.stdout.splitlines() for event in it.feed(line)]
     assert MessageSaid("fine") in events
-    ending = it.ending(resumed=True, exit_status=done.returncode, stderr="")
-    assert (ending.diagnosis.answered, ending.diagnosis.outcome) == (False, Outcome.REJECTED)
+    result = it.result(resumed=True, exit_status=done.returncode, stderr="")
+    assert (result.diagnosis.answered, result.diagnosis.outcome) == (False, Outcome.REJECTED)

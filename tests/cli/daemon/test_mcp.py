@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from clew.core.run import LIVE
+from clew.core.runs.run import LIVE
 from clew.core.thread import Permissions
 from clew.mcp.bounds import Bounds
 from clew.mcp.server import STILL_THERE_S, make_server
-from clew.testing.scripts import Hang, Reply, Request, Text, ToolUse, newest_tool_result
+from clew.testing.model.scripts import Hang, Reply, Request, Text, ToolUse, newest_tool_result
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, finding, repository
+from reviews.reviewer import Reviewer, answer, finding, repository
 
 pytestmark = pytest.mark.rest
 
@@ -92,14 +92,14 @@ async def test_what_goes_wrong_is_said_in_a_line(scripted: Stage) -> None:
         await clew.thread("elsewhere", cwd=outside)
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("start_review", {}, "nothing to review"),
-        ("start_review", {"base": "nope"}, "is no commit"),
+        ("start_review", {"base": "nope"}, "is not a commit"),
         ("start_review", {"cwd": str(outside)}, "outside the directories"),
         ("start_review", {"cwd": ".."}, "outside the directories"),
         ("start_review", {"paths": ["/etc"]}, "is not in the repository"),
         ("start_review", {"scope": "everything"}, "scope"),
         ("start_review", {"agent": "nobody"}, "There is no agent"),
-        ("follow_up_review", {"review_id": "2020-01-01-001"}, "There is no review"),
-        ("get_review", {"review_id": "\0"}, "There is no review"),
+        ("follow_up_review", {"review_id": "2020-01-01-001"}, "'2020-01-01-001' is not a review."),
+        ("get_review", {"review_id": "\0"}, "is not a review."),
         ("ask", {"prompt": ""}, "prompt"),
         ("ask", {"prompt": "x", "thread": "mighty"}, "may do more"),
         ("ask", {"prompt": "x", "thread": "elsewhere"}, "outside the directories"),

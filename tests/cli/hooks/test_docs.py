@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from clew import hooks_config
-from clew.core.hook import KINDS, HookAgent, HookEvent, Meaning, Rule
-from clew.core.hook_settings import HookRepo
+from clew.config import hooks as hooks_config
+from clew.core.hooks.hook import KINDS, HookAgent, HookEvent, Meaning, Rule
+from clew.core.hooks.settings import HookRepo
 from clew.core.record import fields_of
-from clew.hosts.hook_skills import Skills
-from reviews.house import git, repository
+from clew.hosts.hooks.skills import Skills
+from reviews.reviewer import git, repository
 from test_docs import anchors, blocks, cells, page, section
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAYLOADS = Path(__file__).parents[1] / "hooks" / "payloads"
+DOCS = Path(__file__).parents[3] / "docs"
+PAYLOADS = Path(__file__).parents[2] / "hooks" / "payloads"
 PAGE = "hooks.md"
 
 
 @pytest.fixture
 def set_up(cli: Any) -> Any:
-    """As the page says: clew.toml, a clone, the skills, and the files that its commands name."""
+    """As the page describes: clew.toml, a clone, the skills, and the files that its commands name."""
     stage = cli.stage
     stage.clew_home.mkdir(mode=0o700)
     [(_, settings)] = blocks(page(PAGE), "toml")
@@ -48,7 +48,7 @@ def set_up(cli: Any) -> Any:
 
 
 def commands() -> list[list[str]]:
-    """Every `clew hooks` of the page, in order."""
+    """Every `clew hooks` command of the page, in order."""
     lines = [line for _, block in blocks(page(PAGE), "sh") for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.startswith("clew hooks ")]
 
@@ -90,10 +90,10 @@ def test_the_tables_name_what_there_is() -> None:
         assert name in text, name
 
 
-def test_every_variable_of_a_template_is_told(set_up: Any) -> None:
+def test_every_variable_of_a_template_is_documented(set_up: Any) -> None:
     settings = hooks_config.load(set_up.environ())
     [boss, _] = settings.agents
-    from clew.core.hook import Forge, Match
+    from clew.core.hooks.hook import Forge, Match
 
     event = HookEvent(Forge.GITEA, "d", "issue.opened", "charles/peon", 4, "alice")
     variables = Skills(settings)._variables(boss, event, Match(settings.rules[0]), "mark")
@@ -101,7 +101,7 @@ def test_every_variable_of_a_template_is_told(set_up: Any) -> None:
     assert set(variables) <= told
 
 
-def test_what_a_text_is_to_the_agent_is_told_as_the_fences_and_the_skills_say_it() -> None:
+def test_the_documented_meanings_are_those_of_the_fences_and_the_skills() -> None:
     told = section(page(PAGE), "What the agent makes of a text")
     assert set(re.findall(r"^\| `<<<(\w+)", told, re.MULTILINE)) == {*Meaning}
     [(_, example)] = blocks(page(PAGE), "jinja")
@@ -114,7 +114,7 @@ def _rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("| `")]
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_targets() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", page(PAGE)):
         if target.startswith("https://"):
             continue

@@ -1,4 +1,4 @@
-"""`clew hooks`: what would wake whom is told before, done when it is fired, and listed afterwards."""
+"""`clew hooks`: a dry run shows which agent an event would wake; then it is fired, and listed."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
-from clew.core.hook import session_key
-from clew.testing.scripts import FINAL, Fail, Text, ToolUse
+from clew.core.hooks.hook import session_key
+from clew.testing.model.scripts import FINAL, Fail, Text, ToolUse
 from clew.testing.stage import MODEL, Stage
-from hooks.forge import TOKEN, PlayedForge
-from hooks.house import REPO, SETTINGS, House, event
-from reviews.house import git
+from hooks.forge import TOKEN, FakeForge
+from hooks.project import REPO, SETTINGS, HookProject, event
+from reviews.reviewer import git
 from reviews.test_import import in_the_plain_cli
 
 KEY = session_key("boss", REPO, 4)
-PAYLOADS = Path(__file__).parents[1] / "hooks" / "payloads"
+PAYLOADS = Path(__file__).parents[2] / "hooks" / "payloads"
 
 
 @pytest.fixture
-def house(cli: Any) -> House:
-    return House(cli.stage)
+def project(cli: Any) -> HookProject:
+    return HookProject(cli.stage)
 
 
 def own(folder: Path, name: str = "event.json", **more: Any) -> str:
-    """An event as Clew keeps it, in a file."""
+    """An event as Clew stores it, in a file."""
     given = event(**more).as_dict()
     path = folder / name
     path.write_text(json.dumps({key: value for key, value in given.items() if value not in ("", None)}))
@@ -36,7 +36,7 @@ def own(folder: Path, name: str = "event.json", **more: Any) -> str:
 
 
 def payload(folder: Path, name: str, **changes: Any) -> str:
-    """A forge's, of the house's repository and writer."""
+    """A forge's payload, for the project's repository, by a person with write access."""
     body = json.loads((PAYLOADS / name).read_text())
     body["repository"]["full_name"] = REPO
     body["sender"]["login"] = "alice"
@@ -46,7 +46,7 @@ def payload(folder: Path, name: str, **changes: Any) -> str:
 
 
 def unmarked(prompt: str) -> str:
-    """The fences' marks are new each time."""
+    """Without the marks of the fences, which are random."""
     return re.sub(r"\b[0-9a-f]{16}\b", "MARK", prompt)
 
 
@@ -54,12 +54,12 @@ def unmarked(prompt: str) -> str:
 
 
 @pytest.mark.rest
-def test_check_says_what_is_good_and_nothing_of_secrets(cli: Any, house: House) -> None:
+def test_check_lists_what_is_fine_and_no_secrets(cli: Any, project: HookProject) -> None:
     done = cli.run("hooks", "check", CLEW_GITEA_SECRET="hush-hush", CLEW_GITHUB_TOKEN=TOKEN)
     assert done.code == 0, done.out
     assert "nothing would fail" in done.out
     assert re.search(rf"^ok +agent boss: claude {MODEL}, edits, 5 events; /", done.out, re.M)
-    assert f"repo charles/peon: {house.repo}, remote origin" in done.out
+    assert f"repo charles/peon: {project.repo}, remote origin" in done.out
     assert "forge gitea: secret present, token absent" in done.out
     assert "forge github: secret absent, token present" in done.out
     shown = cli.run("hooks", "check", "--json", CLEW_GITEA_SECRET="hush-hush", CLEW_GITHUB_TOKEN=TOKEN)
@@ -68,13 +68,13 @@ def test_check_says_what_is_good_and_nothing_of_secrets(cli: Any, house: House) 
         assert "hush" not in text and TOKEN not in text
 
 
-def test_check_finds_all_that_would_fail_a_line_each(cli: Any, house: House) -> None:
-    skills = house.stage.clew_home / "skills"
+def test_check_finds_all_that_would_fail_a_line_each(cli: Any, project: HookProject) -> None:
+    skills = project.stage.clew_home / "skills"
     (skills / "boss" / "default.delta.md").unlink()
     (skills / "boss" / "issue.opened.delta.md").write_text("{{ nonsense }}")
     (skills / "boss" / "issue.opend.full.md").write_text("never read")
-    house.write(
-        SETTINGS.replace('path = "{path}"', f'path = "{house.stage.work}"').replace(
+    project.write(
+        SETTINGS.replace('path = "{path}"', f'path = "{project.stage.work}"').replace(
             'permissions = "read-only"', 'agent = "nobody"'
         )
         + "comment = true\n"
@@ -85,25 +85,25 @@ def test_check_finds_all_that_would_fail_a_line_each(cli: Any, house: House) -> 
     assert sum("boss has no delta text for" in line for line in problems) == 4, problems
     assert sum("'nonsense' is undefined" in line for line in problems) == 1
     assert sum("there is no agent 'nobody'" in line for line in problems) == 1
-    assert sum("is no git repository" in line for line in problems) == 1
+    assert sum("is not a git repository" in line for line in problems) == 1
     assert sum("there is no token" in line for line in problems) == 1
     assert done.out.splitlines()[-1] == "8 problems" and len(problems) == 8
     assert "issue.opend.full.md is never read" in done.out
     assert cli.run("hooks", "check", "--json").json["problems"][0] in problems[0]
 
 
-def test_check_names_the_place_of_a_broken_setting(cli: Any, house: House) -> None:
-    house.write(SETTINGS.replace('events = ["pull.review_requested"]', 'events = ["pull.nonsense"]'))
+def test_check_names_the_place_of_a_broken_setting(cli: Any, project: HookProject) -> None:
+    project.write(SETTINGS.replace('events = ["pull.review_requested"]', 'events = ["pull.nonsense"]'))
     done = cli.run("hooks", "check", "--json")
     assert done.code == 2
     [problem] = done.json["problems"]
     assert "clew.toml: hooks.rules, number 2, names 'pull.nonsense'" in problem
-    assert cli.run("threads", "list").code == 0, "other commands do not mind"
+    assert cli.run("threads", "list").code == 0, "other commands are not affected"
 
 
-def test_check_warns_of_tools_that_an_agent_does_not_ask_for(cli: Any, house: House) -> None:
+def test_check_warns_of_tools_that_an_agent_does_not_ask_for(cli: Any, project: HookProject) -> None:
     boss = '[hooks.agents.boss]\nagent = "codex"\nallowed_tools = ["Bash"]\n'
-    house.write(SETTINGS.replace("[hooks.agents.boss]\n", boss))
+    project.write(SETTINGS.replace("[hooks.agents.boss]\n", boss))
     done = cli.run("hooks", "check", "--json")
     assert done.code == 0, done.out
     assert [line for line in done.json["warnings"] if "codex does not ask, so allowed_tools do nothing" in line]
@@ -120,7 +120,7 @@ def test_check_without_settings_says_that_there_are_none(cli: Any) -> None:
 
 @pytest.mark.rest
 def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
-    house = House(both.stage)
+    project = HookProject(both.stage)
     opened = own(both.stage.folder, kind="issue.opened")
     asked = own(both.stage.folder, "asked.json", kind="issue.commented", text="Any news?")
     for file, resumes, beginning in ((opened, False, "SKILL: you are boss"), (asked, True, "DELTA issue.commented #4")):
@@ -140,18 +140,18 @@ def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
         assert both.stage.prompt != planned["prompt"], "the marks are new"
         assert unmarked(both.stage.prompt) == unmarked(planned["prompt"])
         assert (both.stage.launches[-1].resumes is not None) is resumes
-    assert house.repo.is_dir()
+    assert project.repo.is_dir()
 
 
 @pytest.mark.rest
 def test_a_dry_run_of_a_lost_session_shows_the_whole_skill_and_what_was_said_before(both: Any) -> None:
-    House(both.stage)
+    HookProject(both.stage)
     assert both.run("hooks", "fire", own(both.stage.folder), "--wait").code == 0
     for file in both.stage.session_files():
         file.unlink()
     asked = own(both.stage.folder, kind="issue.commented", text="Any news?")
     words = both.run("hooks", "fire", asked, "--dry-run").out
-    assert "fresh, with the full text: the session's file is gone; 2 turns of the thread go along" in words
+    assert "fresh, with the full text: the session's file is gone; 2 turns of the thread are sent with it" in words
     [planned] = both.run("hooks", "fire", asked, "--dry-run", "--json").json["planned"]
     assert planned["reason"] == "session_missing"
     assert both.run("hooks", "fire", asked, "--wait").code == 0
@@ -159,7 +159,7 @@ def test_a_dry_run_of_a_lost_session_shows_the_whole_skill_and_what_was_said_bef
     assert unmarked(both.stage.prompt) == unmarked(planned["prompt"])
 
 
-def test_a_payload_says_by_its_name_what_it_is(cli: Any, house: House) -> None:
+def test_forge_and_event_are_read_from_the_files_name(cli: Any, project: HookProject) -> None:
     file = payload(cli.stage.folder, "gitea.issues.opened.json")
     shown = cli.run("hooks", "fire", file, "--dry-run")
     assert shown.code == 0, shown.err
@@ -176,22 +176,22 @@ def test_a_payload_says_by_its_name_what_it_is(cli: Any, house: House) -> None:
     said = cli.run("hooks", "fire", "-", "--forge", "gitea", "--event", "issues", "--dry-run", "--json", stdin=body)
     assert said.json["event"]["kind"] == "issue.opened" and len(said.json["planned"]) == 1
     other = cli.run("hooks", "fire", str(plain), "--forge", "gitea", "--event", "push", "--dry-run")
-    assert other.code == 0 and "nobody wakes" in other.out
+    assert other.code == 0 and "no agent is woken" in other.out
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"actor": "mallory"}, "mallory is not known to have write access"),
-        ({"repo": "charles/other"}, "charles/other is no repository of the settings"),
+        ({"repo": "charles/other"}, "the settings have no repository charles/other"),
         ({"kind": "issue.labeled", "label": "x"}, "no rule applies"),
-        ({"kind": "issue.closed"}, "there is no session of it"),
+        ({"kind": "issue.closed"}, "it has no session"),
     ],
 )
-def test_nobody_wakes_and_it_says_why(cli: Any, house: House, change: dict[str, Any], why: str) -> None:
+def test_an_ignored_event_has_a_reason(cli: Any, project: HookProject, change: dict[str, Any], why: str) -> None:
     file = own(cli.stage.folder, **change)
     shown = cli.run("hooks", "fire", file, "--dry-run")
-    assert (shown.code, f"nobody   wakes: {why}" in shown.out) == (0, True), shown.out
+    assert (shown.code, f"wakes    no agent: {why}" in shown.out) == (0, True), shown.out
     fired = cli.run("hooks", "fire", file, "--wait", "--json")
     assert (fired.code, fired.json["state"], fired.json["why"]) == (0, "ignored", why)
     assert cli.stage.launches == []
@@ -200,19 +200,21 @@ def test_nobody_wakes_and_it_says_why(cli: Any, house: House, change: dict[str, 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "is no JSON"),
-        ("[]", "is no JSON object"),
-        ('{"kind": "issue.opened", "repo": "../x", "actor": "a", "number": 1}', "repo is no owner/name"),
-        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": -1}', "number is no positive"),
+        ("{", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ('{"kind": "issue.opened", "repo": "../x", "actor": "a", "number": 1}', "repo is not of the form owner/name"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": -1}', "number is not a positive"),
         ('{"kind": "issue.opened", "repo": "a/b", "actor": "a"}', "number is missing"),
         ('{"kind": "issue.opened", "repo": "a/b", "number": 1}', "actor is missing"),
-        ('{"kind": "nonsense", "repo": "a/b", "actor": "a", "number": 1}', "is no kind of event"),
+        ('{"kind": "nonsense", "repo": "a/b", "actor": "a", "number": 1}', "is not a kind of event"),
         ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "x": 1}', "an event has no x"),
-        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "labels": "x"}', "labels is no list"),
-        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "body": 7}', "body is no text"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "labels": "x"}', "labels is not a list"),
+        ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "body": 7}', "body is not a text"),
     ],
 )
-def test_a_file_that_is_no_event_is_refused_in_one_line(cli: Any, house: House, content: str, says: str) -> None:
+def test_a_file_that_is_no_event_is_refused_in_one_line(
+    cli: Any, project: HookProject, content: str, says: str
+) -> None:
     path = cli.stage.folder / "event.json"
     path.write_text(content)
     done = cli.run("hooks", "fire", str(path), "--json")
@@ -222,7 +224,7 @@ def test_a_file_that_is_no_event_is_refused_in_one_line(cli: Any, house: House, 
 
 
 @pytest.mark.rest
-def test_without_waiting_it_is_left_to_a_worker(cli: Any, house: House) -> None:
+def test_without_waiting_it_is_left_to_a_worker(cli: Any, project: HookProject) -> None:
     fired = cli.run("hooks", "fire", own(cli.stage.folder))
     assert fired.code == 0
     assert "no worker is alive" in fired.err
@@ -237,22 +239,22 @@ def test_without_waiting_it_is_left_to_a_worker(cli: Any, house: House) -> None:
 
 
 @pytest.mark.rest
-def test_the_same_file_may_be_fired_again(cli: Any, house: House) -> None:
+def test_the_same_file_may_be_fired_again(cli: Any, project: HookProject) -> None:
     file = own(cli.stage.folder)
     assert [cli.run("hooks", "fire", file, "--wait").code for _ in range(2)] == [0, 0]
     assert len(cli.run("hooks", "events", "--json").json) == 2
 
 
 @pytest.mark.rest
-def test_final_words_are_posted_also_from_here(cli: Any) -> None:
-    with PlayedForge() as forge:
+def test_fire_with_wait_posts_the_final_answer(cli: Any) -> None:
+    with FakeForge() as forge:
         url = f'[hooks.forges.gitea]\nurl = "{forge.url}"\n'
-        House(cli.stage, SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\ncomment = true') + url)
+        HookProject(cli.stage, SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\ncomment = true') + url)
         forge.permissions["bob"] = "write"
         cli.api.default = Text("It is mended.")
         file = own(cli.stage.folder, actor="bob")
         shown = cli.run("hooks", "fire", file, "--dry-run", CLEW_GITEA_TOKEN=TOKEN)
-        assert "then     its final words are posted as a comment" in shown.out
+        assert "then     its final answer is posted as a comment" in shown.out
         assert forge.comments == []
         done = cli.run("hooks", "fire", file, "--wait", CLEW_GITEA_TOKEN=TOKEN)
         assert (done.code, done.out) == (0, "It is mended.\n"), done.err
@@ -266,7 +268,7 @@ def test_final_words_are_posted_also_from_here(cli: Any) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize("as_json", [False, True])
-def test_where_a_worker_is_alive_it_is_waited_for(cli: Any, house: House, as_json: bool) -> None:
+def test_fire_waits_for_a_worker_that_is_alive(cli: Any, project: HookProject, as_json: bool) -> None:
     worker = cli.start("work", "--id", "w1")
     while b"worker w1" not in worker.stderr.readline():
         assert worker.poll() is None
@@ -283,7 +285,7 @@ def test_where_a_worker_is_alive_it_is_waited_for(cli: Any, house: House, as_jso
         assert done.out.strip() == job["result"]
 
 
-def test_a_job_that_failed_is_the_exit_code(cli: Any, house: House) -> None:
+def test_a_job_that_failed_is_the_exit_code(cli: Any, project: HookProject) -> None:
     cli.api.default = Fail(401, "authentication_error", "invalid x-api-key", FINAL)
     done = cli.run("hooks", "fire", own(cli.stage.folder), "--wait", "--json")
     assert (done.code, done.json["jobs"][0]["status"]) == (4, "blocked")
@@ -293,7 +295,7 @@ def test_a_job_that_failed_is_the_exit_code(cli: Any, house: House) -> None:
 
 
 @pytest.mark.rest
-def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
+def test_sessions_are_listed_reset_and_swept(cli: Any, project: HookProject) -> None:
     assert cli.run("hooks", "sessions", "--json").json == []
     assert "No sessions yet." in cli.run("hooks", "sessions").err
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
@@ -305,7 +307,7 @@ def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
     assert re.search(rf"^{KEY} +resumable ", cli.run("hooks", "sessions").out, re.M)
 
     assert cli.run("hooks", "sweep", "--json").json == []
-    house.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
+    project.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
     [told] = cli.run("hooks", "sweep", "--dry-run", "--json").json
     assert (told["key"], told["why"], told["tree"]) == (KEY, "unused for too long", None)
     assert len(cli.run("hooks", "sessions", "--json").json) == 1
@@ -316,18 +318,18 @@ def test_sessions_are_listed_reset_and_swept(cli: Any, house: House) -> None:
 
 
 @pytest.mark.rest
-def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, house: House) -> None:
+def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, project: HookProject) -> None:
     for number in (4, 5):
         cli.run("hooks", "fire", own(cli.stage.folder, number=number), "--wait")
     cli.run("hooks", "reset", KEY)
     assert cli.run("hooks", "sweep", "--json").json == [], "the issue is open, so its work tree stays"
-    house.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
+    project.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
     assert "1 session to drop; 1 work tree without a session to sweep" in cli.run("hooks", "sweep", "--dry-run").err
     assert "1 session dropped; 1 work tree without a session swept" in cli.run("hooks", "sweep").err
 
 
 @pytest.mark.rest
-def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, house: House) -> None:
+def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, project: HookProject) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "make test"}), Text("I may not.")])
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [job] = cli.run("jobs", "list", "--json").json
@@ -339,7 +341,7 @@ def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, hous
 
 @pytest.mark.rest
 @pytest.mark.parametrize("words", [(KEY,), ("boss", REPO, "4"), ("boss", "Charles/PEON", "4")])
-def test_a_reset_says_whether_there_was_one(cli: Any, house: House, words: tuple[str, ...]) -> None:
+def test_a_reset_says_whether_there_was_one(cli: Any, project: HookProject, words: tuple[str, ...]) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     assert cli.run("hooks", "reset", *words, "--json").json["dropped"] is True
     again = cli.run("hooks", "reset", *words)
@@ -350,9 +352,9 @@ def test_a_reset_says_whether_there_was_one(cli: Any, house: House, words: tuple
 @pytest.mark.parametrize(
     "words", [("boss",), ("boss:charles/peon",), ("boss", REPO), ("boss", REPO, "x"), ("boss", "..", "1")]
 )
-def test_what_is_no_key_is_refused(cli: Any, words: tuple[str, ...]) -> None:
+def test_a_malformed_key_is_refused(cli: Any, words: tuple[str, ...]) -> None:
     done = cli.run("hooks", "reset", *words)
-    assert (done.code, "is no session key" in done.err) == (2, True)
+    assert (done.code, "is not a session key" in done.err) == (2, True)
 
 
 # import-sessions
@@ -365,9 +367,9 @@ def old_file(stage: Stage, content: object) -> str:
 
 
 @pytest.mark.rest
-def test_an_old_session_is_adopted_from_its_file_and_gone_on_in(both: Any) -> None:
-    """Begun by an older tool in a work directory of its own."""
-    House(both.stage)
+def test_an_old_session_is_adopted_from_its_file_and_resumed(both: Any) -> None:
+    """It was started by an older tool in another work directory."""
+    HookProject(both.stage)
     elsewhere = both.stage.folder / "elsewhere"
     elsewhere.mkdir()
     session = in_the_plain_cli(both.stage, elsewhere, "The old skill: you are the boss of OMEGA.")
@@ -407,7 +409,7 @@ def test_an_old_session_is_adopted_from_its_file_and_gone_on_in(both: Any) -> No
 
 
 @pytest.mark.rest
-def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, house: House) -> None:
+def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, project: HookProject) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [mine] = cli.run("hooks", "sessions", "--json").json
     other = in_the_plain_cli(cli.stage, cli.stage.work, "Another one.")
@@ -421,15 +423,15 @@ def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, h
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"x"', ""])
-def test_a_file_that_is_no_sessions_file_is_refused(cli: Any, house: House, content: str) -> None:
+def test_a_file_that_is_no_sessions_file_is_refused(cli: Any, project: HookProject, content: str) -> None:
     path = cli.stage.folder / "sessions.json"
     path.write_text(content)
     done = cli.run("hooks", "import-sessions", str(path))
-    assert (done.code, "is no JSON" in done.err) == (2, True)
+    assert (done.code, "is not JSON" in done.err) == (2, True)
 
 
 @pytest.mark.rest
-def test_the_work_tree_of_a_fired_event_is_a_clean_one(cli: Any, house: House) -> None:
+def test_the_work_tree_of_a_fired_event_is_a_clean_one(cli: Any, project: HookProject) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [session] = cli.run("hooks", "sessions", "--json").json
     assert git(Path(session["work_tree"]), "status", "--porcelain") == ""

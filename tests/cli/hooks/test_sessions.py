@@ -1,4 +1,4 @@
-"""Sessions by key are safe: many processes at once lose nothing, and one that dies in the midst leaves nothing half."""
+"""Sessions by key are safe: many processes at once lose nothing, and one that is killed leaves nothing half done."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import pytest
 
 import clew
 from clew.testing.stage import Stage
-from hooks.house import REPO, House
+from hooks.project import REPO, HookProject
 from reviews.test_import import in_the_plain_cli
 
 PROCESSES, EACH = 8, 12
 KEY = clew.session_key("boss", REPO, 4)
 
-# Sets the sessions that it is told on its command line, KEY=ID, and says so.
+# Sets the sessions that its command line names, KEY=ID, and prints each.
 SETTER = """
 import asyncio, sys, clew
 async def main():
     async with clew.open() as client:
         for pair in sys.argv[1:]:
             key, _, session = pair.partition("=")
-            assert await client.hooks.set_session(key, session)
+            assert await client.hooks.sessions.set(key, session)
             print(key, flush=True)
 asyncio.run(main())
 """
 
-# The same, and dies by kill -9 when the transaction asks for its so-manieth id.
+# The same, but it is killed with kill -9 when the transaction asks for its n-th id.
 DYING = """
 import asyncio, os, signal, sys, clew
 from clew.engine.settings import new_id
@@ -43,20 +43,20 @@ async def main():
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             return new_id()
-        client.engine.around = client.engine.around.replace(new_id=dying)
-        await client.hooks.set_session(sys.argv[1], sys.argv[2])
+        client.engine.context = client.engine.context.replace(new_id=dying)
+        await client.hooks.sessions.set(sys.argv[1], sys.argv[2])
         print("not killed", flush=True)
 asyncio.run(main())
 """
 
 
 @pytest.fixture
-def house(scripted: Stage) -> House:
-    return House(scripted)
+def project(scripted: Stage) -> HookProject:
+    return HookProject(scripted)
 
 
 def sessions(stage: Stage, count: int) -> list[str]:
-    """Of another tool: one that was really begun, and copies of it under ids of their own."""
+    """Sessions of another tool: one that was really started, and copies of it under other ids."""
     first = in_the_plain_cli(stage, stage.work, "The old skill.")
     [path] = stage.session_files()
     made = [first]
@@ -72,7 +72,7 @@ def start(stage: Stage, code: str, *args: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def setters(house: House) -> Iterator[list[subprocess.Popen[str]]]:
+def setters(project: HookProject) -> Iterator[list[subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
     yield started
     for process in started:
@@ -81,96 +81,98 @@ def setters(house: House) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @pytest.mark.rest
-async def test_sets_from_eight_processes_lose_no_entry(house: House, setters: list[subprocess.Popen[str]]) -> None:
-    ids = sessions(house.stage, PROCESSES * EACH)
+async def test_sets_from_eight_processes_lose_no_entry(
+    project: HookProject, setters: list[subprocess.Popen[str]]
+) -> None:
+    ids = sessions(project.stage, PROCESSES * EACH)
     wanted = {clew.session_key("boss", REPO, number): session for number, session in enumerate(ids, 1)}
     pairs = [f"{key}={session}" for key, session in wanted.items()]
-    async with house.open():
+    async with project.open():
         pass  # the database is made
-    setters += [start(house.stage, SETTER, *pairs[place::PROCESSES]) for place in range(PROCESSES)]
+    setters += [start(project.stage, SETTER, *pairs[place::PROCESSES]) for place in range(PROCESSES)]
     for process in setters:
         out, err = process.communicate(timeout=90)
         assert (process.returncode, len(out.split())) == (0, EACH), err
-    async with house.open() as client:
-        listed = {each.key.key: each.session_id for each in await client.hooks.sessions()}
+    async with project.open() as client:
+        listed = {each.key.key: each.session_id for each in await client.hooks.sessions.list()}
         assert listed == wanted
-        assert {each.state for each in await client.hooks.sessions()} == {"resumable"}
+        assert {each.state for each in await client.hooks.sessions.list()} == {"resumable"}
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("before", [False, True], ids=["new", "replaced"])
-async def test_a_kill_in_the_midst_of_a_write_leaves_what_was_there(house: House, before: bool) -> None:
-    """Its thread, its turns and its pin are begun in the same transaction as the key."""
-    old, new = sessions(house.stage, 2)
-    async with house.open() as client:
+async def test_a_kill_during_a_write_leaves_the_old_session(project: HookProject, before: bool) -> None:
+    """Thread, turns and pin are written in the same transaction as the key."""
+    old, new = sessions(project.stage, 2)
+    async with project.open() as client:
         if before:
-            assert await client.hooks.set_session(KEY, old)
+            assert await client.hooks.sessions.set(KEY, old)
         threads = len(await client.threads())
     for point in (1, 2, 3, 4):
-        process = start(house.stage, DYING, KEY, new, str(point))
+        process = start(project.stage, DYING, KEY, new, str(point))
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (-signal.SIGKILL, ""), err
-        async with house.open() as client:
-            assert await client.hooks.get_session(KEY) == (old if before else None)
-            assert len(await client.threads()) == threads, "no half of a session is left"
-            assert await client.engine.database.call(lambda store: store.check()) == []
-    async with house.open() as client:
-        assert await client.hooks.set_session(KEY, new), "and it can be set afterwards"
-        assert await client.hooks.get_session(KEY) == new
+        async with project.open() as client:
+            assert await client.hooks.sessions.get(KEY) == (old if before else None)
+            assert len(await client.threads()) == threads, "nothing is left of it"
+            assert await client.engine.store.call(lambda store: store.check()) == []
+    async with project.open() as client:
+        assert await client.hooks.sessions.set(KEY, new), "and it can be set afterwards"
+        assert await client.hooks.sessions.get(KEY) == new
 
 
 @pytest.mark.rest
-async def test_what_was_said_to_be_set_is_there_after_a_kill(
-    house: House, setters: list[subprocess.Popen[str]]
+async def test_what_was_reported_as_set_survives_a_kill(
+    project: HookProject, setters: list[subprocess.Popen[str]]
 ) -> None:
-    ids = sessions(house.stage, 24)
+    ids = sessions(project.stage, 24)
     keys = [clew.session_key("boss", REPO, number) for number in range(1, len(ids) + 1)]
     told: list[str] = []
     for killed_after in (1, 3, 2):
         left = [pair for pair in zip(keys, ids, strict=True) if pair[0] not in told]
-        process = start(house.stage, SETTER, *(f"{key}={session}" for key, session in left))
+        process = start(project.stage, SETTER, *(f"{key}={session}" for key, session in left))
         setters.append(process)
         assert process.stdout is not None
         told += [process.stdout.readline().strip() for _ in range(killed_after)]
         process.kill()
         told += process.stdout.read().split()
     assert len(told) >= 6
-    async with house.open() as client:
-        listed = {each.key.key: each.session_id for each in await client.hooks.sessions()}
+    async with project.open() as client:
+        listed = {each.key.key: each.session_id for each in await client.hooks.sessions.list()}
     expected = dict(zip(keys, ids, strict=True))
     assert set(told) <= set(listed)
-    assert all(expected[key] == session for key, session in listed.items()), "whole, or not at all"
+    assert all(expected[key] == session for key, session in listed.items()), "each is stored completely, or not at all"
 
 
-async def test_the_public_calls_go_round(house: House) -> None:
-    session, other = sessions(house.stage, 2)
+async def test_the_public_calls_work_together(project: HookProject) -> None:
+    session, other = sessions(project.stage, 2)
     reviewer = clew.session_key("reviewer", REPO, 4)
-    async with house.open() as client:
+    async with project.open() as client:
         hooks = client.hooks
         assert KEY == "boss:charles/peon:4"
-        assert await hooks.get_session(KEY) is None
-        assert await hooks.set_session(KEY, session) is True
-        assert await hooks.set_session(reviewer, other) is True
-        assert await hooks.set_session(clew.session_key("boss", REPO, 5), str(uuid.uuid4())) is False, "it has no file"
-        assert await hooks.get_session("boss:Charles/PEON:4") == session, "forges do not tell upper case from lower"
-        assert await hooks.drop_session(KEY) is True
-        assert await hooks.drop_session(KEY) is False
-        assert await hooks.set_session(KEY, session) is True
-        assert await hooks.drop_all_for_issue(REPO, 4) == [KEY, reviewer]
-        assert await hooks.drop_all_for_issue(REPO, 4) == []
+        assert await hooks.sessions.get(KEY) is None
+        assert await hooks.sessions.set(KEY, session) is True
+        assert await hooks.sessions.set(reviewer, other) is True
+        assert await hooks.sessions.set(clew.session_key("boss", REPO, 5), str(uuid.uuid4())) is False, "it has no file"
+        assert await hooks.sessions.get("boss:Charles/PEON:4") == session, "on a forge, case does not matter"
+        assert await hooks.sessions.drop(KEY) is True
+        assert await hooks.sessions.drop(KEY) is False
+        assert await hooks.sessions.set(KEY, session) is True
+        assert await hooks.sessions.drop_issue(REPO, 4) == [KEY, reviewer]
+        assert await hooks.sessions.drop_issue(REPO, 4) == []
         with pytest.raises(clew.NotFound):
-            await hooks.set_session("nobody:charles/peon:4", session)
+            await hooks.sessions.set("nobody:charles/peon:4", session)
         with pytest.raises(clew.UsageError):
-            await hooks.get_session("boss")
+            await hooks.sessions.get("boss")
     with pytest.raises(ValueError, match="no session key"):
         clew.session_key("boss", "../..", 4)
 
 
-async def test_a_session_of_another_key_is_not_taken_away(house: House) -> None:
-    [session] = sessions(house.stage, 1)
-    async with house.open() as client:
-        assert await client.hooks.set_session(KEY, session)
+async def test_a_session_of_another_key_cannot_be_adopted(project: HookProject) -> None:
+    [session] = sessions(project.stage, 1)
+    async with project.open() as client:
+        assert await client.hooks.sessions.set(KEY, session)
         with pytest.raises(clew.Conflict, match="belongs to a thread already"):
-            await client.hooks.set_session(clew.session_key("boss", REPO, 5), session)
-        assert await client.hooks.get_session(KEY) == session
+            await client.hooks.sessions.set(clew.session_key("boss", REPO, 5), session)
+        assert await client.hooks.sessions.get(KEY) == session
         assert len(await client.threads()) == 1

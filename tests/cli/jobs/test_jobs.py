@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from clew.cli.jobs_display import span
-from clew.cli.output import at_clock, stamp
-from clew.core.job import JobStatus
-from clew.testing.model_api import ModelApi
-from clew.testing.scripts import Hang, ToolUse
+from clew.cli.jobs.display import span
+from clew.cli.ui.printing import at_clock, stamp
+from clew.core.jobs.job import JobStatus
+from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import Hang, ToolUse
 from clew.testing.stage import CODEX_MODEL, Stage
 from cli.conftest import TIMEOUT_S
 from conftest import make_stage
@@ -444,8 +444,8 @@ def test_a_time_that_no_calendar_has_is_shown_all_the_same(cli: Any) -> None:
     async def put_off() -> None:
         async with cli.stage.open() as client:
             for status in (JobStatus.RUNNING, JobStatus.WAITING):
-                await client.engine.database.call(
-                    lambda store, status=status: store.update_job(job, status=status, wake_at=1e18)  # type: ignore[misc]
+                await client.engine.store.call(
+                    lambda store, status=status: store.jobs.update(job, status=status, wake_at=1e18)  # type: ignore[misc]
                 )
 
     asyncio.run(put_off())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clew.testing.postgres import PostgresServer
-from hooks.house import House
+from hooks.project import HookProject
 
 START_S = 60
 
@@ -176,7 +176,7 @@ def test_nonsense_is_refused(cli: Any, args: list[str]) -> None:
 
 
 def test_a_skill_that_is_missing_is_found_at_the_start(cli: Any) -> None:
-    House(cli.stage)
+    HookProject(cli.stage)
     (cli.stage.clew_home / "skills" / "boss" / "default.delta.md").unlink()
     done = cli.run("work", "--until-idle")
     assert done.code == 2

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from clew.testing.scripts import Hang, Text, ToolUse
+from clew.testing.model.scripts import Hang, Text, ToolUse
 from cli.conftest import TIMEOUT_S
-from reviews.house import Reviewer, answer, finding, repository
+from reviews.reviewer import Reviewer, answer, finding, repository
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from clew.core.review_prompts import ALL_MOST, FILE_MOST, LINE_MOST
-from clew.hosts.review_answer import FINDINGS_MOST, TEXT_MOST
-from clew.hosts.reviews import MESSAGE_MOST
-from clew.testing.scripts import FINAL, Fail, Text
+from clew.core.reviews.prompts import ALL_MOST, FILE_MOST, LINE_MOST
+from clew.hosts.reviews.answer import FINDINGS_MOST, TEXT_MOST
+from clew.hosts.reviews.reviews import MESSAGE_MOST
+from clew.testing.model.scripts import FINAL, Fail, Text
 from clew.testing.stage import MODEL
-from reviews.house import Reviewer, answer, finding, git, repository
+from reviews.reviewer import Reviewer, answer, finding, git, repository
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NEEDED = {"id", "round", "session_resumed", "reason", "findings", "usage"}
 LOW = finding("No test", file=None, line=None, severity="low", suggestion="", detail="Nothing calls it.")
 
@@ -139,8 +139,8 @@ def test_what_a_model_or_a_repository_wrote_cannot_drive_a_terminal(house: Any) 
 
 
 REFUSED = [
-    pytest.param(["start", "--base", "nowhere"], 2, "'nowhere' is no commit of this repository.", id="no such base"),
-    pytest.param(["start", "--base=--output=x"], 2, "is no commit of this repository.", id="an option as base"),
+    pytest.param(["start", "--base", "nowhere"], 2, "'nowhere' is not a commit of this repository.", id="no such base"),
+    pytest.param(["start", "--base=--output=x"], 2, "is not a commit of this repository.", id="an option as base"),
     pytest.param(["start", "--cwd", "/"], 2, "/ is not in a git work tree.", id="no repository"),
     pytest.param(["start", "--cwd", "/nowhere/at/all"], 2, "is not a directory.", id="no directory"),
     pytest.param(["start", "--staged"], 2, "There is nothing to review", id="nothing staged"),
@@ -152,10 +152,10 @@ REFUSED = [
     pytest.param(["start", "--model", "a\nb"], 2, "cannot be printed", id="a model of two lines"),
     pytest.param(["start", "--timeout", "soon"], 2, "is not a duration", id="bad time-out"),
     pytest.param(["follow", "latest"], 2, "There is no review of ", id="no latest"),
-    pytest.param(["follow", "2001-01-01-001", "x"], 2, "There is no review 2001-01-01-001.", id="no such review"),
-    pytest.param(["follow", "", "x"], 2, "There is no review .", id="an empty id"),
-    pytest.param(["show", "nothing"], 2, "There is no review nothing.", id="nothing to show"),
-    pytest.param(["export", "nothing"], 2, "There is no review nothing.", id="nothing to export"),
+    pytest.param(["follow", "2001-01-01-001", "x"], 2, "'2001-01-01-001' is not a review.", id="no such review"),
+    pytest.param(["follow", "", "x"], 2, "'' is not a review.", id="an empty id"),
+    pytest.param(["show", "nothing"], 2, "'nothing' is not a review.", id="nothing to show"),
+    pytest.param(["export", "nothing"], 2, "'nothing' is not a review.", id="nothing to export"),
     pytest.param(["import", "/nowhere/x.json"], 2, "/nowhere/x.json: No such file", id="no file to import"),
 ]
 
@@ -225,7 +225,7 @@ def test_a_reply_from_stdin_and_ids_by_their_beginning(house: Any) -> None:
     other = reviewed(house)
     assert other != review
     unclear = house.run("review", "follow", review[:10], "x")
-    assert (unclear.code, unclear.err.splitlines()[0]) == (2, f"clew: More than one review begins with {review[:10]}.")
+    assert (unclear.code, unclear.err.splitlines()[0]) == (2, f"clew: '{review[:10]}' names more than one review.")
     assert house.run("review", "show", "latest", "--json").json["id"] == other
     garbage = house.run("review", "follow", review, "-", stdin=b"\xff\xfe")
     assert (garbage.code, "stdin is not UTF-8 text" in garbage.err) == (2, True)
@@ -471,7 +471,7 @@ def test_the_example_of_the_page_is_what_is_printed(cli: Any) -> None:
     )
     first = cli.run("review", "start")
     (repo / "cart.py").write_text(WITH_DISCOUNT.replace("discount) - discount", "discount)"))
-    reply = "F1 is mended. F2: gift cards are no items, they never get here."
+    reply = "F1 is fixed. F2: gift cards are no items, they never get here."
     assert f'"{reply}"' in page
     second = cli.run("review", "follow", "latest", reply)
 
@@ -513,5 +513,13 @@ def test_a_help_loads_nothing_of_reviews_but_the_commands(args: list[str]) -> No
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PATH": os.environ["PATH"]}
     )
     loaded = set(done.stderr.split())
-    assert not loaded & {"asyncio", "rich", "sqlite3", "msgspec", "clew.client", "clew.review", "clew.hosts.reviews"}
-    assert args != ["--help"] or not any(name.startswith("clew.cli.review") for name in loaded)
+    assert not loaded & {
+        "asyncio",
+        "rich",
+        "sqlite3",
+        "msgspec",
+        "clew.api.client",
+        "clew.api.reviews",
+        "clew.hosts.reviews.reviews",
+    }
+    assert args != ["--help"] or not any(name.startswith("clew.cli.reviews.review") for name in loaded)

@@ -47,7 +47,7 @@ def test_a_permission_is_given_to_a_run_of_another_process(both: Any) -> None:
     done = both.run("runs", "answer", run[:8], "--allow")
 
     assert done.code == 0, done.err
-    assert f"answered; run {run[:8]} goes on" in done.err
+    assert f"answered; run {run[:8]} continues" in done.err
     assert daemon.wait(TIMEOUT_S) == 0
     assert (both.stage.work / "made").exists()
     assert both.run("runs", "show", run, "--json").json["questions"] == []
@@ -136,11 +136,11 @@ def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: An
         (form, ["--allow"], "Not answered: Which database?"),
         (form, ["--answer", "1=1"], "Not answered: Which parts?"),
         (form, ["--answer", "Which colour?=red"], "'Which colour?=red' names none of the questions."),
-        (form, ["--answer", "1=7", "--answer", "2=1"], "'7' is no answer to Which database?"),
+        (form, ["--answer", "1=7", "--answer", "2=1"], "'7' does not answer the question Which database?"),
         (form, ["--answer", "1=1", "--deny"], "--deny leaves a form unanswered."),
         (permission, ["--answer", "yes"], "Bash wants a permission, not answers."),
-        (permission, ["--allow", "--message", "x"], "--message goes with --deny."),
-        (permission, ["--message", "x"], "--message goes with --deny."),
+        (permission, ["--allow", "--message", "x"], "--message needs --deny."),
+        (permission, ["--message", "x"], "--message needs --deny."),
     ):
         done = cli.run("runs", "answer", run, *args)
         assert (done.code, done.err.splitlines()[0]) == (2, f"clew: {words}")
@@ -154,7 +154,7 @@ def test_what_it_says_to_type_cannot_be_turned_against_the_shell(cli: Any) -> No
     daemon, _ = waiting(cli, f"!tool AskUserQuestion {json.dumps({'questions': tricky})}")
 
     hint = cli.run("runs", "answer").err.splitlines()[1]
-    command = hint.partition("Say the answer: clew ")[2].partition(", or --deny")[0]
+    command = hint.partition("Give the answer as options: clew ")[2].partition(", or --deny")[0]
     code, _ = cli.shell(f"clew {command}").end()
 
     assert code == 0
@@ -261,7 +261,7 @@ def test_what_is_not_open_cannot_be_answered(cli: Any) -> None:
     for args in ([run], [run, "--question", asked["id"]]):
         again = cli.run("runs", "answer", *args, "--allow", "--json")
         assert (again.code, again.json["error"]["code"]) == (2, "conflict")
-        assert "is answered already" in again.json["error"]["message"]
+        assert "is already answered" in again.json["error"]["message"]
     assert not (cli.stage.work / "made").exists()
 
 
@@ -275,7 +275,7 @@ def test_the_question_of_a_killed_process_is_answered_by_a_message_to_its_sessio
     done = both.run("runs", "answer", run[:8], "--answer", "1=Postgres")
 
     assert done.code == 0, done.err
-    assert f"run {run[:8]} is over: the answer goes to its session as a message" in done.err
+    assert f"run {run[:8]} has ended: the answer goes to its session as a message" in done.err
     assert done.err.splitlines()[-1].startswith("resumed · ")
     assert both.stage.launches[-1].resumes == first["session_id"]
     assert "Which database?: Postgres" in both.stage.prompt
@@ -306,9 +306,9 @@ async def test_an_answer_to_a_killed_process_is_passed_on_once(cli: Any) -> None
     daemon.kill()
     daemon.wait()
     async with cli.stage.open() as one, cli.stage.open() as other:
-        [asked] = await one.questions()
+        [asked] = await one.views.questions()
         answer = clew.Answer(allow=False, message="Leave it.")
-        await one.engine.database.call(lambda store: store.reply(run, asked.id, answer, 0.0))
+        await one.engine.store.call(lambda store: store.questions.reply(run, asked.id, answer, 0.0))
 
         tried = await asyncio.gather(one.take_up(), other.take_up(), return_exceptions=True)
 
@@ -327,7 +327,7 @@ def test_the_next_ask_withdraws_the_question_of_a_killed_process(cli: Any) -> No
 
     done = cli.run("runs", "answer", run, "--allow", "--json")
     assert (done.code, done.json["error"]["code"]) == (2, "conflict")
-    assert "is withdrawn already" in done.json["error"]["message"]
+    assert "is already withdrawn" in done.json["error"]["message"]
 
 
 def test_what_is_asked_is_shown_wherever_the_run_is(cli: Any) -> None:

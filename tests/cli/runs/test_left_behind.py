@@ -27,7 +27,7 @@ def test_an_ask_says_what_is_queued_before_it(cli: Any, left: str) -> None:
 
     assert (done.code, done.out) == (0, "ack: third\n")
     told = [line for line in done.err.splitlines() if "queued" in line]
-    assert told == ["1 prompt was queued before this one; what is queued goes on with the next clew serve"]
+    assert told == ["1 prompt was queued before this one; queued prompts run with the next clew serve"]
     assert "queued" not in cli.run("ask", "-t", "other", "hello").err
 
 
@@ -38,15 +38,15 @@ def test_a_watch_does_not_tell_what_was_true_once(cli: Any, left: str) -> None:
     _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert told[0].startswith(f"run {left[:8]} of t: second")
-    assert told[1] == "nobody carries it out: it goes on with the next clew serve\n"
-    assert "is going on in it" not in err.decode()
+    assert told[1] == "no process is running it: it continues with the next clew serve\n"
+    assert "is running in it" not in err.decode()
 
 
 def test_a_run_that_never_started_is_listed_by_how_long_it_is_queued(cli: Any, left: str) -> None:
     rows = {line.split()[0]: line for line in cli.run("runs", "list").out.splitlines()}
     [row] = [line for run, line in rows.items() if left.startswith(run)]
 
-    assert "queued, for the next clew serve" in row
+    assert "queued until the next clew serve" in row
     assert row.count("queued") == 2
     assert "s ago" in row
     shown = cli.run("runs", "show", left).out
@@ -59,5 +59,5 @@ def test_continue_says_which_thread_it_goes_on_in(cli: Any) -> None:
 
     done = cli.run("ask", "-c", "two")
 
-    assert done.err.splitlines()[0] == "going on in fix-login"
+    assert done.err.splitlines()[0] == "continuing fix-login"
     assert done.out == "ack: two\n"

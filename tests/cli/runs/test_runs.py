@@ -53,7 +53,7 @@ def test_a_run_of_another_process_is_cancelled_and_the_end_told(cli: Any) -> Non
     assert done.code == 0
     assert f"run {run['id'][:8]}: cancelled" in done.err
     assert (process.returncode, out) == (7, b"so far\n")
-    assert "is over already: cancelled" in cli.run("runs", "cancel", run["id"]).err
+    assert "has already ended: cancelled" in cli.run("runs", "cancel", run["id"]).err
 
 
 def test_all_that_goes_on_in_a_thread_is_cancelled(cli: Any) -> None:
@@ -107,7 +107,7 @@ def test_a_queued_run_is_taken_back(cli: Any) -> None:
     removed = cli.run("runs", "remove", second)
     cancelled = cli.run("runs", "cancel", third)
 
-    assert (removed.code, removed.err) == (0, f"run {second[:8]} is taken back: cancelled\n")
+    assert (removed.code, removed.err) == (0, f"run {second[:8]} is removed: cancelled\n")
     assert cancelled.code == 0
     cli.api.release()
     assert daemon.wait(TIMEOUT_S) == 0
@@ -141,7 +141,7 @@ def test_a_prompt_that_a_killed_process_left_queued_can_be_edited_and_taken_back
     daemon.kill()
     daemon.wait()
 
-    assert "queued, for the next clew serve" in cli.run("runs", "list").out
+    assert "queued until the next clew serve" in cli.run("runs", "list").out
     assert cli.run("runs", "edit", second, "rather this").code == 0
     assert cli.run("runs", "show", second, "--json").json["prompt"] == "rather this"
     assert cli.run("runs", "remove", third).code == 0
@@ -152,7 +152,7 @@ def test_an_ask_waits_for_the_run_of_a_daemon(cli: Any) -> None:
     daemon, [run] = cli.daemon("!hang start")
     cli.api.wait_for_hanging(1)
     asking = cli.start("ask", "-t", "t", "second")
-    assert asking.stderr.readline().decode() == f"waiting for the thread: run {run[:8]} is going on in it\n"
+    assert asking.stderr.readline().decode() == f"waiting for the thread: run {run[:8]} is running in it\n"
 
     cli.api.release()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.states import WHO_RECOVERS
+from clew.cli.ui.state_labels import WHO_RECOVERS
 from cli.conftest import TIMEOUT_S
 
 
@@ -43,7 +43,7 @@ def test_the_run_that_goes_on_comes_before_the_one_that_waits_for_it(cli: Any) -
     watching = cli.start("runs", "watch", "--thread", "t")
     assert beginning(watching) == b"so far"
     later = cli.start("runs", "watch", second)
-    assert f"run {first[:8]} is going on in it" in [later.stderr.readline() for _ in range(2)][1].decode()
+    assert f"run {first[:8]} is running in it" in [later.stderr.readline() for _ in range(2)][1].decode()
 
     cli.api.release()
 
@@ -98,7 +98,7 @@ def test_ctrl_c_stops_the_watching_and_not_the_run(cli: Any, number: signal.Sign
     _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 7
-    assert f"no longer watched; run {run[:8]} goes on" in err.decode()
+    assert f"no longer watched; run {run[:8]} continues" in err.decode()
     assert cli.run("runs", "show", run, "--json").json["status"] == "running"
     cli.api.release()
     assert daemon.wait(TIMEOUT_S) == 0
@@ -135,7 +135,7 @@ def test_a_watch_ends_when_the_process_of_its_run_is_killed(cli: Any) -> None:
     _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 1
-    assert f"the process that carried run {run[:8]} out is gone; {WHO_RECOVERS}" in err.decode()
+    assert f"the process of run {run[:8]} is gone; {WHO_RECOVERS}" in err.decode()
     shown = cli.run("runs", "show", run, "--json").json
     assert (shown["status"], shown["gone"]) == ("running", True), "whoever only watches ends nothing"
     assert cli.run("ask", "-t", "t", "next").out == "ack: next\n"
@@ -217,7 +217,7 @@ def test_on_a_terminal_a_line_says_what_the_watched_run_does(cli: Any) -> None:
     code, shown = terminal.end()
 
     assert code == 7
-    assert f"no longer watched; run {run[:8]} goes on" in shown
+    assert f"no longer watched; run {run[:8]} continues" in shown
     cli.api.release()
     assert daemon.wait(TIMEOUT_S) == 0
 
@@ -226,8 +226,8 @@ def test_nothing_to_watch_is_one_line(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
 
     for args, words in (
-        ([], "No run is going on."),
-        (["--thread", "t"], "No run is going on in t."),
+        ([], "No run is active."),
+        (["--thread", "t"], "No run is active in t."),
         (["nonsense"], "'nonsense' is not a run."),
         (["--thread", "t", "x"], "Give an ID or --thread, not both."),
     ):

@@ -32,7 +32,7 @@ def test_all_is_well(both: Any) -> None:
     assert found["store"]["path"] == str(both.stage.clew_home / "clew.db")
     assert (found["runs"]["free_slots"], found["problems"]) == (4, [])
     text = both.run("doctor").out
-    assert "all is well" in text
+    assert "no problems found" in text
     assert text.startswith(f"agent   claude  Claude Code {agent['version']}  {both.stage.binary} (by PATH)\n")
     assert "login: not checked" in text
 
@@ -179,7 +179,7 @@ def test_config_path_says_where_a_file_would_be(cli: Any) -> None:
     done = cli.run("config", "path")
 
     assert done.out == f"{cli.stage.home}/.config/clew/clew.toml\n"
-    assert "no such file yet" in done.err
+    assert "the file does not exist yet" in done.err
 
 
 STOPS = """
@@ -228,7 +228,7 @@ READS = "Clew's own folder (the database, the daemon's token)"
 
 def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
     off = cli.run("doctor", CLEW_HIDE_HOME="false")
-    assert off.code == 0 and "all is well" in off.out
+    assert off.code == 0 and "no problems found" in off.out
     assert f"note    risk: hide_home is off, so agents can read {READS}. Set hide_home = true.\n" in off.out
     everything = cli.run("doctor", CLEW_PERMISSIONS="all")
     assert (

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from clew.cli.work import tidy_daily
-from clew.client import Client
+from clew.api.client import Client
+from clew.cli.jobs.work import tidy_daily
+from clew.core.durations import DAY_S
 from clew.errors import Busy, UsageError
-from clew.server.worker import Work, working
+from clew.server.worker import DaemonWork, running_worker
 from clew.testing.stage import Stage
-
-DAY_S = 86_400.0
 
 
 @pytest.fixture
@@ -128,7 +127,7 @@ def test_an_archived_thread_comes_back_whole_and_resumes(talk: Any) -> None:
     assert file.name in talk.run("threads", "archives").out
 
     back = talk.run("threads", "restore", "talk")
-    assert back.code == 0 and "restored talk (4 turns); its session still stands" in back.err
+    assert back.code == 0 and "restored talk (4 turns); the next turn resumes" in back.err
     after = talk.run("threads", "show", "talk", "--json").json
     assert after.pop("updated_at") > before.pop("updated_at"), "to be brought back is to be used"
     assert after == before
@@ -170,10 +169,10 @@ async def test_odd_texts_and_every_row_survive_an_archive(scripted: Stage) -> No
         turns = await thread.turns()
         await thread.edit(turns[0].id, odd)
         await thread.truncate(turns[4].id)
-        whole = await client.engine.database.call(lambda store: store.dump_thread(thread.record.id))
+        whole = await client.engine.store.call(lambda store: store.threads.dump(thread.record.id))
         await client.archives.archive("t")
         await client.archives.restore("t")
-        again = await client.engine.database.call(lambda store: store.dump_thread(thread.record.id))
+        again = await client.engine.store.call(lambda store: store.threads.dump(thread.record.id))
     assert len(whole["turns"]) == 6 and whole["turns"][0]["text"] == odd
     for part in (whole, again):
         del part["thread"]["version"], part["thread"]["updated_at"]
@@ -382,7 +381,7 @@ async def test_a_job_under_way_keeps_its_thread_and_one_that_is_over_comes_back_
         change(scripted, "UPDATE jobs SET status = 'succeeded', ended_at = 2")
         assert [one.name for one in (await client.archives.clean(7 * DAY_S, kind="chat")).archived] == ["old"]
         await client.archives.restore("old")
-        job = await client.engine.database.call(lambda store: store.job("job"))
+        job = await client.engine.store.call(lambda store: store.jobs.find("job"))
         assert job is not None and job.status == "succeeded"
 
 
@@ -401,13 +400,13 @@ async def test_the_two_threads_of_a_pair_go_and_come_back_together(scripted: Sta
         change(scripted, PAIR)
         age(scripted, "one", 30)
         kept = (await client.archives.clean(7 * DAY_S)).kept
-        assert "the other one of its pair" in kept[0][1]
+        assert "the other thread of its pair" in kept[0][1]
         age(scripted, "two", 30)
         [archived] = (await client.archives.clean(7 * DAY_S)).archived
         assert archived.turns == 4 and await client.threads() == [] and len(archive_files(scripted)) == 1
         back = await client.archives.restore(archived.name)
         assert {thread.name for thread in back.threads} == {"one", "two"} and back.resumable == 2
-        pairs = await client.engine.database.call(lambda store: store.dump_thread(back.threads[0].id)["pairs"])
+        pairs = await client.engine.store.call(lambda store: store.threads.dump(back.threads[0].id)["pairs"])
         assert [pair["id"] for pair in pairs] == ["pair"]
 
 
@@ -416,16 +415,16 @@ async def test_a_daemon_and_a_worker_clean_once_a_day(scripted: Stage) -> None:
         for way in ("daemon", "worker"):
             await ask(client, scripted, way, "one")
             age(scripted, way, 100)
-            await client.engine.database.call(lambda store: store.save_fact("threads_tidied_at", "1.0"))
+            await client.engine.store.call(lambda store: store.key_values.set("threads_tidied_at", "1.0"))
             async with asyncio.timeout(60):
                 if way == "daemon":
-                    async with working(client, Work(0), sweep_soon_s=0.0):
+                    async with running_worker(client, DaemonWork(0), first_sweep_s=0.0):
                         while await client.threads():
-                            await client.written()
+                            await client.views.written()
                 else:
                     tidying = asyncio.create_task(tidy_daily(client, soon_s=0.0))
                     while await client.threads():
-                        await client.written()
+                        await client.views.written()
                     tidying.cancel()
         assert len(archive_files(scripted)) == 2
 
@@ -471,5 +470,5 @@ async def test_a_day_passes_between_two_clean_ups_whoever_makes_them(scripted: S
         first = await client.archives.tidy_if_due()
         assert first is not None and [one.name for one in first.archived] == ["old"]
         assert await client.archives.tidy_if_due() is None
-        await client.engine.database.call(lambda store: store.save_fact("threads_tidied_at", "1.0"))
+        await client.engine.store.call(lambda store: store.key_values.set("threads_tidied_at", "1.0"))
         assert await client.archives.tidy_if_due() is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.output import cells, cut
+from clew.cli.ui.tables import cells, cut
 from clew.core.thread import Thread
 from clew.errors import Busy
 from clew.store.store import Store
@@ -29,14 +29,14 @@ async def put(stage: Stage, *threads: Thread, pair: str | None = None) -> None:
     def make(store: Store) -> None:
         with store.transaction():
             for thread in threads:
-                store.create_thread(thread)
-                store.add_turn(thread.id, a_turn(f"turn-{thread.id}"))
+                store.threads.create(thread)
+                store.turns.add(thread.id, a_turn(f"turn-{thread.id}"))
             if pair is not None:
                 names = {"instructor_thread_id": threads[0].id, "worker_thread_id": threads[1].id}
-                store.create_pair(a_pair(name=pair, cwd=str(stage.work), **names))
+                store.pairs.create(a_pair(name=pair, cwd=str(stage.work), **names))
 
     async with stage.open() as client:
-        await client.engine.database.call(make)
+        await client.engine.store.call(make)
 
 
 def a_couple(**changes: Any) -> list[Thread]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from clew.engine.object_store import ObjectStore
 from clew.errors import UsageError
+from clew.hosts.transfer.remote.object_store import ObjectStore
 from clew.testing.stage import Stage
 from clew.testing.store_contract.samples import a_thread, a_turn
 
@@ -20,9 +20,9 @@ async def put(stage: Stage, *names: str) -> None:
     async with stage.open() as client:
         for name in names:
             thread = a_thread(f"id-{name}", name, cwd=str(stage.work))
-            await client.engine.database.call(lambda store, thread=thread: store.create_thread(thread))
+            await client.engine.store.call(lambda store, thread=thread: store.threads.create(thread))
             turn = a_turn(f"turn-{name}")
-            await client.engine.database.call(lambda store, thread=thread, turn=turn: store.add_turn(thread.id, turn))
+            await client.engine.store.call(lambda store, thread=thread, turn=turn: store.turns.add(thread.id, turn))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def test_every_line_says_whose_it_is(cli: Any, url: str) -> None:
     secret = {"MY_TOKEN": "planted-0123456789"}
     async with cli.stage.open() as client:
         turn = a_turn("told", text=f"It is {secret['MY_TOKEN']}.")
-        await client.engine.database.call(lambda store: store.add_turn("id-one", turn))
+        await client.engine.store.call(lambda store: store.turns.add("id-one", turn))
 
     tried = cli.run("threads", "push", url, "one", "two", "--dry-run")
     assert [line.split(":")[0] for line in tried.err.splitlines()] == ["one", "two"]
@@ -63,7 +63,7 @@ async def test_every_line_says_whose_it_is(cli: Any, url: str) -> None:
     assert "one holds the value of MY_TOKEN" in refused.err
     assert "\ntwo: 1 turn; sent " in refused.err
     cli.run("threads", "delete", "two", "--yes")
-    assert cli.run("threads", "pull", url, "two").err.startswith("two: no session came along")
+    assert cli.run("threads", "pull", url, "two").err.startswith("two: it has no session")
 
 
 @pytest.mark.rest
@@ -73,7 +73,7 @@ async def test_conflict_offers_a_line_that_can_be_pasted(cli: Any, url: str) -> 
     cli.stage.clew_home = cli.stage.folder / "another-store"
     await put(cli.stage, "t")  # under the same ids
     async with cli.stage.open() as client:
-        await client.engine.database.call(lambda store: store.add_turn("id-t", a_turn("another")))
+        await client.engine.store.call(lambda store: store.turns.add("id-t", a_turn("another")))
 
     refused = cli.run("threads", "push", url, "t", "--json").json["error"]
     assert refused["code"] == "conflict"
@@ -100,7 +100,7 @@ def test_store_that_does_not_answer_is_said_to_be_waited_for(cli: Any) -> None:
         environ = {"AWS_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "AWS_ALLOW_HTTP": "true"}
         credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "c"}
         terminal = cli.terminal("threads", "pull", "s3://team/x", **environ, **credentials)
-        terminal.read_until("reaching s3://team/x")
+        terminal.read_until("connecting to s3://team/x")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end()[0] == 7
 
@@ -118,7 +118,7 @@ def test_store_that_does_not_answer_is_said_to_be_waited_for(cli: Any) -> None:
 def test_mistyped_address_is_not_taken_for_a_name(cli: Any, word: str, meant: str) -> None:
     for way in ("push", "pull"):
         error = cli.run("threads", way, word, "t", "--json", CLEW_REMOTE_URL="file:///nowhere").json["error"]
-        assert error["message"] == f"{word} is no URL."
+        assert error["message"] == f"{word} is not a URL."
         assert meant in error["hint"]
 
 
@@ -149,12 +149,12 @@ def test_wrong_address_that_may_hold_a_secret_is_not(cli: Any, word: str) -> Non
 
 def test_what_is_missing_or_too_much_is_named(cli: Any, url: str) -> None:
     for args, message in (
-        (("pull",), "Where from?"),
-        (("push", "t"), "Where to?"),
-        (("push", url, "t", "--all"), "Names, or --all?"),
+        (("pull",), "No remote is named."),
+        (("push", "t"), "No remote is named."),
+        (("push", url, "t", "--all"), "Names and --all exclude each other."),
         (("push", "t", url), "The URL comes first, and there is one."),
-        (("pull", url, "--dry-run"), "--dry-run is for threads that are brought here."),
-        (("pull", url, "--cwd", "."), "--cwd is for threads that are brought here."),
+        (("pull", url, "--dry-run"), "--dry-run is for threads that are pulled."),
+        (("pull", url, "--cwd", "."), "--cwd is for threads that are pulled."),
     ):
         refused = cli.run("threads", *args, "--json")
         assert (refused.code, refused.json["error"]["message"]) == (2, message)
@@ -183,23 +183,23 @@ async def test_signed_push_signed_export_and_who_must_have_signed(cli: Any, url:
 
     settings.write_text(f'[remote]\nsigners = ["{(tmp_path / "other.pub").read_text().strip()}"]\n')
     refused = cli.run("threads", "pull", url, "one", "--json")
-    message = f"one at {url} is signed by nobody who may."
+    message = f"one at {url} is not signed by an accepted signer."
     assert (refused.code, refused.json["error"]["message"]) == (2, message)
     pulled = cli.run("threads", "pull", url, "one", "--signers", str(tmp_path / "key.pub"), "--json")
     assert (pulled.code, pulled.json["threads"][0]["signer"]) == (0, "key")
     unsigned = cli.run("threads", "push", url, "one")
     assert unsigned.code == 2
-    assert "This push would not be signed, and remote.signers accepts only what is." in unsigned.err
+    assert "This push would not be signed, and remote.signers accepts only signed ones." in unsigned.err
     cli.run("threads", "delete", "one", "--yes")
 
     command = ["threads", "import", str(file), "--signers"]
     denied = cli.run(*command, str(tmp_path / "other.pub"))
-    assert (denied.code, denied.err.splitlines()[0]) == (2, f"clew: {file} is signed by nobody who may.")
+    assert (denied.code, denied.err.splitlines()[0]) == (2, f"clew: {file} is not signed by an accepted signer.")
     came = cli.run(*command, str(tmp_path / "key.pub"))
     assert (came.code, came.err.splitlines()[0]) == (0, "signed by key")
     file.write_bytes(file.read_bytes() + b"more")
     changed = cli.run(*command, str(tmp_path / "key.pub"))
-    assert (changed.code, changed.err.splitlines()[0]) == (2, f"clew: The signature of {file} does not fit it.")
+    assert (changed.code, changed.err.splitlines()[0]) == (2, f"clew: The signature of {file} does not match it.")
     (tmp_path / "one.clew.sig").unlink()
     bare = cli.run(*command, str(tmp_path / "key.pub"))
     assert (bare.code, bare.err.splitlines()[0]) == (2, f"clew: {file} is not signed.")

@@ -208,7 +208,7 @@ def test_settings_of_a_thread_are_changed_and_said(talk: Any, tmp_path: Path) ->
 
     assert done.code == 0
     assert done.err.splitlines() == [
-        "talk is called tales now",
+        "talk is now called tales",
         "permissions: ask -> edits",
         "trust: user -> project",
         "visibility: shared -> own",
@@ -219,7 +219,7 @@ def test_settings_of_a_thread_are_changed_and_said(talk: Any, tmp_path: Path) ->
     assert (shown["permissions"], shown["trust"], shown["visibility"]) == ("edits", "project", "own")
     assert shown["instructions"] == "Be brief."
     assert "instructions: Be brief.\n" in talk.run("threads", "show", "tales").out
-    assert "tales was so already" in talk.run("threads", "set", "tales", "--permissions", "edits").err
+    assert "tales has these settings already" in talk.run("threads", "set", "tales", "--permissions", "edits").err
     taken_back = talk.run("threads", "set", "tales", "--instructions", "-", stdin="")
     assert "instructions: Be brief. -> none" in taken_back.err
 
@@ -242,7 +242,7 @@ def test_a_thread_is_renamed_even_while_it_is_used(cli: Any) -> None:
     assert cli.run("threads", "set", "old", "--permissions", "edits").code == 8
     done = cli.run("threads", "rename", "old", "new")
 
-    assert (done.code, done.err) == (0, "old is called new now\n")
+    assert (done.code, done.err) == (0, "old is now called new\n")
     cli.api.release()
     assert daemon.wait(TIMEOUT_S) == 0
     assert [one["name"] for one in cli.run("threads", "list", "--json").json] == ["new"]

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from clew.cli.questions import UNREAD, UNREADABLE, answer_from, how_to_answer, is_readable, items, lines
+from clew.cli.ui.agent_questions import (
+    UNREAD,
+    UNREADABLE,
+    answer_from,
+    form_questions,
+    how_to_answer,
+    is_readable,
+    question_lines,
+)
 from clew.core.ids import RunId, ThreadId
-from clew.core.question import Question, QuestionState
+from clew.core.runs.question import Question, QuestionState
 
 MALFORMED = [None, 5, "x", {"a": 1}, [], [None], ["x"], [{}], [{"question": None}], [{"question": " "}], True]
 
@@ -24,39 +32,43 @@ def form(questions: Any) -> Question:
 
 
 def test_a_permission_shows_every_field_of_the_input() -> None:
-    shown = lines(permission("mcp__db__execute", {"description": "List the tables", "sql": "DROP TABLE users"}))
+    shown = question_lines(
+        permission("mcp__db__execute", {"description": "List the tables", "sql": "DROP TABLE users"})
+    )
     assert shown == ["mcp__db__execute wants permission: List the tables", "  sql: DROP TABLE users"]
-    shown = lines(permission("Bash", {"command": "ls", "dangerouslyDisableSandbox": True}))
+    shown = question_lines(permission("Bash", {"command": "ls", "dangerouslyDisableSandbox": True}))
     assert shown == ["Bash wants permission: ls", "  dangerouslyDisableSandbox: true"]
-    assert lines(permission("Bash", {"command": "ls"})) == ["Bash wants permission: ls"]
-    assert lines(permission("odd", {"n": 5})) == ['odd wants permission: {"n": 5}']
-    assert lines(permission("odd", {})) == ["odd wants permission"]
+    assert question_lines(permission("Bash", {"command": "ls"})) == ["Bash wants permission: ls"]
+    assert question_lines(permission("odd", {"n": 5})) == ['odd wants permission: {"n": 5}']
+    assert question_lines(permission("odd", {})) == ["odd wants permission"]
 
 
 def test_what_does_not_fit_into_a_line_follows_and_what_is_cut_says_so() -> None:
-    hidden = lines(permission("Bash", {"command": f"ls {'x' * 80}\nrm -rf ~"}))
+    hidden = question_lines(permission("Bash", {"command": f"ls {'x' * 80}\nrm -rf ~"}))
     assert hidden[0].endswith("…")
     assert hidden[1:] == ["  command:", f"    ls {'x' * 80}", "    rm -rf ~"]
-    longer = lines(permission("Bash", {"command": "x" * 5000, "after": 1}))
+    longer = question_lines(permission("Bash", {"command": "x" * 5000, "after": 1}))
     assert longer[-2:] == ["  … 3,509 more characters", "  after: 1"]
-    many = lines(permission("odd", {f"f{n}": n for n in range(100)}))
+    many = question_lines(permission("odd", {f"f{n}": n for n in range(100)}))
     assert (len(many), many[-1]) == (42, "  … 60 more fields")
 
 
 def test_characters_that_act_are_made_visible() -> None:
-    shown = "\n".join(lines(permission("Ba\u202esh", {"command": "a\u202eb\x1b[2K\u200b", "x\u2028y": "\u2066\r"})))
+    shown = "\n".join(
+        question_lines(permission("Ba\u202esh", {"command": "a\u202eb\x1b[2K\u200b", "x\u2028y": "\u2066\r"}))
+    )
     assert not set(shown) & set("\u202e\x1b\u200b\u2028\u2066\r")
     label = {"label": "fine\n2. Other\u200f", "description": "\u202e"}
-    assert lines(form([{"question": "a\u202e?", "options": [label]}])) == ["a�?", "  1. fine 2. Other�: �"]
+    assert question_lines(form([{"question": "a\u202e?", "options": [label]}])) == ["a�?", "  1. fine 2. Other�: �"]
 
 
 @pytest.mark.parametrize("questions", MALFORMED)
 def test_a_malformed_form_is_shown_as_it_came_and_answered_in_words(questions: Any) -> None:
     question = form(questions)
     assert not is_readable(question.input)
-    assert lines(question)[0] == UNREAD
+    assert question_lines(question)[0] == UNREAD
     raw = questions if isinstance(questions, str) else json.dumps(questions)
-    assert lines(question)[1:] == [f"  questions: {raw}", UNREADABLE]
+    assert question_lines(question)[1:] == [f"  questions: {raw}", UNREADABLE]
     assert f"--answer '{UNREADABLE}=…'" in how_to_answer(question)
     assert answer_from(question, allow=None, message=None, answers=["blue"]).answers == {UNREADABLE: "blue"}
 
@@ -64,8 +76,8 @@ def test_a_malformed_form_is_shown_as_it_came_and_answered_in_words(questions: A
 def test_of_a_form_that_is_half_readable_the_rest_is_asked() -> None:
     question = form([None, {"question": "Which?", "options": [None, "a", 5, {"label": None}, {"label": "b"}]}])
     assert not is_readable(question.input)
-    [item] = items(question.input)
+    [item] = form_questions(question.input)
     assert (item.text, item.labels) == ("Which?", ("a", "5", "b"))
-    assert lines(question)[-4:] == ["Which?", "  1. a", "  2. 5", "  3. b"]
+    assert question_lines(question)[-4:] == ["Which?", "  1. a", "  2. 5", "  3. b"]
     assert not is_readable(form([{"question": "x", "options": 5}]).input)
     assert is_readable(form([{"question": "x"}]).input)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from clew.cli.output import print_json
-from clew.testing.scripts import Text, ToolUse
+from clew.cli.ui.printing import print_json
+from clew.testing.model.scripts import Text, ToolUse
 from cli.conftest import TIMEOUT_S
 
 ASKED = r"Allow it\? \[y\]es, \[a\]ll of this run, \[n\]o; anything else declines with that reason: "
@@ -63,7 +63,7 @@ def test_an_empty_line_is_no_answer_and_n_declines(cli: Any) -> None:
     terminal.read_until(ASKED)
     for nothing in ("\n", "?\n"):
         terminal.type(nothing)
-        assert "the agent is told what you typed" in terminal.read_until(ASKED)
+        assert "the agent is shown what you typed" in terminal.read_until(ASKED)
     terminal.type("n\n")
 
     assert terminal.end()[0] == 0

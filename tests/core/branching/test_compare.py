@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calls import count_calls
-from clew.core.compare import Step, align, in_common, rounds, words
-from clew.core.edits import EditKind, FileEdit, FileStep, compare_files, diff_lines
+from clew.core.branching.compare import DiffKind, align, in_common, rounds, words
+from clew.core.branching.edits import EditKind, FileDiffKind, FileEdit, compare_files, diff_lines
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 
@@ -42,16 +42,16 @@ def test_every_turn_of_both_appears_once_and_in_order(
     assert [step.b for step in steps if step.b is not None] == b
     for step in steps:
         paired = step.a is not None and step.b is not None
-        assert paired == (step.step in (Step.SAME, Step.CHANGED))
+        assert paired == (step.step in (DiffKind.SAME, DiffKind.CHANGED))
         if step.a is not None and step.b is not None:
             assert step.a.role is step.b.role
-            assert (step.a.text == step.b.text) == (step.step is Step.SAME)
+            assert (step.a.text == step.b.text) == (step.step is DiffKind.SAME)
 
 
 @given(HISTORIES)
 def test_a_thread_is_the_same_as_itself(said: list[tuple[Role, str]]) -> None:
     a, b = history(said, "a"), history(said, "b")
-    assert [step.step for step in align(a, b)] == [Step.SAME] * len(said)
+    assert [step.step for step in align(a, b)] == [DiffKind.SAME] * len(said)
     assert in_common(a, b) == len(said)
 
 
@@ -98,12 +98,12 @@ def test_long_turns_that_are_far_from_their_likes_are_aligned() -> None:
     a = asked(*(text(number) * 3 for number in range(400)))
     b = asked(*(text(number + 40) * 3 for number in range(400)), side="b")
     steps = align(a, b)
-    assert [step.step for step in steps[:40]] == [Step.ONLY_A] * 40
-    assert sum(step.step is Step.SAME for step in steps) == 360
+    assert [step.step for step in steps[:40]] == [DiffKind.ONLY_A] * 40
+    assert sum(step.step is DiffKind.SAME for step in steps) == 360
 
 
 def test_of_a_long_text_only_the_beginning_and_the_end_are_looked_at() -> None:
-    def steps(*, own: slice) -> list[Step]:
+    def steps(*, own: slice) -> list[DiffKind]:
         """Of two prompts whose words are the same, but for those in that place."""
         prompts = []
         for mark in "ab":
@@ -112,8 +112,8 @@ def test_of_a_long_text_only_the_beginning_and_the_end_are_looked_at() -> None:
             prompts.append(asked(" ".join(text), side=mark))
         return [each.step for each in align(*prompts)]
 
-    assert steps(own=slice(400, -100)) == [Step.CHANGED], "nobody looks at the middle"
-    assert steps(own=slice(0, 19_900)) == [Step.ONLY_A, Step.ONLY_B]
+    assert steps(own=slice(400, -100)) == [DiffKind.CHANGED], "nobody looks at the middle"
+    assert steps(own=slice(0, 19_900)) == [DiffKind.ONLY_A, DiffKind.ONLY_B]
 
 
 def test_twice_the_turns_are_twice_the_work() -> None:
@@ -134,8 +134,8 @@ def test_history_begins_with_an_answer() -> None:
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_words_make_up_both_texts(a: str, b: str) -> None:
     pieces = words(a, b)
-    assert "".join(piece.text for piece in pieces if piece.step is not Step.ONLY_B) == a
-    assert "".join(piece.text for piece in pieces if piece.step is not Step.ONLY_A) == b
+    assert "".join(piece.text for piece in pieces if piece.step is not DiffKind.ONLY_B) == a
+    assert "".join(piece.text for piece in pieces if piece.step is not DiffKind.ONLY_A) == b
 
 
 def test_words_that_differ_are_told_from_those_that_do_not() -> None:
@@ -149,8 +149,8 @@ def test_endless_texts_are_told_apart_as_a_whole() -> None:
         ("x y\n" * count + "in both\n" + "x y\n" * count, "y x x\n" * count + "in both\n" + "y x x\n" * count)
         for count in (100, 60_000)
     )
-    assert (Step.SAME, "in both") in [(piece.step, piece.text.strip()) for piece in words(*short)]
-    assert [piece.step for piece in words(*long)] == [Step.ONLY_A, Step.ONLY_B]
+    assert (DiffKind.SAME, "in both") in [(piece.step, piece.text.strip()) for piece in words(*short)]
+    assert [piece.step for piece in words(*long)] == [DiffKind.ONLY_A, DiffKind.ONLY_B]
 
 
 def edit(path: str, old: str, new: str, *, everywhere: bool = False) -> FileEdit:
@@ -166,17 +166,17 @@ def test_files_are_compared_by_what_the_edits_made_of_them() -> None:
     b = [write("a", "x\nz\n"), write("b", "2\n"), write("d", None), edit("e", "1", "2")]
     found = {file.path: file.step for file in compare_files(a, b)}
     assert found == {
-        "a": FileStep.SAME,
-        "b": FileStep.CHANGED,
-        "c": FileStep.ONLY_A,
-        "d": FileStep.ONLY_B,
-        "e": FileStep.SAME,
+        "a": FileDiffKind.SAME,
+        "b": FileDiffKind.CHANGED,
+        "c": FileDiffKind.ONLY_A,
+        "d": FileDiffKind.ONLY_B,
+        "e": FileDiffKind.SAME,
     }
 
 
 def test_edit_whose_text_is_not_told_is_not_called_the_same() -> None:
     [file] = compare_files([write("a", None)], [write("a", None)])
-    assert file.step is FileStep.BOTH
+    assert file.step is FileDiffKind.BOTH
     assert diff_lines(file, ("A", "B")) == []
 
 

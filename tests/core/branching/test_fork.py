@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.branch import held_of, last_answer, renewed, rounds_in, until_round, until_turn
+from clew.core.branching.fork import held_of, last_answer, renewed, rounds_in, until_round, until_turn
 from clew.core.history import Role, Turn, digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Pin, PinState, Runtime, stands
+from clew.core.pins import Absorbed, Pin, PinState, Runtime, is_valid
 from clew.core.record import replace
 
 RUNTIME = Runtime("claude", "/usr/bin/claude", "Claude Code", True, "/home/me/.claude")
@@ -70,7 +70,7 @@ class World:
 
     def ask(self, *, fresh: bool, cut_off: bool) -> None:
         session = self.sessions[-1] if self.sessions else None
-        if fresh or session is None or not stands(session.pin, self.history):
+        if fresh or session is None or not is_valid(session.pin, self.history):
             session = Session(len(self.sessions))
             self.sessions.append(session)
         missed = self.history[len(session.pin.absorbed) :]
@@ -122,7 +122,7 @@ def test_a_copy_holds_the_turns_of_the_fork_as_they_are_each_once(script: list[t
         assert read == [(turn.id, turn.text) for turn in part[: last + 1]]
         copies = {turn.id: replace(turn, id=TurnId(f"new {turn.id}")) for turn in part}
         pin = replace(session.pin, absorbed=renewed(session.pin.absorbed[: last + 1], copies))
-        assert stands(pin, list(copies.values())), "and the fork's own pin says so"
+        assert is_valid(pin, list(copies.values())), "and the fork's own pin says so"
 
 
 def test_a_turn_that_was_left_out_of_a_transcript_stays_left_out() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
+from clew.core.costs.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
 
 COUNTS = st.integers(0, 10**7)
 USAGES = st.builds(Usage, COUNTS, COUNTS, COUNTS, COUNTS)
@@ -31,56 +31,56 @@ def test_units_weigh_writes_reads_and_output() -> None:
 @pytest.mark.parametrize(
     ("total", "before", "own"), [(0.5, 0.2, 0.3), (0.2, 0.2, 0.0), (0.1, 0.2, 0.1), (0.0, 0.2, 0.0), (0.4, 0.0, 0.4)]
 )
-def test_a_runs_cost_is_what_the_total_grew_by_or_the_total_when_it_began_anew(
+def test_a_runs_cost_is_the_growth_of_the_total_or_the_total_if_it_was_reset(
     total: float, before: float, own: float
 ) -> None:
     assert cost_of_run(total, before) == pytest.approx(own)
 
 
 @given(USAGES, USAGES)
-def test_a_runs_usage_is_what_the_total_grew_by(before: Usage, own: Usage) -> None:
+def test_a_runs_usage_is_the_growth_of_the_total(before: Usage, own: Usage) -> None:
     assert usage_of_run(before + own, before) == own
 
 
-def test_a_total_that_fell_began_anew() -> None:
+def test_a_total_that_fell_was_reset() -> None:
     assert usage_of_run(Usage(5, 9, 0, 0), Usage(4, 10, 0, 0)) == Usage(5, 9, 0, 0)
 
 
 class TestEstimate:
     def test_the_transcript_and_a_sessions_own_notes_are_new_and_the_rest_is_read(self) -> None:
         used = Usage(0, 200, 30_000, 100)
-        estimate = estimate_transcript_usage(used, used, transcript_chars=40_000, anew=2_700)
+        estimate = estimate_transcript_usage(used, used, transcript_chars=40_000, uncached_start_tokens=2_700)
         assert estimate == Usage(0, 200, 30_100 - 12_700, 12_700)
 
     def test_only_the_first_request_of_a_run_would_have_been_another(self) -> None:
         first, rest = Usage(0, 20, 30_000, 100), Usage(0, 200, 30_100, 5_000)
-        estimate = estimate_transcript_usage(first + rest, first, transcript_chars=40_000, anew=2_700)
+        estimate = estimate_transcript_usage(first + rest, first, transcript_chars=40_000, uncached_start_tokens=2_700)
         assert estimate == Usage(0, 20, 30_100 - 12_700, 12_700) + rest
 
-    def test_a_model_that_charges_nothing_for_writing_is_charged_for_reading_anew(self) -> None:
+    def test_a_model_without_a_price_for_cache_writes_is_charged_for_input(self) -> None:
         used = Usage(500, 200, 9_500, 0)
-        estimate = estimate_transcript_usage(used, used, transcript_chars=4_000, anew=9_000)
+        estimate = estimate_transcript_usage(used, used, transcript_chars=4_000, uncached_start_tokens=9_000)
         assert estimate == Usage(10_000, 200, 0, 0)
 
     def test_a_cache_that_had_gone_cold_would_have_been_cold_for_a_new_session_too(self) -> None:
         used = Usage(0, 200, 0, 30_000)
-        assert estimate_transcript_usage(used, used, transcript_chars=4_000, anew=2_700) == used
+        assert estimate_transcript_usage(used, used, transcript_chars=4_000, uncached_start_tokens=2_700) == used
 
     def test_a_run_that_was_shown_nothing_would_have_been_shown_nothing(self) -> None:
         assert estimate_transcript_usage(NO_USAGE, NO_USAGE, 40_000, 2_700) == NO_USAGE
 
     @given(USAGES, USAGES, st.integers(0, 10**7), st.integers(0, 10**5))
-    def test_it_is_never_less_than_what_was_used(self, first: Usage, rest: Usage, chars: int, anew: int) -> None:
-        """Both would have been shown as much, and what one reads anew the other may have read from the cache."""
+    def test_it_is_never_less_than_what_was_used(self, first: Usage, rest: Usage, chars: int, start: int) -> None:
+        """A new session shows the model as much, and pays in full for what a resumed one may read from the cache."""
         used = first + rest
-        estimate = estimate_transcript_usage(used, first, chars, anew)
+        estimate = estimate_transcript_usage(used, first, chars, start)
         assert estimate.output_tokens == used.output_tokens
         assert estimate.new_tokens >= used.new_tokens
         assert 0 <= estimate.cache_read_input_tokens <= used.cache_read_input_tokens
         assert estimate.shown_tokens >= used.shown_tokens
         assert price_like(estimate, used, 1.0) >= (1.0 if used.units else 0.0)
 
-    def test_a_first_request_that_used_more_than_the_run_is_not_believed(self) -> None:
+    def test_a_first_request_that_used_more_than_the_run_is_ignored(self) -> None:
         used = Usage(0, 1, 100, 10)
         assert min(estimate_transcript_usage(used, Usage(0, 1, 500, 50), 40, 10).as_dict().values()) >= 0
 

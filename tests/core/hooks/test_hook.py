@@ -1,4 +1,4 @@
-"""Keys that mean one thing, and rules that wake whom they name: by kind, label, person, branch, mention and command."""
+"""Session keys are unambiguous, and rules match by kind, label, person, branch, mention and command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.hook import (
+from clew.core.hooks.hook import (
     CLEAN_UP,
     KINDS,
     Forge,
@@ -83,7 +83,7 @@ def test_a_key_is_split_into_what_it_was_made_of(agent: str, owner: str, name: s
         ("boss", "charles/peon", None),
     ],
 )
-def test_what_would_make_another_key_makes_none(agent: str, repo: str, number: int) -> None:
+def test_parts_that_would_make_another_key_are_refused(agent: str, repo: str, number: int) -> None:
     with pytest.raises(ValueError, match="no session key"):
         session_key(agent, repo, number)
 
@@ -106,7 +106,7 @@ def test_what_would_make_another_key_makes_none(agent: str, repo: str, number: i
         "boss:../peon:4",
     ],
 )
-def test_what_is_no_key_is_not_split(key: str) -> None:
+def test_a_malformed_key_is_not_split(key: str) -> None:
     with pytest.raises(ValueError, match=r"session key|integer string"):
         split_key(key)
 
@@ -195,7 +195,7 @@ def test_where_the_forge_does_not_say_which_label_is_new_any_of_them_counts() ->
     ["@boss", "hey @boss!", "@BOSS: look", "(@boss)", "x\r\n@boss.\r\n", "@boss, @reviewer", "**@boss**", "@boss/ ok"],
 )
 @pytest.mark.parametrize("mention", ["boss", "@boss"])
-def test_a_mention_is_heard(mention: str, text: str) -> None:
+def test_a_mention_is_found(mention: str, text: str) -> None:
     assert said(a_rule(mention=mention), text) is not None
 
 
@@ -222,7 +222,7 @@ def test_a_mention_is_heard(mention: str, text: str) -> None:
         "```\n@boss\n```",
     ],
 )
-def test_what_is_no_mention_is_not_heard(text: str) -> None:
+def test_other_text_is_not_a_mention(text: str) -> None:
     assert said(a_rule(mention="boss"), text) is None
 
 
@@ -243,7 +243,7 @@ def test_what_is_no_mention_is_not_heard(text: str) -> None:
         ("/boss one\n/boss two", "one"),
     ],
 )
-def test_a_command_is_heard_with_what_follows_it(text: str, rest: str) -> None:
+def test_a_command_is_found_with_the_text_after_it(text: str, rest: str) -> None:
     match = said(a_rule(command="/boss"), text)
     assert match is not None
     assert match.command == rest
@@ -275,14 +275,16 @@ def test_a_command_is_heard_with_what_follows_it(text: str, rest: str) -> None:
         "a\x0b/boss",
     ],
 )
-def test_what_is_shown_or_hidden_is_no_command(text: str) -> None:
+def test_quoted_code_or_hidden_text_is_not_a_command(text: str) -> None:
     assert said(a_rule(command="/boss"), text) is None
 
 
-def test_an_opening_speaks_by_its_body_and_a_comment_by_its_own_text() -> None:
+def test_a_new_issue_is_matched_by_its_description_and_a_comment_by_its_text() -> None:
     rule = a_rule(command="/boss")
     assert matches(rule, an_event("issue.opened", body="/boss go", author="alice")) == Match(rule, "go")
-    assert matches(rule, an_event("issue.edited", body="/boss go", author="mallory")) is None, "not the actor's words"
+    assert matches(rule, an_event("issue.edited", body="/boss go", author="mallory")) is None, (
+        "the actor did not write it"
+    )
     assert matches(rule, an_event("issue.commented", body="/boss go", text="Thanks.")) is None
     assert matches(rule, an_event("issue.commented", body="/boss go", text="")) is None
     assert matches(rule, an_event("issue.closed", body="/boss go")) is None
@@ -290,12 +292,12 @@ def test_an_opening_speaks_by_its_body_and_a_comment_by_its_own_text() -> None:
 
 @pytest.mark.parametrize("piece", ["`", "```\n", "<!--", "@boss", "/boss\n", "> ", "~~~\n", "`a`", "<!-- -->", "@"])
 def test_a_long_text_is_read_to_its_end(piece: str) -> None:
-    """Less than a second; a pattern that looks at places twice would need 25 minutes, far more than a test may."""
+    """In less than a second; a pattern that backtracks would need 25 minutes, far beyond a test's limit."""
     rule = a_rule(mention="nobody", command="/nothing")
     assert said(rule, piece * (1_000_000 // len(piece))) is None
 
 
-# What the new text means
+# The meaning of the new text
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CLEAN_UP])

@@ -10,24 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.ids import ThreadId
-from clew.core.job import (
+from clew.core.jobs.job import (
     BACKOFF_MOST_S,
     BACKOFF_S,
     JOB_MOVES,
     OVER,
-    SPOILED,
     UNDER_WAY,
+    UNUSABLE_SESSION,
     IllegalJobMove,
     Job,
     JobStatus,
     Limits,
-    Next,
+    NextStep,
     advance_job,
     after_run,
     backoff_s,
     is_too_old,
 )
-from clew.core.limits import (
+from clew.core.outcome import Outcome
+from clew.core.record import replace
+from clew.core.runs.limits import (
     FIRST_PAUSE_S,
     JITTER_S,
     LONGEST_LIMIT_S,
@@ -36,8 +38,6 @@ from clew.core.limits import (
     reset_time,
     wake_time,
 )
-from clew.core.outcome import Outcome
-from clew.core.record import replace
 from clew.core.thread import Permissions
 
 NOW = 1_800_000_000.0
@@ -87,24 +87,24 @@ def test_a_reset_time_is_taken_in_seconds_or_in_milliseconds(told: float) -> Non
 
 
 def test_a_limit_wakes_a_little_after_its_reset_and_not_everybody_at_once() -> None:
-    woken = [wake_time(NOW + 60, limits_before=3, now=NOW, dice=dice / 10) for dice in range(11)]
+    woken = [wake_time(NOW + 60, limits_before=3, now=NOW, jitter=dice / 10) for dice in range(11)]
     assert all(NOW + 60 <= at <= NOW + 60 + JITTER_S for at in woken)
     assert len(set(woken)) == 11
 
 
 @pytest.mark.parametrize("told", [NOW - 59, NOW - 1, NOW])
 def test_a_limit_that_has_just_reset_is_asked_again_soon_and_later_each_time(told: float) -> None:
-    pauses = [wake_time(told, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(3)]
+    pauses = [wake_time(told, limits_before=before, now=NOW, jitter=0.0) - NOW for before in range(3)]
     assert pauses == [SHORTEST_PAUSE_S, 2 * SHORTEST_PAUSE_S, 4 * SHORTEST_PAUSE_S]
 
 
 def test_a_limit_that_is_always_about_to_reset_makes_nobody_hurry() -> None:
-    pauses = [wake_time(NOW + 1, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(12)]
+    pauses = [wake_time(NOW + 1, limits_before=before, now=NOW, jitter=0.0) - NOW for before in range(12)]
     assert pauses[:4] == [5, 10, 20, 40] and pauses[-1] == LONGEST_PAUSE_S
 
 
 def test_without_a_reset_time_the_pauses_grow_from_5_to_30_minutes() -> None:
-    pauses = [wake_time(None, limits_before=before, now=NOW, dice=0.0) - NOW for before in range(6)]
+    pauses = [wake_time(None, limits_before=before, now=NOW, jitter=0.0) - NOW for before in range(6)]
     assert pauses == [300, 600, 1200, 1800, 1800, 1800]
     assert (FIRST_PAUSE_S, LONGEST_PAUSE_S) == (300, 1800)
 
@@ -161,9 +161,9 @@ ENDS = st.tuples(st.sampled_from(Outcome), st.booleans(), st.sampled_from([None,
 LIMITS = st.builds(Limits, retries=st.integers(0, 4), max_resumes=st.integers(0, 6), max_runs=st.integers(1, 60))
 
 
-def carried_out(limits: Limits, ends: list[tuple[Outcome, bool, float | None]]) -> list[Next]:
+def carried_out(limits: Limits, ends: list[tuple[Outcome, bool, float | None]]) -> list[NextStep]:
     """What follows from each run, until the job is over or the ends are: as the host keeps count of it."""
-    job, seen = a_job(runs=0, limits=limits), list[Next]()
+    job, seen = a_job(runs=0, limits=limits), list[NextStep]()
     for number, (outcome, resumed, told) in enumerate(ends):
         job = replace(job, runs=job.runs + 1)
         earlier = [each.value for each, _, _ in reversed(ends[:number])]
@@ -191,7 +191,7 @@ def test_only_so_many_runs_begin_without_a_pause(
     assert len(seen) <= limits.max_runs + uncounted, "only who stops a worker, or an account, can make more of them"
 
 
-@given(LIMITS, st.lists(st.sampled_from(sorted(SPOILED)), min_size=80, max_size=80))
+@given(LIMITS, st.lists(st.sampled_from(sorted(UNUSABLE_SESSION)), min_size=80, max_size=80))
 def test_a_task_that_spoils_every_new_session_is_given_up_after_its_retries(
     limits: Limits, outcomes: list[Outcome]
 ) -> None:
@@ -201,7 +201,7 @@ def test_a_task_that_spoils_every_new_session_is_given_up_after_its_retries(
     assert all(what.status is JobStatus.WAITING and what.afresh for what in seen[:-1])
 
 
-@pytest.mark.parametrize("outcome", sorted(SPOILED))
+@pytest.mark.parametrize("outcome", sorted(UNUSABLE_SESSION))
 def test_a_session_that_is_spoiled_is_left_at_once_and_a_second_one_after_a_pause(outcome: Outcome) -> None:
     cut_off = (Outcome.TIMED_OUT, False, None)
     seen = carried_out(Limits(retries=3), [cut_off, (outcome, True, None)] * 9)

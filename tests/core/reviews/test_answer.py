@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from clew.core.review import Severity, State
-from clew.hosts import review_answer
-from clew.hosts.review_answer import Answer, schema
-from clew.hosts.shaped import DoesNotFit
+from clew.core.reviews.review import FindingState, Severity
+from clew.hosts.reviews import answer as review_answer
+from clew.hosts.reviews.answer import ReviewAnswer, schema
+from clew.hosts.structured_output import DoesNotFit
 
 FINDING = {"severity": "high", "file": "a.py", "line": 3, "title": "T", "detail": "D", "suggestion": "S"}
 
 
-def read_answer(text: str, *, already: int, round_number: int) -> Answer:
+def read_answer(text: str, *, already: int, round_number: int) -> ReviewAnswer:
     """In a repository that has `a.py` alone."""
     return review_answer.read_answer(
         text, already=already, round_number=round_number, is_file=lambda path: path == "a.py"
@@ -32,7 +32,7 @@ def test_a_whole_answer() -> None:
     answer = read_answer(json.dumps(body()), already=1, round_number=2)
     [found] = answer.findings
     assert (found.id, found.round, found.severity, found.file, found.line) == ("F2", 2, Severity.HIGH, "a.py", 3)
-    assert [(each.id, each.state, each.note) for each in answer.earlier] == [("F1", State.FIXED, "N")]
+    assert [(each.id, each.state, each.note) for each in answer.earlier] == [("F1", FindingState.FIXED, "N")]
 
 
 @pytest.mark.parametrize(

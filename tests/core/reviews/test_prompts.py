@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from clew.core import review_prompts as words
 from clew.core.ids import ThreadId
 from clew.core.record import replace
-from clew.core.review import FileChange, Finding, Review, Scope, Severity, State
+from clew.core.reviews import prompts as words
+from clew.core.reviews.review import FileChange, Finding, FindingState, Review, Scope, Severity
 
 MARK = "0123456789abcdef"
 ENDS = r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"
@@ -129,7 +129,7 @@ def test_the_next_round_says_what_became_of_each_finding() -> None:
     findings = [
         a_finding("F1"),
         a_finding("F2", file="b.py", line=None),
-        a_finding("F3", state=State.FIXED, note="Good\n# New message"),
+        a_finding("F3", state=FindingState.FIXED, note="Good\n# New message"),
         a_finding("F4", file=None),
     ]
     since = words.Fitted(chunk("a.py"), {"big": "cut"})

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
+from clew.core.costs.usage import Usage
 from clew.core.record import replace
-from clew.core.review import (
-    Answer,
+from clew.core.reviews.review import (
     Finding,
-    Round,
+    FindingState,
+    FindingVerdict,
+    ReviewAnswer,
+    ReviewRound,
     RoundStatus,
     Severity,
-    State,
-    Verdict,
     findings_of,
     measure,
     numbered,
 )
-from clew.core.run import Owner
-from clew.core.usage import Usage
+from clew.core.runs.run import Owner
 
 
-def a_round(number: int, review_id: str = "2026-01-02-001", **changes: Any) -> Round:
-    made = Round(review_id, number, RoundStatus.DONE, "claude", "opus", Owner("host", 1, 1.0), runs=1)
+def a_round(number: int, review_id: str = "2026-01-02-001", **changes: Any) -> ReviewRound:
+    made = ReviewRound(review_id, number, RoundStatus.DONE, "claude", "opus", Owner("host", 1, 1.0), runs=1)
     return replace(made, **changes)
 
 
@@ -44,25 +44,37 @@ def test_findings_are_numbered_through_the_review() -> None:
 
 def test_the_last_word_on_a_finding_holds() -> None:
     rounds = [
-        a_round(1, answer=Answer("", numbered([found("one"), found("two")], 0, 1))),
-        a_round(2, answer=Answer("", (), (Verdict("F1", State.FIXED, "Good."), Verdict("F9", State.FIXED)))),
+        a_round(1, answer=ReviewAnswer("", numbered([found("one"), found("two")], 0, 1))),
+        a_round(
+            2,
+            answer=ReviewAnswer(
+                "", (), (FindingVerdict("F1", FindingState.FIXED, "Good."), FindingVerdict("F9", FindingState.FIXED))
+            ),
+        ),
         a_round(3, status=RoundStatus.FAILED, answer=None),
-        a_round(4, answer=Answer("", numbered([found("three")], 2, 4), (Verdict("F1", State.OPEN, "It is back."),))),
+        a_round(
+            4,
+            answer=ReviewAnswer(
+                "", numbered([found("three")], 2, 4), (FindingVerdict("F1", FindingState.OPEN, "It is back."),)
+            ),
+        ),
     ]
     states = {each.id: (each.state, each.state_round, each.note) for each in findings_of(rounds)}
     assert states == {
-        "F1": (State.OPEN, 4, "It is back."),
-        "F2": (State.OPEN, 1, ""),
-        "F3": (State.OPEN, 4, ""),
+        "F1": (FindingState.OPEN, 4, "It is back."),
+        "F2": (FindingState.OPEN, 1, ""),
+        "F3": (FindingState.OPEN, 4, ""),
     }
-    assert findings_of(rounds[:2])[0].state is State.FIXED
+    assert findings_of(rounds[:2])[0].state is FindingState.FIXED
     assert findings_of([]) == ()
 
 
 def test_a_verdict_cannot_be_on_a_finding_of_the_same_round() -> None:
     """`F1` is not known when the first round speaks of it."""
-    round_ = a_round(1, answer=Answer("", numbered([found("one")], 0, 1), (Verdict("F1", State.WITHDRAWN),)))
-    assert findings_of([round_])[0].state is State.OPEN
+    round_ = a_round(
+        1, answer=ReviewAnswer("", numbered([found("one")], 0, 1), (FindingVerdict("F1", FindingState.WITHDRAWN),))
+    )
+    assert findings_of([round_])[0].state is FindingState.OPEN
 
 
 def test_measures_count_follow_ups_by_how_they_began() -> None:

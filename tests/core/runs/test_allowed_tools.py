@@ -1,11 +1,11 @@
-"""Tools that are allowed by name, or by what their command looks like."""
+"""Tools that are allowed by name, or by a pattern of their command."""
 
 from __future__ import annotations
 
 import pytest
 
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer, settled
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer, answer_by_policy
 from clew.core.thread import Permissions
 
 
@@ -31,10 +31,10 @@ def asked(tool: str, command: object = None) -> QuestionAsked:
     ],
 )
 def test_what_is_allowed_by_name(allowed: str, question: QuestionAsked, allows: bool) -> None:
-    answer = settled(Permissions.EDITS, question, (allowed,))
+    answer = answer_by_policy(Permissions.EDITS, question, (allowed,))
     assert answer == (Answer(allow=True) if allows else None)
 
 
 def test_a_form_is_never_answered_by_a_list_of_tools() -> None:
     form = QuestionAsked("q", "AskUserQuestion", {}, is_form=True)
-    assert settled(Permissions.EDITS, form, ("AskUserQuestion",)) is None
+    assert answer_by_policy(Permissions.EDITS, form, ("AskUserQuestion",)) is None

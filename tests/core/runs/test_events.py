@@ -1,4 +1,4 @@
-"""Events, their stored form, and the answer that grows out of them."""
+"""Events, their stored form, and the answer that is built from them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.answer import GrowingAnswer, joined
-from clew.core.events import (
+from clew.core.costs.usage import NO_USAGE, Usage
+from clew.core.runs.answer import AnswerBuilder, join_messages
+from clew.core.runs.events import (
     KINDS,
     AgentRetried,
     AttemptStarted,
@@ -33,7 +34,6 @@ from clew.core.events import (
     from_body,
     to_body,
 )
-from clew.core.usage import NO_USAGE, Usage
 
 EVENTS: list[Event] = [
     RunQueued("thread", "r1"),
@@ -62,7 +62,7 @@ class TestBodies:
         assert all(KINDS[event.kind] is type(event) for event in EVENTS)
 
     @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
-    def test_every_kind_comes_back_as_it_went(self, event: Event) -> None:
+    def test_every_kind_survives_a_round_trip(self, event: Event) -> None:
         assert from_body(event.kind, json.loads(json.dumps(to_body(event)))) == event
 
     @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
@@ -84,14 +84,19 @@ class TestBodies:
         )
 
     def test_state_changes_are_urgent_and_text_is_not(self) -> None:
-        calm = {event.kind for event in EVENTS if not event.urgent}
+        not_urgent = {event.kind for event in EVENTS if not event.urgent}
         spoken = {"text_streamed", "text_withdrawn", "message_said"}
-        told = {"session_started", "tokens_counted", "agent_retried", "compacted"}  # a session is stored with its pin
-        assert calm == spoken | told | {"tool_started", "tool_finished"}
+        reports = {
+            "session_started",
+            "tokens_counted",
+            "agent_retried",
+            "compacted",
+        }  # a session is stored with its pin
+        assert not_urgent == spoken | reports | {"tool_started", "tool_finished"}
 
 
-def grown(*events: Event) -> GrowingAnswer:
-    answer = GrowingAnswer()
+def built(*events: Event) -> AnswerBuilder:
+    answer = AnswerBuilder()
     for event in events:
         answer.feed(event)
     return answer
@@ -105,10 +110,10 @@ class TestAnswer:
             streamed += [TextStreamed(piece) for piece in pieces]
             streamed.append(MessageSaid("".join(pieces), "e"))
         whole = ["".join(pieces) for pieces in messages]
-        assert grown(*streamed).text == grown(*(MessageSaid(text) for text in whole)).text == joined(whole)
+        assert built(*streamed).text == built(*(MessageSaid(text) for text in whole)).text == join_messages(whole)
 
     def test_it_grows_piece_by_piece(self) -> None:
-        answer = GrowingAnswer()
+        answer = AnswerBuilder()
         texts = []
         for event in (MessageSaid("one"), TextStreamed("tw"), TextStreamed("o"), MessageSaid("two")):
             answer.feed(event)
@@ -116,14 +121,14 @@ class TestAnswer:
         assert texts == ["one", "one\n\ntw", "one\n\ntwo", "one\n\ntwo"]
 
     def test_empty_messages_leave_no_gap(self) -> None:
-        assert joined(["", "a", "", "b", ""]) == "a\n\nb"
+        assert join_messages(["", "a", "", "b", ""]) == "a\n\nb"
 
     def test_withdrawn_pieces_do_not_count(self) -> None:
-        answer = grown(MessageSaid("one"), TextStreamed("tw"), TextWithdrawn(), TextStreamed("two"))
+        answer = built(MessageSaid("one"), TextStreamed("tw"), TextWithdrawn(), TextStreamed("two"))
         assert answer.text == "one\n\ntwo"
 
-    def test_a_new_attempt_begins_with_nothing(self) -> None:
-        answer = grown(MessageSaid("old", "e1"), TextStreamed("half"), AttemptStarted(2, False, "rejected"))
+    def test_a_new_attempt_starts_empty(self) -> None:
+        answer = built(MessageSaid("old", "e1"), TextStreamed("half"), AttemptStarted(2, False, "rejected"))
         assert (answer.text, answer.message_id) == ("", None)
         answer.feed(TextStreamed("new"))
         assert answer.text == "new"
@@ -137,8 +142,8 @@ class TestAnswer:
         ],
     )
     def test_it_keeps_the_last_messages_id(self, events: list[Any], message_id: str | None) -> None:
-        assert grown(*events).message_id == message_id
+        assert built(*events).message_id == message_id
 
-    def test_other_events_say_nothing(self) -> None:
+    def test_other_events_add_no_text(self) -> None:
         silent = [event for event in EVENTS if not isinstance(event, TextStreamed | MessageSaid | AttemptStarted)]
-        assert grown(MessageSaid("a"), *silent).text == "a"
+        assert built(MessageSaid("a"), *silent).text == "a"

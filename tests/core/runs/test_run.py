@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from clew.core.outcome import Outcome
-from clew.core.run import LIVE, IllegalStatus, RunStatus, advance, status_after
+from clew.core.runs.run import LIVE, IllegalStatus, RunStatus, advance, status_after
 
 LEGAL = {
     "queued": "running cancelled failed interrupted",
@@ -22,7 +22,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(RunStatus, RunStatus)))
-def test_statuses_move_by_the_table_and_no_other_way(before: RunStatus, after: RunStatus) -> None:
+def test_statuses_change_only_by_the_table(before: RunStatus, after: RunStatus) -> None:
     if before is after or after.value in LEGAL[before.value].split():
         assert advance(before, after) is after
     else:
@@ -30,7 +30,7 @@ def test_statuses_move_by_the_table_and_no_other_way(before: RunStatus, after: R
             advance(before, after)
 
 
-def test_live_runs_are_those_that_can_still_move() -> None:
+def test_live_runs_are_those_that_can_still_change() -> None:
     assert {status.value for status in LIVE} == {name for name, moves in LEGAL.items() if moves}
 
 

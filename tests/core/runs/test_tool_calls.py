@@ -1,4 +1,4 @@
-"""The state of each use of a tool. The page reads the same cases: `src/clew/web/page/state.test.ts`."""
+"""The state of each tool call. The page is tested with the same cases: `src/clew/web/page/state.test.ts`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from clew.core.events import AttemptStarted, ToolFinished, ToolStarted, from_body
-from clew.core.tool_calls import ToolLog, ToolState, calls
+from clew.core.runs.events import AttemptStarted, ToolFinished, ToolStarted, from_body
+from clew.core.runs.tool_calls import ToolLog, ToolState, calls
 
-CASES = json.loads(Path(__file__).with_name("tool_states.json").read_text())
+CASES = json.loads(Path(__file__).parents[1].joinpath("tool_states.json").read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_the_state_of_a_use_of_a_tool(case: dict[str, Any]) -> None:
+def test_the_state_of_a_tool_call(case: dict[str, Any]) -> None:
     found = calls(from_body(kind, body) for kind, body in case["events"])
     assert {call.tool_id: call.state.value for call in found} == case["states"]
 
@@ -25,12 +25,12 @@ def test_every_state_has_a_case() -> None:
 
 
 def test_what_a_failed_attempt_left_open_is_unfinished() -> None:
-    begun = ToolStarted("a", "Bash", {})
-    [call] = calls([begun, AttemptStarted(2, resumed=False, reason="rejected")])
+    started = ToolStarted("a", "Bash", {})
+    [call] = calls([started, AttemptStarted(2, resumed=False, reason="rejected")])
     assert call.state is ToolState.UNFINISHED
 
 
-def test_the_log_tells_which_use_an_event_is_the_end_of() -> None:
+def test_the_log_returns_the_call_that_an_event_ends() -> None:
     log = ToolLog()
     assert log.feed(ToolStarted("a", "Bash", {})) is None
     ended = log.feed(ToolFinished("a", is_error=False, output=""))

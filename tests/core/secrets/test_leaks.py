@@ -1,4 +1,4 @@
-"""A known secret is recognised in the disguises that an agent can be told to use; ordinary text holds none."""
+"""A known secret is recognised in the disguises that an agent can be told to use; ordinary text has no match."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from clew.core.leaks import leaked
-from clew.core.tokens import TOKEN_FILE, cookie_of, page_key_of
-from clew.hosts.own_secrets import own_secrets
+from clew.core.secrets.daemon_token import TOKEN_FILE, cookie_of, page_key_of
+from clew.core.secrets.leaks import leaked
+from clew.hosts.hooks.own_secrets import own_secrets
 
 TOKEN = "q7Vx-2Lk_9RtZp4WmYc8JdNb3HsGfTa6UeKi1Oo0PlM"
 SECRETS = {TOKEN: "the daemon's token", "hunter2-correct!": "CLEW_GITEA_SECRET"}
@@ -66,7 +66,7 @@ PIECES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("how", PIECES)
 @pytest.mark.parametrize("secret", [TOKEN, cookie_of(TOKEN), f"sk-ant-api03-{TOKEN}"])
-def test_a_quarter_of_a_random_secret_gives_it_away(secret: str, how: str) -> None:
+def test_a_quarter_of_a_random_secret_is_a_leak(secret: str, how: str) -> None:
     form = PIECES[how](secret)
     size = -(-len(form) // 4)
     first, second, third, last = (form[at : at + size] for at in range(0, len(form), size))
@@ -74,7 +74,7 @@ def test_a_quarter_of_a_random_secret_gives_it_away(secret: str, how: str) -> No
     assert leaked(text, {secret: "it"}) == ["it"]
 
 
-def test_what_a_secret_of_words_shares_with_ordinary_text_gives_nothing_away() -> None:
+def test_words_that_a_secret_shares_with_ordinary_text_are_no_leak() -> None:
     words = {"correct-horse-battery-staple-Mountain7": "words", "myHookSecretOfTheCompanyForge2024": "more words"}
     text = "The correct horse takes a battery. `myHookSecret` is of the company; its forge is new in 2024."
     assert leaked(text, words) == []
@@ -85,9 +85,9 @@ def test_what_a_secret_of_words_shares_with_ordinary_text_gives_nothing_away() -
     }) == []  # fmt: skip
 
 
-def test_ordinary_words_hold_none() -> None:
-    repository = Path(__file__).parents[2]
-    words = (repository / "docs" / "hooks.md").read_text() + (repository / "src/clew/hosts/hooks.py").read_text()
+def test_ordinary_text_leaks_nothing() -> None:
+    repository = Path(__file__).parents[3]
+    words = (repository / "docs" / "hooks.md").read_text() + (repository / "src/clew/hosts/hooks/hooks.py").read_text()
     assert leaked(words, SECRETS) == []
     assert leaked("", SECRETS) == []
     assert leaked(words, {"the": "short", "!!!": "no letters", "": "nothing"}) == []

@@ -1,4 +1,4 @@
-"""What is certainly a secret, what only may be one, and what stays: in prose, code, diffs, JSON. All are made up."""
+"""What is certainly a secret, what may be one, and what is none: in prose, code, diffs, JSON. All are made up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from clew.core import secret_shapes
-from clew.core.redaction import blank, find_secrets, redact
-from clew.core.secret_shapes import _SHAPES, find, is_random
+from clew.core.secrets import shapes as secret_shapes
+from clew.core.secrets.redaction import blank, find_secrets, redact
+from clew.core.secrets.shapes import _SHAPES, find, is_random
 
 LONG = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7d"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\n" + f"{LONG * 2}\n" * 4 + "-----END RSA PRIVATE KEY-----"
@@ -97,19 +97,19 @@ def test_secret_is_certain_by_its_shape(kind: str, wrap: str) -> None:
 
 
 @pytest.mark.parametrize("text", ALSO_CERTAIN)
-def test_secret_is_certain_where_what_is_none_looks_much_the_same(text: str) -> None:
+def test_a_secret_is_certain_although_harmless_text_looks_similar(text: str) -> None:
     assert [found.certain for found in find_secrets(text)] == [True]
 
 
 @pytest.mark.parametrize("kind", CERTAIN)
 def test_secret_inside_json_is_found_without_decoding(kind: str) -> None:
-    """A tool's output in an event, in an agent's session: JSON within JSON."""
+    """A tool's output in an event, in an agent's session: JSON inside JSON."""
     said = f'first line\n{CERTAIN[kind]}\n"quoted"'
     for text in (json.dumps({"text": said}), json.dumps({"line": json.dumps({"text": said})})):
         assert [found.kind for found in find_secrets(text)] == [kind]
 
 
-def test_private_key_goes_whole_in_a_file_of_a_service_account() -> None:
+def test_a_private_key_in_a_service_account_file_is_redacted_completely() -> None:
     account = json.dumps({"type": "service_account", "private_key": PEM.replace("RSA ", ""), "client_id": "1"})
     text, count = blank(account, find_secrets(account))
     assert count == 1 and LONG not in text
@@ -121,19 +121,19 @@ def test_words_hashes_and_code_are_never_certain(text: str) -> None:
     assert find_secrets(text) == []
 
 
-def test_doubtful_ones_are_blanked_only_on_request() -> None:
+def test_doubtful_secrets_are_redacted_only_on_request() -> None:
     text = 'password: "correct horse battery"'
     assert find_secrets(text) == []
     assert redact(text) == ('password: "[redacted: assigned secret]"', 1)
 
 
-def test_what_overlaps_is_one_and_nothing_of_it_stays() -> None:
+def test_overlapping_secrets_are_merged_and_redacted_completely() -> None:
     key = f"sk-ant-api03-{LONG}"
     text = f"Authorization: Bearer {key}, and more"
     assert redact(text, [key[:20], key[10:30]]) == ("Authorization: Bearer [redacted: value], and more", 1)
 
 
-def test_places_are_right_after_letters_that_change_their_length_in_lower_case() -> None:
+def test_positions_are_right_after_letters_that_change_their_length_in_lower_case() -> None:
     letters = "".join(chr(code) for code in range(0x80, sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
     assert len(letters.replace("İ", "i").lower()) == len(letters)
     key = f"ghp_{LONG[:36]}"
@@ -143,12 +143,12 @@ def test_places_are_right_after_letters_that_change_their_length_in_lower_case()
 @pytest.mark.parametrize(
     "value", ["hunter2hunter", "correct-horse", "getUserTokenFromEnv2", "3f2a0c11de", "v1.2.3-beta4"]
 )
-def test_no_secret_is_told_by_words(value: str) -> None:
+def test_no_secret_is_recognised_by_words_alone(value: str) -> None:
     assert not is_random(value)
 
 
 def _repeats(tree: Any, depth: int = 0) -> list[tuple[Any, int, int]]:
-    """Every repeat of more than one: how (possessive or not), its upper bound, how many are around it."""
+    """Every repeat of more than one: its kind (possessive or not), its upper bound, and its depth of nesting."""
     found = []
     for op, args in tree:
         if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
@@ -166,7 +166,7 @@ def _repeats(tree: Any, depth: int = 0) -> list[tuple[Any, int, int]]:
 
 @pytest.mark.parametrize("shape", _SHAPES, ids=lambda shape: f"{shape.kind} {shape.anchors[0]}")
 def test_no_pattern_takes_more_than_linear_time(shape: secret_shapes.Shape) -> None:
-    """No repeat in another; none that gives back much; without a bound only where the match is taken as it is."""
+    """No nested repeats; little backtracking; unbounded only where nothing follows that may fail."""
     tree = parser.parse(shape.pattern)
     for op, most, depth in _repeats(tree):
         assert depth == 0
@@ -179,7 +179,7 @@ def test_no_pattern_takes_more_than_linear_time(shape: secret_shapes.Shape) -> N
 
 
 class Counting:
-    """A pattern that counts how often it is tried, and how far it got."""
+    """A pattern that counts how often it is tried, and how far it matched."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self.pattern, self.tried = pattern, 0
@@ -193,7 +193,7 @@ class Counting:
 @pytest.mark.parametrize(
     "piece", ["sk-", "eyJ-", "xai-", "key=", "://a:", "-----BEGIN PRIVATE KEY-----", "token: a1b2"]
 )
-def test_a_pattern_is_tried_once_an_anchor(piece: str) -> None:
+def test_a_pattern_is_tried_once_per_anchor(piece: str) -> None:
     text = piece * 2000
     for shape, pattern in secret_shapes._compiled():
         for anchor in shape.anchors:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine import launching, processes
-from clew.engine.agent_process import AgentProcess
+from clew.engine.process import launching
+from clew.engine.process.agent import AgentProcess
+from clew.engine.process.family import family, is_alive, launcher_name
 from clew.errors import AgentFailed, AgentMissing, ClewError
 
 pytestmark = pytest.mark.process
@@ -44,7 +45,7 @@ async def test_what_scrubs_its_environment_and_leaves_its_parents_is_ended(tmp_p
     process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exec sleep 600")
     pid = await written(tmp_path / "pid")
     await process.end(grace_s=5)
-    assert not processes.is_alive(pid, None)
+    assert not is_alive(pid, None)
     async with asyncio.timeout(60):
         assert await process.wait() == -signal.SIGTERM
 
@@ -68,10 +69,10 @@ async def test_it_is_ended_too_when_the_agent_is_over(tmp_path: Path) -> None:
     pid = await written(tmp_path / "pid")
     async with asyncio.timeout(60):
         assert await process.wait() == 3
-    assert process.exit_status == 3 and processes.is_alive(pid, None)
+    assert process.exit_status == 3 and is_alive(pid, None)
     await process.end(grace_s=5)
     assert not Path(f"/proc/{pid}").exists(), "nor is it a zombie"
-    assert processes.family(str(tmp_path)) == []
+    assert family(str(tmp_path)) == []
 
 
 async def test_it_starts_as_it_would_by_itself(tmp_path: Path) -> None:
@@ -116,12 +117,12 @@ async def test_what_cannot_be_started(
 async def test_without_its_launcher_the_agent_ends_too(tmp_path: Path) -> None:
     process = await spawn(tmp_path, "sleep 600 & echo $! > pid; wait")
     pid = await written(tmp_path / "pid")
-    [above] = [each for each in processes.family(str(tmp_path)) if each.name == processes.launcher_name(str(tmp_path))]
+    [above] = [each for each in family(str(tmp_path)) if each.name == launcher_name(str(tmp_path))]
     os.kill(above.pid, signal.SIGKILL)
     async with asyncio.timeout(60):
         assert await process.wait() == -signal.SIGKILL
         await process.end(grace_s=5)
-    assert not processes.is_alive(pid, None) and not processes.is_alive(process.pid, process.started)
+    assert not is_alive(pid, None) and not is_alive(process.pid, process.started)
 
 
 KEY = "sk-ant-api03-" + "x1Y2z3" * 6
@@ -187,5 +188,5 @@ async def test_cancelled_while_it_starts_it_leaves_nothing(tmp_path: Path) -> No
         with contextlib.suppress(asyncio.CancelledError):
             await (await starting).end(grace_s=0)
     async with asyncio.timeout(60):
-        while processes.family(str(tmp_path)):
+        while family(str(tmp_path)):
             await asyncio.sleep(0.02)

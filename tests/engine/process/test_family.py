@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine import processes
-from clew.engine.processes import MARK, end_family, family, is_alive, started_at
+from clew.engine.process.family import MARK, end_family, family, is_alive, started_at
 
 pytestmark = pytest.mark.process
 
@@ -245,7 +244,7 @@ class TestEnding:
             if pid != os.getpid():
                 kill(pid, number)
 
-        monkeypatch.setattr(processes.os, "kill", note)
+        monkeypatch.setattr(os, "kill", note)
         await end_family(mark, os.getpid(), grace_s=1)
         assert signalled
         assert os.getpid() not in signalled

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.engine import framing
-from clew.engine.framing import HEAD_BYTES, LineFramer, Skipped
+from clew.engine.process import framing
+from clew.engine.process.framing import HEAD_BYTES, LineFramer, SkippedLine
 
 BYTES = st.lists(st.sampled_from([b"\n", b"\r", b" ", b"a", b"\xff", b"\0", b"{}"])).map(b"".join) | st.binary()
 
 
-def framed(chunks: list[bytes]) -> tuple[list[bytes | Skipped], bytes | Skipped]:
+def framed(chunks: list[bytes]) -> tuple[list[bytes | SkippedLine], bytes | SkippedLine]:
     framer = LineFramer()
     return [line for chunk in chunks for line in framer.feed(chunk)], framer.rest()
 
@@ -61,7 +61,7 @@ def test_a_line_over_the_limit_is_skipped_and_nothing_else(size: int, chunk: int
     lines = [line for n in range(0, len(raw), chunk) for line in framer.feed(raw[n : n + chunk])]
     assert (lines[0], lines[2:]) == (b"before", [b"after"])
     for told in (lines[1], framer.rest()):
-        if isinstance(told, Skipped):
+        if isinstance(told, SkippedLine):
             assert told.size_bytes == size > 20
             assert long.startswith(told.head)
             assert len(told.head) > 20
@@ -76,7 +76,7 @@ def test_a_huge_line_is_never_held() -> None:
     try:
         for _ in range(1_200):
             assert framer.feed(chunk) == []
-        assert framer.feed(b"\nnext\n") == [Skipped(1_200 * len(chunk), b"x" * HEAD_BYTES), b"next"]
+        assert framer.feed(b"\nnext\n") == [SkippedLine(1_200 * len(chunk), b"x" * HEAD_BYTES), b"next"]
         assert tracemalloc.get_traced_memory()[1] < 64_000_000 * 1.2
         tracemalloc.reset_peak()
         for _ in range(200):

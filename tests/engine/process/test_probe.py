@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clew.agents.adapter import Binary
-from clew.engine.processes import started_at
+from clew.engine.process.family import started_at
 from clew.testing.stage import Stage
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clew.core.pins import Mark
-from clew.engine import fingerprint as module
-from clew.engine.fingerprint import fingerprint, is_altered, stamp_of
+from clew.engine.sessions import fingerprint as module
+from clew.engine.sessions.fingerprint import fingerprint, is_altered, stamp_of
 
 OLD_NS = 1_000_000_000 * 10**9
 
@@ -20,14 +20,14 @@ def made(path: Path, content: bytes) -> Path:
     return path
 
 
-def left(path: Path, *leans_on: tuple[Path, int]) -> Mark:
+def left(path: Path, *origin_files: tuple[Path, int]) -> Mark:
     size = path.stat().st_size
-    found = fingerprint(path, size, leans_on=leans_on)
+    found = fingerprint(path, size, origin_files=origin_files)
     return Mark(size, "e", found.digest, found.stamp)
 
 
-def altered(path: Path, mark: Mark, *leans_on: tuple[Path, int]) -> bool:
-    return is_altered(mark, fingerprint(path, path.stat().st_size, mark.size_bytes, leans_on))
+def altered(path: Path, mark: Mark, *origin_files: tuple[Path, int]) -> bool:
+    return is_altered(mark, fingerprint(path, path.stat().st_size, mark.size_bytes, origin_files))
 
 
 @pytest.mark.parametrize(

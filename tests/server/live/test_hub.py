@@ -1,58 +1,60 @@
-"""The hub: what another process writes is told to everybody who listens, whenever it comes."""
+"""The hub: all subscribers are notified about what another process writes, whenever it writes it."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from clew.server.hub import NOW, Hub
+from clew.server.live.hub import LATEST, Hub
 from clew.store.records import Changes
 
 
-class FakeClient:
-    """Its store is at version 5. The first look is held until the test lets it go."""
+class FakeViews:
+    """A store at version 5. The first read is held until the test releases it."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
         self.is_asked = asyncio.Event()
-        self.go_on = asyncio.Event()
+        self.released = asyncio.Event()
 
     async def changes(self, after: int) -> Changes:
         self.asked.append(after)
         self.is_asked.set()
-        await self.go_on.wait()
+        await self.released.wait()
         return Changes(5, [], [])
 
     async def written(self) -> None:
         await asyncio.Event().wait()
 
 
-class FakeListener:
+class FakeSubscriber:
     def __init__(self) -> None:
-        self.told: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
+        self.notified: asyncio.Future[Changes] = asyncio.get_running_loop().create_future()
 
     def changed(self, changes: Changes) -> None:
-        self.told.set_result(changes)
+        self.notified.set_result(changes)
 
 
-@pytest.mark.parametrize("when", ["during the hub's first look", "before it"])
-async def test_what_was_written_between_a_listeners_own_look_and_the_hubs_is_told(when: str) -> None:
-    client: Any = FakeClient()
+@pytest.mark.parametrize("when", ["during the hub's first read", "before it"])
+async def test_what_was_written_between_a_subscribers_own_read_and_the_hubs_is_notified(when: str) -> None:
+    views = FakeViews()
+    client: Any = SimpleNamespace(views=views)
     hub = Hub(client)
     running = asyncio.create_task(hub.run())
     await asyncio.sleep(0)
-    listener = FakeListener()
-    with hub.telling(listener):
+    subscriber = FakeSubscriber()
+    with hub.subscribed(subscriber):
         if when == "before it":
-            hub.knows(4)
-        await client.is_asked.wait()
+            hub.has_read(4)
+        await views.is_asked.wait()
         if when != "before it":
-            hub.knows(4)
-        client.go_on.set()
+            hub.has_read(4)
+        views.released.set()
         async with asyncio.timeout(60):
-            assert (await listener.told).version == 5
-        assert client.asked == ([4] if when == "before it" else [NOW, 4])
+            assert (await subscriber.notified).version == 5
+        assert views.asked == ([4] if when == "before it" else [LATEST, 4])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Many conversations at once: every thread's agent runs at the same moment, and no event is lost or out of place."""
+"""Many conversations at once: the agents of all threads run at the same time, and no event is lost or out of order."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clew.testing.scripts import Reply, Request, Slow
+from clew.testing.model.scripts import Reply, Request, Slow
 from clew.testing.stage import Stage
-from server.house import Served
+from server.daemons import ServeProcess
 
 pytestmark = pytest.mark.rest
 
@@ -22,13 +22,13 @@ LONG_S = 600
 @pytest.mark.timeout(LONG_S)
 @pytest.mark.parametrize("count", [12, pytest.param(100, marks=pytest.mark.soak)])
 async def test_threads_run_at_once_and_all_their_events_arrive(
-    scripted: Stage, serve: Callable[..., Served], count: int
+    scripted: Stage, start_daemon: Callable[..., ServeProcess], count: int
 ) -> None:
     together = threading.Barrier(count, timeout=LONG_S / 2)
     met: set[str] = set()
 
     def reply(request: Request) -> Reply | None:
-        """Nobody is answered before all have asked: so all agents are running in that moment."""
+        """No request is answered before all have arrived: so all agents run at the same time."""
         words = request.shown_texts()[-1][1]
         if request.is_main and words.startswith("number "):
             together.wait()
@@ -37,9 +37,9 @@ async def test_threads_run_at_once_and_all_their_events_arrive(
         return None
 
     scripted.api.reply = reply
-    house = serve(scripted, CLEW_MAX_AGENTS=str(count))
+    daemon = start_daemon(scripted, CLEW_MAX_AGENTS=str(count))
     async with asyncio.TaskGroup() as group:
-        talks = [group.create_task(_talk(house, number)) for number in range(count)]
+        talks = [group.create_task(_talk(daemon, number)) for number in range(count)]
     assert len(met) == count
     for number, talk in enumerate(talks):
         events, turns = talk.result()
@@ -48,13 +48,13 @@ async def test_threads_run_at_once_and_all_their_events_arrive(
         assert events[-1]["body"]["status"] == "answered"
         assert "".join(event["body"]["text"] for event in events if event["kind"] == "text_streamed") == SAID
         assert [turn["text"] for turn in turns] == [f"number {number}", SAID]
-    stats = await house.get("/api/stats")
+    stats = await daemon.get("/api/stats")
     assert (stats["runs"], stats["outcomes"]) == (count, {"success": count})
 
 
-async def _talk(house: Served, number: int) -> tuple[list[Any], list[Any]]:
-    thread = await house.thread(f"t{number}")
+async def _talk(daemon: ServeProcess, number: int) -> tuple[list[Any], list[Any]]:
+    thread = await daemon.thread(f"t{number}")
     async with asyncio.timeout(LONG_S):
-        run = await house.post(f"/api/threads/{thread['id']}/runs", {"prompt": f"number {number}"})
-        events = [event async for event in house.events(run["id"])]
-    return events, await house.turns(thread["id"])
+        run = await daemon.post(f"/api/threads/{thread['id']}/runs", {"prompt": f"number {number}"})
+        events = [event async for event in daemon.events(run["id"])]
+    return events, await daemon.turns(thread["id"])

@@ -1,4 +1,4 @@
-"""A database that goes away while somebody listens: a line in the log, an end in order, nothing twice."""
+"""A database that is stopped while clients follow events: a line in the log, a proper end, and no event twice."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
-from clew.core.events import RunEnded, RunQueued
 from clew.core.ids import RunId
 from clew.core.outcome import Outcome
 from clew.core.record import replace
-from clew.core.run import Owner, RunStatus
-from clew.engine.processes import started_at
+from clew.core.runs.events import RunEnded, RunQueued
+from clew.core.runs.run import Owner, RunStatus
+from clew.engine.process.family import started_at
 from clew.store import open_store
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
-from server.house import Served
+from server.daemons import ServeProcess
 
 pytestmark = pytest.mark.rest
 
@@ -31,29 +31,29 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
         yield server
 
 
-def of_another_process(url: str, run_id: str) -> str:
-    """A run that waits in a process that is alive: the daemon can only look into the store for its events."""
+def run_of_another_process(url: str, run_id: str) -> str:
+    """A run that waits in another live process: the daemon can only read its events from the store."""
     with open_store(url) as store, store.transaction():
-        run = store.require_run(run_id)
+        run = store.runs.require(run_id)
         assert run.owner is not None
         ours = Owner(run.owner.host, os.getpid(), started_at(os.getpid()) or 0.0)
         other = RunId("of-another-process")
-        store.create_run(replace(run, id=other, status=RunStatus.QUEUED, owner=ours, ended_at=None))
-        store.append_events(other, [(1, 1.0, RunQueued("thread"))])
+        store.runs.create(replace(run, id=other, status=RunStatus.QUEUED, owner=ours, ended_at=None))
+        store.events.append(other, [(1, 1.0, RunQueued("thread"))])
     return other
 
 
-async def test_listeners_are_let_go_in_order_and_come_back_when_the_database_does(
-    scripted: Stage, serve: Callable[..., Served], own: PostgresServer
+async def test_clients_are_disconnected_properly_and_reconnect_when_the_database_is_back(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess], own: PostgresServer
 ) -> None:
     url = own.new_store()
-    house = serve(scripted, CLEW_STORE=url)
-    await house.thread("t")
-    run_id = of_another_process(url, (await house.ask("t", "hello"))["id"])
-    address = f"ws://127.0.0.1:{house.port}/api/live"
-    headers = {"Authorization": f"Bearer {house.token}"}
+    daemon = start_daemon(scripted, CLEW_STORE=url)
+    await daemon.thread("t")
+    run_id = run_of_another_process(url, (await daemon.ask("t", "hello"))["id"])
+    address = f"ws://127.0.0.1:{daemon.port}/api/live"
+    headers = {"Authorization": f"Bearer {daemon.token}"}
     heard: list[Any] = []
-    async for event in house.events(run_id):  # ends by itself: a stream that is cut off raises
+    async for event in daemon.events(run_id):  # ends by itself: a stream that is cut off raises
         heard.append(event["seq"])
         own.stop()
     assert heard == [1]
@@ -62,16 +62,16 @@ async def test_listeners_are_let_go_in_order_and_come_back_when_the_database_doe
             await socket.recv()
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1013
-    unhealthy = await house.http.get("/healthz")
+    unhealthy = await daemon.http.get("/healthz")
     assert unhealthy.status_code == 503
     assert unhealthy.json()["detail"] == "The store cannot be used: it is unreachable."
     own.start()
-    assert (await house.http.get("/healthz")).status_code == 200
+    assert (await daemon.http.get("/healthz")).status_code == 200
     with open_store(url) as store, store.transaction():
-        store.update_run(run_id, status=RunStatus.CANCELLED, outcome=Outcome.CANCELLED)
-        store.append_events(run_id, [(2, 2.0, RunEnded(RunStatus.CANCELLED, Outcome.CANCELLED))])
-    assert [event["seq"] async for event in house.events(run_id, after=1)] == [2]
-    assert "Traceback" not in house.log and "unexpected" not in house.log, house.log
-    assert "File " not in house.log and "ASGI" not in house.log, house.log
-    assert house.log.count("a stream of events ends early") == 1
-    assert house.log.count("a page is let go") == 1
+        store.runs.update(run_id, status=RunStatus.CANCELLED, outcome=Outcome.CANCELLED)
+        store.events.append(run_id, [(2, 2.0, RunEnded(RunStatus.CANCELLED, Outcome.CANCELLED))])
+    assert [event["seq"] async for event in daemon.events(run_id, after=1)] == [2]
+    assert "Traceback" not in daemon.log and "unexpected" not in daemon.log, daemon.log
+    assert "File " not in daemon.log and "ASGI" not in daemon.log, daemon.log
+    assert daemon.log.count("a stream of events ends early") == 1
+    assert daemon.log.count("a page is let go") == 1

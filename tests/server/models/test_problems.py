@@ -11,11 +11,11 @@ import pytest
 from fastapi import FastAPI
 
 from clew import errors
-from clew.server import problems
-from clew.server.doors import Doors
-from clew.server.guards import Guards
-from clew.server.token import Secret
-from server.house import BASE, TOKEN, House
+from clew.server.models import problems
+from clew.server.security.access_policy import AccessPolicy
+from clew.server.security.guards import Guards
+from clew.server.security.token import Credentials
+from server.daemons import BASE, TOKEN, LocalDaemon
 
 CASES = [
     (errors.NotFound("No such thread.", hint="Look."), 404, "not_found"),
@@ -26,7 +26,7 @@ CASES = [
     (errors.StoreError("Full.", kind="full"), 503, "store"),
     (errors.AgentMissing("No binary."), 503, "agent_missing"),
     (errors.ClewError("Something."), 500, "error"),
-    (problems.Refusal(403, "Not you."), 403, "forbidden"),
+    (problems.RequestRefused(403, "Not you."), 403, "forbidden"),
     (OSError(errno.ENAMETOOLONG, "File name too long"), 422, "usage"),
     (PermissionError(errno.EACCES, "Permission denied"), 422, "usage"),
     (OSError(errno.ENOSPC, "No space left on device"), 503, "store"),
@@ -35,7 +35,7 @@ CASES = [
 
 
 def failing(error: Exception) -> httpx.AsyncClient:
-    """A server whose one call fails so."""
+    """A server whose only call raises this error."""
     app = FastAPI()
 
     @app.get("/fails")
@@ -43,13 +43,13 @@ def failing(error: Exception) -> httpx.AsyncClient:
         raise error
 
     problems.install(app)
-    doors = Doors(Secret(TOKEN), 7421)
+    policy = AccessPolicy(Credentials(TOKEN), 7421)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    return httpx.AsyncClient(transport=httpx.ASGITransport(Guards(app, doors)), base_url=BASE, headers=headers)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(Guards(app, policy)), base_url=BASE, headers=headers)
 
 
 @pytest.mark.parametrize(("error", "status", "code"), CASES, ids=lambda value: str(value))
-async def test_the_class_says_the_status(error: Exception, status: int, code: str) -> None:
+async def test_the_class_of_an_error_gives_the_status(error: Exception, status: int, code: str) -> None:
     async with failing(error) as client:
         answer = await client.get("/fails")
     assert answer.status_code == status
@@ -74,7 +74,7 @@ def test_every_error_of_clew_has_a_status() -> None:
         assert issubclass(kind, tuple(mapped)), kind
 
 
-async def test_the_unexpected_is_told_without_internals_and_logged_without_values(
+async def test_an_unexpected_error_is_answered_without_internals_and_logged_without_values(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with failing(KeyError("a private prompt")) as client:
@@ -89,8 +89,8 @@ async def test_the_unexpected_is_told_without_internals_and_logged_without_value
     assert "private" not in logged
 
 
-async def test_unknown_addresses_and_methods(house: House) -> None:
-    unknown = await house.http.get("/api/nothing")
+async def test_unknown_addresses_and_methods(daemon: LocalDaemon) -> None:
+    unknown = await daemon.http.get("/api/nothing")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "not_found")
     for method, path, allowed in (
         ("PUT", "/api/threads", {"GET", "POST"}),
@@ -100,29 +100,29 @@ async def test_unknown_addresses_and_methods(house: House) -> None:
         ("DELETE", "/healthz", {"GET"}),
         ("POST", "/", {"GET"}),
     ):
-        answer = await house.http.request(method, path)
+        answer = await daemon.http.request(method, path)
         assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed"), path
         assert set(answer.headers["allow"].split(", ")) == allowed
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"cwd": }', b"9" * 5000])
-async def test_what_is_no_json(house: House, body: bytes) -> None:
-    answer = await house.http.post("/api/threads", content=body, headers={"Content-Type": "application/json"})
+async def test_a_body_that_is_not_json(daemon: LocalDaemon, body: bytes) -> None:
+    answer = await daemon.http.post("/api/threads", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == (422 if not body else 400)
     assert json.loads(answer.content)["status"] == answer.status_code
 
 
-async def test_a_store_that_cannot_be_written_is_not_our_caller_s_fault(house: House) -> None:
-    """A table taken away under the daemon: the store's own word for it, as 503."""
-    await house.thread("t")
-    assert house.shared is not None
+async def test_a_store_that_cannot_be_written_is_not_the_clients_fault(daemon: LocalDaemon) -> None:
+    """A table was dropped under the daemon: the store's own error, as 503."""
+    await daemon.thread("t")
+    assert daemon.shared is not None
     import sqlite3
 
-    with sqlite3.connect(house.stage.clew_home / "clew.db") as raw:
+    with sqlite3.connect(daemon.stage.clew_home / "clew.db") as raw:
         raw.execute("ALTER TABLE turns RENAME TO taken")
     raw.close()
-    answer = await house.http.get("/api/threads/t/view")
-    with sqlite3.connect(house.stage.clew_home / "clew.db") as raw:
+    answer = await daemon.http.get("/api/threads/t/view")
+    with sqlite3.connect(daemon.stage.clew_home / "clew.db") as raw:
         raw.execute("ALTER TABLE taken RENAME TO turns")
     raw.close()
     assert (answer.status_code, answer.json()["code"]) == (503, "store")

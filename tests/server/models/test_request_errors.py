@@ -1,4 +1,4 @@
-"""What is wrong with a request is said in a plain sentence, with what to do."""
+"""What is wrong with a request is a sentence, with a hint what to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from server.house import House
+from server.daemons import LocalDaemon
 
 RUNS, THREADS = "/api/threads/t/runs", "/api/threads"
 
@@ -15,7 +15,7 @@ RUNS, THREADS = "/api/threads/t/runs", "/api/threads"
 @pytest.mark.parametrize(
     ("path", "body", "where", "said", "hint"),
     [
-        (RUNS, {"prompt": ""}, "prompt", "prompt is empty.", "say something"),
+        (RUNS, {"prompt": ""}, "prompt", "prompt is empty.", "give a value"),
         (RUNS, {}, "prompt", "prompt is missing.", None),
         (RUNS, {"prompt": 7}, "prompt", "prompt must be a text.", None),
         (RUNS, {"prompt": "x", "promt": "y"}, "promt", "There is no field promt.", "Did you mean prompt?"),
@@ -32,16 +32,22 @@ RUNS, THREADS = "/api/threads/t/runs", "/api/threads"
             *("permissions", "permissions must be one of ask, edits, read-only, all.", None),
         ),
         (THREADS, {"cwd": "/", "name": "no spaces"}, "name", "name must begin with a letter or a digit", None),
-        (THREADS, {"cwd": ""}, "cwd", "cwd is empty.", "say something"),
+        (THREADS, {"cwd": ""}, "cwd", "cwd is empty.", "give a value"),
         (THREADS, {"cwd": "/" * 5000}, "cwd", "cwd is longer than 4,096 characters.", None),
-        (THREADS, {"cwd": "/", "instructions": "\ud800"}, "instructions", "instructions holds half a character.", None),
+        (
+            THREADS,
+            {"cwd": "/", "instructions": "\ud800"},
+            "instructions",
+            "instructions holds half a character (a lone surrogate).",
+            None,
+        ),
     ],
 )
-async def test_a_fault_is_a_sentence(
-    house: House, path: str, body: Any, where: str, said: str, hint: str | None
+async def test_an_error_is_a_sentence(
+    daemon: LocalDaemon, path: str, body: Any, where: str, said: str, hint: str | None
 ) -> None:
-    await house.thread("t")
-    answer = await house.http.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+    await daemon.thread("t")
+    answer = await daemon.http.post(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (422, "usage")
     assert problem["detail"].startswith(said)
@@ -58,6 +64,6 @@ async def test_a_fault_is_a_sentence(
         ({"kind": "x"}, "kind must be one of chat, job, review, hook, pair, all."),
     ],
 )
-async def test_a_query_s_fault_is_one_too(house: House, query: dict[str, Any], said: str) -> None:
-    answer = await house.http.get("/api/threads", params=query)
+async def test_an_error_in_a_query_is_one_too(daemon: LocalDaemon, query: dict[str, Any], said: str) -> None:
+    answer = await daemon.http.get("/api/threads", params=query)
     assert (answer.status_code, answer.json()["detail"]) == (422, said)

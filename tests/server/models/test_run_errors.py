@@ -1,4 +1,4 @@
-"""How a run ended, over HTTP: a code by what ended it, words and a hint that fit a page, also beside its turn."""
+"""How a run ended, over HTTP: a code, a message and a hint that fit a page, also with its turn."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from clew.core.ids import RunId, ThreadId, TurnId
 from clew.core.outcome import Outcome
-from clew.core.run import Run, RunStatus, status_after
-from clew.server.run_errors import error_of
+from clew.core.runs.run import Run, RunStatus, status_after
+from clew.server.models.run_errors import error_of
 from clew.testing.stage import Stage
-from server.house import House, Served
+from server.daemons import LocalDaemon, ServeProcess
 
 
 def ended(status: RunStatus, outcome: Outcome | None = None, error: str | None = "Words.") -> Run:
@@ -20,7 +20,7 @@ def ended(status: RunStatus, outcome: Outcome | None = None, error: str | None =
 
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.SUCCESS])
-def test_every_end_has_words_and_a_hint_without_the_command_line(outcome: Outcome) -> None:
+def test_every_error_has_a_message_and_a_hint_without_the_command_line(outcome: Outcome) -> None:
     error = error_of(ended(status_after(outcome), outcome, error=None))
     assert error is not None
     assert error["message"]
@@ -43,36 +43,36 @@ def test_the_code_says_what_ended_it(outcome: Outcome, code: str) -> None:
     assert (error_of(ended(status_after(outcome), outcome)) or {})["code"] == code
 
 
-def test_what_is_answered_or_goes_on_has_no_error() -> None:
+def test_an_answered_or_live_run_has_no_error() -> None:
     assert error_of(ended(RunStatus.ANSWERED, Outcome.SUCCESS, None)) is None
     assert error_of(ended(RunStatus.RUNNING, None, None)) is None
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 async def test_an_interrupted_run_failed_and_nobody_cancelled_it(
-    scripted: Stage, serve: Callable[..., Served], how: str
+    scripted: Stage, start_daemon: Callable[..., ServeProcess], how: str
 ) -> None:
-    house = serve(scripted)
-    await house.thread("t")
-    made = await house.post("/api/threads/t/runs", {"prompt": "!hang text so far"})
-    await house.until(made["id"], "text_streamed")
+    daemon = start_daemon(scripted)
+    await daemon.thread("t")
+    made = await daemon.post("/api/threads/t/runs", {"prompt": "!hang text so far"})
+    await daemon.until(made["id"], "text_streamed")
     if how == "killed":
-        house.kill()
-    house.restart()
-    run = await house.ended(made["id"])
+        daemon.kill()
+    daemon.restart()
+    run = await daemon.ended(made["id"])
     assert run["status"] == "interrupted"
     assert run["error"]["code"] == "failed"
     assert run["error"]["message"].startswith("Clew ")
-    assert run["error"]["hint"] == "What was said so far is kept; ask to go on."
+    assert run["error"]["hint"] == "What was said so far is kept; ask to continue."
 
 
-async def test_a_prompt_without_an_answer_tells_of_its_run(house: House, scripted: Stage) -> None:
-    await house.thread("t")
+async def test_a_prompt_without_an_answer_has_its_run(daemon: LocalDaemon, scripted: Stage) -> None:
+    await daemon.thread("t")
     scripted.fault({"do": "crash_after_init", "rc": 3, "stderr": "something broke\n"})
-    failed = await house.ask("t", "hello")
+    failed = await daemon.ask("t", "hello")
     scripted.fault()
-    await house.ask("t", "again")
-    asked, *later = await house.turns("t")
+    await daemon.ask("t", "again")
+    asked, *later = await daemon.turns("t")
     assert (asked["text"], asked["run"]["id"], asked["run"]["status"]) == ("hello", failed["id"], "failed")
     assert asked["run"]["error"] == failed["error"]
     assert asked["run"]["error"]["code"] == "failed"
@@ -81,14 +81,14 @@ async def test_a_prompt_without_an_answer_tells_of_its_run(house: House, scripte
     assert (later[1]["run"]["error"], later[1]["run"]["stderr_tail"]) == (None, "")
 
 
-async def test_a_deleted_thread_s_turns_are_those_that_stood(house: House) -> None:
-    await house.thread("t")
-    await house.ask("t", "one")
-    await house.ask("t", "two")
-    await house.post("/api/threads/t/truncate", {"turn": (await house.turns("t"))[2]["id"]}, 200)
-    standing = (await house.get("/api/threads/t"))["turns"]
-    tried = (await house.http.delete("/api/threads/t", params={"dry_run": True})).json()
+async def test_a_deleted_threads_turns_are_the_visible_ones(daemon: LocalDaemon) -> None:
+    await daemon.thread("t")
+    await daemon.ask("t", "one")
+    await daemon.ask("t", "two")
+    await daemon.post("/api/threads/t/truncate", {"turn": (await daemon.turns("t"))[2]["id"]}, 200)
+    standing = (await daemon.get("/api/threads/t"))["turns"]
+    tried = (await daemon.http.delete("/api/threads/t", params={"dry_run": True})).json()
     assert (standing, tried["turns"], tried["archived_turns"]) == (2, 2, 2)
-    gone = (await house.http.delete("/api/threads/t")).json()
+    gone = (await daemon.http.delete("/api/threads/t")).json()
     assert (gone["turns"], gone["archived_turns"]) == (2, 2)
     assert Path(gone["archive"]).read_text().count('"two"') >= 1

@@ -1,4 +1,4 @@
-"""What forges send to a real `clew serve`: who is heard, and that nothing else opens with it."""
+"""What forges send to a real `clew serve`: which messages are accepted, and that a signature opens nothing else."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import websockets
 from starlette.types import Message, Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 
-from clew.core.hook import Forge
-from clew.server.doors import Doors
-from clew.server.guards import MAX_HOOK_BYTES, MAX_HOOKS_BYTES, Guards
-from clew.server.token import Secret
+from clew.core.hooks.hook import Forge
+from clew.server.security.access_policy import AccessPolicy
+from clew.server.security.guards import MAX_HOOK_BYTES, MAX_HOOKS_BYTES, Guards
+from clew.server.security.token import Credentials
 from clew.testing import scripted_agent
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 from hooks.test_forge_events import KIND_OF, headers_of, payload_of
+from server.daemons import TOKEN, ServeProcess, log_in, serve_process
 from server.forge import SECRETS, event, message, received, repository, send, signature
-from server.house import TOKEN, Served, let_in, served
-from server.test_guards import head, problem_of, raw, status_of
+from server.security.test_guards import head, problem_of, raw, status_of
 
 pytestmark = pytest.mark.process
 
@@ -31,39 +31,39 @@ FORGES = [forge.value for forge in Forge]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """It keeps what it hears, and leaves the work to others."""
     folder = tmp_path_factory.mktemp("hooks")
     with ModelApi() as api:
         stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
         repository(stage)
-        with served(stage, "--allow-host", "hooks.example", "--verbose", CLEW_SERVE_WORK="0", **SECRETS) as made:
+        with serve_process(stage, "--allow-host", "hooks.example", "--verbose", CLEW_SERVE_WORK="0", **SECRETS) as made:
             yield made
 
 
 @pytest.fixture
-async def forge(site: Served) -> AsyncIterator[httpx.AsyncClient]:
+async def forge(site: ServeProcess) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without a token. What it is answered is held against the document."""
     if site._contract is None:
         async with site.client() as known:
             site.http = known
-            await site.know_contract()
+            await site.load_contract()
     async with site.client(known=False) as client, site.client() as known:
         site.http = known
         yield client
 
 
-async def stored(site: Served) -> list[Any]:
+async def stored(site: ServeProcess) -> list[Any]:
     found = (await site.get("/api/hooks/events?limit=1000"))["items"]
     assert isinstance(found, list)
     return found
 
 
-class TestHeard:
+class TestAccepted:
     @pytest.mark.rest
     @pytest.mark.parametrize("name", FORGES)
     async def test_every_payload_is_kept_or_left_before_it_is_answered(
-        self, site: Served, forge: httpx.AsyncClient, name: str
+        self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         for what, kind in KIND_OF[name].items():
             before = len(await stored(site))
@@ -79,19 +79,21 @@ class TestHeard:
 
     @pytest.mark.parametrize("name", ["github.ping.ping", "github.star.created", "gitea.repository.created"])
     async def test_what_is_nothing_to_us_is_answered_and_not_kept(
-        self, site: Served, forge: httpx.AsyncClient, name: str
+        self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         before = await stored(site)
         answer = await send(forge, name)
         assert (answer.status_code, answer.json()["state"]) == (202, "ignored")
         assert await stored(site) == before
 
-    async def test_an_event_that_nobody_has_heard_of_is_ignored(self, forge: httpx.AsyncClient) -> None:
+    async def test_an_unknown_event_is_ignored(self, forge: httpx.AsyncClient) -> None:
         answer = await send(forge, "github.issues.opened", headers={"x-github-event": "brand_new"})
         assert (answer.status_code, answer.json()["state"]) == (202, "ignored")
 
     @pytest.mark.parametrize("name", FORGES)
-    async def test_what_is_told_twice_is_kept_once(self, site: Served, forge: httpx.AsyncClient, name: str) -> None:
+    async def test_what_is_told_twice_is_kept_once(
+        self, site: ServeProcess, forge: httpx.AsyncClient, name: str
+    ) -> None:
         first = await send(forge, f"{name}.issues.opened", delivery=f"twice-{name}")
         assert first.json()["state"] == "received"
         before = await stored(site)
@@ -101,7 +103,7 @@ class TestHeard:
         assert await stored(site) == before
 
     async def test_of_many_at_once_with_one_delivery_id_one_is_kept(
-        self, site: Served, forge: httpx.AsyncClient
+        self, site: ServeProcess, forge: httpx.AsyncClient
     ) -> None:
         before = len(await stored(site))
         sent = [send(forge, "gitea.issues.opened", delivery="at-once") for _ in range(8)]
@@ -111,9 +113,9 @@ class TestHeard:
 
     @pytest.mark.parametrize("name", FORGES)
     async def test_the_same_signed_words_under_another_delivery_id_are_no_news(
-        self, site: Served, forge: httpx.AsyncClient, name: str
+        self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
-        """The id is in a header, which nobody signs: whoever has seen a message could send it again."""
+        """The id is in a header, which is not signed: anyone who has seen a message could send it again."""
         path, body, headers = message(f"{name}.issues.opened")
         assert (await forge.post(path, content=body, headers=headers)).json()["state"] == "received"
         before = await stored(site)
@@ -125,7 +127,9 @@ class TestHeard:
         assert await stored(site) == before
 
     @pytest.mark.parametrize("name", ["gitea", "forgejo"])
-    async def test_nor_are_they_in_another_wrapping(self, site: Served, forge: httpx.AsyncClient, name: str) -> None:
+    async def test_nor_are_they_in_another_wrapping(
+        self, site: ServeProcess, forge: httpx.AsyncClient, name: str
+    ) -> None:
         """These sign the JSON, and it may travel in a form, in which every letter may be written in two ways."""
         path, body, headers = message(f"{name}.issues.opened")
         assert (await forge.post(path, content=body, headers=headers)).json()["state"] == "received"
@@ -142,7 +146,7 @@ class TestHeard:
             answer = await send(forge, f"{name}.issues.opened", delivery="the-same")
             assert answer.json()["state"] == "received"
 
-    async def test_a_form_is_read_as_well(self, site: Served, forge: httpx.AsyncClient) -> None:
+    async def test_a_form_is_read_as_well(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
         body = httpx.QueryParams({"payload": json.dumps(payload_of("github.issues.opened"))})
         text = str(body).encode()
         headers = headers_of("github.issues.opened") | signature("github", text) | {"x-github-delivery": "as-a-form"}
@@ -151,7 +155,9 @@ class TestHeard:
         assert answer.json()["state"] == "received"
         assert (await event(site, answer.json()["id"]))["title"] == "The longer exit is taken"
 
-    async def test_it_comes_from_anywhere_but_to_a_name_of_ours(self, site: Served, forge: httpx.AsyncClient) -> None:
+    async def test_it_comes_from_anywhere_but_to_a_name_of_ours(
+        self, site: ServeProcess, forge: httpx.AsyncClient
+    ) -> None:
         for headers, status in (
             ({"origin": "http://evil.example", "sec-fetch-site": "cross-site"}, 202),
             ({"host": "hooks.example"}, 202),
@@ -165,7 +171,7 @@ class TestHeard:
 class TestSignature:
     @pytest.mark.parametrize("name", FORGES)
     async def test_a_wrong_or_missing_one_is_refused_before_the_body_is_read(
-        self, site: Served, forge: httpx.AsyncClient, name: str
+        self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         before = await stored(site)
         path, body, headers = message(f"{name}.issues.opened")
@@ -191,16 +197,16 @@ class TestSignature:
             assert answer.headers["content-type"] == "application/problem+json"
             assert "same secret" in answer.json()["hint"]
         assert await stored(site) == before
-        assert (await forge.post(path, content=body, headers=headers)).status_code == 202, "the right one is heard"
+        assert (await forge.post(path, content=body, headers=headers)).status_code == 202, "the right one is accepted"
 
-    async def test_a_token_is_no_signature(self, site: Served, forge: httpx.AsyncClient) -> None:
+    async def test_a_token_is_no_signature(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
         path, body, headers = message("github.issues.opened")
         del headers["x-hub-signature-256"]
         known = {"Authorization": f"Bearer {site.token}"}
         assert (await forge.post(path, content=body, headers=headers | known)).status_code == 401
 
     async def test_without_a_secret_nobody_is_heard(self, scripted: Stage) -> None:
-        with served(scripted, CLEW_GITHUB_SECRET="", CLEW_GITEA_SECRET="gitea-dummy-secret") as made:
+        with serve_process(scripted, CLEW_GITHUB_SECRET="", CLEW_GITEA_SECRET="gitea-dummy-secret") as made:
             async with made.client(known=False) as stranger:
                 answer = await send(stranger, "github.issues.opened")
                 assert answer.status_code == 404
@@ -211,7 +217,7 @@ class TestSignature:
                 assert (await send(stranger, "gitea.issues.opened")).status_code == 202
             await made.http.aclose()
 
-    async def test_no_secret_is_ever_shown(self, site: Served, forge: httpx.AsyncClient) -> None:
+    async def test_no_secret_is_ever_shown(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
         await received(forge, "github.issues.opened")
         said = (await site.http.get("/api/hooks/settings")).text + (await site.http.get("/api/hooks/events")).text
         kept = b"".join(path.read_bytes() for path in site.stage.clew_home.rglob("*") if path.is_file())
@@ -220,21 +226,21 @@ class TestSignature:
             assert secret.encode() not in kept
 
 
-class TestOdd:
+class TestMalformed:
     @pytest.mark.parametrize(
         ("body", "words"),
         [
-            (b"{not json", "no JSON"),
-            (b"[]", "no object"),
-            (b"", "no JSON"),
-            (b"\xff\xfe{}", "no JSON"),
+            (b"{not json", "not JSON"),
+            (b"[]", "not an object"),
+            (b"", "not JSON"),
+            (b"\xff\xfe{}", "not JSON"),
             (b"[" * 100_000, "the body is"),
             (json.dumps({"action": "opened"}).encode(), "repository is missing"),
             (json.dumps({"repository": {"full_name": "../.."}, "sender": {"login": "bob"}}).encode(), "owner/name"),
         ],
     )
     async def test_what_is_malformed_is_a_400_that_quotes_nothing_of_it(
-        self, site: Served, forge: httpx.AsyncClient, body: bytes, words: str
+        self, site: ServeProcess, forge: httpx.AsyncClient, body: bytes, words: str
     ) -> None:
         before = await stored(site)
         headers = headers_of("gitea.issues.opened") | signature("gitea", body)
@@ -245,36 +251,36 @@ class TestOdd:
         assert await stored(site) == before
 
     @pytest.mark.parametrize("delivery", ["", "x" * 101, "two words"])
-    async def test_without_a_delivery_id_it_is_no_message(self, forge: httpx.AsyncClient, delivery: str) -> None:
+    async def test_a_message_without_a_delivery_id_is_malformed(self, forge: httpx.AsyncClient, delivery: str) -> None:
         answer = await send(forge, "github.issues.opened", headers={"x-github-delivery": delivery})
         assert (answer.status_code, "delivery id" in answer.json()["detail"]) == (400, True)
         assert (await send(forge, "github.ping.ping", headers={"x-github-delivery": delivery})).status_code == 400
 
-    async def test_a_huge_one_is_refused_before_it_is_read(self, site: Served) -> None:
+    async def test_a_huge_one_is_refused_before_it_is_read(self, site: ServeProcess) -> None:
         too_long = head(site, "POST", "/hooks/github", f"Content-Length: {MAX_HOOK_BYTES + 1}")
         answer = await raw(site, too_long)
         assert (status_of(answer), problem_of(answer)["code"]) == (413, "too_large")
         assert "25 MB" in str(problem_of(answer)["detail"])
 
-    async def test_a_huge_one_in_chunks_is_refused_as_well(self, site: Served) -> None:
+    async def test_a_huge_one_in_chunks_is_refused_as_well(self, site: ServeProcess) -> None:
         chunk = b"%x\r\n%s\r\n" % (1_000_000, b"x" * 1_000_000)
         answer = await raw(site, head(site, "POST", "/hooks/github", "Transfer-Encoding: chunked"), *[chunk] * 26)
         assert not answer or status_of(answer) == 413
 
-    async def test_what_github_sends_at_most_is_heard(self, site: Served, forge: httpx.AsyncClient) -> None:
+    async def test_what_github_sends_at_most_is_heard(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
         payload = payload_of("github.issues.opened")
         payload["padding"] = "x" * (MAX_HOOK_BYTES - 100_000)
         kept = await event(site, await received(forge, "github.issues.opened", payload))
         assert kept["number"] == 4
 
-    async def test_all_that_is_being_heard_has_one_limit(self) -> None:
-        """Nobody knows whose bodies these are, so they may not fill the memory."""
+    async def test_all_bodies_in_progress_share_one_limit(self) -> None:
+        """The senders of these bodies are unknown yet, so they must not fill the memory."""
         arrived = asyncio.Event()
 
         async def heard(scope: Scope, receive: Receive, send: Send) -> None:
             raise AssertionError("none of them is complete")
 
-        guards = Guards(heard, Doors(Secret(TOKEN), 7421))
+        guards = Guards(heard, AccessPolicy(Credentials(TOKEN), 7421))
         chunk = b"x" * 1_000_000
 
         async def post(chunks: int, statuses: list[int]) -> None:
@@ -312,7 +318,7 @@ class TestOdd:
         free = await waiting(20)
         free.cancel()
         await asyncio.gather(free, return_exceptions=True)
-        assert free.cancelled(), "it was still being heard"
+        assert free.cancelled(), "its body was still being read"
 
 
 class TestNothingElseOpens:
@@ -348,7 +354,7 @@ class TestNothingElseOpens:
             "/metrics",
         ],
     )
-    async def test_a_signed_message_opens_no_other_address(self, site: Served, path: str) -> None:
+    async def test_a_signed_message_opens_no_other_address(self, site: ServeProcess, path: str) -> None:
         _, body, headers = message("github.issues.opened")
         for method in ("POST", "GET", "PUT", "DELETE"):
             lines = [f"{name}: {value}" for name, value in headers.items()]
@@ -371,12 +377,12 @@ class TestNothingElseOpens:
         assert (await forge.post("/hooks/git%68ub", content=body, headers=headers)).status_code == 401
 
     @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"])
-    async def test_only_post_is_possible(self, site: Served, forge: httpx.AsyncClient, method: str) -> None:
+    async def test_only_post_is_possible(self, site: ServeProcess, forge: httpx.AsyncClient, method: str) -> None:
         for client in (forge, site.http):
             answer = await client.request(method, "/hooks/gitea")
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
-    async def test_no_websocket_comes_in_by_it(self, site: Served) -> None:
+    async def test_no_websocket_comes_in_by_it(self, site: ServeProcess) -> None:
         _, _, headers = message("github.issues.opened")
         with pytest.raises(InvalidStatus) as refused:
             await websockets.connect(f"ws://127.0.0.1:{site.port}/hooks/github", additional_headers=headers, proxy=None)
@@ -384,9 +390,9 @@ class TestNothingElseOpens:
 
     @pytest.mark.parametrize("path", ["/reset", "/api/hooks/reset"])
     async def test_the_cookie_without_the_pages_key_resets_nothing(
-        self, site: Served, forge: httpx.AsyncClient, path: str
+        self, site: ServeProcess, forge: httpx.AsyncClient, path: str
     ) -> None:
-        await let_in(forge, f"/?token={site.token}")
+        await log_in(forge, f"/?token={site.token}")
         wanted = {"agent": "boss", "repo": "alice/maze", "number": 4}
         assert (await forge.post(path, json=wanted)).status_code == 200
         foreign = await forge.post(path, json=wanted, headers={"origin": "http://evil.example"})

@@ -1,4 +1,4 @@
-"""What becomes of a hook: the daemon that heard it works on it, over kills and restarts, and tells what it did."""
+"""What becomes of a hook: the daemon that received it works on it, across kills and restarts, and reports it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 import forkserver
-from clew.server.worker import Work, working
-from clew.store.hook_rows import HookKey
+from clew.server.worker import DaemonWork, running_worker
+from clew.store.rows.hooks import HookKey
 from clew.testing.stage import MODEL, Stage
 from hooks.test_forge_events import payload_of
-from server.forge import SECRETS, SETTINGS, carried_out, dealt_with, received, repository
-from server.house import House, Served, house_of
-from server.test_metrics import looked_at, value
+from server.daemons import LocalDaemon, ServeProcess, local_daemon
+from server.forge import SECRETS, SETTINGS, carried_out, received, repository, until_handled
+from server.routes.test_metrics import scraped, value
 from server.test_serve_start import run
 
-Serve = Callable[..., Served]
+StartDaemon = Callable[..., ServeProcess]
 BOSS = {"agent": "boss", "repo": "alice/maze", "number": 4}
 KEY = "boss:alice/maze:4"
 NO_RULES = SETTINGS.partition("[[hooks.rules]]")[0]
@@ -39,109 +39,111 @@ def commented(words: str) -> dict[str, Any]:
 
 
 @pytest.mark.rest
-async def test_a_signed_message_wakes_the_agent_and_the_next_one_finds_it_again(scripted: Stage, serve: Serve) -> None:
+async def test_a_signed_message_wakes_the_agent_and_the_next_one_finds_it_again(
+    scripted: Stage, start_daemon: StartDaemon
+) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
-    await house.know_contract()
-    async with house.client(known=False) as forge:
-        first = await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
+    daemon = start_daemon(scripted, **SECRETS)
+    await daemon.load_contract()
+    async with daemon.client(known=False) as forge:
+        first = await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
         assert (first["status"], first["key"], first["runs"]) == ("succeeded", KEY, 1)
         assert "SKILL: you are boss of alice/maze" in scripted.prompt
         assert Path(first["cwd"]).is_relative_to(scripted.clew_home / "worktrees")
 
         second = await carried_out(
-            house, await received(forge, "gitea.issue_comment.created", commented("Try the left door."))
+            daemon, await received(forge, "gitea.issue_comment.created", commented("Try the left door."))
         )
     assert (second["status"], second["thread_id"]) == ("succeeded", first["thread_id"])
     assert "DELTA issue.commented #4" in scripted.prompt
     assert "Try the left door." in scripted.prompt
     assert "SKILL" not in scripted.prompt
     assert scripted.launches[-1].resumes == first["session_id"]
-    [session] = (await house.get("/api/hooks/sessions"))["items"]
+    [session] = (await daemon.get("/api/hooks/sessions"))["items"]
     assert (session["key"], session["state"], session["session_id"]) == (KEY, "resumable", second["session_id"])
     assert (session["thread_id"], session["last_event"]["kind"]) == (first["thread_id"], "issue.commented")
-    assert [each["kind"] for each in (await house.get("/api/hooks/events"))["items"]] == [
+    assert [each["kind"] for each in (await daemon.get("/api/hooks/events"))["items"]] == [
         "issue.commented",
         "issue.opened",
     ]
-    [thread] = (await house.get("/api/threads?kind=hook"))["items"]
+    [thread] = (await daemon.get("/api/threads?kind=hook"))["items"]
     assert (thread["id"], thread["turns"]) == (first["thread_id"], 4)
-    assert (await house.get("/api/threads"))["total"] == 0, "it is no conversation of the user's"
-    assert house.stop() == 0
+    assert (await daemon.get("/api/threads"))["total"] == 0, "it is no conversation of the user's"
+    assert daemon.stop() == 0
 
 
 @pytest.mark.rest
 async def test_a_daemon_that_is_killed_after_its_answer_leaves_the_event_to_the_next(
-    scripted: Stage, serve: Serve
+    scripted: Stage, start_daemon: StartDaemon
 ) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
-    async with house.client(known=False) as forge:
+    daemon = start_daemon(scripted, **SECRETS)
+    async with daemon.client(known=False) as forge:
         told = [await received(forge, "gitea.issues.opened", opened(number=number)) for number in (4, 5)]
-        house.kill()
-    house.restart()
-    done = [await carried_out(house, each) for each in told]
+        daemon.kill()
+    daemon.restart()
+    done = [await carried_out(daemon, each) for each in told]
     assert [job["status"] for job in done] == ["succeeded", "succeeded"]
     assert [job["key"] for job in done] == [KEY, "boss:alice/maze:5"]
-    assert len((await house.get("/api/jobs"))["items"]) == 2, "neither lost nor twice"
+    assert len((await daemon.get("/api/jobs"))["items"]) == 2, "neither lost nor twice"
 
 
 @pytest.mark.rest
-async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, serve: Serve) -> None:
+async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, start_daemon: StartDaemon) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
-    async with house.client(known=False) as forge:
+    daemon = start_daemon(scripted, **SECRETS)
+    async with daemon.client(known=False) as forge:
         told = await received(forge, "gitea.issues.opened", opened("!hang text so far"))
-        found = await dealt_with(house, told)
+        found = await until_handled(daemon, told)
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
-    assert house.stop() == 0
+    assert daemon.stop() == 0
     scripted.api.release()
     assert not scripted.processes()
-    house.restart()
-    job = await carried_out(house, told)
+    daemon.restart()
+    job = await carried_out(daemon, told)
     assert ([job["id"]], job["status"], job["runs"]) == (found["jobs"], "succeeded", 2)
-    assert "Traceback" not in house.log
+    assert "Traceback" not in daemon.log
 
 
 @pytest.mark.rest
 async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_starts_afresh(
-    scripted: Stage, serve: Serve
+    scripted: Stage, start_daemon: StartDaemon
 ) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
-    await house.know_contract()
-    assert await house.post("/reset", BOSS, 200) == {"dropped": False}
-    async with house.client(known=False) as forge:
-        first = await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
-        assert await house.post("/reset", BOSS | {"repo": "Alice/Maze"}, 200) == {"dropped": True}
-        assert await house.post("/reset", BOSS, 200) == {"dropped": False}
-        assert (await house.get("/api/hooks/sessions"))["items"] == []
-        second = await carried_out(house, await received(forge, "gitea.issue_comment.created", commented("And now?")))
+    daemon = start_daemon(scripted, **SECRETS)
+    await daemon.load_contract()
+    assert await daemon.post("/reset", BOSS, 200) == {"dropped": False}
+    async with daemon.client(known=False) as forge:
+        first = await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
+        assert await daemon.post("/reset", BOSS | {"repo": "Alice/Maze"}, 200) == {"dropped": True}
+        assert await daemon.post("/reset", BOSS, 200) == {"dropped": False}
+        assert (await daemon.get("/api/hooks/sessions"))["items"] == []
+        second = await carried_out(daemon, await received(forge, "gitea.issue_comment.created", commented("And now?")))
     assert "SKILL" in scripted.prompt
     assert scripted.launches[-1].resumes is None
     assert second["thread_id"] != first["thread_id"]
-    assert await house.post("/api/hooks/reset", BOSS, 200) == {"dropped": True}
+    assert await daemon.post("/api/hooks/reset", BOSS, 200) == {"dropped": True}
     for wrong in ({"agent": "no/name"}, {"repo": "a/../b"}, {"number": 0}, {"number": "4"}, {"more": 1}):
-        assert (await house.http.post("/reset", json=BOSS | wrong)).status_code == 422, wrong
-    assert (await house.http.get("/reset")).status_code == 405
+        assert (await daemon.http.post("/reset", json=BOSS | wrong)).status_code == 422, wrong
+    assert (await daemon.http.get("/reset")).status_code == 405
 
 
 @pytest.mark.rest
-async def test_what_nobody_is_woken_by_says_why(scripted: Stage, serve: Serve) -> None:
+async def test_what_nobody_is_woken_by_says_why(scripted: Stage, start_daemon: StartDaemon) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
+    daemon = start_daemon(scripted, **SECRETS)
     stranger, elsewhere = opened(), opened()
     stranger["sender"]["login"] = "mallory"
     elsewhere["repository"]["full_name"] = "alice/other"
-    async with house.client(known=False) as forge:
+    async with daemon.client(known=False) as forge:
         for payload, why in ((stranger, "write access"), (elsewhere, "no repository of the settings")):
-            found = await dealt_with(house, await received(forge, "gitea.issues.opened", payload))
+            found = await until_handled(daemon, await received(forge, "gitea.issues.opened", payload))
             assert (found["state"], found["jobs"]) == ("ignored", [])
             assert why in found["why"]
-    assert len((await house.get("/api/hooks/events?state=ignored"))["items"]) == 2
-    assert (await house.get("/api/hooks/events?state=received"))["items"] == []
-    assert len((await house.get("/api/hooks/events?limit=1"))["items"]) == 1
-    assert (await house.http.get("/api/hooks/events?state=gone")).status_code == 422
+    assert len((await daemon.get("/api/hooks/events?state=ignored"))["items"]) == 2
+    assert (await daemon.get("/api/hooks/events?state=received"))["items"] == []
+    assert len((await daemon.get("/api/hooks/events?limit=1"))["items"]) == 1
+    assert (await daemon.http.get("/api/hooks/events?state=gone")).status_code == 422
 
 
 @pytest.mark.rest
@@ -157,28 +159,28 @@ async def test_what_nobody_is_woken_by_says_why(scripted: Stage, serve: Serve) -
     ],
 )
 async def test_how_many_jobs_a_daemon_works_on_and_which(
-    scripted: Stage, serve: Serve, settings: str, args: list[str], given: dict[str, str], most: int
+    scripted: Stage, start_daemon: StartDaemon, settings: str, args: list[str], given: dict[str, str], most: int
 ) -> None:
     repository(scripted).write(settings)
-    house = serve(scripted, *args, **SECRETS, **given)
-    assert (await house.get("/api/hooks/settings"))["work"] == most
+    daemon = start_daemon(scripted, *args, **SECRETS, **given)
+    assert (await daemon.get("/api/hooks/settings"))["work"] == most
     body = {"prompt": "!say done", "cwd": str(scripted.work), "model": MODEL}
-    job = await house.post("/api/jobs", body, 201)
+    job = await daemon.post("/api/jobs", body, 201)
     if args or "CLEW_SERVE_WORKER" in given:
-        async with house.http.stream("GET", f"/api/jobs/{job['id']}/events") as response:
+        async with daemon.http.stream("GET", f"/api/jobs/{job['id']}/events") as response:
             assert [line async for line in response.aiter_lines()]
-        done = await house.get(f"/api/jobs/{job['id']}")
+        done = await daemon.get(f"/api/jobs/{job['id']}")
         assert (done["result"], done["no_worker"]) == ("done", None)
         return
     assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
     if settings == SETTINGS and most:  # what hooks make is carried out, and the job that is older is not
-        async with house.client(known=False) as forge:
-            hooked = await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
+        async with daemon.client(known=False) as forge:
+            hooked = await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
         assert (hooked["status"], hooked["no_worker"]) == ("succeeded", None)
-    listed = await house.get("/api/jobs")
+    listed = await daemon.get("/api/jobs")
     assert (listed["workers"], listed["items"][-1]["status"]) == (0, "queued")
     assert listed["items"][-1]["no_worker"] == job["no_worker"]
-    assert ("no rules for hooks; --work takes other jobs" in house.log) == (settings == NO_RULES and most > 0)
+    assert ("no rules for hooks; --work takes other jobs" in daemon.log) == (settings == NO_RULES and most > 0)
 
 
 def test_a_worker_for_no_job_at_all_is_refused(scripted: Stage) -> None:
@@ -210,26 +212,26 @@ def test_broken_settings_of_hooks_stop_the_daemon_and_nobody_else(scripted: Stag
 
 
 @pytest.mark.rest
-async def test_sessions_and_events_are_counted(scripted: Stage, serve: Serve) -> None:
+async def test_sessions_and_events_are_counted(scripted: Stage, start_daemon: StartDaemon) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
-    await house.know_contract()
-    empty = await house.get("/api/stats")
+    daemon = start_daemon(scripted, **SECRETS)
+    await daemon.load_contract()
+    empty = await daemon.get("/api/stats")
     assert empty["hooks"] == {"sessions": [], "events": []}
     elsewhere = opened()
     elsewhere["repository"]["full_name"] = "alice/other"
-    async with house.client(known=False) as forge:
-        await carried_out(house, await received(forge, "gitea.issues.opened", opened()))
-        await dealt_with(house, await received(forge, "gitea.issues.opened", elsewhere))
+    async with daemon.client(known=False) as forge:
+        await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
+        await until_handled(daemon, await received(forge, "gitea.issues.opened", elsewhere))
     place = {"repo": "alice/maze", "agent": "boss", "state": "resumable"}
-    assert (await house.get("/api/stats"))["hooks"] == {
+    assert (await daemon.get("/api/stats"))["hooks"] == {
         "sessions": [{**place, "count": 1}],
         "events": [
             {"forge": "gitea", "state": "dispatched", "count": 1},
             {"forge": "gitea", "state": "ignored", "count": 1},
         ],
     }
-    found = await looked_at(house)
+    found = await scraped(daemon)
     assert value(found, "clew_hook_sessions", **place) == 1
     for state in ("dispatched", "ignored"):
         assert value(found, "clew_hook_events", forge="gitea", state=state) == 1
@@ -238,48 +240,50 @@ async def test_sessions_and_events_are_counted(scripted: Stage, serve: Serve) ->
 
 @pytest.mark.rest
 async def test_settings_are_shown_and_hooks_count_as_used_once_there_is_something(
-    house: House, scripted: Stage
+    daemon: LocalDaemon, scripted: Stage
 ) -> None:
     """What the page needs to know whether to show them at all."""
-    settings = await house.get("/api/hooks/settings")
+    settings = await daemon.get("/api/hooks/settings")
     assert (settings["is_used"], settings["work"], settings["rules"]) == (False, 0, [])
     assert {each["forge"]: each["has_secret"] for each in settings["forges"]} == {
         "github": False,
         "gitea": False,
         "forgejo": False,
     }
-    assert house.shared is not None
-    await a_session(house, used_at=1.0)
-    assert (await house.get("/api/hooks/settings"))["is_used"]
-    [session] = (await house.get("/api/hooks/sessions"))["items"]
+    assert daemon.shared is not None
+    await a_session(daemon, used_at=1.0)
+    assert (await daemon.get("/api/hooks/settings"))["is_used"]
+    [session] = (await daemon.get("/api/hooks/sessions"))["items"]
     assert (session["key"], session["state"], session["last_event"]) == (KEY, "fresh", None)
 
 
 async def test_missed_clean_ups_are_made_up_for(scripted: Stage) -> None:
-    async with house_of(scripted) as house:
-        assert house.shared is not None
-        client = house.shared.client
-        await a_session(house, used_at=1.0)
-        async with asyncio.timeout(60), working(client, Work(0), sweep_soon_s=0):
-            while await client.hooks.sessions():
-                await client.written()
-        assert (await house.get("/api/hooks/sessions"))["items"] == []
+    async with local_daemon(scripted) as daemon:
+        assert daemon.shared is not None
+        client = daemon.shared.client
+        await a_session(daemon, used_at=1.0)
+        async with asyncio.timeout(60), running_worker(client, DaemonWork(0), first_sweep_s=0):
+            while await client.hooks.sessions.list():
+                await client.views.written()
+        assert (await daemon.get("/api/hooks/sessions"))["items"] == []
 
 
-async def a_session(house: House, *, used_at: float) -> None:
+async def a_session(daemon: LocalDaemon, *, used_at: float) -> None:
     """A key as it stands in the store after an event of long ago."""
-    assert house.shared is not None
-    made = await house.thread("boss-alice-maze-4")
+    assert daemon.shared is not None
+    made = await daemon.thread("boss-alice-maze-4")
     key = HookKey(KEY, "boss", "alice/maze", 4, "gitea", made["id"], None, used_at, used_at)
-    await house.shared.client.engine.database.call(lambda store: store.save_hook_key(key))
+    await daemon.shared.client.engine.store.call(lambda store: store.hooks.save_key(key))
 
 
 @pytest.mark.rest
-async def test_an_agent_that_will_not_end_does_not_hold_the_daemon_up(scripted: Stage, serve: Serve) -> None:
+async def test_an_agent_that_will_not_end_does_not_hold_the_daemon_up(
+    scripted: Stage, start_daemon: StartDaemon
+) -> None:
     repository(scripted)
-    house = serve(scripted, **SECRETS)
+    daemon = start_daemon(scripted, **SECRETS)
     scripted.fault({"do": "hang_after_init", "ignore_term": True})
-    async with house.client(known=False) as forge:
-        await dealt_with(house, await received(forge, "gitea.issues.opened", opened()))
-    assert await asyncio.to_thread(house.stop) == 0
-    assert "Traceback" not in house.log
+    async with daemon.client(known=False) as forge:
+        await until_handled(daemon, await received(forge, "gitea.issues.opened", opened()))
+    assert await asyncio.to_thread(daemon.stop) == 0
+    assert "Traceback" not in daemon.log

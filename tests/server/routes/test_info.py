@@ -1,4 +1,4 @@
-"""What a page asks besides: agents, figures, settings, directories, and the document for machines."""
+"""Information for a page: agents, figures, settings, directories; and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 
 import forkserver
 from clew import __version__
-from clew.cli.output import dollars
-from clew.core.run import Owner, Run, RunStatus
-from clew.core.savings import summed
-from clew.core.usage import NO_USAGE, Usage
+from clew.cli.ui.printing import dollars
+from clew.core.costs.savings import total_savings
+from clew.core.costs.usage import NO_USAGE, Usage
+from clew.core.runs.run import Owner, Run, RunStatus
 from clew.testing.stage import MODEL, Stage
 from clew.testing.store_contract.samples import a_run
-from server.house import House
+from server.daemons import LocalDaemon
 
 
-async def test_agents_tell_how_they_are(house: House, scripted: Stage) -> None:
-    await house.thread("t")
-    await house.ask("t", "hello")
-    agents = {agent["name"]: agent for agent in (await house.get("/api/agents"))["items"]}
+async def test_agents_report_their_health(daemon: LocalDaemon, scripted: Stage) -> None:
+    await daemon.thread("t")
+    await daemon.ask("t", "hello")
+    agents = {agent["name"]: agent for agent in (await daemon.get("/api/agents"))["items"]}
     claude = agents["claude"]
     assert (claude["path"], claude["problem"], claude["hint"]) == (str(scripted.binary), None, None)
     assert (claude["resumes"], claude["asks"]) == (True, True)
@@ -36,7 +36,7 @@ USED = Usage(10, 20, 3_000, 400)
 
 
 def mixed(thread: str, owner: Owner) -> list[Run]:
-    """Runs of every kind, over three days. What each cost, and would have cost: with transcripts, resumed plainly."""
+    """Runs of every kind, over three days: what each cost, and would have cost with transcripts or a plain resume."""
 
     def run(n: int, day: int, cost: float, other: float | None, plain: float | None, **more: Any) -> Run:
         figures: dict[str, Any] = {"cost_usd": cost, "estimate_usd": other, "plain_resume_usd": plain, "usage": USED}
@@ -47,32 +47,32 @@ def mixed(thread: str, owner: Owner) -> list[Run]:
     return [
         run(1, 20_000, 0.5, 0.5, 0.5, reason="first_turn", outcome="success"),
         run(2, 20_000, 0.125, 0.75, 0.125, **resumed),
-        run(3, 20_000, 0.125, None, None, **resumed),  # of an older version: it has no estimate
+        run(3, 20_000, 0.125, None, None, **resumed),  # stored by an older version: it has no estimate
         run(4, 20_001, 0.375, 0.375, 0.0625, reason="worn_out", outcome="success"),  # resumed plainly, it cost less
         run(5, 20_001, 0.25, 0.25, 0.25, reason="rejected", fallback=True, outcome="success"),
         run(6, 20_001, 0.0625, 0.5, 0.125, session_resumed=True, outcome="failed"),
         run(7, 20_002, 0.03125, 0.25, 0.0625, session_resumed=True, outcome="cancelled"),
-        run(8, 20_002, 0.0, None, None, usage=NO_USAGE, outcome="cancelled", started_at=None),  # while it waited
+        run(8, 20_002, 0.0, None, None, usage=NO_USAGE, outcome="cancelled", started_at=None),  # while it was queued
         run(9, 20_002, 0.0, 0.0, None, agent="codex", **resumed),  # which reports no price
         run(10, 20_002, 0.0, None, None, usage=NO_USAGE, status=RunStatus.RUNNING, owner=owner, ended_at=None),
     ]
 
 
-async def test_every_surface_tells_the_same_figures(house: House) -> None:
-    thread = await house.thread()
-    client = house.shared.client  # type: ignore[union-attr]
-    runs = mixed(thread["id"], client.engine.around.owner)
-    await client.engine.database.call(lambda store: [store.create_run(run) for run in runs])
+async def test_every_surface_shows_the_same_figures(daemon: LocalDaemon) -> None:
+    thread = await daemon.thread()
+    client = daemon.shared.client  # type: ignore[union-attr]
+    runs = mixed(thread["id"], client.engine.context.owner)
+    await client.engine.store.call(lambda store: [store.runs.create(run) for run in runs])
     paid = sum(run.cost_usd for run in runs)
     transcripts = sum(run.cost_usd if run.estimate_usd is None else run.estimate_usd for run in runs)
     plain = sum(run.cost_usd if run.plain_resume_usd is None else run.plain_resume_usd for run in runs)
     assert (paid, transcripts, plain) == (1.46875, 2.75, 1.25)
 
-    sums = summed(await client.stats())
-    days = await client.daily()
-    told = await house.get("/api/stats")
-    of_thread = await house.get(f"/api/stats?thread={thread['id']}")
-    printed = json.loads(await clew(house, "stats", "--json"))
+    sums = total_savings(await client.stats())
+    days = await client.views.daily()
+    told = await daemon.get("/api/stats")
+    of_thread = await daemon.get(f"/api/stats?thread={thread['id']}")
+    printed = json.loads(await clew(daemon, "stats", "--json"))
     for found in (
         (sums.cost_usd, sums.transcript_usd, sums.plain_resume_usd),
         *(tuple(each[name] for name in FIGURES) for each in (told, of_thread)),
@@ -86,7 +86,7 @@ async def test_every_surface_tells_the_same_figures(house: House) -> None:
     assert [day["day"] for day in told["by_day"]] == ["2024-10-04", "2024-10-05", "2024-10-06"]
     assert (told["estimated_runs"], told["plain_resume_runs"]) == (7, 6)
     assert told["saved_usd"] == printed["estimate"]["saved_usd"] == pytest.approx(transcripts - paid)
-    text = await clew(house, "stats")
+    text = await clew(daemon, "stats")
     for amount, words in (
         (paid, "as the agents report it"),
         (transcripts, "with the whole transcript each time (estimate of 7 of 10 runs, the rest as paid)"),
@@ -98,23 +98,23 @@ async def test_every_surface_tells_the_same_figures(house: House) -> None:
 FIGURES = ("cost_usd", "transcript_usd", "plain_resume_usd")
 
 
-async def clew(house: House, *words: str) -> str:
-    """What the command says about the same store."""
-    process = await forkserver.start_in_loop(words, env=house.stage.environ, stdout=subprocess.PIPE)
+async def clew(daemon: LocalDaemon, *words: str) -> str:
+    """What the command line prints about the same store."""
+    process = await forkserver.start_in_loop(words, env=daemon.stage.environ, stdout=subprocess.PIPE)
     out, _ = await process.communicate()
     assert process.returncode == 0
     return out.decode()
 
 
-async def test_stats_sum_up_what_resuming_came_to(house: House) -> None:
-    empty = await house.get("/api/stats")
+async def test_stats_sum_up_what_resuming_saved(daemon: LocalDaemon) -> None:
+    empty = await daemon.get("/api/stats")
     assert (empty["runs"], empty["resume_rate"], empty["by_day"], empty["by_turn"]) == (0, None, [], [])
-    await house.thread("t")
-    await house.thread("u")
-    first = await house.ask("t", "first question")
-    second = await house.ask("t", "second question")
-    await house.ask("u", "another thread")
-    stats = await house.get("/api/stats", params={"thread": "t"})
+    await daemon.thread("t")
+    await daemon.thread("u")
+    first = await daemon.ask("t", "first question")
+    second = await daemon.ask("t", "second question")
+    await daemon.ask("u", "another thread")
+    stats = await daemon.get("/api/stats", params={"thread": "t"})
     assert (stats["runs"], stats["resumed"], stats["resume_rate"]) == (2, 1, 0.5)
     assert stats["fresh"] == {"first_turn": 1}
     assert stats["outcomes"] == {"success": 2}
@@ -125,33 +125,33 @@ async def test_stats_sum_up_what_resuming_came_to(house: House) -> None:
     [day] = stats["by_day"]
     assert day["day"] == datetime.now(UTC).date().isoformat()
     assert (day["runs"], day["resumed"]) == (2, 1)
-    assert (await house.get("/api/stats"))["runs"] == 3
-    assert (await house.get("/api/stats", params={"days": 1}))["runs"] == 3
+    assert (await daemon.get("/api/stats"))["runs"] == 3
+    assert (await daemon.get("/api/stats", params={"days": 1}))["runs"] == 3
     for query, status in (
         ({"thread": "none"}, 404),
         ({"days": 0}, 422),
         ({"days": "nan"}, 422),
         ({"days": "inf"}, 422),
     ):
-        assert (await house.http.get("/api/stats", params=query)).status_code == status
+        assert (await daemon.http.get("/api/stats", params=query)).status_code == status
 
 
-async def test_settings_and_directories_for_the_form_of_a_new_thread(house: House, scripted: Stage) -> None:
-    settings = await house.get("/api/settings")
+async def test_settings_and_directories_for_the_form_of_a_new_thread(daemon: LocalDaemon, scripted: Stage) -> None:
+    settings = await daemon.get("/api/settings")
     assert (settings["agent"], settings["model"], settings["roots"]) == ("claude", MODEL, [])
     assert settings["version"] == __version__
     (scripted.work / "inner").mkdir()
-    listed = await house.get("/api/dirs", params={"path": str(scripted.work)})
+    listed = await daemon.get("/api/dirs", params={"path": str(scripted.work)})
     assert listed["items"] == ["inner"]
     assert listed["parent"] == str(scripted.work.resolve().parent)
-    assert (await house.get("/api/dirs"))["path"] == settings["home"]
+    assert (await daemon.get("/api/dirs"))["path"] == settings["home"]
     for path, status in ((str(scripted.work / "none"), 404), ("relative", 422), ("/a\0b", 422)):
-        assert (await house.http.get("/api/dirs", params={"path": path})).status_code == status
+        assert (await daemon.http.get("/api/dirs", params={"path": path})).status_code == status
 
 
 @pytest.mark.rest
-async def test_the_document_tells_everything_that_a_call_can_answer(house: House) -> None:
-    document = await house.get("/api/openapi.json")
+async def test_the_document_describes_every_response(daemon: LocalDaemon) -> None:
+    document = await daemon.get("/api/openapi.json")
     assert document["openapi"].startswith("3.1")
     calls = [(path, method, call) for path, each in document["paths"].items() for method, call in each.items()]
     assert len(calls) == 47

@@ -12,29 +12,29 @@ from typing import Any
 import httpx
 import pytest
 
-from clew.core.job import JobStatus
+from clew.core.jobs.job import JobStatus
 from clew.testing.stage import MODEL, Stage
-from server.house import House, house_of
+from server.daemons import LocalDaemon, local_daemon
 
 IN_A_DAY = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
 
 
-async def submitted(house: House, prompt: str, **more: Any) -> Any:
-    body = {"prompt": prompt, "cwd": str(house.stage.work), "model": MODEL, **more}
-    return await house.post("/api/jobs", body, 201)
+async def submitted(daemon: LocalDaemon, prompt: str, **more: Any) -> Any:
+    body = {"prompt": prompt, "cwd": str(daemon.stage.work), "model": MODEL, **more}
+    return await daemon.post("/api/jobs", body, 201)
 
 
-async def carried_out(house: House, job: Any) -> Any:
+async def carried_out(daemon: LocalDaemon, job: Any) -> Any:
     """By this process, as `submit --wait` does."""
-    assert house.shared is not None
-    await house.shared.client.carry_out(job["id"])
-    return await house.get(f"/api/jobs/{job['id']}")
+    assert daemon.shared is not None
+    await daemon.shared.client.carry_out(job["id"])
+    return await daemon.get(f"/api/jobs/{job['id']}")
 
 
 @asynccontextmanager
-async def carrying_out(house: House, job: Any) -> AsyncIterator[None]:
-    assert house.shared is not None
-    task = asyncio.create_task(house.shared.client.carry_out(job["id"]))
+async def carrying_out(daemon: LocalDaemon, job: Any) -> AsyncIterator[None]:
+    assert daemon.shared is not None
+    task = asyncio.create_task(daemon.shared.client.carry_out(job["id"]))
     try:
         yield
     finally:
@@ -42,12 +42,12 @@ async def carrying_out(house: House, job: Any) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def told(house: House, job: Any, *, after: str | None = None, by: str = "header") -> list[dict[str, str]]:
+async def told(daemon: LocalDaemon, job: Any, *, after: str | None = None, by: str = "header") -> list[dict[str, str]]:
     """Every server-sent event to the end of the stream, as its fields."""
     headers = {"Last-Event-ID": after} if after and by == "header" else {}
     query = f"?after={after}" if after and by == "query" else ""
     found: list[dict[str, str]] = []
-    async with house.http.stream("GET", f"/api/jobs/{job['id']}/events{query}", headers=headers) as response:
+    async with daemon.http.stream("GET", f"/api/jobs/{job['id']}/events{query}", headers=headers) as response:
         assert response.status_code == 200
         fields: dict[str, str] = {}
         async for line in response.aiter_lines():
@@ -60,51 +60,53 @@ async def told(house: House, job: Any, *, after: str | None = None, by: str = "h
     return found
 
 
-async def test_a_job_is_submitted_carried_out_and_looked_at(house: House) -> None:
-    made = await submitted(house, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2, max_age_s=5, max_runs=7)
+async def test_a_job_is_submitted_carried_out_and_looked_at(daemon: LocalDaemon) -> None:
+    made = await submitted(
+        daemon, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2, max_age_s=5, max_runs=7
+    )
 
     assert (made["status"], made["permissions"], made["key"]) == ("queued", "edits", "k")
     named = ("timeout_s", "retries", "max_resumes", "max_age_s", "max_runs")
     assert [made["limits"][name] for name in named] == [60, 1, 2, 5, 7]
-    done = await carried_out(house, made)
+    done = await carried_out(daemon, made)
     assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
     assert done["cost_usd"] > 0
-    assert (await house.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
-    assert (await house.get("/api/jobs/latest"))["id"] == made["id"]
+    assert (await daemon.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
+    assert (await daemon.get("/api/jobs/latest"))["id"] == made["id"]
     [marker] = done["markers"]
     assert (marker["number"], marker["run"], marker["run_id"], marker["text"]) == (1, 1, done["run_id"], "done")
     assert (made["markers"], done["no_worker"]) == ([], None)
     assert made["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
 
 
-async def test_the_address_of_a_new_job_is_told(house: House) -> None:
-    response = await house.http.post("/api/jobs", json={"prompt": "x", "cwd": str(house.stage.work)})
+async def test_the_address_of_a_new_job_is_told(daemon: LocalDaemon) -> None:
+    response = await daemon.http.post("/api/jobs", json={"prompt": "x", "cwd": str(daemon.stage.work)})
     assert response.status_code == 201
     assert response.headers["Location"] == f"/api/jobs/{response.json()['id']}"
 
 
-async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive(house: House) -> None:
-    first = await submitted(house, "!say one", key="k")
-    second = await submitted(house, "!say two")
-    await carried_out(house, second)
+async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive(daemon: LocalDaemon) -> None:
+    first = await submitted(daemon, "!say one", key="k")
+    second = await submitted(daemon, "!say two")
+    await carried_out(daemon, second)
 
-    listed = await house.get("/api/jobs")
+    listed = await daemon.get("/api/jobs")
 
     assert [job["id"] for job in listed["items"]] == [second["id"], first["id"]]
     assert listed["workers"] == 0
-    assert [job["id"] for job in (await house.get("/api/jobs?status=succeeded"))["items"]] == [second["id"]]
-    assert [job["id"] for job in (await house.get("/api/jobs?key=k"))["items"]] == [first["id"]]
-    assert len((await house.get("/api/jobs?limit=1"))["items"]) == 1
+    assert [job["id"] for job in (await daemon.get("/api/jobs?status=succeeded"))["items"]] == [second["id"]]
+    assert [job["id"] for job in (await daemon.get("/api/jobs?key=k"))["items"]] == [first["id"]]
+    assert len((await daemon.get("/api/jobs?limit=1"))["items"]) == 1
 
 
 @pytest.mark.rest
 async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(
-    house: House, pass_an_hour: Callable[[], None]
+    daemon: LocalDaemon, pass_an_hour: Callable[[], None]
 ) -> None:
-    job = await submitted(house, "!hang text so far", timeout_s=600)
-    async with carrying_out(house, job):
-        telling = asyncio.create_task(told(house, job))
-        await asyncio.to_thread(house.stage.api.wait_for_hanging, 1)
+    job = await submitted(daemon, "!hang text so far", timeout_s=600)
+    async with carrying_out(daemon, job):
+        telling = asyncio.create_task(told(daemon, job))
+        await asyncio.to_thread(daemon.stage.api.wait_for_hanging, 1)
         pass_an_hour()
         live = await telling
 
@@ -120,67 +122,67 @@ async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(
         assert event["event"] == body["kind"]
     assert len({event["id"] for event in events}) == len(events)
 
-    again = [event for event in await told(house, job) if event["event"] != "job_changed"]
+    again = [event for event in await told(daemon, job) if event["event"] != "job_changed"]
     assert again == events, "the same from the store"
     middle = len(events) // 2
     for by in ("header", "query"):
-        rest = await told(house, job, after=events[middle]["id"], by=by)
+        rest = await told(daemon, job, after=events[middle]["id"], by=by)
         assert [event for event in rest if event["event"] != "job_changed"] == events[middle + 1 :]
         assert json.loads(rest[-1]["data"])["status"] == "succeeded"
 
 
-async def test_a_blocked_job_says_what_to_do_and_is_retried_in_its_session(house: House) -> None:
-    job = await submitted(house, "!fail 401 authentication_error invalid x-api-key")
-    blocked = await carried_out(house, job)
+async def test_a_blocked_job_says_what_to_do_and_is_retried_in_its_session(daemon: LocalDaemon) -> None:
+    job = await submitted(daemon, "!fail 401 authentication_error invalid x-api-key")
+    blocked = await carried_out(daemon, job)
     assert (blocked["status"], blocked["error"]["code"]) == ("blocked", "auth")
     assert "Log in" in blocked["error"]["hint"]
 
-    queued = await house.post(f"/api/jobs/{job['id']}/retry?resume=true")
-    done = await carried_out(house, job)
+    queued = await daemon.post(f"/api/jobs/{job['id']}/retry?resume=true")
+    done = await carried_out(daemon, job)
 
     assert (queued["status"], queued["tries"], queued["error"]) == ("queued", 2, None)
     assert (done["status"], done["resume_count"]) == ("succeeded", 1)
-    assert house.stage.launches[-1].resumes == done["session_id"]
-    refused = await house.http.post(f"/api/jobs/{job['id']}/retry")
+    assert daemon.stage.launches[-1].resumes == done["session_id"]
+    refused = await daemon.http.post(f"/api/jobs/{job['id']}/retry")
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
-async def test_a_retry_without_resume_begins_with_the_prompt(house: House) -> None:
-    job = await submitted(house, "!fail 401 authentication_error invalid x-api-key")
-    await carried_out(house, job)
+async def test_a_retry_without_resume_begins_with_the_prompt(daemon: LocalDaemon) -> None:
+    job = await submitted(daemon, "!fail 401 authentication_error invalid x-api-key")
+    await carried_out(daemon, job)
 
-    await house.post(f"/api/jobs/{job['id']}/retry?resume=false")
-    again = await carried_out(house, job)
+    await daemon.post(f"/api/jobs/{job['id']}/retry?resume=false")
+    again = await carried_out(daemon, job)
 
     assert (again["status"], again["reason"]) == ("blocked", "forced_fresh")
-    assert not house.stage.launches[-1].resumes
+    assert not daemon.stage.launches[-1].resumes
 
 
-async def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(house: House) -> None:
-    waiting = await submitted(house, "x")
-    assert (await house.post(f"/api/jobs/{waiting['id']}/cancel"))["status"] == "cancelled"
-    over = await house.http.post(f"/api/jobs/{waiting['id']}/cancel")
+async def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(daemon: LocalDaemon) -> None:
+    waiting = await submitted(daemon, "x")
+    assert (await daemon.post(f"/api/jobs/{waiting['id']}/cancel"))["status"] == "cancelled"
+    over = await daemon.http.post(f"/api/jobs/{waiting['id']}/cancel")
     assert over.status_code == 409
 
-    running = await submitted(house, "!hang text so far")
-    async with carrying_out(house, running):
-        await asyncio.to_thread(house.stage.api.wait_for_hanging, 1)
-        asked = await house.post(f"/api/jobs/{running['id']}/cancel")
-        events = await told(house, running)
+    running = await submitted(daemon, "!hang text so far")
+    async with carrying_out(daemon, running):
+        await asyncio.to_thread(daemon.stage.api.wait_for_hanging, 1)
+        asked = await daemon.post(f"/api/jobs/{running['id']}/cancel")
+        events = await told(daemon, running)
     assert (asked["status"], asked["cancel_requested"]) == ("running", True)
     assert json.loads(events[-1]["data"])["status"] == "cancelled"
 
 
-async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(house: House) -> None:
-    await house.thread("chat")
-    job = await submitted(house, "!say done")
-    await carried_out(house, job)
+async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(daemon: LocalDaemon) -> None:
+    await daemon.thread("chat")
+    job = await submitted(daemon, "!say done")
+    await carried_out(daemon, job)
 
-    assert [thread["name"] for thread in (await house.get("/api/threads"))["items"]] == ["chat"]
-    listed = await house.get("/api/threads?kind=job")
+    assert [thread["name"] for thread in (await daemon.get("/api/threads"))["items"]] == ["chat"]
+    listed = await daemon.get("/api/threads?kind=job")
     assert [thread["id"] for thread in listed["items"]] == [job["thread_id"]]
     assert listed["total"] == 1
-    view = await house.get(f"/api/threads/{job['thread_id']}/view")
+    view = await daemon.get(f"/api/threads/{job['thread_id']}/view")
     assert [turn["text"] for turn in view["turns"]] == ["!say done", "done"]
 
 
@@ -207,8 +209,10 @@ async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(house: Hou
         ({"prompt": "x", "cwd": "/tmp", "deadline_at": "2026-12-31T23:59:60Z"}, "deadline_at"),
     ],
 )
-async def test_what_has_no_meaning_is_refused_by_its_place(house: House, body: dict[str, Any], where: str) -> None:
-    response = await house.http.post("/api/jobs", json=body)
+async def test_what_has_no_meaning_is_refused_by_its_place(
+    daemon: LocalDaemon, body: dict[str, Any], where: str
+) -> None:
+    response = await daemon.http.post("/api/jobs", json=body)
     assert response.status_code == 422
     assert where in [fault["where"] for fault in response.json()["errors"]]
 
@@ -227,47 +231,47 @@ async def test_what_has_no_meaning_is_refused_by_its_place(house: House, body: d
         ({"prompt": "x", "cwd": "/nowhere-at-all"}, "is not a directory"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_in_words(house: House, body: dict[str, Any], words: str) -> None:
-    response = await house.http.post("/api/jobs", json={"cwd": str(house.stage.work), **body})
+async def test_what_cannot_be_done_is_refused_in_words(daemon: LocalDaemon, body: dict[str, Any], words: str) -> None:
+    response = await daemon.http.post("/api/jobs", json={"cwd": str(daemon.stage.work), **body})
     assert response.status_code == 422
     assert words in response.json()["detail"]
-    assert (await house.get("/api/jobs"))["items"] == []
+    assert (await daemon.get("/api/jobs"))["items"] == []
 
 
-async def test_a_time_that_no_calendar_has_is_answered_all_the_same(house: House) -> None:
-    assert house.shared is not None
-    job = await submitted(house, "x")
+async def test_a_time_that_no_calendar_has_is_answered_all_the_same(daemon: LocalDaemon) -> None:
+    assert daemon.shared is not None
+    job = await submitted(daemon, "x")
     for status in (JobStatus.RUNNING, JobStatus.WAITING):
-        await house.shared.client.engine.database.call(
-            lambda store, status=status: store.update_job(job["id"], status=status, wake_at=1e18)  # type: ignore[misc]
+        await daemon.shared.client.engine.store.call(
+            lambda store, status=status: store.jobs.update(job["id"], status=status, wake_at=1e18)  # type: ignore[misc]
         )
-    shown = await house.get(f"/api/jobs/{job['id']}")
+    shown = await daemon.get(f"/api/jobs/{job['id']}")
     assert shown["wake_at"] == "9999-12-31T23:59:59.999Z"
-    assert [each["wake_at"] for each in (await house.get("/api/jobs"))["items"]] == [shown["wake_at"]]
+    assert [each["wake_at"] for each in (await daemon.get("/api/jobs"))["items"]] == [shown["wake_at"]]
 
 
 @pytest.mark.parametrize("path", ["", "/retry", "/cancel", "/events"])
-async def test_an_unknown_job_is_not_found(house: House, path: str) -> None:
-    how = house.http.get if path in ("", "/events") else house.http.post
+async def test_an_unknown_job_is_not_found(daemon: LocalDaemon, path: str) -> None:
+    how = daemon.http.get if path in ("", "/events") else daemon.http.post
     response: httpx.Response = await how(f"/api/jobs/nonsense{path}")
     assert (response.status_code, response.json()["code"]) == (404, "not_found")
 
 
 @pytest.mark.parametrize("place", ["x", "1", "1-", "-1", "1-x"])
-async def test_a_place_that_is_none_is_refused(house: House, place: str) -> None:
-    job = await submitted(house, "x")
-    response = await house.http.get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": place})
+async def test_a_place_that_is_none_is_refused(daemon: LocalDaemon, place: str) -> None:
+    job = await submitted(daemon, "x")
+    response = await daemon.http.get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": place})
     assert response.status_code == 422
 
 
 async def test_jobs_stay_below_the_roots(scripted: Stage) -> None:
     (scripted.work / "inside").mkdir()
-    async with house_of(scripted) as anywhere:
+    async with local_daemon(scripted) as anywhere:
         outside = await submitted(anywhere, "!fail 401 authentication_error invalid x-api-key")
         await carried_out(anywhere, outside)
-    async with house_of(scripted, roots=[scripted.work / "inside"]) as house:
-        refused = await house.http.post("/api/jobs", json={"prompt": "x", "cwd": str(scripted.work)})
-        again = await house.http.post(f"/api/jobs/{outside['id']}/retry")
-        made = await submitted(house, "x", cwd=str(scripted.work / "inside"))
+    async with local_daemon(scripted, roots=[scripted.work / "inside"]) as daemon:
+        refused = await daemon.http.post("/api/jobs", json={"prompt": "x", "cwd": str(scripted.work)})
+        again = await daemon.http.post(f"/api/jobs/{outside['id']}/retry")
+        made = await submitted(daemon, "x", cwd=str(scripted.work / "inside"))
     assert (refused.status_code, again.status_code) == (403, 403)
     assert made["cwd"] == str(scripted.work / "inside")

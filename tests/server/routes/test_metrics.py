@@ -1,4 +1,4 @@
-"""/metrics, read by Prometheus' own parser."""
+"""/metrics, read by the parser of prometheus-client."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from clew.core.review import Measures
-from clew.core.usage import Usage
-from clew.server.metrics import CONTENT_TYPE, of_jobs, of_reviews, of_runs, written
-from clew.store.records import Tally
-from clew.testing.scripts import Hang, Reply, Request
+from clew.core.costs.usage import Usage
+from clew.core.reviews.review import ReviewMeasures
+from clew.server.models.metrics import CONTENT_TYPE, of_jobs, of_reviews, of_runs, written
+from clew.store.records import RunTotals
+from clew.testing.model.scripts import Hang, Reply, Request
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, finding, repository
-from server.house import BASE, House, let_in
-from server.test_reviews import over, started
+from reviews.reviewer import Reviewer, answer, finding, repository
+from server.daemons import BASE, LocalDaemon, log_in
+from server.routes.test_reviews import over, started
 
 COUNTERS = {
     "clew_runs",
@@ -49,7 +49,7 @@ HISTOGRAMS = {"clew_review_rounds_per_review"}
 def parsed(text: str) -> dict[str, Metric]:
     families = list(text_string_to_metric_families(text))
     found = {family.name: family for family in families}
-    assert len(found) == len(families), "each stands in one place"
+    assert len(found) == len(families), "no family comes twice"
     return found
 
 
@@ -65,14 +65,14 @@ def value(found: dict[str, Metric], sample: str, **labels: str) -> float | None:
     return values[0] if values else None
 
 
-async def looked_at(house: House) -> dict[str, Metric]:
-    response = await house.http.get("/metrics")
+async def scraped(daemon: LocalDaemon) -> dict[str, Metric]:
+    response = await daemon.http.get("/metrics")
     assert (response.status_code, response.headers["content-type"]) == (200, CONTENT_TYPE)
     return parsed(response.text)
 
 
-async def test_an_empty_store_has_every_metric_with_its_type(house: House) -> None:
-    found = await looked_at(house)
+async def test_an_empty_store_has_every_metric_with_its_type(daemon: LocalDaemon) -> None:
+    found = await scraped(daemon)
     types = {name: family.type for name, family in found.items()}
     assert types == (
         dict.fromkeys(COUNTERS, "counter")
@@ -86,18 +86,18 @@ async def test_an_empty_store_has_every_metric_with_its_type(house: House) -> No
 
 
 @pytest.mark.rest
-async def test_runs_are_told_by_the_host_that_asked(house: House) -> None:
-    repo = repository(house.stage.work / "repo")
+async def test_runs_are_counted_by_the_host_that_asked(daemon: LocalDaemon) -> None:
+    repo = repository(daemon.stage.work / "repo")
     (repo / "a.py").write_text("a = 3\n")
-    await house.thread("t")
-    asked = [await house.ask("t", "one"), await house.ask("t", "two")]
-    failed = await house.ask("t", "!fail 401 authentication_error invalid x-api-key")
-    await house.post("/api/jobs", {"prompt": "x", "cwd": str(repo)}, 201)
-    house.stage.api.reply = Reviewer(answer([finding()]))
-    first = await over(house, await started(house, repo))
-    await over(house, await house.post(f"/api/reviews/{first['id']}/rounds", {"message": "Sure?"}))
+    await daemon.thread("t")
+    asked = [await daemon.ask("t", "one"), await daemon.ask("t", "two")]
+    failed = await daemon.ask("t", "!fail 401 authentication_error invalid x-api-key")
+    await daemon.post("/api/jobs", {"prompt": "x", "cwd": str(repo)}, 201)
+    daemon.stage.api.reply = Reviewer(answer([finding()]))
+    first = await over(daemon, await started(daemon, repo))
+    await over(daemon, await daemon.post(f"/api/reviews/{first['id']}/rounds", {"message": "Sure?"}))
 
-    found = await looked_at(house)
+    found = await scraped(daemon)
     chat = {"kind": "chat", "agent": "claude"}
     review = {"kind": "review", "agent": "claude"}
     assert value(found, "clew_runs_total", **chat, outcome="success") == 2
@@ -125,22 +125,22 @@ async def test_runs_are_told_by_the_host_that_asked(house: House) -> None:
     assert value(found, "clew_review_tokens_per_round_count", resumed="true") == 1
     assert value(found, "clew_review_tokens_per_round_sum", resumed="true") > 0  # type: ignore[operator]
 
-    stats = (await house.get("/api/stats"))["reviews"]
+    stats = (await daemon.get("/api/stats"))["reviews"]
     assert (stats["rounds"], stats["resumed"], stats["resume_rate"], stats["misses"]) == (2, 1, 1.0, {})
-    assert (await house.get("/api/stats?thread=t"))["reviews"]["rounds"] == 0
-    assert (await house.get(f"/api/stats?thread=review-{first['id']}"))["reviews"]["rounds"] == 2
+    assert (await daemon.get("/api/stats?thread=t"))["reviews"]["rounds"] == 0
+    assert (await daemon.get(f"/api/stats?thread=review-{first['id']}"))["reviews"]["rounds"] == 2
 
 
 @pytest.mark.rest
-async def test_why_a_follow_up_was_fresh(house: House) -> None:
-    repo = repository(house.stage.work / "repo")
+async def test_why_a_follow_up_was_fresh(daemon: LocalDaemon) -> None:
+    repo = repository(daemon.stage.work / "repo")
     (repo / "a.py").write_text("a = 3\n")
-    house.stage.api.reply = Reviewer()
-    first = await over(house, await started(house, repo))
+    daemon.stage.api.reply = Reviewer()
+    first = await over(daemon, await started(daemon, repo))
     for body in ({"resume": False}, {"model": "another-model"}, {"model": MODEL}):
-        await over(house, await house.post(f"/api/reviews/{first['id']}/rounds", {"message": "Sure?", **body}))
+        await over(daemon, await daemon.post(f"/api/reviews/{first['id']}/rounds", {"message": "Sure?", **body}))
 
-    found = await looked_at(house)
+    found = await scraped(daemon)
     assert value(found, "clew_review_misses_total", reason="disabled") == 1
     assert value(found, "clew_review_misses_total", reason="no_pin") == 1
     assert value(found, "clew_review_rounds_total", resumed="true") == 1
@@ -151,52 +151,52 @@ async def test_why_a_follow_up_was_fresh(house: House) -> None:
     assert value(found, "clew_review_seconds_per_round_count", resumed="false") == 2
 
 
-async def test_what_is_going_on_is_live_and_counts_for_nothing_yet(house: House) -> None:
-    repo = repository(house.stage.work / "repo")
+async def test_a_running_round_is_live_and_not_counted_yet(daemon: LocalDaemon) -> None:
+    repo = repository(daemon.stage.work / "repo")
     (repo / "a.py").write_text("a = 3\n")
-    house.stage.api.reply = Reviewer()
-    first = await over(house, await started(house, repo))
+    daemon.stage.api.reply = Reviewer()
+    first = await over(daemon, await started(daemon, repo))
 
     def hang(request: Request) -> Reply | None:
         return Hang("text", "so far") if request.is_main else None
 
-    house.stage.api.reply = hang
-    begun = await house.post(f"/api/reviews/{first['id']}/rounds", {"message": "Sure?"})
-    await asyncio.to_thread(house.stage.api.wait_for_hanging, 1)
-    found = await looked_at(house)
+    daemon.stage.api.reply = hang
+    begun = await daemon.post(f"/api/reviews/{first['id']}/rounds", {"message": "Sure?"})
+    await asyncio.to_thread(daemon.stage.api.wait_for_hanging, 1)
+    found = await scraped(daemon)
     assert value(found, "clew_runs_live") == 1
     assert value(found, "clew_review_rounds_total", resumed="false") == 1
     assert found["clew_review_misses"].samples == [], "whether it resumes is not known before it is over"
-    await house.post(f"/api/runs/{begun['run_id']}/cancel")
-    await over(house, begun)
-    assert value(await looked_at(house), "clew_runs_live") == 0
+    await daemon.post(f"/api/runs/{begun['run_id']}/cancel")
+    await over(daemon, begun)
+    assert value(await scraped(daemon), "clew_runs_live") == 0
 
 
-async def test_a_stranger_and_the_cookie_alone_are_kept_out(house: House, scripted: Stage) -> None:
-    transport: Any = house.http._transport
+async def test_metrics_need_the_token_or_the_cookie_with_the_key(daemon: LocalDaemon, scripted: Stage) -> None:
+    transport: Any = daemon.http._transport
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as browser:
         assert (await browser.get("/metrics")).status_code == 401
-        token = house.http.headers["authorization"].removeprefix("Bearer ")
-        await let_in(browser, f"/?token={token}")
+        token = daemon.http.headers["authorization"].removeprefix("Bearer ")
+        await log_in(browser, f"/?token={token}")
         assert (await browser.get("/metrics")).status_code == 200
         del browser.headers["X-Clew-Key"]
         assert browser.cookies
         assert (await browser.get("/metrics")).status_code == 401
-    assert (await house.http.post("/metrics")).status_code == 405
+    assert (await daemon.http.post("/metrics")).status_code == 405
 
 
 def test_labels_cannot_break_out_of_their_quotes() -> None:
     odd = 'a"} 1\nevil_total{x="\\'
-    tally = Tally(odd, odd, False, odd, odd, 3, 1, Usage(1, 2, 3, 4), 0.125)
+    tally = RunTotals(odd, odd, False, odd, odd, 3, 1, Usage(1, 2, 3, 4), 0.125)
     found = parsed(
-        written([*of_runs([tally], 0), *of_reviews(Measures(misses={odd: 2}, by_model={odd: (2, 1)}))]).decode()
+        written([*of_runs([tally], 0), *of_reviews(ReviewMeasures(misses={odd: 2}, by_model={odd: (2, 1)}))]).decode()
     )
     assert value(found, "clew_runs_total", kind=odd, agent=odd, outcome=odd) == 3
     assert value(found, "clew_cost_usd_total", kind=odd, agent=odd) == 0.125
     assert value(found, "clew_review_misses_total", reason=odd) == 2
     assert value(found, "clew_review_follow_ups_total", model=odd, resumed="false") == 1
     assert "evil" not in found
-    half = Tally("chat", "\udcff", True, None, None, 1, 0, Usage(), 0.0)
+    half = RunTotals("chat", "\udcff", True, None, None, 1, 0, Usage(), 0.0)
     assert (
         value(
             parsed(written(of_runs([half], 0)).decode()), "clew_runs_total", kind="chat", agent="?", outcome="unknown"
@@ -207,7 +207,7 @@ def test_labels_cannot_break_out_of_their_quotes() -> None:
 
 def test_rows_of_the_same_labels_are_one_sample() -> None:
     rows = [
-        Tally("chat", "claude", resumed, None if resumed else "first_turn", "success", 2, 1, Usage(10**9 + 1), 1e-7)
+        RunTotals("chat", "claude", resumed, None if resumed else "first_turn", "success", 2, 1, Usage(10**9 + 1), 1e-7)
         for resumed in (True, False)
     ]
     found = parsed(written([*of_runs(rows, 1), *of_jobs({"queued": 2, "of-a-later-version": 1}, 3)]).decode())
@@ -220,7 +220,9 @@ def test_rows_of_the_same_labels_are_one_sample() -> None:
 
 def test_ages_at_expiry_are_a_sum_and_a_count() -> None:
     found = parsed(
-        written(of_reviews(Measures(expiry_ages_s=(90_000.5, 100_000.0), rounds_per_review={1: 3, 40: 1}))).decode()
+        written(
+            of_reviews(ReviewMeasures(expiry_ages_s=(90_000.5, 100_000.0), rounds_per_review={1: 3, 40: 1}))
+        ).decode()
     )
     assert value(found, "clew_review_session_age_at_expiry_seconds_sum") == 190_000.5
     assert value(found, "clew_review_session_age_at_expiry_seconds_count") == 2

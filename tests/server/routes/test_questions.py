@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from clew.testing.stage import Stage
-from server.house import Served
+from server.daemons import ServeProcess
 
 FORM = (
     '!tool AskUserQuestion {"questions": [{"question": "Which database?", "header": "DB", "multiSelect": false,'
@@ -19,64 +19,68 @@ FORM = (
 TOUCH = '!tool Bash {"command": "touch made"}'
 
 
-async def asked(house: Served, thread: str, prompt: str) -> tuple[str, Any]:
+async def asked(daemon: ServeProcess, thread: str, prompt: str) -> tuple[str, Any]:
     """A run that waits for a person, and what it asks."""
-    run = await house.post(f"/api/threads/{thread}/runs", {"prompt": prompt})
-    await house.until(run["id"], "question_asked")
-    view = await house.get(f"/api/threads/{thread}/view")
+    run = await daemon.post(f"/api/threads/{thread}/runs", {"prompt": prompt})
+    await daemon.until(run["id"], "question_asked")
+    view = await daemon.get(f"/api/threads/{thread}/view")
     [question] = view["questions"]
     assert view["thread"]["live"] == {"run_id": run["id"], "status": "waiting"}
     assert view["thread"]["questions"] == 1
-    waiting = await house.get(f"/api/runs/{run['id']}")
+    waiting = await daemon.get(f"/api/runs/{run['id']}")
     assert (waiting["status"], waiting["question"]) == ("waiting", question)
     assert (question["state"], question["live"], question["run_id"]) == ("open", True, run["id"])
     return run["id"], question
 
 
 @pytest.mark.rest
-async def test_a_form_is_answered_and_the_run_goes_on_under_resume(stage: Stage, serve: Callable[..., Served]) -> None:
-    house = serve(stage)
-    await house.thread("t")
-    first = await house.ask("t", "first question")
-    run_id, question = await asked(house, "t", FORM)
+async def test_a_form_is_answered_and_the_run_continues_in_its_session(
+    stage: Stage, start_daemon: Callable[..., ServeProcess]
+) -> None:
+    daemon = start_daemon(stage)
+    await daemon.thread("t")
+    first = await daemon.ask("t", "first question")
+    run_id, question = await asked(daemon, "t", FORM)
     assert question["is_form"]
     assert question["tool"] == "AskUserQuestion"
     assert question["input"]["questions"][0]["question"] == "Which database?"
     given = {"question_id": question["id"], "allow": True, "answers": {"Which database?": "Postgres"}}
-    answered = await house.post(f"/api/runs/{run_id}/tool-result", given)
+    answered = await daemon.post(f"/api/runs/{run_id}/tool-result", given)
     assert (answered["id"], answered["state"], answered["allowed"]) == (question["id"], "answered", True)
     assert answered["follow_up_run_id"] is None
-    run = await house.ended(run_id)
+    run = await daemon.ended(run_id)
     assert (run["status"], run["session_resumed"], run["question"]) == ("answered", True, None)
     assert stage.launches[-1].resumes == first["session_id"]
-    assert "Postgres" in (await house.turns("t"))[-1]["text"], "the model was told"
-    again = await house.http.post(f"/api/runs/{run_id}/tool-result", json=given)
+    assert "Postgres" in (await daemon.turns("t"))[-1]["text"], "the model was told"
+    again = await daemon.http.post(f"/api/runs/{run_id}/tool-result", json=given)
     assert (again.status_code, again.json()["code"]) == (409, "conflict")
-    after = await house.ask("t", "last question")
+    after = await daemon.ask("t", "last question")
     assert after["session_resumed"]
 
 
 @pytest.mark.parametrize("allow", [True, False])
-async def test_a_permission_is_given_or_declined(scripted: Stage, serve: Callable[..., Served], allow: bool) -> None:
-    house = serve(scripted)
-    await house.thread("t", permissions="ask")
-    run_id, question = await asked(house, "t", TOUCH)
+async def test_a_permission_is_given_or_declined(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess], allow: bool
+) -> None:
+    daemon = start_daemon(scripted)
+    await daemon.thread("t", permissions="ask")
+    run_id, question = await asked(daemon, "t", TOUCH)
     assert not question["is_form"]
     assert question["input"] == {"command": "touch made"}
     given = {"question_id": question["id"], "allow": allow, "message": "Leave it."}
-    await house.post(f"/api/runs/{run_id}/tool-result", given)
-    assert (await house.ended(run_id))["status"] == "answered"
+    await daemon.post(f"/api/runs/{run_id}/tool-result", given)
+    assert (await daemon.ended(run_id))["status"] == "answered"
     assert (scripted.work / "made").exists() is allow
     if not allow:
-        assert "Leave it." in (await house.turns("t"))[-1]["text"]
+        assert "Leave it." in (await daemon.turns("t"))[-1]["text"]
 
 
-async def test_answers_to_nothing_are_not_found_and_half_ones_refused(
-    scripted: Stage, serve: Callable[..., Served]
+async def test_answers_to_unknown_questions_are_not_found_and_incomplete_ones_refused(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
 ) -> None:
-    house = serve(scripted)
-    await house.thread("t")
-    run = await house.ask("t", "hello")
+    daemon = start_daemon(scripted)
+    await daemon.thread("t")
+    run = await daemon.ask("t", "hello")
     for path, body, status in (
         (f"/api/runs/{run['id']}/tool-result", {"question_id": "none", "allow": True}, 404),
         ("/api/runs/none/tool-result", {"question_id": "none", "allow": True}, 404),
@@ -84,81 +88,83 @@ async def test_answers_to_nothing_are_not_found_and_half_ones_refused(
         (f"/api/runs/{run['id']}/tool-result", {"question_id": "q", "allow": "yes"}, 422),
         (f"/api/runs/{run['id']}/tool-result", {"question_id": "q", "allow": True, "answers": {"q": 1}}, 422),
     ):
-        assert (await house.http.post(path, json=body)).status_code == status
+        assert (await daemon.http.post(path, json=body)).status_code == status
 
 
-async def test_a_stopped_run_withdraws_its_question(scripted: Stage, serve: Callable[..., Served]) -> None:
-    house = serve(scripted)
-    await house.thread("t")
-    run_id, question = await asked(house, "t", TOUCH)
-    await house.post(f"/api/runs/{run_id}/cancel")
-    assert (await house.ended(run_id))["status"] == "cancelled"
-    assert (await house.get("/api/threads/t/view"))["questions"] == []
-    late = await house.http.post(f"/api/runs/{run_id}/tool-result", json={"question_id": question["id"], "allow": True})
+async def test_a_stopped_run_withdraws_its_question(scripted: Stage, start_daemon: Callable[..., ServeProcess]) -> None:
+    daemon = start_daemon(scripted)
+    await daemon.thread("t")
+    run_id, question = await asked(daemon, "t", TOUCH)
+    await daemon.post(f"/api/runs/{run_id}/cancel")
+    assert (await daemon.ended(run_id))["status"] == "cancelled"
+    assert (await daemon.get("/api/threads/t/view"))["questions"] == []
+    late = await daemon.http.post(
+        f"/api/runs/{run_id}/tool-result", json={"question_id": question["id"], "allow": True}
+    )
     assert late.status_code == 409
 
 
 @pytest.mark.rest
 async def test_a_question_outlives_the_daemon_and_its_answer_reaches_the_resumed_session(
-    stage: Stage, serve: Callable[..., Served]
+    stage: Stage, start_daemon: Callable[..., ServeProcess]
 ) -> None:
-    house = serve(stage)
-    await house.thread("t")
-    first = await house.ask("t", "first question")
-    run_id, question = await asked(house, "t", FORM)
-    house.kill()
-    house.restart()
-    view = await house.get("/api/threads/t/view")
+    daemon = start_daemon(stage)
+    await daemon.thread("t")
+    first = await daemon.ask("t", "first question")
+    run_id, question = await asked(daemon, "t", FORM)
+    daemon.kill()
+    daemon.restart()
+    view = await daemon.get("/api/threads/t/view")
     [shown] = view["questions"]
     assert shown == {**question, "live": False}
-    dead = await house.get(f"/api/runs/{run_id}")
+    dead = await daemon.get(f"/api/runs/{run_id}")
     assert dead["status"] == "interrupted"
     given = {"question_id": question["id"], "allow": True, "answers": {"Which database?": "Postgres"}}
-    answered = await house.post(f"/api/runs/{run_id}/tool-result", given)
+    answered = await daemon.post(f"/api/runs/{run_id}/tool-result", given)
     assert (answered["state"], answered["allowed"], answered["live"]) == ("answered", True, False)
-    follow_up = await house.ended(answered["follow_up_run_id"])
+    follow_up = await daemon.ended(answered["follow_up_run_id"])
     assert follow_up["status"] == "answered"
     assert follow_up["session_resumed"], json.dumps(follow_up)
     assert stage.launches[-1].resumes == first["session_id"]
     assert "Which database?: Postgres" in stage.prompt
-    after = await house.get("/api/threads/t/view")
+    after = await daemon.get("/api/threads/t/view")
     assert after["questions"] == []
-    assert (await house.http.post(f"/api/runs/{run_id}/tool-result", json=given)).status_code == 409
+    assert (await daemon.http.post(f"/api/runs/{run_id}/tool-result", json=given)).status_code == 409
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-async def test_prompts_behind_a_question_wait_behind_it_after_a_restart_as_they_did_before(
-    scripted: Stage, serve: Callable[..., Served], how: signal.Signals
+async def test_prompts_that_are_queued_after_a_question_stay_queued_over_a_restart(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess], how: signal.Signals
 ) -> None:
-    house = serve(scripted)
-    await house.thread("t")
-    run_id, question = await asked(house, "t", FORM)
-    queued = await house.post("/api/threads/t/runs", {"prompt": "second"})
-    house.process.send_signal(how)
-    house.process.wait(60)
-    house.restart()
-    view = await house.get("/api/threads/t/view")
+    daemon = start_daemon(scripted)
+    await daemon.thread("t")
+    run_id, question = await asked(daemon, "t", FORM)
+    queued = await daemon.post("/api/threads/t/runs", {"prompt": "second"})
+    daemon.process.send_signal(how)
+    daemon.process.wait(60)
+    daemon.restart()
+    view = await daemon.get("/api/threads/t/view")
     assert view["questions"] == [{**question, "live": False}]
     assert view["thread"]["live"] == {"run_id": queued["id"], "status": "queued"}
     given = {"question_id": question["id"], "allow": True, "answers": {"Which database?": "Postgres"}}
-    follow_up = (await house.post(f"/api/runs/{run_id}/tool-result", given))["follow_up_run_id"]
-    ended = [await house.ended(each) for each in (follow_up, queued["id"])]
+    follow_up = (await daemon.post(f"/api/runs/{run_id}/tool-result", given))["follow_up_run_id"]
+    ended = [await daemon.ended(each) for each in (follow_up, queued["id"])]
     assert [run["status"] for run in ended] == ["answered"] * 2
     assert ended[0]["ended_at"] <= ended[1]["started_at"]
 
 
 @pytest.mark.rest
 async def test_the_command_line_and_the_page_see_the_same_question(
-    scripted: Stage, serve: Callable[..., Served]
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
 ) -> None:
     """One store: another process answers what the daemon's run asks."""
-    from clew.core.permissions import Answer
+    from clew.core.runs.permissions import Answer
 
-    house = serve(scripted)
-    await house.thread("t")
-    run_id, question = await asked(house, "t", TOUCH)
+    daemon = start_daemon(scripted)
+    await daemon.thread("t")
+    run_id, question = await asked(daemon, "t", TOUCH)
     async with scripted.open() as other:
         await other.answer(run_id, question["id"], Answer(allow=True))
-    assert (await house.ended(run_id))["status"] == "answered"
+    assert (await daemon.ended(run_id))["status"] == "answered"
     assert (scripted.work / "made").exists()

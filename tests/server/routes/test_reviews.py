@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from clew.store import open_store
-from clew.testing.scripts import Hang, Reply, Request
+from clew.testing.model.scripts import Hang, Reply, Request
 from clew.testing.stage import MODEL, Stage
-from reviews.house import Reviewer, answer, finding, git, repository
-from server.house import House, Served, house_of
-from server.test_live import page_of
+from reviews.reviewer import Reviewer, answer, finding, git, repository
+from server.daemons import LocalDaemon, ServeProcess, local_daemon
+from server.live.test_websocket import page_of
 
 
 @pytest.fixture
@@ -31,44 +31,44 @@ def hanging(request: Request) -> Reply | None:
     return Hang("text", "I have begun") if request.is_main else None
 
 
-async def started(house: House, repo: Path, **more: Any) -> Any:
-    return await house.post("/api/reviews", {"cwd": str(repo), "model": MODEL, **more})
+async def started(daemon: LocalDaemon, repo: Path, **more: Any) -> Any:
+    return await daemon.post("/api/reviews", {"cwd": str(repo), "model": MODEL, **more})
 
 
-async def over(house: House, begun: Any) -> Any:
+async def over(daemon: LocalDaemon, begun: Any) -> Any:
     """The round once it is over: after the end of its runs it is concluded in a moment."""
     address = f"/api/reviews/{begun['id']}/rounds/{begun['round']}"
     async with asyncio.timeout(60):
-        while (round_ := await house.get(address))["status"] == "running":
-            await house.ended(round_["run_id"])
+        while (round_ := await daemon.get(address))["status"] == "running":
+            await daemon.ended(round_["run_id"])
     return round_
 
 
-async def reviewed(house: House, repo: Path, **more: Any) -> Any:
-    return await over(house, await started(house, repo, **more))
+async def reviewed(daemon: LocalDaemon, repo: Path, **more: Any) -> Any:
+    return await over(daemon, await started(daemon, repo, **more))
 
 
-async def test_a_round_goes_on_after_its_request_and_the_next_one_resumes(house: House, repo: Path) -> None:
+async def test_a_round_goes_on_after_its_request_and_the_next_one_resumes(daemon: LocalDaemon, repo: Path) -> None:
     reviewer = Reviewer(answer([finding()]), answer(earlier=[{"id": "F1", "state": "fixed", "note": "It is."}]))
-    house.stage.api.reply = reviewer
-    response = await house.http.post("/api/reviews", json={"cwd": str(repo / ""), "model": MODEL, "focus": "numbers"})
+    daemon.stage.api.reply = reviewer
+    response = await daemon.http.post("/api/reviews", json={"cwd": str(repo / ""), "model": MODEL, "focus": "numbers"})
     begun = response.json()
     assert (response.status_code, begun["status"], begun["round"]) == (202, "running", 1)
     assert response.headers["location"] == f"/api/reviews/{begun['id']}/rounds/1"
-    first = await over(house, begun)
+    first = await over(daemon, begun)
     assert (first["status"], first["session_resumed"], first["reason"]) == ("done", False, "first_turn")
     assert [each["id"] for each in first["findings"]] == ["F1"]
     assert [each["path"] for each in first["files"]] == ["a.py"]
 
     (repo / "a.py").write_text("def a():\n    return 2\n")
-    response = await house.http.post(f"/api/reviews/{first['id']}/rounds", json={"message": "Mended."})
+    response = await daemon.http.post(f"/api/reviews/{first['id']}/rounds", json={"message": "Mended."})
     assert response.headers["location"] == f"/api/reviews/{first['id']}/rounds/2"
-    second = await over(house, response.json())
+    second = await over(daemon, response.json())
     assert (second["status"], second["session_resumed"], second["reason"]) == ("done", True, None)
     assert second["earlier"] == [{"id": "F1", "state": "fixed", "note": "It is."}]
     assert "Mended." in reviewer.asked[1]
 
-    review = await house.get(f"/api/reviews/{first['id']}")
+    review = await daemon.get(f"/api/reviews/{first['id']}")
     assert (review["status"], review["round"], review["open"]) == ("done", 2, 0)
     assert (review["cwd"], review["focus"]) == (str(repo), "numbers")
     assert review["rounds"] == [first, second]
@@ -76,111 +76,115 @@ async def test_a_round_goes_on_after_its_request_and_the_next_one_resumes(house:
     assert list(review["sessions"]) == [MODEL]
 
 
-async def test_the_next_round_by_the_id_of_the_review_before(house: House, repo: Path) -> None:
-    house.stage.api.reply = Reviewer()
-    first = await reviewed(house, repo, base="main", paths=["a.py"])
+async def test_the_next_round_by_the_id_of_the_review_before(daemon: LocalDaemon, repo: Path) -> None:
+    daemon.stage.api.reply = Reviewer()
+    first = await reviewed(daemon, repo, base="main", paths=["a.py"])
     (repo / "a.py").write_text("def a():\n    return 4\n")
-    second = await over(house, await house.post("/api/reviews", {"previous_review_id": first["id"], "message": "So?"}))
+    second = await over(
+        daemon, await daemon.post("/api/reviews", {"previous_review_id": first["id"], "message": "So?"})
+    )
     assert (second["id"], second["round"], second["session_resumed"]) == (first["id"], 2, True)
     same = {"cwd": str(repo), "base": "main", "paths": ["a.py"], "scope": "all", "focus": ""}
-    third = await house.post("/api/reviews", {"previous_review_id": first["id"], "message": "Sure?", **same})
-    assert (await over(house, third))["round"] == 3
+    third = await daemon.post("/api/reviews", {"previous_review_id": first["id"], "message": "Sure?", **same})
+    assert (await over(daemon, third))["round"] == 3
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("cwd", "elsewhere"), ("paths", ["b.py"]), ("base", "HEAD"), ("scope", "staged"), ("focus", "something else")],
 )
-async def test_the_next_round_cannot_be_about_something_else(house: House, repo: Path, name: str, value: Any) -> None:
-    house.stage.api.reply = Reviewer()
-    first = await reviewed(house, repo)
+async def test_the_next_round_cannot_be_about_something_else(
+    daemon: LocalDaemon, repo: Path, name: str, value: Any
+) -> None:
+    daemon.stage.api.reply = Reviewer()
+    first = await reviewed(daemon, repo)
     if name == "cwd":
         value = str(repository(repo.with_name(value)))
     body = {"previous_review_id": first["id"], "message": "x", name: value}
-    response = await house.http.post("/api/reviews", json=body)
+    response = await daemon.http.post("/api/reviews", json=body)
     assert response.status_code == 422
     assert response.json()["detail"] == f"The {name} is not that of review {first['id']}."
-    assert (await house.get(f"/api/reviews/{first['id']}"))["round"] == 1
+    assert (await daemon.get(f"/api/reviews/{first['id']}"))["round"] == 1
 
 
-async def test_what_a_round_compared_and_the_whole_review_as_files(house: House, repo: Path) -> None:
+async def test_what_a_round_compared_and_the_whole_review_as_files(daemon: LocalDaemon, repo: Path) -> None:
     (repo / "é.py").write_bytes(b"caf\xe9 = 1\n")
-    house.stage.api.reply = Reviewer(answer([finding("Wrong", detail="# Not a heading")]))
-    first = await reviewed(house, repo)
+    daemon.stage.api.reply = Reviewer(answer([finding("Wrong", detail="# Not a heading")]))
+    first = await reviewed(daemon, repo)
 
-    diff = await house.http.get(f"/api/reviews/{first['id']}/rounds/1/diff")
+    diff = await daemon.http.get(f"/api/reviews/{first['id']}/rounds/1/diff")
     assert (diff.status_code, diff.headers["content-type"]) == (200, "text/plain; charset=utf-8")
     assert "+    return 3" in diff.text and "+++ b/é.py" in diff.text
-    written = await house.http.get(f"/api/reviews/{first['id']}/export")
+    written = await daemon.http.get(f"/api/reviews/{first['id']}/export")
     assert written.headers["content-type"] == "text/markdown; charset=utf-8"
     assert written.text.startswith(f"# Review {first['id']}\n") and "### F1 high: Wrong" in written.text
-    assert (await house.http.get(f"/api/reviews/{first['id']}/export?format=md")).text == written.text
-    as_json = await house.get(f"/api/reviews/{first['id']}/export?format=json")
-    assert as_json == await house.get(f"/api/reviews/{first['id']}")
-    assert (await house.http.get(f"/api/reviews/{first['id']}/export?format=pdf")).status_code == 422
+    assert (await daemon.http.get(f"/api/reviews/{first['id']}/export?format=md")).text == written.text
+    as_json = await daemon.get(f"/api/reviews/{first['id']}/export?format=json")
+    assert as_json == await daemon.get(f"/api/reviews/{first['id']}")
+    assert (await daemon.http.get(f"/api/reviews/{first['id']}/export?format=pdf")).status_code == 422
 
 
-async def test_an_export_holds_no_secret_unless_asked(house: House, repo: Path) -> None:
+async def test_an_export_holds_no_secret_unless_asked(daemon: LocalDaemon, repo: Path) -> None:
     """As that of the command line. What the page shows of a review is not blanked: it stays here."""
     key = "ghp_" + "x1Y2z3" * 6
-    house.stage.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code.")]))
-    address = f"/api/reviews/{(await reviewed(house, repo))['id']}"
+    daemon.stage.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code.")]))
+    address = f"/api/reviews/{(await reviewed(daemon, repo))['id']}"
     for form in ("md", "json"):
-        text = (await house.http.get(f"{address}/export?format={form}")).text
+        text = (await daemon.http.get(f"{address}/export?format={form}")).text
         assert key not in text and "[redacted: GitHub token] is in the code" in text.replace("\\", "")
-        assert key in (await house.http.get(f"{address}/export?format={form}&with_secrets=true")).text
-    assert key in (await house.http.get(address)).text
+        assert key in (await daemon.http.get(f"{address}/export?format={form}&with_secrets=true")).text
+    assert key in (await daemon.http.get(address)).text
 
 
-async def test_reviews_are_listed_by_pages_the_newest_first(house: House, repo: Path) -> None:
-    house.stage.api.reply = Reviewer(answer([finding(), finding("Another")]))
+async def test_reviews_are_listed_by_pages_the_newest_first(daemon: LocalDaemon, repo: Path) -> None:
+    daemon.stage.api.reply = Reviewer(answer([finding(), finding("Another")]))
     other = repository(repo.with_name("other"))
     (other / "a.py").write_text("a = 1\n")
-    made = [await reviewed(house, repo), await reviewed(house, other), await reviewed(house, repo)]
+    made = [await reviewed(daemon, repo), await reviewed(daemon, other), await reviewed(daemon, repo)]
     ids = [each["id"] for each in reversed(made)]
     assert [id_.rpartition("-")[2] for id_ in ids] == ["003", "002", "001"]
 
-    page = await house.get("/api/reviews")
+    page = await daemon.get("/api/reviews")
     assert [each["id"] for each in page["items"]] == ids
     assert (page["total"], page["items"][2]["open"], page["items"][2]["status"]) == (3, 2, "done")
-    assert page["version"] == (await house.get("/api/threads"))["version"]
-    part = await house.get("/api/reviews?limit=1&offset=1")
+    assert page["version"] == (await daemon.get("/api/threads"))["version"]
+    part = await daemon.get("/api/reviews?limit=1&offset=1")
     assert ([each["id"] for each in part["items"]], part["total"]) == (ids[1:2], 3)
-    of_repo = await house.get("/api/reviews", params={"cwd": str(repo)})
+    of_repo = await daemon.get("/api/reviews", params={"cwd": str(repo)})
     assert ([each["id"] for each in of_repo["items"]], of_repo["total"]) == ([ids[0], ids[2]], 2)
     for odd in ("/nowhere-at-all", "\0", "relative", "/" + "x" * 4000):
-        assert (await house.get("/api/reviews", params={"cwd": odd}))["items"] == []
+        assert (await daemon.get("/api/reviews", params={"cwd": odd}))["items"] == []
 
-    assert (await house.get("/api/threads"))["items"] == [], "they are no chats"
-    threads = await house.get("/api/threads?kind=review")
+    assert (await daemon.get("/api/threads"))["items"] == [], "they are no chats"
+    threads = await daemon.get("/api/threads?kind=review")
     assert [each["name"] for each in threads["items"]] == [f"review-{id_}" for id_ in ids]
 
 
-async def test_one_round_at_a_time(house: House, repo: Path) -> None:
-    house.stage.api.reply = hanging
-    begun = await started(house, repo)
-    await asyncio.to_thread(house.stage.api.wait_for_hanging, 1)
+async def test_one_round_at_a_time(daemon: LocalDaemon, repo: Path) -> None:
+    daemon.stage.api.reply = hanging
+    begun = await started(daemon, repo)
+    await asyncio.to_thread(daemon.stage.api.wait_for_hanging, 1)
     for path, body in (
         (f"/api/reviews/{begun['id']}/rounds", {}),
         ("/api/reviews", {"previous_review_id": begun["id"]}),
     ):
-        refused = await house.http.post(path, json={**body, "message": "And?"})
+        refused = await daemon.http.post(path, json={**body, "message": "And?"})
         assert (refused.status_code, refused.json()["code"]) == (409, "busy")
         assert refused.json()["run_id"] == begun["run_id"]
 
-    await house.post(f"/api/runs/{begun['run_id']}/cancel")
-    stopped = await over(house, begun)
+    await daemon.post(f"/api/runs/{begun['run_id']}/cancel")
+    stopped = await over(daemon, begun)
     assert (stopped["status"], stopped["error"]["code"]) == ("failed", "cancelled")
-    house.stage.api.reply = Reviewer(answer([finding()]))
-    again = await over(house, await house.post(f"/api/reviews/{begun['id']}/rounds", {"message": "Go on."}))
+    daemon.stage.api.reply = Reviewer(answer([finding()]))
+    again = await over(daemon, await daemon.post(f"/api/reviews/{begun['id']}/rounds", {"message": "Go on."}))
     assert (again["round"], again["status"]) == (2, "done")
 
 
 async def test_an_answer_that_never_fits_fails_the_round_with_no_word_of_the_command_line(
-    house: House, repo: Path
+    daemon: LocalDaemon, repo: Path
 ) -> None:
-    house.stage.api.reply = Reviewer("It looks good.", "It does.")
-    failed = await reviewed(house, repo)
+    daemon.stage.api.reply = Reviewer("It looks good.", "It does.")
+    failed = await reviewed(daemon, repo)
     assert (failed["status"], failed["runs"], failed["error"]["code"]) == ("failed", 2, "failed")
     assert failed["findings"] == [] and failed["summary"] is None
     assert "clew " not in failed["error"]["hint"]
@@ -203,9 +207,9 @@ async def test_an_answer_that_never_fits_fails_the_round_with_no_word_of_the_com
     ],
 )
 async def test_what_has_no_meaning_is_refused_by_its_place(
-    house: House, repo: Path, body: dict[str, Any], where: str
+    daemon: LocalDaemon, repo: Path, body: dict[str, Any], where: str
 ) -> None:
-    response = await house.http.post("/api/reviews", json={"cwd": str(repo), **body})
+    response = await daemon.http.post("/api/reviews", json={"cwd": str(repo), **body})
     assert response.status_code == 422
     assert where in [fault["where"] for fault in response.json()["errors"]]
 
@@ -217,8 +221,8 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
         ({"cwd": "/nowhere-at-all"}, "is not a directory"),
         ({"cwd": "/"}, "is not in a git work tree"),
         ({"message": "hello"}, "A first round answers no message."),
-        ({"base": "nowhere"}, "'nowhere' is no commit"),
-        ({"base": "--output=/tmp/x"}, "is no commit"),
+        ({"base": "nowhere"}, "'nowhere' is not a commit"),
+        ({"base": "--output=/tmp/x"}, "is not a commit"),
         ({"paths": ["../.."]}, "is not in the repository"),
         ({"paths": ["b.py"]}, "There is nothing to review"),
         ({"paths": [":(exclude)a.py"]}, "There is no :(exclude)a.py"),
@@ -227,13 +231,13 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
     ],
 )
 async def test_what_cannot_be_done_is_refused_in_words(
-    house: House, repo: Path, body: dict[str, Any], words: str
+    daemon: LocalDaemon, repo: Path, body: dict[str, Any], words: str
 ) -> None:
-    response = await house.http.post("/api/reviews", json={"cwd": str(repo), **body})
+    response = await daemon.http.post("/api/reviews", json={"cwd": str(repo), **body})
     assert response.status_code == 422
     assert words in response.json()["detail"]
-    assert (await house.get("/api/reviews"))["total"] == 0
-    assert (await house.get("/api/threads?kind=all"))["total"] == 0
+    assert (await daemon.get("/api/reviews"))["total"] == 0
+    assert (await daemon.get("/api/threads?kind=all"))["total"] == 0
 
 
 @pytest.mark.parametrize(
@@ -245,38 +249,38 @@ async def test_what_cannot_be_done_is_refused_in_words(
     ids=str,
 )
 async def test_an_odd_base_or_path_finds_nothing_and_breaks_nothing(
-    house: House, repo: Path, body: dict[str, Any]
+    daemon: LocalDaemon, repo: Path, body: dict[str, Any]
 ) -> None:
-    response = await house.http.post("/api/reviews", json={"cwd": str(repo), **body})
+    response = await daemon.http.post("/api/reviews", json={"cwd": str(repo), **body})
     assert response.status_code == 422
-    assert (await house.get("/api/reviews"))["total"] == 0
+    assert (await daemon.get("/api/reviews"))["total"] == 0
 
 
-async def test_a_follow_up_with_nothing_to_say_is_refused(house: House, repo: Path) -> None:
-    house.stage.api.reply = Reviewer()
-    first = await reviewed(house, repo)
-    refused = await house.http.post(f"/api/reviews/{first['id']}/rounds")
+async def test_a_follow_up_with_nothing_to_say_is_refused(daemon: LocalDaemon, repo: Path) -> None:
+    daemon.stage.api.reply = Reviewer()
+    first = await reviewed(daemon, repo)
+    refused = await daemon.http.post(f"/api/reviews/{first['id']}/rounds")
     assert refused.status_code == 422
     assert "Nothing has changed since round 1" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize("review_id", ["2026-01-01-001", "nonsense", "%00", "x" * 200])
-async def test_an_unknown_review_is_not_found(house: House, review_id: str) -> None:
+async def test_an_unknown_review_is_not_found(daemon: LocalDaemon, review_id: str) -> None:
     for path in ("", "/rounds/1", "/rounds/1/diff", "/export", "/export?format=json"):
-        response = await house.http.get(f"/api/reviews/{review_id}{path}")
+        response = await daemon.http.get(f"/api/reviews/{review_id}{path}")
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
-    response = await house.http.post(f"/api/reviews/{review_id}/rounds", json={"message": "x"})
+    response = await daemon.http.post(f"/api/reviews/{review_id}/rounds", json={"message": "x"})
     assert response.status_code == 404
     if "%" not in review_id:
-        response = await house.http.post("/api/reviews", json={"previous_review_id": review_id})
+        response = await daemon.http.post("/api/reviews", json={"previous_review_id": review_id})
         assert response.status_code == 404
 
 
-async def test_an_unknown_round_is_not_found(house: House, repo: Path) -> None:
-    house.stage.api.reply = Reviewer()
-    first = await reviewed(house, repo)
+async def test_an_unknown_round_is_not_found(daemon: LocalDaemon, repo: Path) -> None:
+    daemon.stage.api.reply = Reviewer()
+    first = await reviewed(daemon, repo)
     for path, status in (("2", 404), ("2/diff", 404), ("0", 422), ("x", 422), ("99999999999999999999", 422)):
-        assert (await house.http.get(f"/api/reviews/{first['id']}/rounds/{path}")).status_code == status
+        assert (await daemon.http.get(f"/api/reviews/{first['id']}/rounds/{path}")).status_code == status
 
 
 async def test_reviews_stay_below_the_roots(scripted: Stage, repo: Path) -> None:
@@ -285,85 +289,89 @@ async def test_reviews_stay_below_the_roots(scripted: Stage, repo: Path) -> None
     allowed = repository(scripted.work / "allowed")
     (allowed / "a.py").write_text("a = 1\n")
     (allowed / "link").symlink_to(repo)
-    async with house_of(scripted) as anywhere:
+    async with local_daemon(scripted) as anywhere:
         outside = await reviewed(anywhere, repo)
     (repo / "a.py").write_text("a = 5\n")
-    async with house_of(scripted, roots=[allowed, repo / "inside"]) as house:
+    async with local_daemon(scripted, roots=[allowed, repo / "inside"]) as daemon:
         for cwd in (repo, allowed / "link", repo / "inside"):  # the last: its work tree is outside
-            refused = await house.http.post("/api/reviews", json={"cwd": str(cwd)})
+            refused = await daemon.http.post("/api/reviews", json={"cwd": str(cwd)})
             assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), cwd
         for path, body in (
             (f"/api/reviews/{outside['id']}/rounds", {}),
             ("/api/reviews", {"previous_review_id": outside["id"]}),
         ):
-            assert (await house.http.post(path, json=body)).status_code == 403
-        assert (await reviewed(house, allowed))["status"] == "done"
+            assert (await daemon.http.post(path, json=body)).status_code == 403
+        assert (await reviewed(daemon, allowed))["status"] == "done"
     assert len(scripted.launches) == 2, "nothing was started outside"
 
 
-async def test_a_page_hears_that_a_round_is_over(scripted: Stage, repo: Path, serve: Callable[..., Served]) -> None:
+async def test_a_page_hears_that_a_round_is_over(
+    scripted: Stage, repo: Path, start_daemon: Callable[..., ServeProcess]
+) -> None:
     scripted.api.reply = Reviewer(answer([finding()]))
-    house = serve(scripted)
-    async with page_of(house) as page:
-        begun = await started(house, repo)
+    daemon = start_daemon(scripted)
+    async with page_of(daemon) as page:
+        begun = await started(daemon, repo)
         status = "running"
         while status == "running":
             changed = await page.next("changed")
             assert {thread["kind"] for thread in changed["threads"]} == {"review"}
-            status = (await house.get(f"/api/reviews/{begun['id']}/rounds/1"))["status"]
+            status = (await daemon.get(f"/api/reviews/{begun['id']}/rounds/1"))["status"]
         assert status == "done"
 
 
 @pytest.mark.rest
 async def test_a_daemon_that_ends_stops_the_round_and_the_round_says_so(
-    scripted: Stage, repo: Path, serve: Callable[..., Served]
+    scripted: Stage, repo: Path, start_daemon: Callable[..., ServeProcess]
 ) -> None:
     scripted.api.reply = hanging
-    house = serve(scripted)
-    begun = await started(house, repo)
+    daemon = start_daemon(scripted)
+    begun = await started(daemon, repo)
     await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
-    assert house.stop() == 0
+    assert daemon.stop() == 0
     with open_store(scripted.clew_home / "clew.db") as store:
-        assert [each.status.value for each in store.rounds(begun["id"])] == ["failed"], "the daemon itself wrote it"
+        assert [each.status.value for each in store.reviews.rounds(begun["id"])] == ["failed"], (
+            "the daemon itself wrote it"
+        )
 
-    house.restart()
-    await house.know_contract()
-    stopped = await house.get(f"/api/reviews/{begun['id']}/rounds/1")
+    daemon.restart()
+    await daemon.load_contract()
+    stopped = await daemon.get(f"/api/reviews/{begun['id']}/rounds/1")
     assert (stopped["status"], stopped["error"]["code"]) == ("failed", "cancelled")
     assert stopped["ended_at"] is not None
-    assert (await house.get(f"/api/runs/{begun['run_id']}"))["status"] == "cancelled"
+    assert (await daemon.get(f"/api/runs/{begun['run_id']}"))["status"] == "cancelled"
     scripted.api.reply = Reviewer(answer([finding()]))
-    again = await over(house, await house.post(f"/api/reviews/{begun['id']}/rounds", {"message": "Once more."}))
+    again = await over(daemon, await daemon.post(f"/api/reviews/{begun['id']}/rounds", {"message": "Once more."}))
     assert (again["round"], again["status"], len(again["findings"])) == (2, "done", 1)
 
 
 @pytest.mark.rest
 async def test_a_round_of_a_killed_daemon_is_concluded_by_the_next_look(
-    scripted: Stage, repo: Path, serve: Callable[..., Served]
+    scripted: Stage, repo: Path, start_daemon: Callable[..., ServeProcess]
 ) -> None:
     scripted.api.reply = hanging
-    house = serve(scripted)
-    begun = await started(house, repo)
+    daemon = start_daemon(scripted)
+    begun = await started(daemon, repo)
     await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
-    house.kill()
+    daemon.kill()
 
-    house.restart()
-    await house.know_contract()
-    [listed] = (await house.get("/api/reviews"))["items"]
+    daemon.restart()
+    await daemon.load_contract()
+    [listed] = (await daemon.get("/api/reviews"))["items"]
     assert listed["status"] == "failed"
-    cut_off = await house.get(f"/api/reviews/{begun['id']}/rounds/1")
+    cut_off = await daemon.get(f"/api/reviews/{begun['id']}/rounds/1")
     assert (cut_off["status"], cut_off["error"]["code"]) == ("failed", "failed")
     scripted.api.reply = Reviewer(answer([finding()]))
-    again = await over(house, await house.post(f"/api/reviews/{begun['id']}/rounds", {}))
+    again = await over(daemon, await daemon.post(f"/api/reviews/{begun['id']}/rounds", {}))
     assert (again["round"], again["status"], len(again["findings"])) == (2, "done", 1)
 
 
-async def test_file_names_that_are_no_text_are_told_as_json(house: House, repo: Path) -> None:
+async def test_file_names_that_are_no_text_are_told_as_json(daemon: LocalDaemon, repo: Path) -> None:
     Path(os.fsdecode(bytes(repo) + b"/odd-\xff\n.py")).write_text("odd = 1\n")
     git(repo, "add", "-A")
-    house.stage.api.reply = Reviewer(answer([finding(file="odd-\udcff.py")]).replace("\udcff", "\\udcff"))
-    first = await reviewed(house, repo)
+    daemon.stage.api.reply = Reviewer(answer([finding(file="odd-\udcff.py")]).replace("\udcff", "\\udcff"))
+    first = await reviewed(daemon, repo)
     assert len(first["files"]) == 2
     json.dumps(first).encode()
     for path in ("/rounds/1/diff", "/export"):
-        assert (await house.http.get(f"/api/reviews/{first['id']}{path}")).status_code == 200
+        assert (await daemon.http.get(f"/api/reviews/{first['id']}{path}")).status_code == 200

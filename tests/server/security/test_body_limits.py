@@ -1,4 +1,4 @@
-"""What a body may hold is seen before it is parsed."""
+"""The limits of a body are checked before it is parsed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from clew.server.body_limits import MAX_BODY_BYTES, MAX_DEPTH, MAX_SHORT_BYTES, MAX_VALUES, check_values, most_bytes
-from clew.server.problems import Refusal
+from clew.server.models.problems import RequestRefused
+from clew.server.security.body_limits import (
+    MAX_BODY_BYTES,
+    MAX_DEPTH,
+    MAX_SHORT_BYTES,
+    MAX_VALUES,
+    check_values,
+    max_body_bytes,
+)
 
 
 def nested(depth: int) -> Any:
@@ -26,7 +33,7 @@ def nested(depth: int) -> Any:
     ],
     ids=["empty", "text", "backslashes", "list", "deep"],
 )
-def test_what_people_send_is_let_through(value: Any) -> None:
+def test_ordinary_bodies_are_accepted(value: Any) -> None:
     check_values(json.dumps(value).encode())
 
 
@@ -42,14 +49,14 @@ def test_what_people_send_is_let_through(value: Any) -> None:
     ],
     ids=["keys", "escapes", "lists", "no json", "deep", "open"],
 )
-def test_what_costs_more_than_its_bytes_is_refused(body: bytes, status: int) -> None:
-    with pytest.raises(Refusal) as refused:
+def test_bodies_that_cost_more_than_their_bytes_are_refused(body: bytes, status: int) -> None:
+    with pytest.raises(RequestRefused) as refused:
         check_values(body)
     assert refused.value.status == status
 
 
 @pytest.mark.parametrize(
-    ("path", "most"),
+    ("path", "limit"),
     [
         ("/api/threads", MAX_BODY_BYTES),
         ("/api/threads/t/runs", MAX_BODY_BYTES),
@@ -62,5 +69,5 @@ def test_what_costs_more_than_its_bytes_is_refused(body: bytes, status: int) -> 
         ("/reset", MAX_SHORT_BYTES),
     ],
 )
-def test_a_call_without_a_long_text_has_a_short_body(path: str, most: int) -> None:
-    assert most_bytes(path) == most
+def test_a_call_without_a_long_text_has_a_short_body(path: str, limit: int) -> None:
+    assert max_body_bytes(path) == limit

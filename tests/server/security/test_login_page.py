@@ -1,4 +1,4 @@
-"""What a browser sees before it is let in: in the page's colours, under the same strict policy."""
+"""What a browser sees before it is logged in: in the page's colours, under the same strict policy."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import re
 
 import pytest
 
-from server.house import House
+from server.daemons import LocalDaemon
 
 
 @pytest.mark.parametrize("address", ["/", "/?token=wrong"])
-async def test_a_stranger_s_page_has_a_style_that_strangers_may_load(house: House, address: str) -> None:
-    del house.http.headers["Authorization"]
-    page = await house.http.get(address)
+async def test_the_login_page_has_a_style_that_needs_no_token(daemon: LocalDaemon, address: str) -> None:
+    del daemon.http.headers["Authorization"]
+    page = await daemon.http.get(address)
     assert page.status_code == 401
     assert "style-src 'self'" in page.headers["content-security-policy"]
     assert "<style" not in page.text
     assert " style=" not in page.text
     [sheet] = re.findall(r'<link rel="stylesheet" href="([^"]+)">', page.text)
-    style = await house.http.get(sheet)
+    style = await daemon.http.get(sheet)
     assert (style.status_code, style.headers["content-type"].split(";")[0]) == (200, "text/css")
     assert "prefers-color-scheme: dark" in style.text
-    assert (await house.http.post(sheet)).status_code in (401, 405)
+    assert (await daemon.http.post(sheet)).status_code in (401, 405)
 
 
-async def test_who_brings_a_wrong_token_is_not_told_to_go_on(house: House) -> None:
-    del house.http.headers["Authorization"]
-    assert "go on here" in (await house.http.get("/")).text
-    wrong = (await house.http.get("/?token=wrong")).text
-    assert "go on here" not in wrong
+async def test_the_page_for_a_wrong_token_does_not_say_to_continue(daemon: LocalDaemon) -> None:
+    del daemon.http.headers["Authorization"]
+    assert "continue here" in (await daemon.http.get("/")).text
+    wrong = (await daemon.http.get("/?token=wrong")).text
+    assert "continue here" not in wrong
     assert "That token is not valid" in wrong
     assert 'href="/"' not in wrong

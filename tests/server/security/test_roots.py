@@ -1,4 +1,4 @@
-"""Allowed roots: neither a link nor `..` nor a name that begins alike leads out."""
+"""Allowed roots: neither a link nor `..` nor a name with the same beginning leads out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from clew.core.ids import ThreadId
 from clew.core.thread import Thread
 from clew.errors import NotFound, UsageError
-from clew.server.problems import Refusal
-from clew.server.roots import Roots
+from clew.server.models.problems import RequestRefused
+from clew.server.security.roots import AllowedRoots
 
 
 @pytest.fixture
@@ -26,90 +26,90 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_directory_below_a_root_is_given_by_its_real_path(folder: Path) -> None:
-    roots = Roots([folder / "allowed"])
+    roots = AllowedRoots([folder / "allowed"])
     assert roots.resolved(str(folder / "allowed")) == str(folder / "allowed")
     assert roots.resolved(f"{folder}/allowed/within") == str(folder / "allowed" / "inner")
 
 
 @pytest.mark.parametrize("path", ["allowed/..", "allowed/../secret", "allowed/out", "allowed/out/deep", "allowed-not"])
 def test_nothing_leads_out(folder: Path, path: str) -> None:
-    roots = Roots([folder / "allowed"])
+    roots = AllowedRoots([folder / "allowed"])
     for look in (roots.resolved, roots.listed):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(RequestRefused) as refused:
             look(f"{folder}/{path}")
         assert refused.value.status == 403
 
 
-def test_what_is_outside_is_not_even_said_to_be_missing(folder: Path) -> None:
-    with pytest.raises(Refusal):
-        Roots([folder / "allowed"]).resolved(f"{folder}/nowhere")
+def test_nothing_is_revealed_about_what_is_outside(folder: Path) -> None:
+    with pytest.raises(RequestRefused):
+        AllowedRoots([folder / "allowed"]).resolved(f"{folder}/nowhere")
 
 
-def test_without_roots_any_directory_will_do(folder: Path) -> None:
-    assert Roots().resolved(f"{folder}/allowed/out") == str(folder / "secret")
+def test_without_roots_any_directory_is_allowed(folder: Path) -> None:
+    assert AllowedRoots().resolved(f"{folder}/allowed/out") == str(folder / "secret")
 
 
 @pytest.mark.parametrize("path", ["nowhere", "allowed/file", "allowed/loop"])
-def test_what_is_no_directory_is_refused(folder: Path, path: str) -> None:
+def test_a_path_that_is_not_a_directory_is_refused(folder: Path, path: str) -> None:
     with pytest.raises(UsageError):
-        Roots().resolved(f"{folder}/{path}")
+        AllowedRoots().resolved(f"{folder}/{path}")
     with pytest.raises((NotFound, UsageError)):
-        Roots().listed(f"{folder}/{path}")
+        AllowedRoots().listed(f"{folder}/{path}")
 
 
 @pytest.mark.parametrize("path", [".", "work", "../x", "~nobody-of-that-name", "/a\0b"])
-def test_a_path_must_say_where_it_begins(path: str) -> None:
+def test_a_path_must_be_absolute(path: str) -> None:
     with pytest.raises(UsageError):
-        Roots().resolved(path)
+        AllowedRoots().resolved(path)
 
 
-def test_listing_shows_folders_that_may_be_worked_in(folder: Path) -> None:
-    roots = Roots([folder / "allowed"])
+def test_listing_shows_allowed_folders(folder: Path) -> None:
+    roots = AllowedRoots([folder / "allowed"])
     assert roots.listed(None) == (str(folder / "allowed"), None, ["inner", "within"])
     assert roots.listed(f"{folder}/allowed/inner") == (str(folder / "allowed" / "inner"), str(folder / "allowed"), [])
-    path, parent, names = Roots().listed(f"{folder}/allowed")
+    path, parent, names = AllowedRoots().listed(f"{folder}/allowed")
     assert (path, parent) == (str(folder / "allowed"), str(folder))
     assert names == ["inner", "out", "within"]
 
 
-def test_the_whole_file_system_has_nothing_above_it() -> None:
-    path, parent, _ = Roots(["/"]).listed("/")
+def test_the_root_of_the_file_system_has_no_parent() -> None:
+    path, parent, _ = AllowedRoots(["/"]).listed("/")
     assert (path, parent) == ("/", None)
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "x/" * 2500, "\ud800"])
 def test_names_that_no_directory_can_have_are_refused(folder: Path, path: str) -> None:
     with pytest.raises(UsageError):
-        Roots().resolved(f"{folder}/{path}")
+        AllowedRoots().resolved(f"{folder}/{path}")
     with pytest.raises((NotFound, UsageError)):
-        Roots().listed(f"{folder}/{path}")
+        AllowedRoots().listed(f"{folder}/{path}")
 
 
-def test_a_directory_that_became_a_link_is_where_it_leads(folder: Path) -> None:
-    roots = Roots([folder / "allowed"])
+def test_a_directory_that_became_a_link_is_resolved_again(folder: Path) -> None:
+    roots = AllowedRoots([folder / "allowed"])
     place = folder / "allowed" / "inner"
     thread = Thread(ThreadId("t"), "t", str(place), "claude", None)
     assert roots.may_run(thread)
     place.rename(folder / "allowed" / "moved")
     place.symlink_to(folder / "secret")
     assert not roots.may_run(thread)
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestRefused):
         roots.check(str(place))
-    assert Roots().may_run(thread), "without roots anywhere will do"
+    assert AllowedRoots().may_run(thread), "without roots any directory is allowed"
 
 
-def test_a_new_thread_begins_where_work_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_directory_is_one_where_somebody_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, project, other = (tmp_path / name for name in ("home", "home/project", "other"))
     for folder in (project, other):
         folder.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     gone = str(tmp_path / "gone")
 
-    anywhere = Roots()
-    assert anywhere.begin_in([str(other), str(project)]) == str(other), "where the daemon was started comes first"
+    anywhere = AllowedRoots()
+    assert anywhere.default_cwd([str(other), str(project)]) == str(other), "where the daemon was started comes first"
     for nobodys in ("/", str(home), gone):
-        assert anywhere.begin_in([nobodys, str(project)]) == str(project)
-    assert anywhere.begin_in(["/"]) == str(home), "a service, before the first thread"
-    within = Roots([project])
-    assert within.begin_in([str(other), gone, str(project)]) == str(project)
-    assert within.begin_in([str(other)]) == str(project), "a daemon that was started outside of its roots"
+        assert anywhere.default_cwd([nobodys, str(project)]) == str(project)
+    assert anywhere.default_cwd(["/"]) == str(home), "a service, before the first thread"
+    within = AllowedRoots([project])
+    assert within.default_cwd([str(other), gone, str(project)]) == str(project)
+    assert within.default_cwd([str(other)]) == str(project), "a daemon that was started outside of its roots"

@@ -1,4 +1,4 @@
-"""The token's file: whole, private, kept, and one for all who start at once."""
+"""The token's file: complete, private, kept, and one for all daemons that start at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clew.errors import StoreError
-from clew.server.token import TOKEN_FILE, Invitation, Secret, load_token, new_token
-from server.house import mode
+from clew.server.security.token import TOKEN_FILE, Credentials, OneTimeCode, load_token, new_token
+from server.daemons import mode
 
 
 def test_token_is_made_once_and_kept(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_only_the_owner_reads_it(tmp_path: Path) -> None:
     assert mode(tmp_path / "home") == 0o700
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_file_that_others_could_read_is_made_private(tmp_path: Path) -> None:
     load_token(tmp_path)
     (tmp_path / TOKEN_FILE).chmod(0o644)
     load_token(tmp_path)
@@ -42,7 +42,7 @@ def test_a_new_token_replaces_the_old_one_and_its_cookie(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", ["", "short", "a b" * 30, "x" * 500, "ä" * 50])
-def test_a_token_that_is_none_does_not_stay(tmp_path: Path, content: str) -> None:
+def test_an_invalid_token_is_replaced(tmp_path: Path, content: str) -> None:
     (tmp_path / TOKEN_FILE).write_text(content, "utf-8")
     if content.isascii():
         made = load_token(tmp_path)
@@ -53,7 +53,7 @@ def test_a_token_that_is_none_does_not_stay(tmp_path: Path, content: str) -> Non
             load_token(tmp_path)
 
 
-def test_all_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
+def test_daemons_that_start_at_once_have_the_same_token(tmp_path: Path) -> None:
     together = threading.Barrier(8)
     found: list[str] = []
 
@@ -71,7 +71,7 @@ def test_all_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [TOKEN_FILE], "nothing is left beside it"
 
 
-def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError) as refused:
         load_token(tmp_path / "file" / "home")
@@ -79,7 +79,7 @@ def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("how", ["dangling link", "folder", "link in a circle"])
-def test_a_file_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, how: str) -> None:
+def test_a_file_that_cannot_be_read_is_a_clear_error(tmp_path: Path, how: str) -> None:
     path = tmp_path / TOKEN_FILE
     if how == "folder":
         path.mkdir()
@@ -91,21 +91,21 @@ def test_a_file_that_cannot_be_read_is_said_in_one_line(tmp_path: Path, how: str
     assert refused.value.exit_code == 9
 
 
-def test_an_invitation_opens_once_and_soon() -> None:
-    invitation = Invitation(expires_at=60.0)
-    assert not invitation.take("another", 1.0)
-    assert invitation.take(invitation.code, 1.0)
-    assert not invitation.take(invitation.code, 2.0)
-    late = Invitation(expires_at=60.0)
+def test_a_one_time_code_works_once_and_expires() -> None:
+    one_time_code = OneTimeCode(expires_at=60.0)
+    assert not one_time_code.take("another", 1.0)
+    assert one_time_code.take(one_time_code.code, 1.0)
+    assert not one_time_code.take(one_time_code.code, 2.0)
+    late = OneTimeCode(expires_at=60.0)
     assert not late.take(late.code, 61.0)
 
 
-def test_the_cookie_is_not_the_token_and_neither_shows_itself() -> None:
-    secret = Secret("t" * 43)
-    assert secret.cookie != secret.token
-    assert not secret.is_token(secret.cookie)
-    assert not secret.is_cookie(secret.token)
-    assert len({secret.page_key, secret.cookie, secret.token}) == 3
-    assert not secret.is_page_key(secret.cookie)
-    assert secret.token not in repr(secret)
-    assert not secret.is_token("\udc80")
+def test_cookie_and_key_differ_from_the_token_which_is_not_in_the_repr() -> None:
+    credentials = Credentials("t" * 43)
+    assert credentials.cookie != credentials.token
+    assert not credentials.is_token(credentials.cookie)
+    assert not credentials.is_cookie(credentials.token)
+    assert len({credentials.page_key, credentials.cookie, credentials.token}) == 3
+    assert not credentials.is_page_key(credentials.cookie)
+    assert credentials.token not in repr(credentials)
+    assert not credentials.is_token("\udc80")

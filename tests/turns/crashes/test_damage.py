@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Reply, Thread
-from clew.core.events import AgentRetried, RunQueued, TextStreamed, Warned
-from clew.core.permissions import Answer
+from clew.api.client import Reply, Thread
 from clew.core.record import replace
-from clew.core.run import Owner
+from clew.core.runs.events import AgentRetried, RunQueued, TextStreamed, Warned
+from clew.core.runs.permissions import Answer
+from clew.core.runs.run import Owner
 from clew.errors import AgentMissing
 from clew.store.store import Store
-from clew.testing.scripts import Cut, Text
+from clew.testing.model.scripts import Cut, Text
 from clew.testing.stage import Stage
-from clew.testing.truth import Voice, expected
+from clew.testing.truth import TokenModel, expected
 
 
 async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
     return await (await thread.ask(prompt, **options)).reply()  # type: ignore[arg-type]
 
 
-async def true_turn(stage: Stage, thread: Thread, voice: Voice) -> Reply:
+async def true_turn(stage: Stage, thread: Thread, voice: TokenModel) -> Reply:
     history = await thread.turns()
     prompt = voice.prompt()
     reply = await ask(thread, prompt)
@@ -54,7 +54,7 @@ def noise(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [truncate_last_line, garbage_in_the_middle, nothing_left, noise])
 async def test_damaged_session_file_costs_at_most_a_fresh_turn(stage: Stage, damage) -> None:  # type: ignore[no-untyped-def]
-    voice = Voice(stage.api)
+    voice = TokenModel(stage.api)
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         await true_turn(stage, thread, voice)
@@ -66,7 +66,7 @@ async def test_damaged_session_file_costs_at_most_a_fresh_turn(stage: Stage, dam
 
 
 async def test_turn_that_the_agent_did_not_save_is_said_and_sent_again(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await true_turn(scripted, thread, voice)
@@ -82,7 +82,7 @@ async def test_turn_that_the_agent_did_not_save_is_said_and_sent_again(scripted:
 @pytest.mark.real
 async def test_unwritable_session_file_is_said(real: Stage) -> None:
     """Root may write anything, so the file is made unwritable by a folder in the place of every later write."""
-    voice = Voice(real.api)
+    voice = TokenModel(real.api)
     async with real.open() as client:
         thread = await client.thread("t", cwd=real.work)
         await true_turn(real, thread, voice)
@@ -156,7 +156,7 @@ async def test_large_prompt_arrives_whole(stage: Stage) -> None:
 
 @pytest.mark.parametrize("lie", ["lie_success_empty", "no_result"])
 async def test_no_result_is_no_answer_whatever_the_exit_status(scripted: Stage, lie: str) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await true_turn(scripted, thread, voice)
@@ -169,7 +169,7 @@ async def test_no_result_is_no_answer_whatever_the_exit_status(scripted: Stage, 
 
 
 async def test_second_unexplained_failure_in_a_row_retires_the_session(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await true_turn(scripted, thread, voice)
@@ -185,7 +185,7 @@ async def test_second_unexplained_failure_in_a_row_retires_the_session(scripted:
 
 @pytest.mark.parametrize("fault", ["hang_after_result", "hang_after_init", "hang_before_init"])
 async def test_hanging_agent_is_ended(scripted: Stage, fault: str) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     scripted.fault({"do": fault, "ignore_term": True})
     async with scripted.open(idle_timeout="60s" if fault == "hang_after_result" else "1s") as client:
         client.engine.settings = tuned(client, exit_s=0.5, interrupt_s=0.5, grace_s=0.5)
@@ -222,7 +222,7 @@ async def test_waiting_for_a_person_does_not_count(
 
 
 async def test_two_runs_in_one_thread_go_one_after_the_other(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         prompts = [voice.prompt("slowly"), voice.prompt(), voice.prompt()]
@@ -245,7 +245,7 @@ async def test_agents_running_at_once_are_capped(scripted: Stage) -> None:
 
 
 async def test_full_context_falls_back_once_with_a_shorter_transcript(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open(transcript_limit=4_000) as client:
         thread = await client.thread("t", cwd=scripted.work)
         for _ in range(4):
@@ -271,8 +271,8 @@ async def test_run_whose_lease_was_taken_over_writes_nothing_more(scripted: Stag
                 break
 
         def take_over(store: Store) -> bool:
-            [held] = store.leases("thread/")
-            taken = store.take_lease(
+            [held] = store.leases.under("thread/")
+            taken = store.leases.take(
                 held.key,
                 old_token=held.token,
                 token="theirs",
@@ -283,11 +283,11 @@ async def test_run_whose_lease_was_taken_over_writes_nothing_more(scripted: Stag
             )
             return taken is not None
 
-        assert await client.engine.database.call(take_over)
+        assert await client.engine.store.call(take_over)
         reply = await run.reply()
         assert reply.status == "failed"
         assert [turn.text for turn in await thread.turns()] == ["!slow 20 0.05"]
-        leases = await client.engine.database.call(lambda store: store.leases("thread/"))
+        leases = await client.engine.store.call(lambda store: store.leases.under("thread/"))
         assert [lease.token for lease in leases] == ["theirs"], "and it lets the other's lease alone"
 
 

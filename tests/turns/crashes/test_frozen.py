@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.record import replace
-from clew.core.run import RunStatus
+from clew.core.runs.run import RunStatus
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import MODEL, Stage
 
@@ -29,18 +29,18 @@ async def main():
         client.engine.settings = replace(client.engine.settings, lease_s=2.0)
         thread = await client.find("t")
         run = await thread.ask("!hang text so far")
-        async for stored in client.follow(run.id):
+        async for stored in client.views.follow(run.id):
             if stored.kind == "text_streamed":
                 break
 
         def freeze(store):
             with store.transaction():
-                store.add_turn(thread.record.id, a_turn("half"))
+                store.turns.add(thread.record.id, a_turn("half"))
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # here, and not a little later
-                store.add_turn(thread.record.id, a_turn("other half"))
+                store.turns.add(thread.record.id, a_turn("other half"))
 
         try:
-            await client.engine.database.call(freeze)
+            await client.engine.store.call(freeze)
         except StoreError as error:
             print(error.kind, error.passing, flush=True)
         print((await run.reply()).error, flush=True)
@@ -52,8 +52,8 @@ asyncio.run(main())
 async def test_its_run_is_recovered_and_it_writes_nothing_more(scripted: Stage, postgres: PostgresServer) -> None:
     url = f"{postgres.new_store()}&options=-c%20idle_in_transaction_session_timeout%3D1s"
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
-        around = client.engine.around
-        client.engine.around = replace(around, owner=replace(around.owner, host="elsewhere"))
+        context = client.engine.context
+        client.engine.context = replace(context, owner=replace(context.owner, host="elsewhere"))
         thread = await client.thread("t", cwd=scripted.work)
         environ = {**scripted.environ, "CLEW_STORE": url, "CLEW_MODEL": MODEL}
         frozen = await asyncio.create_subprocess_exec(

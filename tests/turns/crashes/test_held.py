@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from clew.client import Client
-from clew.core.events import RunQueued, TextStreamed
+from clew.api.client import Client
+from clew.api.thread import Run, Thread
 from clew.core.ids import RunId, TurnId
 from clew.core.record import replace
-from clew.core.run import Owner, RunStatus
+from clew.core.runs.events import RunQueued, TextStreamed
+from clew.core.runs.run import Owner, RunStatus
 from clew.errors import Conflict
 from clew.testing.stage import Stage
-from clew.thread import Run, Thread
-from turns.test_lasting import FORM, ended, kill, start_daemon, the_question
+from turns.crashes.test_lasting import FORM, ended, kill, start_daemon, the_question
 
 SLOW = "!slow 1000 0.05"
 
@@ -54,7 +54,7 @@ async def test_a_stop_holds_what_a_person_queued_and_nothing_else(scripted: Stag
         assert (await first.reply()).status == RunStatus.CANCELLED
         assert (await waits_in_a_terminal).text == "ack: a terminal's"
         assert await held(client, second, third) == [True, True]
-        assert (await client.card("t")).live is None, "nothing goes on, and nothing is about to"
+        assert (await client.views.summary("t")).live is None, "nothing goes on, and nothing is about to"
 
         assert (await (await thread.ask("what was meant", lasting=True))).text == "ack: what was meant"
         assert await held(client, second, third) == [True, True], "another prompt does not set them off"
@@ -209,13 +209,13 @@ async def test_a_prompt_that_was_cancelled_while_it_waited_does_not_stand(script
             prompt_turn_id=TurnId("left"),
             prompt="two",
             status=RunStatus.QUEUED,
-            owner=Owner(client.engine.around.owner.host, 2**22 + 1, 1.0),
+            owner=Owner(client.engine.context.owner.host, 2**22 + 1, 1.0),
             cancel_requested=cancelled,
             answer_turn_id=None,
             started_at=None,
             ended_at=None,
         )
-        await client.engine.database.call(lambda store: store.create_run(left))
+        await client.engine.store.call(lambda store: store.runs.create(left))
         await client.engine.recover()
         reply = await client.reply("left")
         turns = [turn.text for turn in await thread.turns()]

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.client import Client, Reply, Run, Thread
-from clew.core.events import AttemptStarted, Event, SessionStarted, TextStreamed, ToolStarted
+from clew.api.client import Client, Reply, Run, Thread
 from clew.core.history import Role
+from clew.core.runs.events import AttemptStarted, Event, SessionStarted, TextStreamed, ToolStarted
 from clew.engine.faults import POINTS
 from clew.testing.stage import MODEL, Stage
-from clew.testing.truth import Voice, expected, tokens
+from clew.testing.truth import TokenModel, expected, tokens
 
-DRIVER = Path(__file__).with_name("driver.py")
+DRIVER = Path(__file__).parents[1] / "driver.py"
 SLEEP = '!tool Bash {"command": "while true; do sleep 1; done"}'  # a plain long sleep is refused by the real CLI
 TOUCH = '!tool Bash {"command": "touch made"}'
 
@@ -39,7 +39,7 @@ def words_for(point: str) -> str:
     return {"tool_started": f"\n{SLEEP}", "question_asked": f"\n{TOUCH}"}.get(point, "slowly")
 
 
-async def next_turn_is_true(stage: Stage, client: Client, voice: Voice, killed: str) -> Reply:
+async def next_turn_is_true(stage: Stage, client: Client, voice: TokenModel, killed: str) -> Reply:
     """Asks on, and holds what the model was shown against the thread."""
     thread = await client.find("t")
     before = await thread.turns()
@@ -84,7 +84,7 @@ async def test_clew_is_killed_at_a_named_point_with_the_real_cli(real: Stage, po
 
 
 async def clew_is_killed(stage: Stage, point: str, turn: str) -> None:
-    voice = Voice(stage.api)
+    voice = TokenModel(stage.api)
     if turn == "resumed":
         permissions = "all" if point == "tool_started" else "ask"
         async with stage.open() as client:
@@ -100,7 +100,7 @@ async def clew_is_killed(stage: Stage, point: str, turn: str) -> None:
         else:
             assert run.status == "interrupted"
             assert [dead.id for dead in client.recovered] == [run.id]
-        leases = await client.engine.database.call(lambda store: store.leases("thread/"))
+        leases = await client.engine.store.call(lambda store: store.leases.under("thread/"))
         assert not leases, "its lease is free"
         await next_turn_is_true(stage, client, voice, prompt)
 
@@ -139,7 +139,7 @@ class Killer:
 )
 @pytest.mark.parametrize("turn", ["first", "resumed"])
 async def test_agent_is_killed(stage: Stage, when: type[Event], words: str, turn: str) -> None:
-    voice = Voice(stage.api)
+    voice = TokenModel(stage.api)
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         if turn == "resumed":
@@ -156,7 +156,7 @@ async def test_agent_is_killed(stage: Stage, when: type[Event], words: str, turn
 
 
 async def test_partial_answer_is_kept_and_shown_once(stage: Stage) -> None:
-    voice = Voice(stage.api)
+    voice = TokenModel(stage.api)
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         prompt = voice.prompt("slowly")
@@ -180,7 +180,7 @@ async def running(thread: Thread, prompt: str, timeout_s: float | None = None) -
 
 @pytest.mark.parametrize("words", ["slowly", f"\n{SLEEP}"])
 async def test_cancel_keeps_what_was_said_and_the_next_turn_is_true(stage: Stage, words: str) -> None:
-    voice = Voice(stage.api)
+    voice = TokenModel(stage.api)
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         await (await thread.ask(voice.prompt()))
@@ -194,7 +194,7 @@ async def test_cancel_keeps_what_was_said_and_the_next_turn_is_true(stage: Stage
 
 
 async def test_timed_out_run_can_go_on(stage: Stage, pass_an_hour: Callable[[], None]) -> None:
-    voice = Voice(stage.api)
+    voice = TokenModel(stage.api)
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         await (await thread.ask(voice.prompt()))
@@ -207,7 +207,7 @@ async def test_timed_out_run_can_go_on(stage: Stage, pass_an_hour: Callable[[], 
 
 
 async def test_what_is_truncated_before_its_dead_run_was_tidied_up_does_not_come_back(scripted: Stage) -> None:
-    voice = Voice(scripted.api)
+    voice = TokenModel(scripted.api)
     async with scripted.open() as client:  # open already: nobody looks for the dead by themselves
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask(voice.prompt()))

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.client import Client
-from clew.core.events import QuestionAnswered, QuestionAsked, RunEnded, TextStreamed
+from clew.api.client import Client
 from clew.core.ids import TurnId
-from clew.core.permissions import Answer
-from clew.core.question import Question, QuestionState, as_message
 from clew.core.record import replace
-from clew.core.run import RunStatus
+from clew.core.runs.events import QuestionAnswered, QuestionAsked, RunEnded, TextStreamed
+from clew.core.runs.permissions import Answer
+from clew.core.runs.question import Question, QuestionState, as_message
+from clew.core.runs.run import RunStatus
 from clew.errors import AgentMissing, Conflict, NotFound, UsageError
-from clew.hosts.outlook import after_change
+from clew.hosts.chat.preview import after_change
 from clew.testing.stage import MODEL, Stage
 
 FORM = (
@@ -32,7 +32,7 @@ FORM = (
 DAEMON = Path(__file__).with_name("daemon.py")
 
 
-async def start_daemon(stage: Stage, *prompts: str) -> forkserver.Awaited:
+async def start_daemon(stage: Stage, *prompts: str) -> forkserver.AsyncProcess:
     """A process that asks the prompts in thread "t", lasting, and stays; it says a line when they are stored."""
     process = await forkserver.start_in_loop(
         [stage.work, MODEL, *prompts], script=DAEMON, env=stage.environ, stdout=subprocess.PIPE
@@ -43,13 +43,13 @@ async def start_daemon(stage: Stage, *prompts: str) -> forkserver.Awaited:
     return process
 
 
-async def kill(process: forkserver.Awaited, how: signal.Signals = signal.SIGKILL) -> None:
+async def kill(process: forkserver.AsyncProcess, how: signal.Signals = signal.SIGKILL) -> None:
     os.kill(process.pid, how)
     async with asyncio.timeout(60):
         await process.wait()
 
 
-async def put_to_sleep(process: forkserver.Awaited, stage: Stage) -> None:
+async def put_to_sleep(process: forkserver.AsyncProcess, stage: Stage) -> None:
     """Stopped, and not in the middle of a transaction: nobody could write then."""
     async with asyncio.timeout(60):
         while True:
@@ -67,14 +67,14 @@ async def the_question(client: Client) -> Question:
     """The first that is open, when it is."""
     async with asyncio.timeout(60):
         while True:
-            for question in await client.engine.database.call(lambda store: store.open_questions()):
+            for question in await client.engine.store.call(lambda store: store.questions.open()):
                 return question
             await asyncio.sleep(0.05)
 
 
 async def ended(client: Client, run_id: str) -> RunStatus:
     async with asyncio.timeout(60):
-        async with aclosing(client.follow(run_id)) as events:
+        async with aclosing(client.views.follow(run_id)) as events:
             async for _ in events:
                 pass
     return (await client.run(run_id)).status
@@ -85,14 +85,14 @@ async def test_a_follower_hears_each_event_once_and_only_when_it_is_stored(stage
         thread = await client.thread("t", cwd=stage.work)
         run = await thread.ask("!slow 20 0.02")
         heard = []
-        async for event in client.follow(run.id):
-            stored = await client.engine.database.call(lambda store: store.last_seq(run.id))
+        async for event in client.views.follow(run.id):
+            stored = await client.engine.store.call(lambda store: store.events.last_seq(run.id))
             assert event.seq <= stored
             heard.append(event)
         assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
         assert heard[-1].kind == "run_ended"
-        assert heard == await client.engine.database.call(lambda store: store.events(run.id))
-        rest = [event.seq async for event in client.follow(run.id, after=3)]
+        assert heard == await client.engine.store.call(lambda store: store.events.of_run(run.id))
+        rest = [event.seq async for event in client.views.follow(run.id, after=3)]
         assert rest == list(range(4, len(heard) + 1))
 
 
@@ -101,7 +101,7 @@ async def test_a_follower_of_another_process_hears_the_same(scripted: Stage) -> 
     try:
         async with scripted.open() as client:
             [run] = await client.runs()
-            heard = [event async for event in client.follow(run.id)]
+            heard = [event async for event in client.views.follow(run.id)]
             assert [event.seq for event in heard] == list(range(1, len(heard) + 1))
             assert isinstance(heard[-1].event, RunEnded)
             assert sum(isinstance(event.event, TextStreamed) for event in heard) > 5
@@ -163,7 +163,7 @@ async def test_a_question_that_is_open_at_a_death_is_asked_again_and_its_answer_
         question = await the_question(client)
         assert question.state is QuestionState.OPEN
         assert (await client.run(question.run_id)).status is RunStatus.INTERRUPTED
-        view = await client.view("t")
+        view = await client.views.thread("t")
         assert [shown.id for shown in view.questions] == [question.id]
         answer = Answer(allow=True, answers={"Which one?": "Right"})
         answered = await client.answer(question.run_id, question.id, answer)
@@ -172,7 +172,7 @@ async def test_a_question_that_is_open_at_a_death_is_asked_again_and_its_answer_
         assert reply.session_resumed
         assert stage.prompt == as_message(question, answer)
         assert "Which one?: Right" in stage.prompt
-        assert (await client.view("t")).questions == []
+        assert (await client.views.thread("t")).questions == []
         told = [text for role, text in stage.shown if role == "user"]
         assert sum("first question" in text for text in told) == 1
 
@@ -184,7 +184,7 @@ async def test_a_prompt_withdraws_what_an_interrupted_run_left_open(scripted: St
         await kill(daemon)
         await client.engine.recover()
         await (await (await client.find("t")).ask("never mind"))
-        assert (await client.view("t")).questions == []
+        assert (await client.views.thread("t")).questions == []
         with pytest.raises(Conflict):
             await client.answer(question.run_id, question.id, Answer(allow=True))
 
@@ -202,10 +202,10 @@ async def test_prompts_that_were_queued_behind_a_question_wait_behind_it_for_the
         [second] = await client.take_up()
         thread = await client.find("t")
         third = await thread.ask("third", lasting=True)
-        async with aclosing(client.follow(third.id)) as told:
+        async with aclosing(client.views.follow(third.id)) as told:
             assert (await anext(told)).body["held_by"] == second.id, "both have looked"
         assert [(await client.run(run.id)).status for run in (second, third)] == [RunStatus.QUEUED] * 2
-        assert [shown.id for shown in (await client.view("t")).questions] == [question.id]
+        assert [shown.id for shown in (await client.views.thread("t")).questions] == [question.id]
         answer = Answer(allow=True, answers={"Which one?": "Left"})
         answered = await client.answer(question.run_id, question.id, answer, lasting=True)
         assert answered.question.state is QuestionState.ANSWERED
@@ -232,7 +232,7 @@ async def test_a_question_that_nobody_wants_to_answer_can_be_dropped_and_the_que
             assert await client.cancel(asking.id)
             assert not await client.cancel(asking.id), "there is nothing left of it to drop"
         assert await ended(client, second.id) is RunStatus.ANSWERED
-        assert await client.questions() == []
+        assert await client.views.questions() == []
 
 
 async def test_who_asks_anew_at_a_terminal_withdraws_the_question_and_the_queue_goes_on_after_it(
@@ -369,33 +369,33 @@ async def test_a_question_is_withdrawn_when_its_run_is_cancelled(scripted: Stage
         await the_question(client)
         run.cancel()
         assert (await run.reply()).status == RunStatus.CANCELLED
-        assert (await client.view("t")).questions == []
-        answered = [event for event in await client.steps(run.id) if isinstance(event.event, QuestionAnswered)]
+        assert (await client.views.thread("t")).questions == []
+        answered = [event for event in await client.views.steps(run.id) if isinstance(event.event, QuestionAnswered)]
         assert not answered
 
 
 async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_would_do(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
-        assert (await thread.outlook()).reason == "first_turn"
+        assert (await thread.preview()).reason == "first_turn"
         await (await thread.ask("first question"))
         first, answer = await thread.turns()
-        outlook = await thread.outlook(first.id)
-        assert outlook.resumes
-        assert outlook.after_change is not None
-        assert "fresh" in outlook.after_change["edit"]
-        assert "2 turns" in outlook.after_change["truncate"]
-        assert "1 turn after it is archived" in outlook.after_change["retry"]
-        assert "retry" not in ((await thread.outlook(answer.id)).after_change or {})
+        preview = await thread.preview(first.id)
+        assert preview.resumes
+        assert preview.after_change is not None
+        assert "fresh" in preview.after_change["edit"]
+        assert "2 turns" in preview.after_change["truncate"]
+        assert "1 turn after it is archived" in preview.after_change["retry"]
+        assert "retry" not in ((await thread.preview(answer.id)).after_change or {})
         gone = replace(first, id=TurnId("archived"))
         with pytest.raises(NotFound, match="has no turn archived"):  # as if it was archived while this was asked
-            await client.engine.database.call(lambda store: after_change(store, thread.record, gone))
+            await client.engine.store.call(lambda store: after_change(store, thread.record, gone))
         runs = len(await client.runs())
         await thread.edit(first.id, "first question, put better")
-        assert (await thread.outlook()).reason == "history_changed"
+        assert (await thread.preview()).reason == "history_changed"
         reply = await (await thread.ask("second question"))
-        assert reply.reason == "history_changed", "the outlook was right"
-        assert len(await client.runs()) == runs + 1, "an outlook leaves nothing behind"
+        assert reply.reason == "history_changed", "the preview was right"
+        assert len(await client.runs()) == runs + 1, "a preview leaves nothing behind"
 
 
 async def test_a_run_that_is_taken_up_goes_on_with_its_numbers_and_its_question_is_asked(scripted: Stage) -> None:
@@ -403,20 +403,20 @@ async def test_a_run_that_is_taken_up_goes_on_with_its_numbers_and_its_question_
     async with scripted.open() as client:
         [queued] = [run for run in await client.runs() if run.prompt == FORM]
         async with asyncio.timeout(60):
-            while not await client.engine.database.call(lambda store: store.last_seq(queued.id)):
+            while not await client.engine.store.call(lambda store: store.events.last_seq(queued.id)):
                 await asyncio.sleep(0.05)
         await kill(daemon)
         await client.engine.recover()
-        before = await client.engine.database.call(lambda store: store.events(queued.id))
+        before = await client.engine.store.call(lambda store: store.events.of_run(queued.id))
         await client.take_up()
         question = await the_question(client)
-        heard = client.follow(queued.id)
+        heard = client.views.follow(queued.id)
         first = [await anext(heard) for _ in before]
         assert first == before, "what was stored before is part of the run"
         await client.answer(queued.id, question.id, Answer(allow=True, answers={"Which one?": "Right"}))
         rest = [event async for event in heard]
         assert [event.seq for event in (*first, *rest)] == list(range(1, len(first) + len(rest) + 1))
-        assert [*first, *rest] == await client.engine.database.call(lambda store: store.events(queued.id))
+        assert [*first, *rest] == await client.engine.store.call(lambda store: store.events.of_run(queued.id))
         assert "question_asked" in [event.kind for event in rest]
 
 
@@ -429,7 +429,7 @@ async def test_an_answer_that_the_agent_may_not_have_read_is_passed_on(scripted:
             os.kill(pid, signal.SIGSTOP)  # it will not read what it is sent
         await client.answer(question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}))
         async with asyncio.timeout(60):
-            while await client.engine.database.call(lambda store: store.open_questions()):
+            while await client.engine.store.call(lambda store: store.questions.open()):
                 await asyncio.sleep(0.05)
         await kill(daemon)
         await client.engine.recover()
@@ -452,7 +452,7 @@ async def test_what_waits_for_an_agent_that_is_not_there_goes_on_waiting(scripte
         [queued] = [run for run in await client.runs() if run.prompt == "second"]
         assert queued.status is RunStatus.QUEUED
         away.rename(scripted.binary)
-        assert [shown.id for shown in (await client.view("t")).questions] == [question.id]
+        assert [shown.id for shown in (await client.views.thread("t")).questions] == [question.id]
         answered = await client.answer(question.run_id, question.id, answer)
         assert answered.follow_up is not None
         await answered.follow_up

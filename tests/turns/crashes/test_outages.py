@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Client
-from clew.core.permissions import Answer
+from clew.api.client import Client
 from clew.core.record import replace
-from clew.core.run import RunStatus
+from clew.core.runs.permissions import Answer
+from clew.core.runs.run import RunStatus
 from clew.engine import faults
 from clew.errors import StoreError
 from clew.store import open_store
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
-from jobs.house import a_job
-from turns.cuts import Between, cut
+from jobs.processes import a_job
+from turns.crashes.cuts import Between, cut
 
 ON_THE_WAY = [point for point in faults.POINTS if point not in ("question_asked", "tool_started")]
 
@@ -57,7 +57,7 @@ async def cut_again(url: str) -> None:
 async def speaking(client: Client, run_id: str) -> None:
     """Some of what it says is in the store."""
     async with asyncio.timeout(60):
-        async for event in client.follow(run_id):
+        async for event in client.views.follow(run_id):
             if event.kind == "text_streamed":
                 return
 
@@ -108,7 +108,7 @@ async def test_a_question_that_waits_for_a_person_stays_open(scripted: Stage, ur
         await until(client, run.id, RunStatus.WAITING)
         for _ in range(times):
             await cut_again(url)
-        [question] = await client.engine.database.call(lambda store: store.questions_of_run(run.id))
+        [question] = await client.engine.store.call(lambda store: store.questions.of_run(run.id))
         assert (question.state, question.allowed) == ("open", None)
         await client.answer(run.id, question.id, Answer(allow=True))
         assert (await run.reply()).status == "answered"
@@ -125,7 +125,7 @@ async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, o
         await asyncio.to_thread(own.start)
         reply = await run.reply()
         assert reply.text == " ".join(f"w{number}" for number in range(30))
-        events = [event async for event in client.follow(run.id)]
+        events = [event async for event in client.views.follow(run.id)]
         assert [event.seq for event in events] == list(range(1, len(events) + 1)), "none is lost, none is doubled"
 
 
@@ -133,7 +133,7 @@ async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, o
 async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage, own: PostgresServer) -> None:
     environ = {"CLEW_STORE": own.new_store()}
     async with scripted.open(environ=environ) as client:
-        client.engine.settings = replace(client.engine.settings, patience_s=0.5)
+        client.engine.settings = replace(client.engine.settings, store_retry_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 600 0.1")
         await speaking(client, run.id)
@@ -152,7 +152,7 @@ async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage,
 @pytest.mark.rest
 async def test_the_next_turn_waits_until_what_was_left_is_tidied_up(scripted: Stage, own: PostgresServer) -> None:
     async with scripted.open(environ={"CLEW_STORE": own.new_store()}) as client:
-        client.engine.settings = replace(client.engine.settings, patience_s=0.5)
+        client.engine.settings = replace(client.engine.settings, store_retry_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 600 0.1")
         await speaking(client, run.id)
@@ -226,27 +226,27 @@ class TestTheStoreItself:
     def test_an_idle_connection_that_was_cut_is_replaced(self, url: str) -> None:
         with open_store(url) as store:
             assert cut(url)
-            assert store.threads() == []
+            assert store.threads.recent() == []
             assert cut(url)
             with store.transaction():
-                assert store.threads() == []
+                assert store.threads.recent() == []
             assert cut(url)
             with store.reading():
-                assert store.threads() == []
+                assert store.threads.recent() == []
 
     def test_a_cut_in_mid_transaction_is_told_and_nothing_was_written(self, url: str) -> None:
         with open_store(url) as store:
             with pytest.raises(StoreError) as raised, store.transaction():
-                store.save_fact("f", "1")
+                store.key_values.set("f", "1")
                 cut(url)
-                store.save_fact("g", "1")
+                store.key_values.set("g", "1")
             assert (raised.value.passing, raised.value.in_doubt) == (True, False)
-            assert (store.fact("f"), store.fact("g")) == (None, None)
+            assert (store.key_values.get("f"), store.key_values.get("g")) == (None, None)
 
     def test_a_commit_whose_answer_is_lost_is_in_doubt(self, url: str, tmp_path: Path) -> None:
         with Between(url, tmp_path / "s").open() as between, open_store(between.url) as store:
             between.lose = between.commits + 1
             with pytest.raises(StoreError) as raised:
-                store.save_fact("f", "1")
+                store.key_values.set("f", "1")
             assert (raised.value.passing, raised.value.in_doubt) == (False, True)
-            assert store.fact("f") == "1", "this time it was made"
+            assert store.key_values.get("f") == "1", "this time it was made"

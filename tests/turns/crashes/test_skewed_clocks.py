@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from clew.client import Client
+from clew.api.client import Client
+from clew.api.jobs import workers
 from clew.core.record import replace
-from clew.core.run import RunStatus
+from clew.core.runs.run import RunStatus
 from clew.engine.leases import slot_prefix, thread_key
-from clew.job import workers
-from clew.store.job_rows import Worker
 from clew.store.records import run_row
+from clew.store.rows.jobs import StoredWorker
 from clew.store.store import Store
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
@@ -31,10 +31,10 @@ def shared(postgres: PostgresServer) -> Iterator[dict[str, str]]:
 
 def move(client: Client, host: str, skew_s: float) -> None:
     """To another machine, whose clock is wrong by so much."""
-    around = client.engine.around
-    clock = around.clock
-    elsewhere = replace(around.owner, host=host)
-    client.engine.around = replace(around, owner=elsewhere, clock=lambda: clock() + skew_s)
+    context = client.engine.context
+    clock = context.clock
+    elsewhere = replace(context.owner, host=host)
+    client.engine.context = replace(context, owner=elsewhere, clock=lambda: clock() + skew_s)
 
 
 @pytest.mark.parametrize("skew_s", SKEWS_S)
@@ -46,16 +46,16 @@ async def test_nobody_who_is_heard_of_is_taken_for_dead(scripted: Stage, shared:
         run = await thread.ask("!hang text so far")
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         queued = await thread.ask("second")
-        await client.engine.database.call(lambda store: store.save_worker(worker_of(store, client)))
-        key, prefix = thread_key(thread.record.id), slot_prefix(client.engine.around.owner)
+        await client.engine.store.call(lambda store: store.workers.save(worker_of(store, client)))
+        key, prefix = thread_key(thread.record.id), slot_prefix(client.engine.context.owner)
         for _ in range(3):
-            before = await client.engine.database.call(lambda store: store.lease(key))
+            before = await client.engine.store.call(lambda store: store.leases.find(key))
             assert before is not None
             assert await other.engine.recover() == []
             assert await other.gone([await other.run(run.id), await other.run(queued.id)]) == set()
             assert [worker.id for worker in await workers(other)] == ["one"]
-            assert await other.engine.database.call(lambda store: len(store.leases(prefix))) == 1
-            while (now := await client.engine.database.call(lambda store: store.lease(key))) == before:
+            assert await other.engine.store.call(lambda store: len(store.leases.under(prefix))) == 1
+            while (now := await client.engine.store.call(lambda store: store.leases.find(key))) == before:
                 await asyncio.sleep(0.05)  # until its next heartbeat
             assert now is not None and now.token == before.token
         scripted.api.release()
@@ -63,9 +63,9 @@ async def test_nobody_who_is_heard_of_is_taken_for_dead(scripted: Stage, shared:
         assert (await queued.reply()).status == "answered"
 
 
-def worker_of(store: Store, client: Client) -> Worker:
-    now = store.time(client.engine.around.clock)
-    return Worker("one", client.engine.around.owner, 1, now, now, None)
+def worker_of(store: Store, client: Client) -> StoredWorker:
+    now = store.leases.time(client.engine.context.clock)
+    return StoredWorker("one", client.engine.context.owner, 1, now, now, None)
 
 
 @pytest.mark.parametrize("skew_s", SKEWS_S)
@@ -77,22 +77,24 @@ async def test_a_dead_machines_run_is_recovered_when_its_lease_is_over(
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("one")
         assert (await run.reply()).status == "answered"
-        dead = replace(client.engine.around.owner, host="dead")
+        dead = replace(client.engine.context.owner, host="dead")
 
         def die(store: Store) -> None:
             """As a run looks whose machine lost power a moment ago."""
             with store.transaction():
-                run_now = store.require_run(run.id)
-                store._do("write_run", **run_row(replace(run_now, status=RunStatus.RUNNING, owner=dead, ended_at=None)))
-                store._execute(store._session(), "DELETE FROM events WHERE kind = 'run_ended'")
-            now = store.time(lambda: 0.0)
+                run_now = store.runs.require(run.id)
+                store.database.do(
+                    "write_run", **run_row(replace(run_now, status=RunStatus.RUNNING, owner=dead, ended_at=None))
+                )
+                store.database._execute(store.database.session(), "DELETE FROM events WHERE kind = 'run_ended'")
+            now = store.leases.time(lambda: 0.0)
             terms = {"owner": dead, "run_id": run.id, "now": now, "ttl_s": 1.0}
-            store.acquire_lease(thread_key(thread.record.id), token="dead", **terms)
+            store.leases.acquire(thread_key(thread.record.id), token="dead", **terms)
 
-        await client.engine.database.call(die)
+        await client.engine.store.call(die)
         move(client, "elsewhere", skew_s)
         assert await client.engine.recover() == [], "it may be alive still"
-        while await client.engine.database.call(lambda store: is_held(store, thread.record.id)):
+        while await client.engine.store.call(lambda store: is_held(store, thread.record.id)):
             await asyncio.sleep(0.05)
         [ended] = await client.engine.recover()
         assert (ended.id, ended.status) == (run.id, RunStatus.INTERRUPTED)
@@ -100,5 +102,5 @@ async def test_a_dead_machines_run_is_recovered_when_its_lease_is_over(
 
 
 def is_held(store: Store, thread_id: str) -> bool:
-    lease = store.lease(f"thread/{thread_id}")
-    return lease is not None and store.time(lambda: 0.0) <= lease.expires_at
+    lease = store.leases.find(f"thread/{thread_id}")
+    return lease is not None and store.leases.time(lambda: 0.0) <= lease.expires_at

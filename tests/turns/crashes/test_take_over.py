@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import forkserver
-from clew.client import Client
+from clew.api.client import Client
 from clew.core.ids import RunId
 from clew.core.record import replace
-from clew.core.run import Attempt, RunStatus
-from clew.engine.processes import family
+from clew.core.runs.run import Attempt, RunStatus
+from clew.engine.process.family import family
 from clew.testing.stage import MODEL, Stage
 
 pytestmark = pytest.mark.rest
@@ -63,8 +63,8 @@ async def test_a_run_that_only_lost_its_database_is_not_said_to_have_died_with_c
         await (await thread.ask("hello"))
         [answered] = await client.runs()
         left = replace(
-            answered, id=RunId("left"), status=RunStatus.RUNNING, ended_at=None, owner=client.engine.around.owner
+            answered, id=RunId("left"), status=RunStatus.RUNNING, ended_at=None, owner=client.engine.context.owner
         )
-        await client.engine.database.call(lambda store: store.create_run(left))
+        await client.engine.store.call(lambda store: store.runs.create(left))
         [run] = await client.engine.recover()
         assert run.error == "The database was away while the run was going on."

@@ -13,12 +13,13 @@ import threading
 import pytest
 
 import forkserver
-from clew.core.events import RunEnded, TextStreamed
 from clew.core.record import replace
-from clew.engine import processes
+from clew.core.runs.events import RunEnded, TextStreamed
+from clew.engine.process.family import is_alive
 from clew.errors import StoreError, UsageError
-from clew.store.store import Store
-from clew.testing.replies import Text
+from clew.store.database.database import Database
+from clew.store.tables.leases import LeaseTable
+from clew.testing.model.replies import Text
 from clew.testing.stage import MODEL, Stage
 
 LIMIT_S = 60
@@ -72,12 +73,12 @@ async def test_a_missed_heartbeat_neither_fails_the_run_nor_keeps_its_lease(
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!hang text so far")
         with monkeypatch.context() as broken:
-            broken.setattr(Store, "renew_lease", full)
+            broken.setattr(LeaseTable, "renew", full)
             assert await asyncio.to_thread(missed.wait, LIMIT_S)
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         scripted.api.release()
         assert (await run.reply()).status == "answered"
-        assert not await client.engine.database.call(lambda store: store.leases())
+        assert not await client.engine.store.call(lambda store: store.leases.under())
 
 
 async def test_after_a_store_that_failed_the_same_process_goes_on(
@@ -93,11 +94,11 @@ async def test_after_a_store_that_failed_the_same_process_goes_on(
             if isinstance(event, TextStreamed):
                 break
         with monkeypatch.context() as broken:
-            broken.setattr(Store, "_begun", full)
+            broken.setattr(Database, "_begun", full)
             assert (await run.reply()).status == "interrupted", "it is left to recovery, as after a crash"
         reply = await asyncio.wait_for((await thread.ask("on")).reply(), LIMIT_S)
         assert reply.status == "answered"
-        events = await client.engine.database.call(lambda store: store.events(run.id))
+        events = await client.engine.store.call(lambda store: store.events.of_run(run.id))
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert isinstance(events[-1].event, RunEnded)
 
@@ -105,8 +106,8 @@ async def test_after_a_store_that_failed_the_same_process_goes_on(
 async def test_a_live_run_keeps_its_place_when_the_clock_jumps(scripted: Stage) -> None:
     async with scripted.open() as client, scripted.open() as other:
         client.engine.settings = replace(client.engine.settings, lease_s=3.0)
-        ahead = other.engine.around.clock
-        other.engine.around = replace(other.engine.around, clock=lambda: ahead() + 60)
+        ahead = other.engine.context.clock
+        other.engine.context = replace(other.engine.context, clock=lambda: ahead() + 60)
         run = await (await client.thread("a", cwd=scripted.work)).ask("!hang text so far")
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         assert (await (await other.thread("b", cwd=scripted.work)).ask("hello")).id
@@ -154,8 +155,8 @@ async def test_a_pipe_in_the_place_of_a_session_does_not_hang(scripted: Stage) -
 
 async def test_a_live_waiter_of_another_machine_is_not_taken_for_dead(scripted: Stage) -> None:
     async with scripted.open() as client, scripted.open() as other:
-        elsewhere = replace(other.engine.around.owner, host="elsewhere")
-        other.engine.around = replace(other.engine.around, owner=elsewhere)
+        elsewhere = replace(other.engine.context.owner, host="elsewhere")
+        other.engine.context = replace(other.engine.context, owner=elsewhere)
         first = await (await client.thread("t", cwd=scripted.work)).ask("!hang text so far")
         waiting = await (await other.find("t")).ask("second")
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
@@ -200,7 +201,7 @@ async def test_what_a_tool_started_and_hid_ends_with_the_run(stage: Stage) -> No
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         assert (await (await thread.ask(prompt))).status == "answered"
-    assert not processes.is_alive(int(pid.read_text()), None)
+    assert not is_alive(int(pid.read_text()), None)
 
 
 async def test_what_a_tool_started_and_hid_is_found_after_a_crash(scripted: Stage) -> None:
@@ -213,10 +214,10 @@ async def test_what_a_tool_started_and_hid_is_found_after_a_crash(scripted: Stag
         stdin=subprocess.DEVNULL,
     )
     assert await died.wait() == -signal.SIGKILL
-    assert processes.is_alive(int(pid.read_text()), None)
+    assert is_alive(int(pid.read_text()), None)
     async with scripted.open() as client:
         assert len(client.recovered) == 1
-    assert not processes.is_alive(int(pid.read_text()), None)
+    assert not is_alive(int(pid.read_text()), None)
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

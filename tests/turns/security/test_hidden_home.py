@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.testing.model_api import ModelApi
+from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 from conftest import make_stage
 
@@ -24,7 +24,7 @@ def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
         stage.clew_home.mkdir(mode=0o700)
         (stage.clew_home / "token").write_text(SECRET)
         yield stage
-    assert not api.strays, "it called the world"
+    assert not api.refused_hosts, "it called the world"
 
 
 def heard(stage: Stage) -> str:

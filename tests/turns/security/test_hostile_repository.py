@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.review import RoundStatus
+from clew.core.reviews.review import RoundStatus
 from clew.core.thread import Permissions
-from clew.hosts.jobs import NewJob
-from clew.hosts.reviews import NewReview
+from clew.hosts.jobs.jobs import JobSpec
+from clew.hosts.reviews.reviews import ReviewSpec
 from clew.testing.stage import CODEX_MODEL, Stage
-from engine import trap
-from jobs.house import carried_out
-from reviews.house import Reviewer, answer
+from git import trap
+from jobs.processes import carried_out
+from reviews.reviewer import Reviewer, answer
 
 pytestmark = pytest.mark.real
 
@@ -40,12 +40,12 @@ async def test_nothing_of_it_runs_under_any_host(both_real: Stage, ran: Path) ->
         reply = await (await thread.ask('!tool exec_command {"cmd": "git status --porcelain && git diff | head -40"}'))
         assert reply.status == "answered" and "-def a():" in str(both_real.api.main_requests[-1].messages)
         assert trap.marks(ran) == set(), "a tool"
-        new = NewJob("Hello.", str(repo), "codex", CODEX_MODEL, permissions=Permissions.ALL, checkpoint=True)
+        new = JobSpec("Hello.", str(repo), "codex", CODEX_MODEL, permissions=Permissions.ALL, checkpoint=True)
         job = await carried_out(client, await client.jobs.submit(new))
         assert job.result == "ack: Hello."
         assert trap.marks(ran) == set(), "a job with checkpoints"
         both_real.api.reply = Reviewer(answer())
-        review = await (await client.reviews.start(NewReview(str(repo), "codex", CODEX_MODEL))).finish()
+        review = await (await client.reviews.start(ReviewSpec(str(repo), "codex", CODEX_MODEL))).finish()
         assert review.status is RoundStatus.DONE
         assert trap.marks(ran) == set(), "a review"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clew.client import Reply, Thread
-from clew.core.events import QuestionAnswered, QuestionAsked
-from clew.core.permissions import Answer
+from clew.api.client import Reply, Thread
+from clew.core.runs.events import QuestionAnswered, QuestionAsked
+from clew.core.runs.permissions import Answer
 from clew.errors import ConfigError, UsageError
 from clew.testing.stage import Stage
 

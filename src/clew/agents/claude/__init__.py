@@ -1,4 +1,4 @@
-"""Claude Code, the first-class agent. What the CLI really does stands in docs/agents.md."""
+"""Claude Code. docs/agents.md describes how the CLI behaves."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, Hiding, Launch, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection, SessionHead, SessionView, StreamReader
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions
 
 if TYPE_CHECKING:
-    from clew.core.edits import FileEdit
+    from clew.core.branching.edits import FileEdit
 
 
 class Claude(Adapter):
-    """The parts of this package as one adapter. Parsing is imported when the first process is already starting."""
+    """The modules of this package as one adapter. The parsers are imported late, while the first process starts."""
 
     name: ClassVar[str] = "claude"
-    anew_tokens: ClassVar[int] = 2_700  # its notes in the first message, measured: tools and system prompt are shared
+    uncached_start_tokens: ClassVar[int] = 2_700  # its notes in the first message (measured); the rest is shared
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         return binary.find(configured, environ)
 
-    def probes(self, binary: Binary) -> tuple[list[str], list[str]]:
+    def probe_commands(self, binary: Binary) -> tuple[list[str], list[str]]:
         return [binary.path, "--help"], [binary.path, "--version"]
 
     def abilities(self, help_text: str, version_text: str) -> Abilities:
@@ -35,12 +35,12 @@ class Claude(Adapter):
     def config_dir(self, environ: Mapping[str, str]) -> str:
         return location.config_dir(environ)
 
-    def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+    def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
         return command.command(binary, abilities, launch)
 
-    def hides(self, abilities: Abilities, permissions: Permissions) -> Hiding:
+    def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         can = "--settings" in abilities.flags and permissions is not Permissions.ALL
-        return Hiding.RULES if can else Hiding.NOT
+        return PathProtection.RULES if can else PathProtection.NONE
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)
@@ -54,7 +54,7 @@ class Claude(Adapter):
     def interrupt_line(self) -> bytes | None:
         return command.interrupt_line()
 
-    def reader(self, launch: Launch) -> StreamReader:
+    def reader(self, launch: LaunchProfile) -> StreamReader:
         from clew.agents.claude.stream import ClaudeReader
 
         return ClaudeReader()
@@ -67,24 +67,24 @@ class Claude(Adapter):
 
         return session.read_session(path, since)
 
-    def only_notes(self, path: Path, since: int, last_entry: str | None) -> bool:
+    def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
+        from clew.agents.bookkeeping import only_bookkeeping
         from clew.agents.claude import session
-        from clew.agents.notes import only_notes
 
-        return only_notes(path, since, lambda line: session.is_note(line, last_entry))
+        return only_bookkeeping(path, since, lambda line: session.is_bookkeeping(line, last_entry))
 
-    def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
-        return location.session_place(config_dir, work_dir, session_id)
+    def expected_session_path(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        return location.expected_session_path(config_dir, work_dir, session_id)
 
-    def portable(self, content: bytes) -> bytes | None:
-        from clew.agents.claude import portable
+    def portable_form(self, content: bytes) -> bytes | None:
+        from clew.agents.claude import portable_form
 
-        return portable.portable(content)
+        return portable_form.portable_form(content)
 
-    def continued(self, content: bytes, more: bytes) -> bytes:
-        from clew.agents.claude import portable
+    def appendable_lines(self, content: bytes, more: bytes) -> bytes:
+        from clew.agents.claude import portable_form
 
-        return portable.continued(content, more)
+        return portable_form.appendable_lines(content, more)
 
     def session_paths(self, config_dir: str) -> Iterator[Path]:
         return location.session_paths(config_dir)
@@ -97,7 +97,7 @@ class Claude(Adapter):
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(config_dir, work_dir)
 
-    def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+    def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.claude import edits
 
-        return edits.edits(tool, given)
+        return edits.edits(tool, tool_input)

@@ -1,4 +1,4 @@
-"""Finding the Claude CLI, and reading what it says of itself."""
+"""Finding the Claude CLI, and reading its abilities from its help and version."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from clew.agents import programs
 from clew.agents.adapter import Binary
 from clew.core.decision import Abilities
 
-REWINDS_SINCE = (2, 1, 197)  # its help does not tell: --resume-session-at is hidden
-REWINDING = "Claude Code"
+REWIND_SINCE_VERSION = (2, 1, 197)  # its help does not list --resume-session-at
+REWIND_PRODUCT = "Claude Code"
 
 NAMES = ("claude", "openclaude")  # the second is a fork with the same command line
 
-# Compiled by `re` when a binary is probed: what it can do is remembered, so that is rare.
+# `re` compiles them when a binary is probed. That is rare, because the result is stored.
 _OPTION = r"(?<![\w-])--[a-z][a-z0-9-]+"
 _VERSION = r"(\d+\.\d+\.\d+\S*)\s*(?:\((.+)\))?"
 
@@ -24,7 +24,7 @@ INSTALL_HINT = (
 
 
 def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
-    """The configured path, then PATH under either name, then the one inside an installed claude-agent-sdk."""
+    """The configured path, then either name on PATH, then the binary in an installed claude-agent-sdk."""
     return programs.find(
         "claude",
         NAMES,
@@ -39,12 +39,12 @@ def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
 def abilities(help_text: str, version_text: str) -> Abilities:
     flags = frozenset(re.findall(_OPTION, help_text))
     match = re.search(_VERSION, version_text)
-    forks = {"--fork-session", "--session-id"} <= flags
+    can_fork = {"--fork-session", "--session-id"} <= flags
     return Abilities(
         resume="--resume" in flags,
         choose_id="--session-id" in flags,
-        fork=forks,
-        rewind=forks and match is not None and match.group(2) == REWINDING and _is_since(match.group(1)),
+        fork=can_fork,
+        rewind=can_fork and match is not None and match.group(2) == REWIND_PRODUCT and _has_rewind(match.group(1)),
         is_agent={"--print", "--output-format", "--input-format"} <= flags,
         flags=flags,
         version=match.group(1) if match else "",
@@ -52,5 +52,5 @@ def abilities(help_text: str, version_text: str) -> Abilities:
     )
 
 
-def _is_since(version: str) -> bool:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3]) >= REWINDS_SINCE
+def _has_rewind(version: str) -> bool:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3]) >= REWIND_SINCE_VERSION

@@ -1,8 +1,8 @@
 """The Claude CLI's command line and its input lines.
 
-One launch profile per thread, the same on every turn and from every surface: anything that varies here costs the
-agent's whole cached prefix. stdin is a stream of JSON lines, closed only after the result has been read: that loses no
-last line and lets the agent ask.
+One launch profile per thread, the same on every turn and from every surface: any difference here invalidates the
+agent's cached prefix. stdin is a stream of JSON lines. It is closed only after the result was read, so that no last
+line is lost and the agent can ask questions.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clew.agents.adapter import Binary, Launch
+from clew.agents.adapter import Binary, LaunchProfile
 from clew.core.decision import Abilities
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions, Trust
 from clew.errors import UsageError
 
-# By itself the CLI tells the model branch, commit subjects and changed files: a stranger's words, outside any fence.
+# By default the CLI shows the model the branch, commit subjects and changed files: untrusted text, without a fence.
 NO_GIT = {"includeGitInstructions": False}
 READ_ONLY_TOOLS = "Read,Glob,Grep,AskUserQuestion"
 
-# Set by a Claude session for the processes it starts. Handed on, our agent would think that it is a part of that one.
-FOREIGN = (
+# Set by a Claude session for the processes that it starts. If our agent inherited them, it would take itself for a part
+# of that session.
+INHERITED_VARIABLES = (
     "AI_AGENT",
     "CLAUDECODE",
     "CLAUDE_CODE_CHILD_SESSION",
@@ -40,7 +41,7 @@ FOREIGN = (
 )
 
 
-def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
     argv = [binary.path, "-p", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
     if "--include-partial-messages" in abilities.flags:
         argv.append("--include-partial-messages")
@@ -51,49 +52,51 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
     argv += _settings(launch, abilities)
     argv += _trust(launch.trust, abilities)
     if launch.resume:
-        argv.append(f"--resume={launch.fork_of or launch.session_id}")  # the = form: an id is never taken for a flag
+        argv.append(f"--resume={launch.fork_of or launch.session_id}")  # with =, an id is never taken for an option
         if launch.fork_of:
             argv += ["--fork-session", "--session-id", launch.session_id]
         if launch.rewind_to:
             argv.append(f"--resume-session-at={launch.rewind_to}")
     elif abilities.choose_id:
-        argv += ["--session-id", launch.session_id]  # a UUID of our own making
+        argv += ["--session-id", launch.session_id]  # a UUID that we made
     return argv
 
 
 def _permissions(permissions: Permissions) -> list[str]:
-    """`ask` and `all` look alike to the agent: Clew answers the requests, a person or the policy."""
+    """`ask` and `all` have the same options: Clew answers the agent's requests, by asking a person or by the policy."""
     if permissions is Permissions.EDITS:
         return ["--permission-mode", "acceptEdits"]
     if permissions is Permissions.READ_ONLY:
         return ["--permission-mode", "default", "--tools", READ_ONLY_TOOLS, "--strict-mcp-config"]
-    return ["--permission-mode", "default"]  # over the user's own defaultMode: `ask` asks
+    return ["--permission-mode", "default"]  # overrides the user's own defaultMode, so that `ask` asks
 
 
-def _settings(launch: Launch, abilities: Abilities) -> list[str]:
-    """Over the user's own. They leave the cached prefix as it is (measured)."""
+def _settings(launch: LaunchProfile, abilities: Abilities) -> list[str]:
+    """They override the user's own, and do not change the cached prefix (measured)."""
     settings: dict[str, object] = {}
     if launch.permissions is Permissions.READ_ONLY:
         settings |= NO_GIT
-    if launch.hidden:
+    if launch.hidden_paths:
         settings["permissions"] = {"deny": [rule for path in _hidden(launch) for rule in _denied(path)]}
     if not settings or "--settings" not in abilities.flags:
         return []
     return ["--settings", json.dumps(settings, separators=(",", ":"))]
 
 
-def _hidden(launch: Launch) -> Iterator[str]:
-    """Of a folder that holds the work directory (a work tree that a hook made), all else in it (reads the disk)."""
-    for path in launch.hidden:
+def _hidden(launch: LaunchProfile) -> Iterator[str]:
+    """The paths to hide. If a hidden folder contains the work directory (a work tree that a hook made), everything else
+    in that folder (reads the disk)."""
+    for path in launch.hidden_paths:
         if not launch.work_dir.startswith(f"{path}{os.sep}"):
             yield path
             continue
-        kept = Path(launch.work_dir).relative_to(path).parts[0]
-        yield from sorted(os.path.join(path, name) for name in os.listdir(path) if name != kept)  # noqa: PTH118, PTH208
+        visible = Path(launch.work_dir).relative_to(path).parts[0]
+        yield from sorted(os.path.join(path, name) for name in os.listdir(path) if name != visible)  # noqa: PTH118, PTH208
 
 
 def _denied(path: str) -> tuple[str, str]:
-    """Holds for Read, Grep and Glob: a file itself, or all that is in a folder. Two slashes: from the root."""
+    """Rules for Read, Grep and Glob: for the file itself, and for everything in the folder. With two slashes, the path
+    starts at the root."""
     literal = re.sub(r"([\\*?\[\]{}!()])", r"\\\1", path)
     return f"Read(/{literal})", f"Read(/{literal}/**)"
 
@@ -113,16 +116,16 @@ def _trust(trust: Trust, abilities: Abilities) -> list[str]:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's own environment, less what another Claude session left in it."""
-    kept = {key: value for key, value in environ.items() if key not in FOREIGN}
-    # `@path` anywhere in a message makes the CLI read that file and show it to the model, in or out of the work
-    # directory and without asking: a transcript, an answer or a pasted text must not be able to do that.
+    """The user's own environment, without what another Claude session set in it."""
+    kept = {key: value for key, value in environ.items() if key not in INHERITED_VARIABLES}
+    # `@path` anywhere in a message makes the CLI read that file and show it to the model, without asking and also
+    # outside the work directory. A transcript, an answer or a pasted text must not be able to do that.
     return {**kept, "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1"}
 
 
 def prompt_line(text: str, uuid: str) -> bytes:
     if text.startswith("/"):
-        text = f" {text}"  # or it is a command of the CLI's own, which no model sees (/clear even leaves the session)
+        text = f" {text}"  # else the CLI executes it as its own command, and the model never sees it
     return _line({"type": "user", "message": {"role": "user", "content": text}, "uuid": uuid})
 
 

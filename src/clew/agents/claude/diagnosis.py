@@ -1,9 +1,9 @@
-"""What went wrong, read from the end of Claude's stream: by structure first, by prose second.
+"""What went wrong, read from the end of Claude's stream: by structure first, by wording second.
 
-The CLI gives most API errors a code of its own (`api_error`, `error`) and its own words; docs/agents.md has the table
-of the API's sentences and what the CLI makes of them. A 400 without a code comes in the API's words. The prose is only
-ever looked for in what the CLI itself says (an error result, a synthetic message, stderr), never in the model's text.
-Texts as seen in the field; a new one is a new line here.
+The CLI gives most API errors a code of its own (`api_error`, `error`) and its own wording; docs/agents.md has the table
+of the API's messages and what the CLI makes of them. A 400 without a code has the API's wording. The wording is matched
+only in what the CLI itself says (an error result, a synthetic message, stderr), never in the model's text. The texts
+were seen in practice; a new text is a new line here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BY_TERMINAL_REASON = {
 }
 _BY_SUBTYPE = {"error_max_turns": Outcome.OUR_LIMIT, "error_max_budget_usd": Outcome.OUR_LIMIT}
 _BY_STATUS = {401: Outcome.AUTH, 403: Outcome.AUTH, 429: Outcome.USAGE_LIMIT, 529: Outcome.OVERLOADED}
-_BY_API_ERROR = {  # the most exact of the codes
+_BY_API_ERROR = {  # the most specific codes
     "tool_history_mismatch": Outcome.POISONED,
     "autocompact_thrashing": Outcome.OVERFLOW,
     "media_removed": Outcome.MEDIA_REMOVED,
@@ -44,8 +44,8 @@ _BY_ERROR = {
     "overloaded": Outcome.OVERLOADED,
 }
 
-_PROSE = tuple(
-    (outcome, "|".join(texts))  # compiled by `re` when something has gone wrong, not for every answer
+_BY_WORDING = tuple(
+    (outcome, "|".join(texts))  # `re` compiles it when something went wrong, not for every answer
     for outcome, texts in (
         (
             Outcome.REJECTED,
@@ -60,7 +60,7 @@ _PROSE = tuple(
         (
             Outcome.POISONED,
             (
-                r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # whatever it is, it stands in the messages
+                r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # whatever it is, it is in the messages
                 r"API Error: 400 due to tool use concurrency issues",
                 r"API Error: 400 orphaned tool_result in conversation history",
                 r"API Error: 400 duplicate tool_use ID in conversation history",
@@ -118,7 +118,7 @@ _PROSE = tuple(
 )
 _EPOCH = r"limit reached\|(\d{9,})"
 _DATE = r"regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC"
-_NOT_THE_ACCOUNTS = "not your usage limit"  # a 429 of the service, which says so
+_NOT_THE_ACCOUNTS = "not your usage limit"  # in the text of a 429 that is about the service, not the account
 
 
 def diagnose(
@@ -129,16 +129,16 @@ def diagnose(
     stderr: str,
     resets_at: float | None = None,
 ) -> Diagnosis:
-    """`result` is the result line, `said` the CLI's last synthetic error message, if there were any.
+    """`result` is the result line and `said` the CLI's last synthetic error message, if there were any.
 
-    `resets_at`: of the limit that the CLI last reported as reached.
+    `resets_at`: when the limit resets that the CLI last reported as reached.
     """
     if result is not None and not result.get("is_error") and not result.get("api_error_status"):
         if result.get("num_turns") == 0:
             return Diagnosis(answered=False, message="the agent did not pass the prompt on to the model")
         return Diagnosis(answered=True)
     words = _words(result, said, stderr)
-    outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_prose(words)
+    outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_wording(words)
     if outcome is Outcome.USAGE_LIMIT and _NOT_THE_ACCOUNTS in words:
         outcome = Outcome.OVERLOADED
     return Diagnosis(
@@ -150,7 +150,7 @@ def diagnose(
 
 
 def _resets_at(words: str) -> float | None:
-    """When a limit resets, where the words tell the date with the time."""
+    """When a limit resets, if the text has both date and time."""
     epoch = re.search(_EPOCH, words)
     if epoch:
         return float(epoch.group(1))
@@ -184,15 +184,15 @@ def _by_structure(result: Mapping[str, Any], said: Mapping[str, Any], *, resumed
     return _BY_STATUS.get(status, by_error) if isinstance(status, int) else by_error
 
 
-def _by_prose(words: str) -> Outcome | None:
-    for outcome, pattern in _PROSE:
+def _by_wording(words: str) -> Outcome | None:
+    for outcome, pattern in _BY_WORDING:
         if re.search(pattern, words, re.IGNORECASE):
             return outcome
     return None
 
 
 def _words(result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, stderr: str) -> str:
-    """All that the CLI itself said about the failure, the most telling first."""
+    """Everything that the CLI itself said about the failure, the most specific first."""
     words = []
     if result is not None:
         errors = result.get("errors")
@@ -212,5 +212,5 @@ def _first_line(words: str) -> str:
 
 
 def _last_line(words: str) -> str:
-    """What a program says last before it dies is what it died of."""
+    """The last line that a program prints before it dies usually says why."""
     return words.strip().rpartition("\n")[2].strip()[:500]

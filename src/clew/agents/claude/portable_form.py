@@ -1,15 +1,16 @@
-"""Claude's session files on their way to another machine: the conversation, and nothing that speaks beside it.
+"""The portable form of Claude's session files: the conversation, and nothing else that the model would be shown.
 
-A file holds far more than the conversation: the system prompt as it was, and notes with texts of their own, all of
-which a resumed session shows to the model. In a file that somebody else may have written they could say anything. So
-they stay behind, and the CLI writes its own anew. What is kept is a closed list: lines, fields and blocks.
+A file holds far more than the conversation: the system prompt of that time and the CLI's notes, all of which a resumed
+session shows to the model. In a file that somebody else may have written, they could say anything. So they are dropped,
+and the CLI writes its own again. What is kept is a closed list of lines, fields and blocks:
 
 - Texts of the user and of the agent on the active chain.
-- The CLI's own words about an interruption, if they are those to the letter.
+- The CLI's own texts about an interruption, if they are exactly the known ones.
 - The running total of the cost, which is never shown to a model.
 
-Thoughts and uses of tools stay behind, as no turn shows them. The CLI's notes are known by their kinds; a line that
-would be shown to the model and is on neither list, or a summary in the place of turns, makes the whole file unfit.
+Thinking and tool calls are dropped, because no turn shows them. The CLI's notes are recognised by their kinds. A file
+is not portable if it has a line that would be shown to the model and is on neither list, or a summary in place of
+turns.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from clew.agents.claude.session import NOTES
-from clew.agents.portable import dumped, figures
+from clew.agents.claude.session import CLI_NOTE_PREFIXES
+from clew.agents.portable_form import json_line, numbers_only
 
-# The CLI's own words in the user's name or the agent's, and no others.
-HARMLESS = frozenset(
+# The only texts of the CLI's own, in the role of the user or the agent, that are kept.
+KNOWN_CLI_TEXTS = frozenset(
     {
         "[Request interrupted by user]",
         "[Request interrupted by user for tool use]",
@@ -30,8 +31,8 @@ HARMLESS = frozenset(
         "No response requested.",
     }
 )
-# Kinds of notes that the CLI writes by itself, and again where they are missing. None of them is kept.
-LEFT_BEHIND = frozenset(
+# Kinds of notes that the CLI writes by itself, and writes again if they are missing. None of them is kept.
+DROPPED_ATTACHMENTS = frozenset(
     {
         "agent_listing_delta", "context_window", "date", "deferred_tools_delta", "diagnostics", "directory",
         "edited_text_file", "environment", "file", "mcp_instructions_delta", "model", "nested_memory",
@@ -40,7 +41,7 @@ LEFT_BEHIND = frozenset(
     }
 )  # fmt: skip
 
-_BLOCKS_LEFT_BEHIND = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
+_DROPPED_BLOCKS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
 _SYNTHETIC = "<synthetic>"
 _LINE = ("uuid", "type", "timestamp", "userType", "cwd", "sessionId", "version", "promptSource")
 _MESSAGE = ("id", "type", "role", "model", "stop_reason")
@@ -48,19 +49,19 @@ _MESSAGE = ("id", "type", "role", "model", "stop_reason")
 Line = dict[str, Any]
 
 
-class _Unfit(Exception):
-    """It holds a line that no turn shows and that no list knows."""
+class _NotPortable(Exception):
+    """The file holds a line that no turn shows and that is on no list."""
 
 
-def portable(content: bytes) -> bytes | None:
+def portable_form(content: bytes) -> bytes | None:
     lines = list(_lines(content))
     chain = _chain(lines)
     kept: list[bytes] = []
-    parents: dict[str, str | None] = {}  # of each line, the nearest kept one above it, or itself
+    parents: dict[str, str | None] = {}  # by line: the line itself if it is kept, else the nearest kept ancestor
     try:
         for line in lines:
             if line.get("type") == "cost-state":
-                kept.append(dumped(_cost(line)))
+                kept.append(json_line(_cost(line)))
                 continue
             uuid = line.get("uuid")
             if not isinstance(uuid, str):
@@ -69,20 +70,23 @@ def portable(content: bytes) -> bytes | None:
             message = _message(line, on_chain=uuid in chain)
             parents[uuid] = uuid if message is not None else above
             if message is not None:
-                kept.append(dumped({"parentUuid": above, "isSidechain": False} | _fields(line) | {"message": message}))
-    except _Unfit:
+                kept.append(
+                    json_line({"parentUuid": above, "isSidechain": False} | _fields(line) | {"message": message})
+                )
+    except _NotPortable:
         return None
     return b"".join(kept)
 
 
-def continued(content: bytes, more: bytes) -> bytes:
-    """Hung on its last entry: the CLI takes a branch beside that for one that was left (`last-prompt` names it)."""
+def appendable_lines(content: bytes, more: bytes) -> bytes:
+    """The first line gets the content's last entry as its parent: the CLI ignores any other branch as abandoned
+    (`last-prompt` names the entry)."""
     lines, added = list(_lines(content)), list(_lines(more))
     leaf = next((line["uuid"] for line in reversed(lines) if line.get("uuid") and not line.get("isSidechain")), None)
     first = next((line for line in added if line.get("uuid")), None)
     if first is not None:
         first["parentUuid"] = leaf
-    return b"".join(dumped(line) for line in added)
+    return b"".join(json_line(line) for line in added)
 
 
 def _lines(content: bytes) -> Iterator[Line]:
@@ -90,7 +94,7 @@ def _lines(content: bytes) -> Iterator[Line]:
         try:
             value = json.loads(raw.decode("utf-8", "surrogatepass")) if raw.strip() else None
         except (ValueError, RecursionError):
-            continue  # as the CLI does
+            continue  # the CLI skips it too
         if isinstance(value, dict):
             yield value
 
@@ -112,15 +116,15 @@ def _fields(line: Line) -> Line:
 
 
 def _cost(line: Line) -> Line:
-    return figures(line) | {"type": "cost-state", "sessionId": str(line.get("sessionId"))}
+    return numbers_only(line) | {"type": "cost-state", "sessionId": str(line.get("sessionId"))}
 
 
 def _message(line: Line, *, on_chain: bool) -> Line | None:
-    """The line's message, its texts alone. None: nothing of it is kept. Raises _Unfit."""
+    """The line's message with only its texts. None: nothing of it is kept. Raises _NotPortable."""
     if line.get("subtype") == "compact_boundary" or line.get("isCompactSummary"):
-        raise _Unfit
-    if line.get("type") == "attachment" and on_chain and _kind(line.get("attachment")) not in LEFT_BEHIND:
-        raise _Unfit
+        raise _NotPortable
+    if line.get("type") == "attachment" and on_chain and _kind(line.get("attachment")) not in DROPPED_ATTACHMENTS:
+        raise _NotPortable
     message = line.get("message")
     if line.get("type") not in ("user", "assistant") or line.get("isSidechain") or not isinstance(message, dict):
         return None
@@ -129,24 +133,26 @@ def _message(line: Line, *, on_chain: bool) -> Line | None:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(blocks, list) or message.get("role") != line["type"]:
-        raise _Unfit
+        raise _NotPortable
     found = [block for each in blocks if (block := _block(each, on_chain=on_chain)) is not None]
-    _check_own_words(line, message, found)
+    _check_cli_texts(line, message, found)
     if not found:
         return None
     kept = {name: message[name] for name in _MESSAGE if isinstance(message.get(name), str)}
     is_plain = isinstance(content, str)
     usage = message.get("usage")
-    kept |= {"usage": figures(usage)} if isinstance(usage, dict) else {}
+    kept |= {"usage": numbers_only(usage)} if isinstance(usage, dict) else {}
     return kept | {"content": found[0]["text"] if is_plain else found}
 
 
-def _check_own_words(line: Line, message: Line, found: list[Line]) -> None:
-    """What the CLI says in the name of the user or of the agent is known to the letter. Raises _Unfit."""
+def _check_cli_texts(line: Line, message: Line, found: list[Line]) -> None:
+    """What the CLI says in the role of the user or the agent must be one of the known texts. Raises _NotPortable."""
     of_the_cli = bool(line.get("isMeta")) or message.get("model") == _SYNTHETIC
     for text in (block["text"] for block in found):
-        if (of_the_cli or (line["type"] == "user" and text.startswith(NOTES))) and text not in HARMLESS:
-            raise _Unfit
+        if (
+            of_the_cli or (line["type"] == "user" and text.startswith(CLI_NOTE_PREFIXES))
+        ) and text not in KNOWN_CLI_TEXTS:
+            raise _NotPortable
 
 
 def _kind(attachment: Any) -> str:
@@ -154,10 +160,10 @@ def _kind(attachment: Any) -> str:
 
 
 def _block(block: Any, *, on_chain: bool) -> Line | None:
-    """As it is kept. None: it is left out. Raises _Unfit."""
+    """The block as it is kept. None: it is dropped. Raises _NotPortable."""
     kind = _kind(block)
-    if not on_chain or kind in _BLOCKS_LEFT_BEHIND:
+    if not on_chain or kind in _DROPPED_BLOCKS:
         return None
     if kind != "text" or not isinstance(block.get("text"), str):
-        raise _Unfit
+        raise _NotPortable
     return {"type": "text", "text": block["text"]}

@@ -1,4 +1,4 @@
-"""Claude's rules of a project: what `--setting-sources user` leaves out (measured, see docs/agents.md).
+"""A project's rules for Claude that `--setting-sources user` leaves out (measured, see docs/agents.md).
 
 The CLI reads them in the work directory and in every folder above it, whether or not there is a repository.
 """
@@ -9,17 +9,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from clew.agents.rules import holds_markdown, is_folder, of_names
+from clew.agents.rules import holds_markdown, is_folder, rule_files
 
 
 def project_rules(config_dir: str, work_dir: str) -> Iterator[Path]:
-    """The nearest first. What is in the user's own settings folder is loaded, wherever that is."""
+    """The nearest first. The user's own settings folder is left out, because its rules are always loaded."""
     users = Path(os.path.realpath(config_dir))
     here = Path(work_dir)
     for folder in (here, *here.parents):
-        yield from of_names(folder, "CLAUDE.md", "CLAUDE.local.md")
+        yield from rule_files(folder, "CLAUDE.md", "CLAUDE.local.md")
         settings = folder / ".claude"
         if settings != users and is_folder(settings):
-            yield from of_names(settings, "CLAUDE.md")
+            yield from rule_files(settings, "CLAUDE.md")
             if is_folder(settings / "rules") and holds_markdown(settings / "rules"):
                 yield settings / "rules"

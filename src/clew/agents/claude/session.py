@@ -1,7 +1,7 @@
-"""Claude's own session files: what they hold.
+"""Reading Claude's own session files.
 
-A file is JSON lines. Lines with a `uuid` form a tree through `parentUuid`; the active chain runs from the newest line
-back to the root. Lines without one are book-keeping. Bad lines are skipped, as the CLI does.
+A file is JSON lines. Lines with a `uuid` form a tree through `parentUuid`; the active chain leads from the newest line
+back to the root. Lines without a `uuid` are bookkeeping. Invalid lines are skipped, as the CLI does.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import Entry, SessionHead, SessionView
-from clew.core.answer import joined
+from clew.agents.adapter import SessionEntry, SessionHead, SessionView
 from clew.core.history import Role
+from clew.core.runs.answer import join_messages
 
-HEAD_BYTES = 256 * 1024  # of a session that is only listed
+HEAD_BYTES = 256 * 1024  # read of a session that is only listed
 
 _ON_CHAIN = frozenset({"user", "assistant", "attachment", "system"})
-# How the notes begin that the CLI writes in the name of the user.
-NOTES = ("[Request interrupted", "<local-command", "<command-name>", "<task-notification>")
+# How the CLI's own notes in the role of the user begin.
+CLI_NOTE_PREFIXES = ("[Request interrupted", "<local-command", "<command-name>", "<task-notification>")
 
 
 class _Message(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Line(msgspec.Struct, rename="camel"):
     type: str = ""
     uuid: str | None = None
     parent_uuid: str | None = None
-    logical_parent_uuid: str | None = None  # across the agent's own compaction
+    logical_parent_uuid: str | None = None  # the parent across the agent's own compaction
     is_sidechain: bool | None = False
     is_meta: bool | None = False
     is_compact_summary: bool | None = False
@@ -48,7 +48,7 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 
 def read_session(path: Path, since: int = 0) -> SessionView:
-    """The file only grows, so what came after byte `since` is enough to see what a turn added."""
+    """The file is only appended to, so the lines after byte `since` show what a turn added."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(since if since <= size else 0)
@@ -65,8 +65,8 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     return SessionView(tuple(_entries(chain)), last, size, _model(chain))
 
 
-def is_note(line: Mapping[str, Any], last_entry: str | None) -> bool:
-    """What the CLI writes when it is opened and closed and nobody has said anything. `last_entry` is where it ends."""
+def is_bookkeeping(line: Mapping[str, Any], last_entry: str | None) -> bool:
+    """A line that the CLI writes when it is opened and closed without a prompt. `last_entry` is the session's end."""
     if "uuid" in line:
         return False
     match line.get("type"):
@@ -76,7 +76,7 @@ def is_note(line: Mapping[str, Any], last_entry: str | None) -> bool:
             return line.get("mode") == "normal"
         case "atis-latch":
             return line.get("atis") == ""
-        case "last-prompt":  # it names where the CLI continues
+        case "last-prompt":  # it names the entry at which the CLI continues
             return line.get("leafUuid") == last_entry
     return False
 
@@ -98,7 +98,7 @@ def session_head(path: Path) -> SessionHead | None:
 
 
 def _model(chain: list[_Line]) -> str:
-    """Of the newest answer; the CLI's own words bear a name that is no model's."""
+    """The model of the newest answer. The CLI's own messages have a name there that is not a model's."""
     for line in reversed(chain):
         if line.type == "assistant" and line.message is not None and line.message.model not in (None, "<synthetic>"):
             return line.message.model or ""
@@ -112,13 +112,13 @@ def _lines(raw: bytes) -> Iterator[_Line]:
         try:
             yield _DECODER.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found = _tolerantly(line)
+            found = _tolerant_decode(line)
             if found is not None:
                 yield found
 
 
-def _tolerantly(line: bytes) -> _Line | None:
-    """Half surrogate pairs (a tool's output, cut inside an emoji) and the like: msgspec refuses, the CLI does not."""
+def _tolerant_decode(line: bytes) -> _Line | None:
+    """For lone surrogates (a tool's output, cut inside an emoji) and the like: the CLI accepts what msgspec refuses."""
     try:
         return msgspec.convert(json.loads(line.decode("utf-8", "replace")), _Line)
     except (ValueError, RecursionError):  # msgspec.ValidationError is one
@@ -134,23 +134,23 @@ def _chain(lines: dict[str, _Line], leaf: str | None) -> Iterator[_Line]:
         leaf = line.parent_uuid or line.logical_parent_uuid
 
 
-def _entries(chain: list[_Line]) -> Iterator[Entry]:
+def _entries(chain: list[_Line]) -> Iterator[SessionEntry]:
     for line in chain:
         if line.message is None or line.uuid is None or line.type not in ("user", "assistant"):
             continue
         if line.is_api_error_message or line.message.model == "<synthetic>":
-            continue  # the CLI's own words about a failed request: not the agent's, and not shown to the model
+            continue  # the CLI's own message about a failed request: it is not shown to the model
         text = _text(line.message.content)
         if line.type == "assistant":
-            yield Entry(
+            yield SessionEntry(
                 line.uuid, Role.ASSISTANT, text, is_prompt=False, complete=line.message.stop_reason != "tool_use"
             )
         else:
-            yield Entry(line.uuid, Role.USER, text, is_prompt=_is_prompt(line, text))
+            yield SessionEntry(line.uuid, Role.USER, text, is_prompt=_is_prompt(line, text))
 
 
 def _is_prompt(line: _Line, text: str) -> bool:
-    if line.is_meta or line.is_compact_summary or text.startswith(NOTES):
+    if line.is_meta or line.is_compact_summary or text.startswith(CLI_NOTE_PREFIXES):
         return False
     content = line.message.content if line.message else None
     if isinstance(content, list):
@@ -163,6 +163,6 @@ def _text(content: Any) -> str:
         return content
     if not isinstance(content, list):
         return ""
-    return joined(
+    return join_messages(
         str(block.get("text", "")) for block in content if isinstance(block, dict) and block.get("type") == "text"
     )

@@ -1,8 +1,8 @@
 """Claude's output lines as events.
 
-Every line is decoded twice at most: first only its head, which tells whether the rest is of any use (a tool's output
-can be megabytes); then the whole. msgspec does both; the few lines it refuses (lone surrogates, NaN) go to the standard
-library's more tolerant parser. Unknown types are no event: the CLI adds new ones in every version.
+Every line is decoded at most twice: first only its type, which tells whether the rest is needed (a tool's output can be
+megabytes); then all of it. msgspec does both. The few lines that it refuses (lone surrogates, NaN) are decoded by the
+standard library's more tolerant parser. Unknown types give no event: the CLI adds new ones in every version.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import Ending
+from clew.agents.adapter import StreamResult
 from clew.agents.claude.diagnosis import diagnose
-from clew.core.events import (
+from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
+from clew.core.record import fields_of
+from clew.core.runs.events import (
     AgentRetried,
     Compacted,
     Event,
@@ -30,16 +32,14 @@ from clew.core.events import (
     ToolFinished,
     ToolStarted,
 )
-from clew.core.record import fields_of
-from clew.core.usage import NO_USAGE, Requests, Usage
 
-OUTPUT_CHARS = 2_000  # of a tool's output; the whole stands in the session's file
+OUTPUT_CHARS = 2_000  # kept of a tool's output; all of it is in the session's file
 QUESTION_TOOL = "AskUserQuestion"
 
-# What the CLI answers in a tool's place. Only without a note on the result: a tool that ran may print the same.
+# The CLI answers with this in place of a tool. It counts only for a result without metadata: a tool may print the same.
 NOT_CALLED = "<tool_use_error>"
-FOREIGN_TOOL = "mcp__"  # its server words its errors as it likes
-# A tool that the thread's permissions or a rule of the user's took away, told from one that never was.
+MCP_TOOL = "mcp__"  # an MCP server may use the same text for its own errors
+# A tool that the thread's permissions or a rule of the user disabled, as opposed to one that does not exist.
 DISABLED = re.compile(r"<tool_use_error>Error: No such tool available: (\S+)\. \1 is disabled\b")
 
 
@@ -67,7 +67,7 @@ _USED = frozenset(
 
 
 def decode(line: bytes) -> dict[str, Any] | None:
-    """The line as a dict, or None when it is not a JSON object of a type that is of use."""
+    """The line as a dict, or None when it is not a JSON object of a type that is used."""
     value: Any
     try:
         if _HEAD.decode(line).type not in _USED:
@@ -88,17 +88,17 @@ class ClaudeReader:
 
     def __init__(self) -> None:
         self.finished = False
-        self._open_tools: dict[str, str] = {}  # by id: its name
+        self._open_tools: dict[str, str] = {}  # names by id
         self._ran = False
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
         self._error: dict[str, Any] | None = None
-        self._unsaid = False  # pieces have come of a message that is not whole yet
-        self._resets_at: float | None = None  # of the account's limit, when it is reached
-        self._usage: dict[str, Usage] = {}  # by message id: the same message comes in several lines
+        self._has_pieces = False  # pieces of an incomplete message have arrived
+        self._resets_at: float | None = None  # when the account's limit resets, if it is reached
+        self._usage: dict[str, Usage] = {}  # by message id: one message arrives in several lines
 
     @property
     def tool_ran(self) -> bool:
-        """A tool whose result is still out may be running."""
+        """A tool without a result may still be running."""
         return self._ran or bool(self._open_tools)
 
     def feed(self, line: bytes) -> list[Event]:
@@ -108,21 +108,21 @@ class ClaudeReader:
         try:
             return _READERS[value["type"]](self, value)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            return []  # of a known type, in a shape of a later version
+            return []  # a known type with the fields of a later version
 
     def skip(self, head: bytes) -> None:
         if _RESULT.search(head):
             self.finished = True
 
-    def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
-        result = self._results[0] if self._results else None  # the answer's; what follows are notes about tasks
+    def result(self, *, resumed: bool, exit_status: int | None, stderr: str) -> StreamResult:
+        result = self._results[0] if self._results else None  # of the answer; later ones are about background tasks
         diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr, resets_at=self._resets_at)
         requests = self._requests()
         if result is None:
-            return Ending(diagnosis, self._told(), requests=requests, uncounted=self._told())
+            return StreamResult(diagnosis, self._streamed(), requests=requests, uncounted=self._streamed())
         counted = sum((_usage(each.get("usage")) for each in self._results), NO_USAGE)
         cut_off = self._cut_off(counted)
-        return Ending(
+        return StreamResult(
             diagnosis,
             counted + cut_off,
             cost_usd=_own_cost(self._results),
@@ -132,11 +132,11 @@ class ClaudeReader:
         )
 
     def _cut_off(self, counted: Usage) -> Usage:
-        """A message that is interrupted is in no result: neither in this one nor in a later one's total."""
-        told = self._told()
-        if not self._results[0].get("is_error") or told.shown_tokens <= counted.shown_tokens:
+        """What an interrupted message used: no result includes it, neither this one nor a later one's total."""
+        streamed = self._streamed()
+        if not self._results[0].get("is_error") or streamed.shown_tokens <= counted.shown_tokens:
             return NO_USAGE
-        return Usage(**{name: max(0, getattr(told, name) - getattr(counted, name)) for name in fields_of(Usage)})
+        return Usage(**{name: max(0, getattr(streamed, name) - getattr(counted, name)) for name in fields_of(Usage)})
 
     def _system(self, value: dict[str, Any]) -> list[Event]:
         match value.get("subtype"):
@@ -151,17 +151,17 @@ class ClaudeReader:
 
     def _stream_event(self, value: dict[str, Any]) -> list[Event]:
         if value.get("parent_tool_use_id"):
-            return []  # a sub-agent's
+            return []  # a subagent's
         event = value["event"]
         match event.get("type"):
             case "content_block_delta" if event["delta"].get("type") == "text_delta":
-                self._unsaid = True
+                self._has_pieces = True
                 return [TextStreamed(str(event["delta"]["text"]))]
             case "message_start":
                 message = event["message"]
                 self._usage[str(message["id"])] = _usage(message.get("usage"))
-                withdrawn: list[Event] = [TextWithdrawn()] if self._unsaid else []
-                self._unsaid = False
+                withdrawn: list[Event] = [TextWithdrawn()] if self._has_pieces else []
+                self._has_pieces = False
                 return [*withdrawn, self._counted()]
             case "message_delta" if value.get("api_message_id") in self._usage:
                 key = str(value["api_message_id"])
@@ -174,25 +174,25 @@ class ClaudeReader:
         return []
 
     def _counted(self) -> Event:
-        return TokensCounted(self._told())
+        return TokensCounted(self._streamed())
 
-    def _requests(self) -> Requests | None:
+    def _requests(self) -> RequestUsage | None:
         used = list(self._usage.values())
-        return Requests(used[0], used[-1], len(used)) if used else None
+        return RequestUsage(used[0], used[-1], len(used)) if used else None
 
-    def _told(self) -> Usage:
+    def _streamed(self) -> Usage:
         return sum(self._usage.values(), NO_USAGE)
 
     def _assistant(self, value: dict[str, Any]) -> list[Event]:
         message = value["message"]
         own = not value.get("parent_tool_use_id")
         if value.get("is_api_error_message") or message.get("model") == "<synthetic>":
-            self._error = value if own else self._error  # a sub-agent's trouble is not the run's
+            self._error = value if own else self._error  # a subagent's error is not the run's
             return []
         events: list[Event] = []
         for block in message["content"]:
             if block.get("type") == "text" and own and block.get("text"):
-                self._unsaid = False
+                self._has_pieces = False
                 events.append(MessageSaid(str(block["text"]), value.get("uuid")))
             elif block.get("type") == "tool_use":
                 tool_id, name = str(block["id"]), str(block["name"])
@@ -204,9 +204,9 @@ class ClaudeReader:
         content = value["message"].get("content")
         if not isinstance(content, list):
             return []
-        told = {meta.get("id"): meta for meta in value.get("tool_result_meta") or () if isinstance(meta, Mapping)}
+        metas = {meta.get("id"): meta for meta in value.get("tool_result_meta") or () if isinstance(meta, Mapping)}
         return [
-            self._tool_result(block, told.get(block.get("tool_use_id")) or {})
+            self._tool_result(block, metas.get(block.get("tool_use_id")) or {})
             for block in content
             if block.get("type") == "tool_result"
         ]
@@ -217,7 +217,7 @@ class ClaudeReader:
         is_error = bool(block.get("is_error"))
         refused = _is_refused(meta)
         name = self._open_tools.pop(tool_id, "")
-        unknown = is_error and not meta and output.startswith(NOT_CALLED) and not name.startswith(FOREIGN_TOOL)
+        unknown = is_error and not meta and output.startswith(NOT_CALLED) and not name.startswith(MCP_TOOL)
         ran = not (refused or unknown)
         self._ran = self._ran or ran
         declined = refused or (unknown and DISABLED.match(output) is not None)
@@ -267,8 +267,8 @@ _READERS = {
 
 
 def _is_refused(meta: Mapping[str, Any]) -> bool:
-    """By a person or a rule, before it ran. A tool that is stopped while it runs is noted as `user-rejected` too, and
-    without a decision: it may have run in part or in full.
+    """A person or a rule refused the tool before it ran. A tool that is stopped while it runs is marked `user-rejected`
+    too, but without a decision: it may have run in part or in full.
     """
     decision = meta.get("permission_decision")
     if isinstance(decision, Mapping):
@@ -288,7 +288,7 @@ def _usage(value: Any) -> Usage:
 
 
 def _own_cost(results: list[dict[str, Any]]) -> float | None:
-    """This run's own cost, where the CLI says it (newer versions): the total runs on across resumes."""
+    """This run's own cost, if the CLI reports it (newer versions do): the total continues across resumes."""
     found = [result.get("model_usage_since_last_result") for result in results]
     costs = [
         _number(usage.get("costUSD")) or 0.0
@@ -301,7 +301,7 @@ def _own_cost(results: list[dict[str, Any]]) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    """A finite one, or None."""
+    """A finite number, or None."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e15:
         return None
     return float(value)

@@ -1,4 +1,4 @@
-"""OpenAI's Codex, by `codex exec`. What the CLI really does stands in docs/agents.md."""
+"""OpenAI's Codex, run with `codex exec`. docs/agents.md describes how the CLI behaves."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, Hiding, Launch, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection, SessionHead, SessionView, StreamReader
 from clew.agents.codex import binary, command, location, rules, sandbox
+from clew.core.costs.usage import Usage
 from clew.core.decision import Abilities
-from clew.core.events import QuestionAsked
-from clew.core.permissions import Answer
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions
-from clew.core.usage import Usage
 
 if TYPE_CHECKING:
-    from clew.core.edits import FileEdit
+    from clew.core.branching.edits import FileEdit
 
 
 class Codex(Adapter):
-    """The parts of this package as one adapter. Parsing is imported when the first process is already starting."""
+    """The modules of this package as one adapter. The parsers are imported late, while the first process starts."""
 
     name: ClassVar[str] = "codex"
-    anew_tokens: ClassVar[int] = 9_100  # all of it, measured: every session has a cache key of its own
+    uncached_start_tokens: ClassVar[int] = 9_100  # all of it (measured): every session has its own cache key
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         return binary.find(configured, environ)
 
-    def probes(self, binary: Binary) -> tuple[list[str], list[str]]:
+    def probe_commands(self, binary: Binary) -> tuple[list[str], list[str]]:
         return [binary.path, "exec", "--help"], [binary.path, "--version"]
 
     def abilities(self, help_text: str, version_text: str) -> Abilities:
@@ -36,11 +36,11 @@ class Codex(Adapter):
     def config_dir(self, environ: Mapping[str, str]) -> str:
         return location.config_dir(environ)
 
-    def command(self, binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
+    def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
         return command.command(binary, abilities, launch)
 
-    def hides(self, abilities: Abilities, permissions: Permissions) -> Hiding:
-        return Hiding.SANDBOX if sandbox.can_hide(abilities, permissions) else Hiding.NOT
+    def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
+        return PathProtection.SANDBOX if sandbox.can_hide(abilities, permissions) else PathProtection.NONE
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)
@@ -55,9 +55,9 @@ class Codex(Adapter):
         raise NotImplementedError("codex exec asks nothing")
 
     def interrupt_line(self) -> bytes | None:
-        return None  # its stdin is closed by then
+        return None  # its stdin is already closed
 
-    def reader(self, launch: Launch) -> StreamReader:
+    def reader(self, launch: LaunchProfile) -> StreamReader:
         from clew.agents.codex.stream import CodexReader
 
         return CodexReader(launch)
@@ -70,37 +70,37 @@ class Codex(Adapter):
 
         return session.read_session(path, since)
 
-    def leans_on(self, path: Path) -> tuple[tuple[Path, int], ...]:
+    def origin_files(self, path: Path) -> tuple[tuple[Path, int], ...]:
         with path.open("rb") as file:
             if b'"forked_from_id"' not in file.readline():
                 return ()
         from clew.agents.codex import session
 
-        return session.leans_on(path)
+        return session.origin_files(path)
 
-    def only_notes(self, path: Path, since: int, last_entry: str | None) -> bool:
+    def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
+        from clew.agents.bookkeeping import only_bookkeeping
         from clew.agents.codex import session
-        from clew.agents.notes import only_notes
 
-        return only_notes(path, since, session.is_note)
+        return only_bookkeeping(path, since, session.is_bookkeeping)
 
     def session_usage(self, path: Path) -> Usage | None:
         from clew.agents.codex import session
 
         return session.session_usage(path)
 
-    def session_place(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
-        return location.session_place(config_dir, session_id)
+    def expected_session_path(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
+        return location.expected_session_path(config_dir, session_id)
 
-    def portable(self, content: bytes) -> bytes | None:
-        from clew.agents.codex import portable
+    def portable_form(self, content: bytes) -> bytes | None:
+        from clew.agents.codex import portable_form
 
-        return portable.portable(content)
+        return portable_form.portable_form(content)
 
-    def continued(self, content: bytes, more: bytes) -> bytes:
-        from clew.agents.codex import portable
+    def appendable_lines(self, content: bytes, more: bytes) -> bytes:
+        from clew.agents.codex import portable_form
 
-        return portable.continued(content, more)
+        return portable_form.appendable_lines(content, more)
 
     def session_paths(self, config_dir: str) -> Iterator[Path]:
         return location.session_paths(config_dir)
@@ -113,7 +113,7 @@ class Codex(Adapter):
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(work_dir)
 
-    def edits(self, tool: str, given: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+    def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.codex import edits
 
-        return edits.edits(tool, given)
+        return edits.edits(tool, tool_input)

@@ -1,4 +1,4 @@
-"""Finding the Codex CLI, and reading what it says of itself."""
+"""Finding the Codex CLI, and reading its abilities from its help and version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INSTALL_HINT = (
 
 
 def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
-    """The configured path, then PATH, then the one inside an installed openai-codex-cli-bin."""
+    """The configured path, then PATH, then the binary in an installed openai-codex-cli-bin."""
     return programs.find(
         "codex",
         NAMES,
@@ -40,7 +40,7 @@ def abilities(help_text: str, version_text: str) -> Abilities:
     match = _VERSION.search(version_text)
     return Abilities(
         resume=bool(_RESUME.search(help_text)),
-        choose_id=False,  # it names its sessions itself
+        choose_id=False,  # it chooses the ids of its sessions itself
         is_agent={"--json", "--skip-git-repo-check"} <= flags,
         flags=flags,
         version=match.group(2) if match else "",

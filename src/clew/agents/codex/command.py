@@ -1,8 +1,8 @@
 """The Codex CLI's command line and its input.
 
-One launch profile per thread, the same on the first turn, every resume and every fork: launch flags are not restored by
-a resume, and `exec resume` knows fewer of them than `exec` does, so permissions and trust go as `-c key=value`, which
-both take. The prompt is all of stdin; nothing can be asked or answered afterwards.
+One launch profile per thread, the same on the first turn, every resume and every fork. A resume does not restore launch
+flags, and `exec resume` accepts fewer of them than `exec` does, so permissions and trust are passed as `-c key=value`,
+which both accept. The prompt is all of stdin; nothing can be asked or answered afterwards.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clew.agents.adapter import Binary, Launch
+from clew.agents.adapter import Binary, LaunchProfile
 from clew.agents.codex import sandbox
 from clew.agents.codex.location import is_session_id
 from clew.core.decision import Abilities
 from clew.core.thread import Trust
 from clew.errors import UsageError
 
-# Set by a Codex session for the processes it starts. Handed on, our agent would think that it is a part of that one.
-FOREIGN = frozenset(
+# Set by a Codex session for the processes that it starts. If our agent inherited them, it would take itself for a part
+# of that session.
+INHERITED_VARIABLES = frozenset(
     {
         "CODEX_APPLY_PATCH_PRESERVE_LINE_ENDINGS",
         "CODEX_CI",
@@ -36,10 +37,10 @@ FOREIGN = frozenset(
 )
 
 
-def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
-    goes_on = [launch.fork_of or launch.session_id] if launch.resume else []  # a copy is named by Codex itself
-    if not all(map(is_session_id, goes_on)):
-        raise UsageError("Codex would begin a new session under this id: it is not a UUID.")
+def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
+    resumed = [launch.fork_of or launch.session_id] if launch.resume else []  # Codex chooses the id of a copy itself
+    if not all(map(is_session_id, resumed)):
+        raise UsageError("Codex would start a new session for this id, because it is not a UUID.")
     how = ["fork" if launch.fork_of else "resume"] if launch.resume else []
     argv = [binary.path, "exec", *how, "--json", "--skip-git-repo-check"]
     if launch.model:
@@ -48,28 +49,28 @@ def command(binary: Binary, abilities: Abilities, launch: Launch) -> list[str]:
         argv += _setting(key, value)
     argv += _setting("approval_policy", '"never"')
     if sandbox.MODE[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
-        argv.append("--ignore-rules")  # the user's own rules may let a command out of the sandbox
+        argv.append("--ignore-rules")  # the user's own rules may allow a command to run outside the sandbox
     argv += _trust(launch)
-    # Without a network it would wait for one for ever; this way it gives up after its usual retries.
+    # Without a network it would retry for ever; with this it gives up after its usual retries.
     argv += _setting("features.unbounded_connection_retries", "false")
-    return [*argv, *goes_on, "-"]
+    return [*argv, *resumed, "-"]
 
 
-def _trust(launch: Launch) -> list[str]:
+def _trust(launch: LaunchProfile) -> list[str]:
     """A repository's own settings run code (hooks, MCP servers), so they load only where the user trusts them.
 
-    It must be said: left to itself, Codex trusts every directory that it may write in, and notes that in the user's
-    own settings for good.
+    This must be explicit: by default Codex trusts every directory that it may write to, and records that permanently in
+    the user's own settings.
     """
     work_dir = Path(os.path.realpath(launch.work_dir))
     if launch.trust is Trust.PROJECT:
         return _setting("projects", _table((folder, "trusted") for folder in repository(work_dir)))
-    # The work directory alone is the project then, so a trusted folder above it is not looked into either.
+    # With no root markers, only the work directory is the project, so a trusted folder above it is not read either.
     return [*_setting("project_root_markers", "[]"), *_setting("projects", _table([(work_dir, "untrusted")]))]
 
 
 def repository(work_dir: Path) -> Iterator[Path]:
-    """The work directory, and what is above it up to the repository's root (reads the disk)."""
+    """The work directory and the folders above it, up to the repository's root (reads the disk)."""
     above = (work_dir, *work_dir.parents)
     root = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)
     yield from above[: root + 1]
@@ -84,15 +85,15 @@ def _setting(key: str, value: str) -> list[str]:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's own environment, less what another Codex session left in it."""
-    return {key: value for key, value in environ.items() if key not in FOREIGN}
+    """The user's own environment, without what another Codex session set in it."""
+    return {key: value for key, value in environ.items() if key not in INHERITED_VARIABLES}
 
 
 def prompt_line(text: str) -> bytes:
-    """All of stdin. It must be UTF-8, and a byte order mark would be taken off."""
+    """All of stdin. It must be UTF-8. A byte order mark is removed, because Codex would remove it too."""
     return text.lstrip("\ufeff").encode("utf-8", "replace")
 
 
 def prompt_id(text: str) -> str:
-    """Codex gives a prompt no id that we could know before: the text as its file shows it stands for it."""
+    """Codex gives a prompt no id that we could know in advance: the id is made from the text, as its file has it."""
     return "text-" + hashlib.blake2b(prompt_line(text), digest_size=16).hexdigest()

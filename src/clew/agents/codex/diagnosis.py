@@ -1,7 +1,7 @@
 """What went wrong, read from the end of Codex's stream.
 
-`codex exec` gives no code: a failed turn is one line of words, a refused resume a line on stderr. The words are only
-ever looked for there, never in what the model said. Texts as seen from the real binary; a new one is a new line here.
+`codex exec` gives no error code: a failed turn is one line of text, a refused resume a line on stderr. The wording is
+matched only there, never in what the model said. The texts are those of the real binary; a new text is a new line here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from clew.core.outcome import Diagnosis, Outcome
 
 MINUTE_S = 60.0
 
-_PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
+_BY_WORDING: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
     (outcome, re.compile("|".join(texts), re.IGNORECASE))
     for outcome, texts in (
         (
@@ -80,7 +80,7 @@ _PROSE: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
 _REFUSED = re.compile(
     r"thread/(?:resume|fork) failed|no rollout found for thread id|already has an active writer", re.IGNORECASE
 )
-# "try again at 4:45 AM.", which is today, or "try again at Nov 20th, 2026 6:22 PM.": the machine's own time.
+# "try again at 4:45 AM." (today), or "try again at Nov 20th, 2026 6:22 PM.", in the machine's local time.
 _AGAIN_AT = re.compile(r"try again at (?:(\w{3}) (\d{1,2})\w{2}, (\d{4}) )?(\d{1,2}:\d\d [AP]M)", re.IGNORECASE)
 _ERROR_LINE = re.compile(r"^(?:Error\b.*|.*\bERROR\b.*|No prompt provided.*|Failed to .*)$", re.MULTILINE)
 
@@ -95,20 +95,20 @@ def diagnose(
     forked: bool = False,
     now: float = 0.0,
 ) -> Diagnosis:
-    """`wanted` is the session to be resumed, `thread` the one it says it runs, `said` its own words on a failure.
+    """`wanted` is the session to be resumed, `thread` the one that Codex reports, `said` its own text about a failure.
 
-    `forked`: it goes on in a copy of the wanted one, under an id of its own. `now`: Codex tells
-    a time of today without its date.
+    `forked`: Codex continues in a copy of the wanted session, with another id. `now`: Codex writes a time of today
+    without the date.
     """
     if wanted is not None and thread is not None and (thread == wanted) is forked:
-        return Diagnosis(answered=False, outcome=Outcome.REJECTED, message="codex began another session instead")
+        return Diagnosis(answered=False, outcome=Outcome.REJECTED, message="codex started another session instead")
     if completed:
         return Diagnosis(answered=True)
     errors = _ERROR_LINE.findall(stderr)
     if wanted is not None and thread is None and any(_REFUSED.search(line) for line in errors):
         return Diagnosis(answered=False, outcome=Outcome.REJECTED, message=_last(errors))
     words = said or "\n".join(errors)
-    outcome = _by_prose(words)
+    outcome = _by_wording(words)
     return Diagnosis(
         answered=False,
         outcome=outcome,
@@ -118,7 +118,7 @@ def diagnose(
 
 
 def resets_at(words: str, now: float) -> float | None:
-    """When a limit resets, as an epoch time. Its seconds are not told: the end of that minute."""
+    """When a limit resets, as an epoch time. Codex gives no seconds, so it is the end of that minute."""
     found = _AGAIN_AT.search(words)
     if found is None:
         return None
@@ -130,18 +130,18 @@ def resets_at(words: str, now: float) -> float | None:
         return None
 
 
-def _by_prose(words: str) -> Outcome | None:
-    for outcome, pattern in _PROSE:
+def _by_wording(words: str) -> Outcome | None:
+    for outcome, pattern in _BY_WORDING:
         if pattern.search(words):
             return outcome
     return None
 
 
 def _plain(said: str) -> str:
-    """A refused request is told as the API's own JSON: its message is enough."""
+    """The message of a refused request, which Codex prints as the API's own JSON."""
     try:
-        told = json.loads(said)
-        found = told["detail"] if "detail" in told else told["error"]["message"]
+        body = json.loads(said)
+        found = body["detail"] if "detail" in body else body["error"]["message"]
     except (ValueError, TypeError, KeyError, RecursionError):
         found = said
     return str(found).strip().partition("\n")[0][:500]

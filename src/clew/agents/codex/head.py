@@ -1,4 +1,4 @@
-"""The beginning of a Codex session's file, for a list of sessions: its first line, and its first prompt."""
+"""The beginning of a Codex session's file, for a list of sessions: its first line and its first prompt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clew.agents.adapter import SessionHead
 from clew.agents.codex.session import prompt_text
 from clew.agents.codex.stream import decode
 
-HEAD_BYTES = 256 * 1024  # half of it may be instructions
+HEAD_BYTES = 256 * 1024  # read of a file; half of it may be instructions
 
 
 def session_head(path: Path) -> SessionHead | None:
@@ -17,7 +17,7 @@ def session_head(path: Path) -> SessionHead | None:
         lines = file.read(HEAD_BYTES).split(b"\n")
     meta = (decode(lines[0]) or {}).get("payload")
     if not isinstance(meta, Mapping) or not isinstance(meta.get("id"), str):
-        return None  # Codex does not take it for a session either
+        return None  # Codex does not accept it as a session either
     source = meta.get("source")
     if isinstance(source, Mapping) and "subagent" in source:
         return None

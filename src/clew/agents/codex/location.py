@@ -1,4 +1,4 @@
-"""Where Codex keeps its sessions. Apart from reading them: a turn needs no more than this before its spawn."""
+"""Where Codex keeps its sessions. Separate from the code that reads them: a turn does not need it before its spawn."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from clew.core.durations import DAY_S
+
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
-_DAY_S = 86_400
-_LAST_S = 4_000_000_000  # an id of another version tells no time: its first digits may be any
+_LAST_S = 4_000_000_000  # a UUID of another version contains no time: its first digits may be anything
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
@@ -19,12 +20,12 @@ def config_dir(environ: Mapping[str, str]) -> str:
 
 
 def is_session_id(session_id: str) -> bool:
-    """Only a UUID names a session for certain: with any other word `codex exec resume` begins a new one, exit 0."""
+    """Only a UUID is safe: with anything else, `codex exec resume` starts a new session and exits with 0."""
     return _UUID.match(session_id) is not None
 
 
 def session_file(config_dir: str, session_id: str) -> Path | None:
-    """By the day that the id tells, then anywhere: a file that was copied works in any folder."""
+    """In the folder of the day that the id contains, then in any folder: Codex also finds a file that was copied."""
     if not is_session_id(session_id):
         return None
     sessions = Path(config_dir) / "sessions"
@@ -36,8 +37,8 @@ def session_file(config_dir: str, session_id: str) -> Path | None:
     return None
 
 
-def session_place(config_dir: str, session_id: str) -> Path | None:
-    """Under the time that the id tells, as Codex itself would have named it (but for the time zone)."""
+def expected_session_path(config_dir: str, session_id: str) -> Path | None:
+    """Named by the time that the id contains, as Codex itself would have named it (except for the time zone)."""
     if not is_session_id(session_id):
         return None
     made = time.gmtime(min(_made_s(session_id), _LAST_S))
@@ -57,10 +58,10 @@ def _made_s(session_id: str) -> float:
 
 
 def _days(sessions: Path, session_id: str) -> Iterator[Path]:
-    """The folders of the day in which a UUID of version 7 was made, in whatever time zone."""
+    """The folders of the day on which a UUID of version 7 was made, in any time zone."""
     made_s = _made_s(session_id)
-    for offset_s in (0, -_DAY_S, _DAY_S):
+    for offset_s in (0, -DAY_S, DAY_S):
         try:
             yield sessions / time.strftime("%Y/%m/%d", time.gmtime(made_s + offset_s))
-        except (OverflowError, ValueError, OSError):  # another version: its first digits are no time
+        except (OverflowError, ValueError, OSError):  # another version: its first digits are not a time
             return

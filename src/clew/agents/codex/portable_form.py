@@ -1,12 +1,12 @@
-"""Codex's session files on their way to another machine: the conversation, and nothing that speaks beside it.
+"""The portable form of Codex's session files: the conversation, and nothing else that the model would be shown.
 
-The first line holds the instructions that Codex began with, and lines in a developer's name or with notes of Codex
-itself follow: a resumed session shows all of them to the model. In a file that somebody else may have written they
-could say anything. So they stay behind, and Codex writes its own anew. What is kept is a closed list: the fields of the
-first line that name the session, messages of the user and of the agent, and figures. Uses of tools stay behind as well:
-no turn shows them.
+The first line holds the instructions with which Codex started. Lines in the role of a developer or with Codex's own
+notes follow. A resumed session shows all of them to the model. In a file that somebody else may have written, they
+could say anything. So they are dropped, and Codex writes its own again. What is kept is a closed list: the fields of
+the first line that name the session, messages of the user and of the agent, and numbers. Tool calls are dropped too,
+because no turn shows them.
 
-Lines are numbered anew (`ordinal`), so that the form does not depend on what was left out.
+Lines get new numbers (`ordinal`), so that the form does not depend on what was dropped.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from clew.agents.codex.session import NOTES, is_prompt, text_of
+from clew.agents.codex.session import CODEX_NOTE_PREFIXES, is_prompt, text_of
 from clew.agents.codex.stream import decode
-from clew.agents.portable import dumped, figures
+from clew.agents.portable_form import json_line, numbers_only
 
 _META = ("id", "session_id", "timestamp", "cwd", "cli_version", "source", "model_provider")
-_ORIGINATOR = "codex_exec"  # resumed, it goes out as an HTTP header: whatever the file says, it is what Clew starts
+_ORIGINATOR = "codex_exec"  # a resumed session sends it as an HTTP header, so it is not taken from the file
 _MODES = frozenset({"paginated"})
-_UNFIT_EVENTS = frozenset({"thread_rolled_back"})
+_NOT_PORTABLE_EVENTS = frozenset({"thread_rolled_back"})
 
 Line = dict[str, Any]
 
 
-def portable(content: bytes) -> bytes | None:
+def portable_form(content: bytes) -> bytes | None:
     kept: list[Line] = []
     for line in _lines(content):
         payload = line.get("payload")
         if not isinstance(payload, dict):
             continue
-        if _is_unfit(line, payload):
+        if _is_not_portable(line, payload):
             return None
         found = _payload(str(line.get("type")), payload)
         if found is not None:
             kept.append({"timestamp": str(line.get("timestamp")), "type": line["type"], "payload": found})
-    return b"".join(dumped(line | {"ordinal": number}) for number, line in enumerate(kept))
+    return b"".join(json_line(line | {"ordinal": number}) for number, line in enumerate(kept))
 
 
-def continued(content: bytes, more: bytes) -> bytes:
-    """Numbered on from its last line."""
+def appendable_lines(content: bytes, more: bytes) -> bytes:
+    """Their numbers continue after the content's last line."""
     last = max((ordinal for line in _lines(content) if isinstance(ordinal := line.get("ordinal"), int)), default=-1)
-    return b"".join(dumped(line | {"ordinal": last + 1 + n}) for n, line in enumerate(_lines(more)))
+    return b"".join(json_line(line | {"ordinal": last + 1 + n}) for n, line in enumerate(_lines(more)))
 
 
 def _lines(content: bytes) -> Iterator[Line]:
@@ -53,15 +53,15 @@ def _lines(content: bytes) -> Iterator[Line]:
             yield value
 
 
-def _is_unfit(line: Line, payload: Line) -> bool:
-    """Of a summary, of turns taken back and of a copy's beginning the thread shows nothing."""
+def _is_not_portable(line: Line, payload: Line) -> bool:
+    """The thread does not show a summary, removed turns or the beginning of a copy."""
     kind = line.get("type")
-    if kind == "compacted" or (kind == "event_msg" and payload.get("type") in _UNFIT_EVENTS):
+    if kind == "compacted" or (kind == "event_msg" and payload.get("type") in _NOT_PORTABLE_EVENTS):
         return True
     if kind == "session_meta":
         return bool(payload.get("forked_from_id"))
     is_note = kind == "response_item" and payload.get("role") == "user" and not is_prompt(payload, text_of(payload))
-    return is_note and not text_of(payload).lstrip().startswith(NOTES)
+    return is_note and not text_of(payload).lstrip().startswith(CODEX_NOTE_PREFIXES)
 
 
 def _payload(kind: str, payload: Line) -> Line | None:
@@ -75,7 +75,7 @@ def _payload(kind: str, payload: Line) -> Line | None:
             return _message(payload)
         case "event_msg", "token_count":
             info = payload.get("info")
-            return {"type": "token_count", "info": figures(info)} if isinstance(info, dict) else None
+            return {"type": "token_count", "info": numbers_only(info)} if isinstance(info, dict) else None
         case "event_msg", "task_complete" if not payload.get("error"):
             return {"type": "task_complete", "turn_id": str(payload.get("turn_id"))}
     return None

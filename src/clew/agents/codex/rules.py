@@ -1,4 +1,4 @@
-"""Codex's rules of a project: what it leaves out in a directory that is not trusted (measured, see docs/agents.md)."""
+"""A project's rules for Codex that it does not load in an untrusted directory (measured, see docs/agents.md)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 
 from clew.agents.codex.command import repository
-from clew.agents.rules import of_names
+from clew.agents.rules import rule_files
 
 
 def project_rules(work_dir: str) -> Iterator[Path]:
-    """The nearest first, up to the repository's root. Of each folder one file counts."""
+    """The nearest first, up to the repository's root. In each folder, only the first of the two names counts."""
     for folder in repository(Path(work_dir)):
-        yield from islice(of_names(folder, "AGENTS.override.md", "AGENTS.md"), 1)
+        yield from islice(rule_files(folder, "AGENTS.override.md", "AGENTS.md"), 1)

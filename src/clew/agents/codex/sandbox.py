@@ -1,8 +1,8 @@
 """What Codex's sandbox lets its tools read and write.
 
-Codex has two ways to say it. `sandbox_mode` lets every command read the whole disk. A permission profile can keep
-folders from them, and wins where both are given (measured with 0.163); it does not heed the user's table
-`sandbox_workspace_write`, so that is taken over here. Under `danger-full-access` there is no sandbox.
+Codex has two settings for it. `sandbox_mode` lets every command read the whole disk. A permission profile can hide
+folders from commands, and takes precedence when both are given (measured with 0.163). It ignores the user's table
+`sandbox_workspace_write`, so that table is copied into it here. With `danger-full-access` there is no sandbox.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clew.agents.adapter import Launch
+from clew.agents.adapter import LaunchProfile
 from clew.core.decision import Abilities
 from clew.core.thread import Permissions
 
-# Nobody can be asked, so `ask` changes nothing: the sandbox keeps the whole disk read-only, as for `read-only`.
+# Codex cannot ask anybody, so `ask` may change nothing: the sandbox makes the whole disk read-only, as for `read-only`.
 MODE = {
     Permissions.ASK: "read-only",
     Permissions.READ_ONLY: "read-only",
     Permissions.EDITS: "workspace-write",
     Permissions.ALL: "danger-full-access",
 }
-PROFILE = "clew"
-SINCE = (0, 163)  # the first version that was measured
+PROFILE_NAME = "clew"
+SINCE_VERSION = (0, 163)  # the first version that was measured
 
 
 def can_hide(abilities: Abilities, permissions: Permissions) -> bool:
     version = re.match(r"(\d+)\.(\d+)", abilities.version)
-    is_new = version is not None and (int(version[1]), int(version[2])) >= SINCE
+    is_new = version is not None and (int(version[1]), int(version[2])) >= SINCE_VERSION
     return is_new and MODE[permissions] != "danger-full-access"
 
 
-def settings(launch: Launch, abilities: Abilities) -> Iterator[tuple[str, str]]:
-    """As TOML, by key."""
+def settings(launch: LaunchProfile, abilities: Abilities) -> Iterator[tuple[str, str]]:
+    """Keys and values, as TOML."""
     mode = MODE[launch.permissions]
     yield "sandbox_mode", quoted(mode)
-    if not launch.hidden or not can_hide(abilities, launch.permissions):
+    if not launch.hidden_paths or not can_hide(abilities, launch.permissions):
         return
-    own = _users(launch.config_dir)
-    if own.get("features", {}).get("use_legacy_landlock"):  # that sandbox can keep nothing
+    own = _user_settings(launch.config_dir)
+    if own.get("features", {}).get("use_legacy_landlock"):  # that sandbox cannot hide anything
         return
     table = own.get("sandbox_workspace_write", {})
     network = mode == "workspace-write" and table.get("network_access") is True
-    allowed = {**_allowed(mode, table), **dict.fromkeys(launch.hidden, "none")}
+    allowed = {**_allowed(mode, table), **dict.fromkeys(launch.hidden_paths, "none")}
     work_dir = os.path.realpath(launch.work_dir)
-    if any(Path(work_dir).is_relative_to(path) for path in launch.hidden):  # a work tree that a hook made
+    if any(Path(work_dir).is_relative_to(path) for path in launch.hidden_paths):  # a work tree that a hook made
         allowed[work_dir] = "write" if mode == "workspace-write" else "read"
     files = ",".join(f"{quoted(path)}={_value(access)}" for path, access in allowed.items())
-    yield "default_permissions", quoted(PROFILE)
-    yield f"permissions.{PROFILE}", f"{{filesystem={{{files}}},network={{enabled={str(network).lower()}}}}}"
+    yield "default_permissions", quoted(PROFILE_NAME)
+    yield f"permissions.{PROFILE_NAME}", f"{{filesystem={{{files}}},network={{enabled={str(network).lower()}}}}}"
 
 
 def _allowed(mode: str, table: dict[str, Any]) -> dict[str, Any]:
-    """What `sandbox_mode` would allow, with the user's settings of it."""
+    """What `sandbox_mode` would allow with the user's settings."""
     allowed: dict[str, Any] = {":root": "read"}
     if mode == "workspace-write":
         allowed[":workspace_roots"] = {".": "write"}
@@ -76,8 +76,8 @@ def _value(access: Any) -> str:
     return "{" + ",".join(f"{quoted(path)}={quoted(each)}" for path, each in access.items()) + "}"
 
 
-def _users(config_dir: str) -> dict[str, Any]:
-    """The user's own settings (reads the disk); {}: there are none, or Codex will say what is wrong with them."""
+def _user_settings(config_dir: str) -> dict[str, Any]:
+    """The user's own settings (reads the disk); {}: there are none, or they are invalid, which Codex will report."""
     try:
         found = tomllib.loads(Path(config_dir, "config.toml").read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -87,5 +87,5 @@ def _users(config_dir: str) -> dict[str, Any]:
 
 
 def quoted(text: str) -> str:
-    """A TOML string. JSON's are the same but for one character."""
+    """A TOML string. JSON strings are the same, except for one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

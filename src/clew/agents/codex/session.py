@@ -1,9 +1,9 @@
-"""Codex's own session files ("rollouts"): what they hold.
+"""Reading Codex's own session files ("rollouts").
 
-A file is JSON lines that are only ever appended: `response_item` lines are what the model is shown, in order; the rest
-is book-keeping. What a person or a host wrote is told from Codex's own notes by `content_item_kinds`. Bad lines are
-skipped, as the CLI does. A copy (`exec fork`) names the session and the line that it goes on from, and holds what came
-after.
+A file is JSON lines that are only ever appended to. `response_item` lines are what the model is shown, in order; the
+rest is bookkeeping. `content_item_kinds` tells the prompts of a person or a host from Codex's own notes. Invalid lines
+are skipped, as the CLI does. A copy (`exec fork`) names the session and the line that it continues from, and holds only
+what came after.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import Entry, SessionView
+from clew.agents.adapter import SessionEntry, SessionView
 from clew.agents.codex.command import prompt_id
 from clew.agents.codex.location import session_file
 from clew.agents.codex.stream import decode
 from clew.agents.codex.tokens import usage_from
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Role
 from clew.core.record import replace
-from clew.core.usage import NO_USAGE, Usage
 
 TAIL_BYTES = 128 * 1024
-FORKS_FOLLOWED = 100  # copies of copies
+MAX_FORKS = 100  # copies of copies that are followed
 
 _USED = frozenset({"response_item", "event_msg", "turn_context", "compacted"})
-# How Codex's own notes in the user's name begin, for versions that do not mark them.
-NOTES = (
+# How Codex's own notes in the role of the user begin, for versions that do not mark them.
+CODEX_NOTE_PREFIXES = (
     "<environment_context>",
     "<user_instructions>",
     "# AGENTS.md instructions",
@@ -51,31 +51,29 @@ class _Session:
     """What has been read so far."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[SessionEntry] = []
         self.last: str | None = None
         self.model = ""
         self.tool_called = False
 
     def copy(self, raw: bytes, until: int | None) -> None:
-        """Of a session that this one is a copy of, up to that line: what it says has no place in our file."""
+        """Reads the session that this one is a copy of, up to line `until`. The entries have no offset in our file."""
         for _, value in _lines(raw, 0):
             ordinal = value.get("ordinal")
             if until is not None and isinstance(ordinal, int) and ordinal >= until:
                 break
             self._take(value, -1)
-        self.tool_called = False  # not since
+        self.tool_called = False  # only calls after the fork count
 
     def read(self, raw: bytes, start: int) -> None:
-        for at, value in _lines(raw, start):
-            self._take(value, at)
+        for offset, value in _lines(raw, start):
+            self._take(value, offset)
 
-    def _take(self, value: Mapping[str, Any], at: int) -> None:
-        payload = value.get("payload")
-        if isinstance(payload, Mapping):
-            self.take(str(value.get("type")), payload, at, str(value.get("timestamp")))
-
-    def take(self, kind: str, payload: Mapping[str, Any], at: int, stamp: str) -> None:
-        match kind:
+    def _take(self, value: Mapping[str, Any], offset: int) -> None:
+        payload, stamp = value.get("payload"), str(value.get("timestamp"))
+        if not isinstance(payload, Mapping):
+            return
+        match value.get("type"):
             case "turn_context":
                 self.model = str(payload.get("model") or self.model)
             case "event_msg":
@@ -83,42 +81,44 @@ class _Session:
             case "compacted":
                 self._compacted(str(payload.get("message") or ""))
             case "response_item":
-                self._item(payload, at, str(payload.get("id") or stamp))
+                self._item(payload, offset, str(payload.get("id") or stamp))
 
     def _event(self, payload: Mapping[str, Any], stamp: str) -> None:
         match payload.get("type"):
             case "task_complete" if not payload.get("error"):
                 if self.entries and self.entries[-1].role is Role.ASSISTANT:
                     self.entries[-1] = replace(self.entries[-1], complete=True)
-            case "thread_rolled_back":  # somebody took turns back
+            case "thread_rolled_back":  # somebody removed the last turns
                 for _ in range(int(payload.get("num_turns") or 0)):
                     prompts = [n for n, entry in enumerate(self.entries) if entry.is_prompt]
                     del self.entries[prompts[-1] if prompts else 0 :]
                 self.last = stamp
 
     def _compacted(self, summary: str) -> None:
-        """The summary that it asked of the model stands there as if it were an answer."""
+        """The summary that Codex asked the model for looks like an answer in the file."""
         if self.entries and self.entries[-1].role is Role.ASSISTANT and summary.endswith(self.entries[-1].text):
             del self.entries[-1]
 
-    def _item(self, payload: Mapping[str, Any], at: int, own_id: str) -> None:
+    def _item(self, payload: Mapping[str, Any], offset: int, own_id: str) -> None:
         role, text = payload.get("role"), _text(payload.get("content"))
         if payload.get("type") != "message":
             self.tool_called = self.tool_called or str(payload.get("type")).endswith("_call")
         elif role == "assistant":
-            self.entries.append(Entry(own_id, Role.ASSISTANT, text, is_prompt=False, complete=False, at=at))
+            self.entries.append(
+                SessionEntry(own_id, Role.ASSISTANT, text, is_prompt=False, complete=False, offset=offset)
+            )
         elif role == "user":
             asks = is_prompt(payload, text)
             entry_id = prompt_id(text) if asks else own_id
-            self.entries.append(Entry(entry_id, Role.USER, text, is_prompt=asks, at=at))
+            self.entries.append(SessionEntry(entry_id, Role.USER, text, is_prompt=asks, offset=offset))
         self.last = own_id
 
 
 def read_session(path: Path, since: int = 0) -> SessionView:
-    """The file only grows, so what came after byte `since` is enough to see what a turn added.
+    """The file is only appended to, so the lines after byte `since` show what a turn added.
 
-    Read from its start, a copy has what it goes on from before its own; when that is gone it holds nothing, as the CLI
-    cannot go on in it either.
+    A copy that is read from its start begins with the entries of its origin. If the origin is gone, the copy counts as
+    empty, because the CLI cannot continue it either.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -136,8 +136,8 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called, not is_copy)
 
 
-def is_note(line: Mapping[str, Any]) -> bool:
-    """Counts of tokens. All else is a turn's, or may change what the model is shown."""
+def is_bookkeeping(line: Mapping[str, Any]) -> bool:
+    """A count of tokens. Any other line belongs to a turn, or may change what the model is shown."""
     payload = line.get("payload")
     if line.get("type") != "event_msg":
         return line.get("type") == "token_usage_record"
@@ -145,9 +145,9 @@ def is_note(line: Mapping[str, Any]) -> bool:
 
 
 def _origins(path: Path) -> list[tuple[Path, int | None]] | None:
-    """What a copy goes on from, the oldest first, each up to which line. None: a part of it is gone."""
+    """The files that a copy continues from, the oldest first, each with the line where it ends. None: one is gone."""
     found: list[tuple[Path, int | None]] = []
-    for _ in range(FORKS_FOLLOWED):
+    for _ in range(MAX_FORKS):
         with path.open("rb") as file:
             if _forked_from(file.readline()) is None:
                 return found[::-1]
@@ -159,25 +159,25 @@ def _origins(path: Path) -> list[tuple[Path, int | None]] | None:
     return None
 
 
-def leans_on(path: Path) -> tuple[tuple[Path, int], ...]:
-    """The files that a copy's beginning stands in, each up to which byte."""
+def origin_files(path: Path) -> tuple[tuple[Path, int], ...]:
+    """The files that hold the beginning of a copy, each with the byte where it ends."""
     return tuple((origin, _end_of(origin, until)) for origin, until in _origins(path) or ())
 
 
 def _end_of(path: Path, until: int | None) -> int:
-    """Where the line of that ordinal begins, or the file ends."""
-    at = 0
+    """The byte where the line with that ordinal begins, or where the file ends."""
+    end = 0
     with path.open("rb") as file:
         for line in file:
             ordinal = (decode(line) or {}).get("ordinal") if until is not None else None
             if until is not None and isinstance(ordinal, int) and ordinal >= until:
                 break
-            at += len(line)
-    return at
+            end += len(line)
+    return end
 
 
 def prompt_text(line: Mapping[str, Any]) -> str | None:
-    """Of a line that is a prompt."""
+    """The text of a line that is a prompt; None for any other line."""
     payload = line.get("payload")
     if line.get("type") != "response_item" or not isinstance(payload, Mapping) or payload.get("role") != "user":
         return None
@@ -186,9 +186,9 @@ def prompt_text(line: Mapping[str, Any]) -> str | None:
 
 
 def session_usage(path: Path) -> Usage:
-    """The running total that the CLI will go on from: its last count in the file, or in the one it is a copy of."""
+    """The running total from which the CLI will continue: the last count in the file, or in the file that it copies."""
     until: int | None = None
-    for _ in range(FORKS_FOLLOWED):
+    for _ in range(MAX_FORKS):
         found = _last_total(path, until)
         origin = _origin(path) if found is None else None
         if origin is None:
@@ -212,7 +212,7 @@ def _last_total(path: Path, until: int | None) -> Usage | None:
 
 
 def _origin(path: Path) -> tuple[Path, int | None] | None:
-    """What a copy is a copy of, and up to which line: its own file has only what came after."""
+    """The file that a copy continues from, and the line where it ends: its own file has only what came after."""
     with path.open("rb") as file:
         forked = _forked_from(file.readline())
     home = next((folder.parent for folder in path.parents if folder.name == "sessions"), None)
@@ -223,7 +223,7 @@ def _origin(path: Path) -> tuple[Path, int | None] | None:
 
 
 def _forked_from(line: bytes) -> tuple[str, int | None] | None:
-    """The session that a copy's first line names, and the line up to which it is a copy."""
+    """The session that a copy's first line names, and the line up to which it was copied."""
     payload = (decode(line) or {}).get("payload")
     origin = payload.get("forked_from_id") if isinstance(payload, Mapping) else None
     if not isinstance(payload, Mapping) or not origin:
@@ -245,18 +245,18 @@ def _total(line: bytes, until: int | None) -> Usage | None:
 
 
 def _lines(raw: bytes, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line of use, with the place in the file where it begins."""
-    at = start
+    """Each line of a used type, with its offset in the file."""
+    offset = start
     for line in raw.split(b"\n"):
         if line and _kind(line) in _USED:
             value = decode(line)
             if value is not None:
-                yield at, value
-        at += len(line) + 1
+                yield offset, value
+        offset += len(line) + 1
 
 
 def _kind(line: bytes) -> str:
-    """Without reading the rest: half a file may be instructions and states of the world."""
+    """The line's type, without decoding the rest: half of a file may be instructions and environment snapshots."""
     try:
         return _HEAD.decode(line).type
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -268,7 +268,7 @@ def is_prompt(payload: Mapping[str, Any], text: str) -> bool:
     kinds = note.get("content_item_kinds") if isinstance(note, Mapping) else None
     if isinstance(kinds, list) and kinds:
         return any(str(kind).startswith("user.") for kind in kinds)
-    return not text.lstrip().startswith(NOTES)
+    return not text.lstrip().startswith(CODEX_NOTE_PREFIXES)
 
 
 def text_of(payload: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Codex's output lines as events.
 
-`codex exec --json` is a short story: `thread.started` with the session's id, `turn.started`, items that start and
-complete, and `turn.completed` or `turn.failed`. A message comes whole; there are no pieces. Unknown types are no event:
-the CLI adds new ones in every version.
+`codex exec --json` prints `thread.started` with the session's id, `turn.started`, items that start and complete, and
+`turn.completed` or `turn.failed`. A message arrives complete, not in pieces. Unknown types give no event: the CLI adds
+new ones in every version.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import Ending, Launch
+from clew.agents.adapter import LaunchProfile, StreamResult
 from clew.agents.codex.diagnosis import diagnose
 from clew.agents.codex.tokens import usage_from
-from clew.core.events import AgentRetried, Event, MessageSaid, SessionStarted, ToolFinished, ToolStarted, Warned
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.costs.usage import NO_USAGE, Usage
+from clew.core.runs.events import AgentRetried, Event, MessageSaid, SessionStarted, ToolFinished, ToolStarted, Warned
 
-OUTPUT_CHARS = 2_000  # of a tool's output; the whole stands in the session's file
+OUTPUT_CHARS = 2_000  # kept of a tool's output; all of it is in the session's file
 _RETRY = re.compile(r"Reconnecting\.\.\.\s*(?:(\d+)/\d+)?[^(]*(?:\((.*)\))?", re.DOTALL)
 _DONE = ("completed", "success")
 _DECLINED = "declined"
@@ -45,20 +45,20 @@ def decode(line: bytes) -> dict[str, Any] | None:
 class CodexReader:
     """One process's output."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: LaunchProfile) -> None:
         self.finished = False
         self._launch = launch
         self._thread: str | None = None
         self._open_tools: set[str] = set()
         self._ran = False
-        self._warned: set[str] = set()  # it says some things twice
+        self._warned: set[str] = set()  # Codex prints some errors twice
         self._total: Usage | None = None
         self._failed = False
-        self._said = ""  # its own last words about a failure
+        self._said = ""  # its last text about a failure
 
     @property
     def tool_ran(self) -> bool:
-        """A tool whose end is still out may be running."""
+        """A tool without a result may still be running."""
         return self._ran or bool(self._open_tools)
 
     def feed(self, line: bytes) -> list[Event]:
@@ -69,12 +69,12 @@ class CodexReader:
         try:
             return read(self, value)
         except (KeyError, TypeError, ValueError, AttributeError):
-            return []  # of a known type, in a shape of a later version
+            return []  # a known type with the fields of a later version
 
     def skip(self, head: bytes) -> None:
-        """Its input has ended with the prompt, so it exits by itself."""
+        """Its stdin was closed after the prompt, so it exits by itself."""
 
-    def ending(self, *, resumed: bool, exit_status: int | None, stderr: str) -> Ending:
+    def result(self, *, resumed: bool, exit_status: int | None, stderr: str) -> StreamResult:
         diagnosis = diagnose(
             wanted=(self._launch.fork_of or self._launch.session_id) if resumed else None,
             forked=self._launch.fork_of is not None,
@@ -84,7 +84,7 @@ class CodexReader:
             stderr=stderr,
             now=time.time(),
         )
-        return Ending(diagnosis, NO_USAGE, usage_total=self._total)
+        return StreamResult(diagnosis, NO_USAGE, usage_total=self._total)
 
     def _thread_started(self, value: dict[str, Any]) -> list[Event]:
         self._thread = str(value["thread_id"])
@@ -161,7 +161,7 @@ def _mcp(item: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return f"{item.get('server')}.{item.get('tool')}", arguments if isinstance(arguments, dict) else {}
 
 
-# By the item's type: the name that the model calls the tool by, and what it was called with.
+# By the type of an item: the tool's name for the model, and its input.
 _TOOLS: dict[str, Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]]]] = {
     "command_execution": lambda item: ("exec_command", {"command": str(item.get("command") or "")}),
     "file_change": _patch,

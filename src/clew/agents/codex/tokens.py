@@ -1,15 +1,15 @@
-"""Codex's token counts as Clew counts them."""
+"""Codex's token counts, converted to Clew's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.costs.usage import NO_USAGE, Usage
 
 
 def usage_from(value: Any) -> Usage:
-    """OpenAI's input tokens include the cached ones, and its output tokens the thoughts; ours are the uncached."""
+    """OpenAI's input tokens include the cached ones; ours do not. Its output tokens include the reasoning."""
     if not isinstance(value, Mapping):
         return NO_USAGE
     read = _count(value.get("cached_input_tokens"))

@@ -7,40 +7,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.session import with_client
+from clew.cli.client_runner import with_client
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
 
 
 @click.command()
-@click.option("--cwd", metavar="DIR", help="Work in this directory unless a call names another.  [default: this one]")
+@click.option(
+    "--cwd", metavar="DIR", help="Work in this directory unless a call names another one.  [default: the current one]"
+)
 @click.option(
     "--root",
     "roots",
     metavar="DIR",
     multiple=True,
-    help="Calls may name directories below this one; may be given again.  [default: the one of --cwd]",
+    help="Calls may name this directory and those below it; may be given several times.  [default: that of --cwd]",
 )
 @click.option(
     "--permissions",
     type=click.Choice(["read-only", "edits", "all"]),
     default="read-only",
     show_default=True,
-    help="What an agent that is asked may do; the caller cannot choose it. Reviews are read-only always.",
+    help="What the agent that answers may do; the caller cannot choose it. Reviews are always read-only.",
 )
 def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
-    """Serve reviews and conversations to an agent, as an MCP server on stdin and stdout.
+    """Offer reviews and conversations to an agent, as an MCP server on stdin and stdout.
 
-    An agent starts it, not you; docs/mcp.md shows how to tell it. Tools: start_review, follow_up_review, get_review,
-    list_reviews, ask, list_threads.
+    An agent starts this command, not you; docs/mcp.md shows how to set that up. Tools: start_review,
+    follow_up_review, get_review, list_reviews, ask, list_threads.
 
     \b
       claude mcp add clew -- clew mcp
       codex mcp add clew -- clew mcp
     """
-    import asyncio  # noqa: F401 - whole, with TLS: with_client would load it without, and the server library wants it
+    import asyncio  # noqa: F401 - with TLS, which the server library needs; with_client would load it without
 
     where = os.path.realpath(cwd or ".")
     allowed = tuple(os.path.realpath(root) for root in roots) or (where,)
@@ -57,6 +59,6 @@ def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
         try:
             await make_server(client, bounds).run_stdio_async()
         except* (BrokenPipeError, ConnectionResetError):
-            pass  # whoever called is gone: what it had asked for is stopped
+            pass  # the caller is gone: what it asked for is stopped
 
     with_client(work, work_dir=where)

@@ -1,7 +1,7 @@
-"""`clew demo`: a tour that needs no account, no network and no set-up, and leaves nothing behind.
+"""`clew demo`: a tour that needs no account, no network and no setup, and leaves no files.
 
 The same conversation is held twice against two scripted model APIs on loopback, each with its own prompt cache: once
-with sessions resumed, once with the transcript pasted every time. Their accounts are what the last lines compare.
+with resumed sessions, once with the transcript in every prompt. The last lines compare what the two APIs charged.
 """
 
 from __future__ import annotations
@@ -19,75 +19,75 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import print_json
-from clew.cli.tour import EDIT, Exchange, exchanges
+from clew.cli.demo.scripted_conversation import EDIT, Exchange, exchanges
+from clew.cli.ui.printing import print_json
 from clew.errors import AgentMissing
 
 if TYPE_CHECKING:
-    from clew.cli.tour_guide import TourGuide
-    from clew.client import Client, Reply
-    from clew.testing.model_api import ModelApi
-    from clew.testing.prompt_cache import CacheAccount
+    from clew.api.client import Client, Reply
+    from clew.cli.demo.tour_display import TourDisplay
+    from clew.testing.model.api import ModelApi
+    from clew.testing.model.prompt_cache import CacheAccount
 
 MODEL = "claude-sonnet-4-5"
-TYPING_S = 0.25  # an answer's time on the wire, so that streaming is really streamed
+STREAM_S = 0.25  # how long an answer takes to arrive, so that it is really streamed
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class DemoAgent:
     path: Path
     about: str
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One turn, as it went and as the model API charged it."""
+class TourTurn:
+    """One turn: its reply, and what the model API charged for it."""
 
     number: int
     exchange: Exchange
     reply: Reply
     account: CacheAccount
-    edited: bool  # an earlier turn was changed just before
+    edited: bool  # an earlier turn was edited just before it
 
     @property
     def units(self) -> float:
-        """The price of the prompt, in ordinary input tokens. The answers cost the same either way."""
+        """The price of the prompt, in uncached input tokens. The answers cost the same both ways."""
         return self.account.cost_units
 
 
-Watcher = Callable[[Step], Awaitable[None]]
+Watcher = Callable[[TourTurn], Awaitable[None]]
 
 
 @click.command()
-@click.option("--agent-path", metavar="PATH", help="A Claude CLI to use.  [default: looked for]")
-@click.option("--turns", type=click.IntRange(2, 20), default=5, show_default=True, help="Turns of the conversation.")
+@click.option("--agent-path", metavar="PATH", help="The Claude CLI to use.  [default: the one that is found]")
+@click.option("--turns", type=click.IntRange(2, 20), default=5, show_default=True, help="The number of turns.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object instead of the tour.")
 def demo(agent_path: str | None, turns: int, as_json: bool) -> int:
-    """A five-turn tour, offline: the real Claude CLI if there is one, a scripted model, a temporary folder.
+    """Run a tour, offline: the real Claude CLI if there is one, a scripted model, a temporary folder.
 
-    It shows a first turn, turns that resume, an edit of an earlier turn that forces a fresh start, and ends with what
-    resume saved, measured.
+    It shows a first turn, turns that resume, an edit of an earlier turn that forces a fresh start, and at the end what
+    resuming saved, measured.
     """
-    from clew.cli.tour_guide import TourGuide
+    from clew.cli.demo.tour_display import TourDisplay
 
-    guide = TourGuide(quiet=as_json)
+    display = TourDisplay(quiet=as_json)
     with _stoppable(), tempfile.TemporaryDirectory(prefix="clew-demo-", ignore_cleanup_errors=True) as folder:
         agent = find_agent(agent_path, Path(folder))
-        guide.introduce(agent.about)
-        resumed, pasted = asyncio.run(_both_ways(Path(folder), agent, turns, guide))
+        display.introduce(agent.about)
+        resumed, pasted = asyncio.run(_both_ways(Path(folder), agent, turns, display))
     if as_json:
         print_json(_object(agent, resumed, pasted))
     else:
-        guide.compare(resumed, pasted)
+        display.compare(resumed, pasted)
     return 0
 
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Being told to end is as Ctrl-C: the agents are stopped and the folder goes."""
+    """SIGTERM and SIGHUP act like Ctrl-C: the agents are stopped and the folder is removed."""
 
     def stop(_number: int, frame: FrameType | None) -> None:
-        interrupt = signal.getsignal(signal.SIGINT)  # asyncio has its own while it runs
+        interrupt = signal.getsignal(signal.SIGINT)  # asyncio installs its own handler while it runs
         (interrupt if callable(interrupt) else signal.default_int_handler)(signal.SIGINT, frame)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -98,8 +98,8 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def find_agent(path: str | None, folder: Path) -> Agent:
-    from clew.wiring import Adapters
+def find_agent(path: str | None, folder: Path) -> DemoAgent:
+    from clew.wiring.engine import Adapters
 
     try:
         binary = Adapters()["claude"].find(path, os.environ)
@@ -108,34 +108,36 @@ def find_agent(path: str | None, folder: Path) -> Agent:
             raise
         from clew.testing import scripted_agent
 
-        return Agent(
+        return DemoAgent(
             scripted_agent.install(folder / "bin"), "a scripted stand-in for the Claude CLI (none is installed)"
         )
-    return Agent(Path(binary.path), f"the Claude CLI (found by {binary.source})")
+    return DemoAgent(Path(binary.path), f"the Claude CLI (found by {binary.source})")
 
 
-async def _both_ways(folder: Path, agent: Agent, turns: int, guide: TourGuide) -> tuple[list[Step], list[Step]]:
-    """Side by side: the second conversation is only there to be charged."""
+async def _both_ways(
+    folder: Path, agent: DemoAgent, turns: int, display: TourDisplay
+) -> tuple[list[TourTurn], list[TourTurn]]:
+    """Both conversations at the same time. Only the first is shown; the second is held for its cost."""
 
-    async def shown(step: Step) -> None:
-        guide.show(step)
+    async def shown(step: TourTurn) -> None:
+        display.show(step)
 
-    async def unseen(_step: Step) -> None:
+    async def hidden(_step: TourTurn) -> None:
         pass
 
     try:
-        async with asyncio.TaskGroup() as both:  # not gather: that one does not wait for the second to stop its agent
+        async with asyncio.TaskGroup() as both:  # not gather: it would not wait until the second has stopped its agent
             resumed = both.create_task(_converse(folder / "resume", agent, turns, shown, resume=True))
-            pasted = both.create_task(_converse(folder / "transcript", agent, turns, unseen, resume=False))
+            pasted = both.create_task(_converse(folder / "transcript", agent, turns, hidden, resume=False))
     except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None  # one line tells it
+        raise failures.exceptions[0] from None  # the first one is enough
     return resumed.result(), pasted.result()
 
 
-async def _converse(folder: Path, agent: Agent, turns: int, watch: Watcher, *, resume: bool) -> list[Step]:
-    from clew import client
-    from clew.testing.model_api import ModelApi
-    from clew.testing.scripts import Text
+async def _converse(folder: Path, agent: DemoAgent, turns: int, watch: Watcher, *, resume: bool) -> list[TourTurn]:
+    from clew.api import client
+    from clew.testing.model.api import ModelApi
+    from clew.testing.model.scripts import Text
     from clew.testing.stage import scrubbed_environ
 
     work = folder / "work"
@@ -148,11 +150,11 @@ async def _converse(folder: Path, agent: Agent, turns: int, watch: Watcher, *, r
                 edited = number == EDIT.before
                 if edited:
                     await _edit(opened)
-                api.script.append(Text(exchange.answer, chunks=25, delay_s=TYPING_S / 25))
+                api.script.append(Text(exchange.answer, chunks=25, delay_s=STREAM_S / 25))
                 before = len(api.main_requests)
                 thread = await opened.thread("tour", cwd=work)
                 reply = await (await thread.ask(exchange.prompt, resume=resume, timeout_s=60))
-                steps.append(Step(number, exchange, reply, _charged(api, before), edited))
+                steps.append(TourTurn(number, exchange, reply, _charged(api, before), edited))
                 await watch(steps[-1])
     return steps
 
@@ -164,13 +166,13 @@ async def _edit(opened: Client) -> None:
 
 
 def _charged(api: ModelApi, before: int) -> CacheAccount:
-    from clew.testing.prompt_cache import CacheAccount
+    from clew.testing.model.prompt_cache import CacheAccount
 
     return sum((request.cache for request in api.main_requests[before:]), CacheAccount())
 
 
-def _object(agent: Agent, resumed: list[Step], pasted: list[Step]) -> dict[str, Any]:
-    def side(steps: list[Step]) -> dict[str, Any]:
+def _object(agent: DemoAgent, resumed: list[TourTurn], pasted: list[TourTurn]) -> dict[str, Any]:
+    def totals(steps: list[TourTurn]) -> dict[str, Any]:
         return {
             "cost_units": sum(step.units for step in steps),
             "prompt_tokens": sum(step.account.prompt_tokens for step in steps),
@@ -179,6 +181,6 @@ def _object(agent: Agent, resumed: list[Step], pasted: list[Step]) -> dict[str, 
             "turns": [{"prompt": step.exchange.prompt, **step.reply.to_json()} for step in steps],
         }
 
-    resume, transcript = side(resumed), side(pasted)
+    resume, transcript = totals(resumed), totals(pasted)
     saved = 1 - resume["cost_units"] / transcript["cost_units"]
     return {"agent": str(agent.path), "resume": resume, "transcript": transcript, "saved_share": saved}

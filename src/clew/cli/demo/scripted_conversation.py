@@ -1,4 +1,4 @@
-"""What is said on the tour: a small, believable conversation. The model reads it off this page."""
+"""The conversation of the tour. The scripted model answers with these texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Exchange(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Before that turn, the prompt of an earlier one is changed."""
+    """Before turn `before`, the prompt of turn `of` is changed to `text`."""
 
     before: int
     of: int
@@ -110,7 +110,7 @@ hand, make any request, and assert that it is back above an hour.""",
     ),
 )
 
-GOING_ON = (
+FURTHER_EXCHANGES = (
     Exchange(
         "And how would I have seen this in production, before anybody complained?",
         """\
@@ -129,6 +129,6 @@ sessions, and the grep from before finds them as well.""",
 
 
 def exchanges(count: int) -> list[Exchange]:
-    """So many turns; beyond the written ones the last ones come again."""
-    more = [GOING_ON[number % len(GOING_ON)] for number in range(max(0, count - len(EXCHANGES)))]
+    """The first `count` exchanges; beyond the written ones, the further ones are repeated."""
+    more = [FURTHER_EXCHANGES[number % len(FURTHER_EXCHANGES)] for number in range(max(0, count - len(EXCHANGES)))]
     return [*EXCHANGES, *more][:count]

@@ -1,4 +1,4 @@
-"""How the tour looks on a terminal. In a pipe rich leaves the colours out."""
+"""How the tour is printed. rich leaves the colours out in a pipe."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clew.cli.display import meaning
-from clew.cli.output import harmless, one_line
-from clew.cli.tour import EDIT
+from clew.cli.demo.scripted_conversation import EDIT
+from clew.cli.ui.printing import harmless, one_line
+from clew.cli.ui.run_display import meaning
 
 if TYPE_CHECKING:
-    from clew.cli.demo import Step
+    from clew.cli.demo.demo import TourTurn
 
 ANSWER_CHARS = 320
 ANSWER_LINES = 6
 WIDTH = 100
-FIGURE = 8  # room for the number after a bar
+NUMBER_WIDTH = 8  # of the number after a bar
 
 
-class TourGuide:
+class TourDisplay:
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(highlight=False, quiet=quiet)
         self._console.width = min(self._console.width, WIDTH)
 
     def introduce(self, agent: str) -> None:
         self._console.print()
-        self._console.print("Clew keeps the thread of a conversation with a coding agent.", style="bold")
+        self._console.print("Clew keeps the conversation with a coding agent.", style="bold")
         self._console.print(f"An offline tour with {agent},", style="dim")
         self._console.print(
-            "a scripted model on 127.0.0.1, and a temporary folder that is gone afterwards.", style="dim"
+            "a scripted model on 127.0.0.1, and a temporary folder that is removed afterwards.", style="dim"
         )
 
-    def show(self, step: Step) -> None:
+    def show(self, step: TourTurn) -> None:
         rows = Table.grid(padding=(0, 1))
         rows.add_column(width=2, justify="right", style="bold")
         rows.add_column(width=7)
@@ -49,8 +49,8 @@ class TourGuide:
         self._console.print()
         self._console.print(rows)
 
-    def compare(self, resumed: list[Step], pasted: list[Step]) -> None:
-        """What the same conversation cost either way, as the two model APIs charged it."""
+    def compare(self, resumed: list[TourTurn], pasted: list[TourTurn]) -> None:
+        """What the same conversation cost both ways, as the two model APIs charged it."""
         table = Table.grid(padding=(0, 2))
         for _ in range(4):
             table.add_column(justify="right")
@@ -60,7 +60,7 @@ class TourGuide:
             cached = sum(step.account.read_tokens for step in steps)
             table.add_row(name, f"{shown:,}", f"{cached:,}", Text(f"{_units(steps):,.0f}", style="bold"))
         self._console.print()
-        self._console.print("What resume saved", style="bold", end="")
+        self._console.print("What resuming saved", style="bold", end="")
         self._console.print("  measured, by the model APIs' own prompt-cache accounts", style="dim")
         self._console.print(table)
         self._console.print("Costs are in token units (1 = one uncached input token).", style="dim")
@@ -71,8 +71,8 @@ class TourGuide:
         self._console.print('Next: clew ask "…", clew ask -c "…", clew doctor', style="dim", markup=False)
         self._console.print()
 
-    def _bars(self, pasted: list[Step], resumed: list[Step]) -> None:
-        """The cost of each follow-up; the first turn fills the cache and costs the same both ways."""
+    def _bars(self, pasted: list[TourTurn], resumed: list[TourTurn]) -> None:
+        """The cost of each follow-up. The first turn fills the cache and costs the same both ways."""
         most = max((step.units for step in (*pasted[1:], *resumed[1:])), default=0.0) or 1.0
         rows = Table.grid(padding=(0, 1))
         width = (self._console.width - 8) // 2
@@ -83,7 +83,7 @@ class TourGuide:
         for theirs, ours in zip(pasted[1:], resumed[1:], strict=True):
             colour = "green" if ours.reply.session_resumed else "yellow"
             bars = [
-                _bar(step.units, (width - FIGURE) * step.units / most, hue)
+                _bar(step.units, (width - NUMBER_WIDTH) * step.units / most, hue)
                 for step, hue in ((theirs, "red"), (ours, colour))
             ]
             rows.add_row(str(ours.number), *bars)
@@ -91,7 +91,7 @@ class TourGuide:
 
 
 def beginning(answer: str) -> str:
-    """Its first lines, whole: lists and code keep their shape."""
+    """The first lines of the answer. Lines are kept whole, so that lists and code keep their shape."""
     lines = harmless(answer).splitlines()
     kept: list[str] = []
     for line in lines[:ANSWER_LINES]:
@@ -105,7 +105,7 @@ def beginning(answer: str) -> str:
     return "\n".join([*kept, "…"])
 
 
-def _how(step: Step) -> Text:
+def _how(step: TourTurn) -> Text:
     reply, account = step.reply, step.account
     line = Text()
     if reply.session_resumed:
@@ -120,20 +120,20 @@ def _bar(units: float, length: float, colour: str) -> Text:
     return Text("━" * max(1, round(length)), style=colour).append(f" {units:,.0f}", style="default")
 
 
-def _verdict(resumed: list[Step], pasted: list[Step]) -> Text:
+def _verdict(resumed: list[TourTurn], pasted: list[TourTurn]) -> Text:
     pairs = [(ours, theirs) for ours, theirs in zip(resumed, pasted, strict=True) if ours.reply.session_resumed]
     turn = _saved([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
     line = Text(f"A resumed turn cost {turn:.0%} less", style="bold green")
     line.append(" than the same turn with the transcript; ", style="default not bold")
     line.append(f"all {len(resumed)} turns {_saved(resumed, pasted):.0%} less", style="bold green")
     edit = " and the fresh start after the edit" if any(step.edited for step in resumed) else ""
-    words = f", with the first one that fills the cache{edit}. The saving grows with every turn."
+    words = f", including the first one, which fills the cache{edit}. The saving grows with every turn."
     return line.append(words, style="default not bold")
 
 
-def _saved(ours: list[Step], theirs: list[Step]) -> float:
+def _saved(ours: list[TourTurn], theirs: list[TourTurn]) -> float:
     return 1 - _units(ours) / (_units(theirs) or 1.0)
 
 
-def _units(steps: list[Step]) -> float:
+def _units(steps: list[TourTurn]) -> float:
     return sum(step.units for step in steps)

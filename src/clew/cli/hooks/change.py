@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import columns, harmless, note, one_line, plural, print_json, say
-from clew.cli.session import with_client
+from clew.cli.ui.printing import harmless, note, one_line, plural, print_json, say
+from clew.cli.ui.tables import columns
 from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from clew.client import Client
-    from clew.hosts.hook_sweep import Swept
+    from clew.api.client import Client
+    from clew.hosts.hooks.sweep import Swept
 
-FILE_MOST = 100_000_000  # bytes
-WORDS = {
-    "adopted": "adopted: its next event goes on in it",
+FILE_MAX_BYTES = 100_000_000
+STATE_TEXTS = {
+    "adopted": "adopted: its next event resumes it",
     "no_file": "no session file here: not resumed",
-    "kept": "has a session already (--replace takes this one)",
+    "kept": "has a session already (--replace adopts this one)",
     "unknown_agent": "the settings have no such agent",
     "unknown_repo": "the settings have no such repository",
     "failed": "failed",
-    "no_key": "no session key: they look like boss:charles/peon:4",
+    "no_key": "not a session key: they look like boss:charles/peon:4",
 }
 
 
@@ -35,10 +36,10 @@ WORDS = {
 @click.argument("words", metavar="KEY | AGENT REPO NUMBER", nargs=-1, required=True)
 @AS_JSON
 def reset(words: tuple[str, ...], as_json: bool) -> None:
-    """Drop a session: the next event of its key is told the whole skill, in a fresh one.
+    """Drop a session: the next event of its key sends the whole skill to a fresh one.
 
-    Says whether there was one; the exit code is 0 either way. The conversation is kept as a thread, and so is the work
-    tree. A run that is going on ends first.
+    Prints whether there was one; the exit code is 0 either way. The conversation is kept as a thread, and the work tree
+    is kept too. A run that is in progress ends first.
 
     \b
       clew hooks reset boss:charles/peon:4
@@ -47,7 +48,7 @@ def reset(words: tuple[str, ...], as_json: bool) -> None:
     key = _key(words)
 
     async def work(client: Client) -> None:
-        dropped = await client.hooks.drop_session(key)
+        dropped = await client.hooks.sessions.drop(key)
         if as_json:
             print_json({"key": key, "dropped": dropped})
         else:
@@ -57,7 +58,7 @@ def reset(words: tuple[str, ...], as_json: bool) -> None:
 
 
 def _key(words: tuple[str, ...]) -> str:
-    from clew.core.hook import session_key, split_key
+    from clew.core.hooks.hook import session_key, split_key
 
     try:
         if len(words) == 1:
@@ -67,27 +68,27 @@ def _key(words: tuple[str, ...]) -> str:
         return session_key(agent, repo, int(number))
     except ValueError:
         raise UsageError(
-            f"{' '.join(words)!r} is no session key.", hint="Write boss:charles/peon:4, or boss charles/peon 4."
+            f"{' '.join(words)!r} is not a session key.", hint="Write boss:charles/peon:4, or boss charles/peon 4."
         ) from None
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say which ones.")
+@click.option("--dry-run", is_flag=True, help="Only list them.")
 @AS_JSON
 def sweep(dry_run: bool, as_json: bool) -> None:
     """Drop the sessions whose clean-up event was missed.
 
-    Those not used for longer than hooks.sweep_age; those of issues and pull requests that are closed, where the
-    environment has a token to ask the forge with; and work trees that are left of dropped sessions, when their issue
-    is closed or nobody used them for that long. What is in a work tree and nowhere else is archived first. Events
-    older than 30 days are forgotten. `clew serve` does it daily.
+    Drops sessions that were not used for longer than hooks.sweep_age, and sessions of issues and pull requests that are
+    closed, if the environment has a token to ask the forge with. Removes work trees of dropped sessions, if their issue
+    is closed or they were not used for that long; what is in a work tree and nowhere else is archived first. Deletes
+    events older than 30 days. `clew serve` does it daily.
 
     \b
       clew hooks sweep --dry-run
     """
 
     async def work(client: Client) -> None:
-        found = await client.hooks.sweep(dry_run=dry_run)
+        found = await client.hooks.sweep.run(dry_run=dry_run)
         if as_json:
             print_json([each.as_dict() for each in found])
         elif not found:
@@ -104,33 +105,33 @@ def _swept(found: Sequence[Swept], *, dry_run: bool) -> list[str]:
     sessions = sum(each.session for each in found)
     trees = len(found) - sessions
     words = [f"{plural(sessions, 'session')} {'to drop' if dry_run else 'dropped'}"] if sessions else []
-    of_none = f"{plural(trees, 'work tree')} without a session {'to sweep' if dry_run else 'swept'}"
-    return [*words, of_none] if trees else words
+    orphans = f"{plural(trees, 'work tree')} without a session {'to sweep' if dry_run else 'swept'}"
+    return [*words, orphans] if trees else words
 
 
 @click.command("import-sessions")
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option("--replace", is_flag=True, help="Also where the key has a session already.")
-@click.option("--dry-run", is_flag=True, help="Only say what would become of each.")
+@click.option("--replace", is_flag=True, help="Also replace sessions that keys have already.")
+@click.option("--dry-run", is_flag=True, help="Only show what would become of each.")
 @AS_JSON
 def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> int:
     """Adopt the sessions of an old sessions.json: an object of keys and session ids.
 
-    What a session holds is read from its own file and becomes turns of the key's thread. Without that file there is
-    nothing to resume, and the next event starts afresh. Agent and repository must be in the settings. The exit code is
-    0 when each was adopted, kept or had no file; 2 when one could not be taken over, and the others are all the same.
+    The content of a session is read from its own file, and becomes turns of the key's thread. Without that file there
+    is nothing to resume, and the next event starts a fresh session. Agent and repository must be in the settings. The
+    exit code is 0 if each was adopted, kept or had no file; 2 if one could not be adopted (the others still are).
 
     \b
       clew hooks import-sessions ~/.local/state/claude-hooks/sessions.json --dry-run
     """
-    from clew.hosts.checks import named_path
+    from clew.hosts.validation import named_path
 
     old = _read(named_path(file))
 
     async def work(client: Client) -> list[dict[str, Any]]:
-        from clew.hosts.hook_sessions import by_key
+        from clew.hosts.hooks.sessions import sessions_in
 
-        found = by_key(old)
+        found = sessions_in(old)
         results = [_result(key, None, "no_key") for key in old if key not in found]
         for key, session_id in found.items():
             results.append(await _adopted(client, key, session_id, replace=replace, dry_run=dry_run))
@@ -146,20 +147,20 @@ def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> i
 
 def _read(path: Path) -> Mapping[str, object]:
     try:
-        if path.stat().st_size > FILE_MOST:
-            raise UsageError(f"{path} is too long for a sessions.json.")
+        if path.stat().st_size > FILE_MAX_BYTES:
+            raise UsageError(f"{path} is longer than {FILE_MAX_BYTES:,} bytes, the limit for a sessions.json.")
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON.", hint="Is it a whole file? A rewrite may have been cut off.") from error
+        raise UsageError(f"{path} is not JSON.", hint="The file may be incomplete.") from error
     if not isinstance(content, dict):
-        raise UsageError(f"{path} is no JSON object of keys and session ids.")
+        raise UsageError(f"{path} is not JSON of the expected form: an object of keys and session ids.")
     return content
 
 
 async def _adopted(client: Client, key: str, session_id: str, *, replace: bool, dry_run: bool) -> dict[str, Any]:
-    from clew.core.hook import session_key, split_key
+    from clew.core.hooks.hook import session_key, split_key
 
     hooks = client.hooks
     agent, repo, number = split_key(key)
@@ -169,14 +170,14 @@ async def _adopted(client: Client, key: str, session_id: str, *, replace: bool, 
     if place is None:
         return _result(key, session_id, "unknown_repo")
     key = session_key(agent, place.name, number)  # as the settings spell it
-    if not replace and await hooks.get_session(key) is not None:
+    if not replace and await hooks.sessions.get(key) is not None:
         return _result(key, session_id, "kept")
     try:
         if dry_run:
-            tree = await hooks.trees.place(place.path, key)
-            there = await client.engine.look_at(known.agent, tree, session_id) is not None
+            tree = await hooks.trees.path_of(place.path, key)
+            there = await client.engine.find_session(known.agent, tree, session_id) is not None
         else:
-            there = await hooks.set_session(key, session_id)
+            there = await hooks.sessions.set(key, session_id)
     except ClewError as error:
         return _result(key, session_id, "failed", error.message)
     return _result(key, session_id, "adopted" if there else "no_file")
@@ -189,6 +190,6 @@ def _result(key: str, session_id: str | None, state: str, why: str | None = None
 def _say(results: list[dict[str, Any]], *, dry_run: bool) -> None:
     for each in results:
         why = f": {each['why']}" if each["why"] else ""
-        say(harmless(f"{one_line(each['key'], 80)}  {WORDS[each['state']]}{why}"))
+        say(harmless(f"{one_line(each['key'], 80)}  {STATE_TEXTS[each['state']]}{why}"))
     adopted = sum(each["state"] == "adopted" for each in results)
     note(f"{adopted} of {plural(len(results), 'session')} {'would be ' if dry_run else ''}adopted")

@@ -1,4 +1,4 @@
-"""`clew hooks check`: what would otherwise show when an event arrives."""
+"""`clew hooks check`: finds what would otherwise fail when an event arrives."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import one_line, plural, print_json, say
-from clew.cli.session import with_client
+from clew.cli.ui.printing import one_line, plural, print_json, say
 from clew.errors import ClewError, ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.hook import Forge, HookAgent
-    from clew.core.hook_settings import HookRepo, HookSettings
-    from clew.hosts.board import AgentHealth
+    from clew.api.client import Client
+    from clew.api.views import AgentHealth
+    from clew.core.hooks.hook import Forge, HookAgent
+    from clew.core.hooks.settings import HookRepo, HookSettings
 
 LINE_CHARS = 400
 NOT_SET_UP = "Hooks are not set up: {} has no [hooks] with agents, repositories and rules."
 
 
-class Findings:
-    """What is good, what may surprise, and what would fail."""
+class CheckFindings:
+    """What is fine, what may surprise, and what would fail."""
 
     def __init__(self) -> None:
         self.good: list[dict[str, str]] = []
         self.warnings: list[str] = []
         self.problems: list[str] = []
 
-    def well(self, what: str, words: str) -> None:
+    def fine(self, what: str, words: str) -> None:
         self.good.append({"what": what, "words": words})
 
     def error(self, error: ClewError) -> None:
@@ -41,16 +41,16 @@ class Findings:
 @click.command()
 @AS_JSON
 def check(as_json: bool) -> int:
-    """Check the settings of hooks, every template in both forms, and what this machine has.
+    """Check the settings of hooks, every template in both forms, and this machine.
 
-    Secrets and tokens are only said to be there or not. Exit 0: nothing would fail when an event arrives, though there
-    may be warnings; 2: something would.
+    Of secrets and tokens it prints only whether they are set. Exit code 0: nothing would fail when an event arrives,
+    but there may be warnings; 2: something would fail.
 
     \b
       clew hooks check
       clew hooks check --json | jq -r '.problems[]'
     """
-    findings = Findings()
+    findings = CheckFindings()
 
     async def work(client: Client) -> None:
         from clew import config
@@ -62,7 +62,7 @@ def check(as_json: bool) -> int:
             findings.error(error)
             return
         if path is not None:
-            findings.well("file", str(path))
+            findings.fine("file", str(path))
         if not settings.rules:
             findings.warnings.append(NOT_SET_UP.format(path or "your clew.toml"))
         await _look(client, settings, findings)
@@ -82,8 +82,8 @@ def check(as_json: bool) -> int:
     return UsageError.exit_code if findings.problems else 0
 
 
-async def _look(client: Client, settings: HookSettings, findings: Findings) -> None:
-    healths = {health.name: health for health in await client.agents()}
+async def _look(client: Client, settings: HookSettings, findings: CheckFindings) -> None:
+    healths = {health.name: health for health in await client.views.agents()}
     for agent in settings.agents:
         _look_at_agent(agent, healths.get(agent.agent), settings, findings)
     findings.problems += client.hooks.skills.check()
@@ -91,23 +91,25 @@ async def _look(client: Client, settings: HookSettings, findings: Findings) -> N
         await _look_at_repo(client, repo, findings)
     for number, rule in enumerate(settings.rules, 1):
         words = f"{rule.agent}: {', '.join(rule.events)}"
-        findings.well(f"rule {number}", f"{words}{'; answers anyone' if rule.anyone else ''}")
+        findings.fine(f"rule {number}", f"{words}{'; for anyone' if rule.anyone else ''}")
     _look_at_forges(settings, findings)
     _look_at_writers(settings, findings)
 
 
-def _look_at_agent(agent: HookAgent, health: AgentHealth | None, settings: HookSettings, findings: Findings) -> None:
-    from clew.hosts.hook_skills import kinds_of
+def _look_at_agent(
+    agent: HookAgent, health: AgentHealth | None, settings: HookSettings, findings: CheckFindings
+) -> None:
+    from clew.hosts.hooks.skills import kinds_of
 
     where = f"hooks.agents.{agent.name}"
     kinds = dict.fromkeys(kind for rule in settings.rules if rule.agent == agent.name for kind in kinds_of(rule))
     words = " ".join(part for part in (agent.agent, agent.model) if part)
     if health is None:
-        findings.problems.append(f"{where}: there is no agent {agent.agent!r} that Clew knows.")
+        findings.problems.append(f"{where}: there is no agent {agent.agent!r}.")
     elif health.problem is not None:
         findings.problems.append(f"{where}: {health.problem} {health.hint or ''}".rstrip())
     else:
-        findings.well(
+        findings.fine(
             f"agent {agent.name}", f"{words}, {agent.permissions}, {plural(len(kinds), 'event')}; {health.path}"
         )
         if agent.allowed_tools and not health.asks:
@@ -115,36 +117,34 @@ def _look_at_agent(agent: HookAgent, health: AgentHealth | None, settings: HookS
                 f"{where}: {agent.agent} does not ask, so allowed_tools do nothing; its permissions alone count."
             )
         if agent.permissions == "ask" and not agent.allowed_tools:
-            findings.warnings.append(f"{where}: nobody is there to be asked, so all that it would ask for is declined.")
+            findings.warnings.append(f"{where}: nobody can answer, so everything that it would ask for is declined.")
         if agent.permissions == "all":
-            findings.warnings.append(
-                f"{where}: permissions are all, so whoever writes on the forge may steer anything."
-            )
+            findings.warnings.append(f"{where}: permissions are all, so text on the forge may make it do anything.")
     if not kinds:
         findings.warnings.append(f"{where}: no rule wakes it.")
     findings.warnings += _misnamed(agent)
 
 
 def _misnamed(agent: HookAgent) -> list[str]:
-    """Files that look like templates and are never read."""
-    from clew.core.hook import CLEAN_UP, KINDS
+    """Warnings about files that look like templates and are never read."""
+    from clew.core.hooks.hook import CLEAN_UP, KINDS
 
     names = {f"{kind}.{form}.md" for kind in (*KINDS, "default") if kind not in CLEAN_UP for form in ("full", "delta")}
     folder = Path(agent.skills)
     found = sorted(path.name for path in folder.glob("*.md")) if folder.is_dir() else []
     return [
-        f"{folder / name} is never read: no event that wakes anybody is called so."
+        f"{folder / name} is never read: no event that wakes an agent has this name."
         for name in found
         if name not in names
     ]
 
 
-async def _look_at_repo(client: Client, repo: HookRepo, findings: Findings) -> None:
-    from clew.engine.tree_source import Source
+async def _look_at_repo(client: Client, repo: HookRepo, findings: CheckFindings) -> None:
+    from clew.git.worktrees.source import SourceRepository
 
     where = f'hooks.repos."{repo.name}"'
     try:
-        source = await Source.find(repo.path, client.engine.around.environ)
+        source = await SourceRepository.find(repo.path, client.engine.context.environ)
         has_remote = await source.has_remote(repo.remote)
         start = await source.commit(f"{repo.remote}/{repo.branch}") if repo.branch else None
         has_commit = await source.commit("HEAD") is not None
@@ -152,30 +152,30 @@ async def _look_at_repo(client: Client, repo: HookRepo, findings: Findings) -> N
         findings.problems.append(f"{where}: {error.message}")
         return
     if repo.branch and start is None and not has_remote:
-        findings.problems.append(f"{where}: it has no remote {repo.remote}, so new work cannot begin at {repo.branch}.")
+        findings.problems.append(f"{where}: it has no remote {repo.remote}, so new work cannot start at {repo.branch}.")
     elif not has_remote and not has_commit:
         findings.problems.append(
             f"{where}: it has neither a commit nor a remote {repo.remote}: no work tree can be made."
         )
     else:
-        findings.well(f"repo {repo.name}", f"{repo.path}{f', remote {repo.remote}' if has_remote else ''}")
+        findings.fine(f"repo {repo.name}", f"{repo.path}{f', remote {repo.remote}' if has_remote else ''}")
         if not has_remote:
             findings.warnings.append(
                 f"{where}: it has no remote {repo.remote}; work trees are never brought up to date."
             )
         elif repo.branch and start is None:
             findings.warnings.append(
-                f"{where}: {repo.remote}/{repo.branch} is not known here yet; a fetch must bring it."
+                f"{where}: {repo.remote}/{repo.branch} is not known here yet; it must be fetched first."
             )
 
 
-def _look_at_forges(settings: HookSettings, findings: Findings) -> None:
-    """In this environment; the daemon's and the workers' own is what counts."""
-    from clew import hooks_config
-    from clew.core.hook import Forge
-    from clew.hosts.forge_api import ForgeApi
+def _look_at_forges(settings: HookSettings, findings: CheckFindings) -> None:
+    """Checks this environment; the daemon and the workers use their own."""
+    from clew.config import hooks as hooks_config
+    from clew.core.hooks.hook import Forge
+    from clew.hosts.hooks.forge.api import ForgeApi
 
-    tokens, secrets, meant = set(), set(), _meant(settings)
+    tokens, secrets, used = set(), set(), _forges_used(settings)
     for forge in Forge:
         keys = hooks_config.keys_of(forge, os.environ)
         if keys.secret:
@@ -186,51 +186,51 @@ def _look_at_forges(settings: HookSettings, findings: Findings) -> None:
                 ForgeApi(forge, settings.url(forge), keys.token)
             except ConfigError as error:
                 findings.problems.append(f"{forge}: {error.message}. Set hooks.forges.{forge}.url, and the token.")
-        if forge in meant:
+        if forge in used:
             there = [("secret", keys.secret), ("token", keys.token)]
-            findings.well(
+            findings.fine(
                 f"forge {forge}", ", ".join(f"{what} {'present' if value else 'absent'}" for what, value in there)
             )
-    if settings.rules and not secrets & meant:
-        names = " or ".join(hooks_config.SECRET.format(forge.upper()) for forge in Forge if forge in meant)
-        findings.warnings.append(f"No secret is set here: clew serve takes no events without {names}.")
-    if any(rule.comment for rule in settings.rules) and not tokens & meant:
-        names = " or ".join(hooks_config.TOKEN.format(forge.upper()) for forge in Forge if forge in meant)
-        findings.problems.append(f"A rule posts comments, and there is no token to do it with: set {names}.")
+    if settings.rules and not secrets & used:
+        names = " or ".join(hooks_config.SECRET.format(forge.upper()) for forge in Forge if forge in used)
+        findings.warnings.append(f"No secret is set here: clew serve accepts no events without {names}.")
+    if any(rule.comment for rule in settings.rules) and not tokens & used:
+        names = " or ".join(hooks_config.TOKEN.format(forge.upper()) for forge in Forge if forge in used)
+        findings.problems.append(f"A rule posts comments, but there is no token for it: set {names}.")
 
 
-def _meant(settings: HookSettings) -> set[Forge]:
+def _forges_used(settings: HookSettings) -> set[Forge]:
     """The forges that a repository may be on."""
-    from clew.core.hook import Forge
+    from clew.core.hooks.hook import Forge
 
     if not settings.repos or any(repo.forge is None for repo in settings.repos):
         return set(Forge)
     return {repo.forge for repo in settings.repos if repo.forge is not None}
 
 
-def _look_at_writers(settings: HookSettings, findings: Findings) -> None:
-    """Rules and repositories that fit, and would answer nobody."""
+def _look_at_writers(settings: HookSettings, findings: CheckFindings) -> None:
+    """Warns about rules and repositories that can never wake an agent."""
     from fnmatch import fnmatchcase
 
-    from clew import hooks_config
-    from clew.core.hook import Forge
+    from clew.config import hooks as hooks_config
+    from clew.core.hooks.hook import Forge
 
     for number, rule in enumerate(settings.rules, 1):
         if rule.repos and not any(fnmatchcase(repo.name, each) for repo in settings.repos for each in rule.repos):
-            findings.warnings.append(f"rule {number}: no repository of the settings is called {', '.join(rule.repos)}.")
+            findings.warnings.append(f"rule {number}: the settings have no repository named {', '.join(rule.repos)}.")
     if not settings.rules or all(rule.anyone for rule in settings.rules):
         return
     for repo in settings.repos:
         forges = [repo.forge] if repo.forge is not None else []
-        silent = [forge for forge in forges if forge is not Forge.GITHUB]  # it says in its events who somebody is
+        silent = [forge for forge in forges if forge is not Forge.GITHUB]  # its events say who has write access
         if silent and not repo.writers and not hooks_config.keys_of(silent[0], os.environ).token:
             findings.warnings.append(
-                f'hooks.repos."{repo.name}": nobody is known to have write access, so nobody is answered: '
+                f'hooks.repos."{repo.name}": nobody is known to have write access, so no event wakes an agent: '
                 f"name writers, or set {hooks_config.TOKEN.format(silent[0].upper())}."
             )
 
 
-def _show(findings: Findings) -> None:
+def _show(findings: CheckFindings) -> None:
     for good in findings.good:
         say(f"ok       {one_line(': '.join(good.values()), LINE_CHARS)}")
     for words in findings.warnings:

@@ -8,37 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import SHORT_ID, harmless, note, plural, print_json, say
-from clew.cli.session import with_client
+from clew.cli.ui.printing import SHORT_ID, harmless, note, plural, print_json, say
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.hook import HookEvent
-    from clew.core.job import Job
-    from clew.hosts.hook_outlook import Ahead
-    from clew.hosts.hook_plan import Planned, Verdict
-    from clew.store.hook_rows import StoredHook
+    from clew.api.client import Client
+    from clew.core.hooks.hook import HookEvent
+    from clew.core.jobs.job import Job
+    from clew.hosts.hooks.planner import EventPlan, PlannedJob
+    from clew.hosts.hooks.preview import JobPreview
+    from clew.store.rows.hooks import StoredHook
 
-FILE_MOST = 25_000_000  # bytes: no forge sends more
+FILE_MAX_BYTES = 25_000_000  # no forge sends more
 
 
 @click.command()
 @click.argument("file", metavar="EVENT.json")
-@click.option("--forge", type=click.Choice(["github", "gitea", "forgejo"]), help="Who sent it.")
-@click.option("--event", "name", metavar="NAME", help="What the forge's header calls it: issues, pull_request, push, …")
-@click.option("--dry-run", is_flag=True, help="Only say who would wake, where, and with which words.")
-@click.option("--wait", is_flag=True, help="Wait for the end. Without a worker, work on it here.")
+@click.option("--forge", type=click.Choice(["github", "gitea", "forgejo"]), help="The forge that sent it.")
+@click.option(
+    "--event", "name", metavar="NAME", help="The event's name in the forge's header: issues, pull_request, push, …"
+)
+@click.option("--dry-run", is_flag=True, help="Only show which agent would be woken, where, and with which prompt.")
+@click.option("--wait", is_flag=True, help="Wait until its jobs are over. If no worker is alive, run them here.")
 @AS_JSON
 def fire(file: str, forge: str | None, name: str | None, dry_run: bool, wait: bool, as_json: bool) -> int:
-    """Show what an event would set going, or set it going as if the forge had just sent it.
+    """Show what an event would start, or handle it as if the forge had just sent it.
 
-    EVENT.json is a payload as a forge sends it, or an event as Clew keeps it (docs/hooks.md); - is stdin. Forge and
-    event are read from a name like gitea.issues.opened.json where they are not given. No signature is asked for.
+    EVENT.json is a payload as a forge sends it, or an event as Clew stores it (docs/hooks.md); - is stdin. If forge and
+    event are not given, they are read from a name like gitea.issues.opened.json. No signature is needed.
 
-    The exit code is 0, also when nobody wakes; 2 when the file, the settings or a template is at fault. With --wait it
-    is that of the first job that did not succeed (see `clew jobs submit`).
+    The exit code is 0, even if no agent is woken; 2 if the file, the settings or a template has a mistake. With --wait
+    it is that of the first job that did not succeed (see `clew jobs submit`).
 
     \b
       clew hooks fire gitea.issues.opened.json --dry-run
@@ -50,99 +52,101 @@ def fire(file: str, forge: str | None, name: str | None, dry_run: bool, wait: bo
     raw = _read(file)
 
     async def work(client: Client) -> int:
-        from clew.core.hook import Forge
-        from clew.hosts.hook_file import Source, event_in, guessed
+        from clew.core.hooks.hook import Forge
+        from clew.hosts.hooks.event_file import EventSource, event_in, guessed
 
         shown = "stdin" if file == "-" else file
-        source = guessed(Source(shown, Forge(forge) if forge else None, name), "" if file == "-" else Path(file).name)
-        told = event_in(raw, source, f"fired-{client.engine.around.new_id()}")
-        if told is None:
+        source = guessed(
+            EventSource(shown, Forge(forge) if forge else None, name), "" if file == "-" else Path(file).name
+        )
+        event = event_in(raw, source, f"fired-{client.engine.context.new_id()}")
+        if event is None:
             return _nothing(source.event or "?", as_json=as_json)
         if dry_run:
-            return await _dry_run(client, told, as_json=as_json)
-        return await _fire(client, told, wait=wait, as_json=as_json)
+            return await _dry_run(client, event, as_json=as_json)
+        return await _fire(client, event, wait=wait, as_json=as_json)
 
     return with_client(work)
 
 
 def _read(file: str) -> bytes:
-    from clew.hosts.checks import named_path
+    from clew.hosts.validation import named_path
 
     try:
-        raw = sys.stdin.buffer.read(FILE_MOST + 1) if file == "-" else _bytes_of(named_path(file))
+        raw = sys.stdin.buffer.read(FILE_MAX_BYTES + 1) if file == "-" else _bytes_of(named_path(file))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
-    if len(raw) > FILE_MOST:
-        raise UsageError(f"{file} is longer than {FILE_MOST:,} bytes: no forge sends that.")
+    if len(raw) > FILE_MAX_BYTES:
+        raise UsageError(f"{file} is longer than {FILE_MAX_BYTES:,} bytes, the limit for an event.")
     return raw
 
 
 def _bytes_of(path: Path) -> bytes:
     with path.open("rb") as handle:
-        return handle.read(FILE_MOST + 1)
+        return handle.read(FILE_MAX_BYTES + 1)
 
 
 def _nothing(event: str, *, as_json: bool) -> int:
-    why = f"{event} of this kind is nothing to Clew"
+    why = f"Clew does not handle {event} events of this kind"
     if as_json:
         print_json(
             {"event": None, "id": None, "state": "ignored", "why": why, "planned": [], "dropped": [], "jobs": []}
         )
     else:
-        say(f"nobody wakes: {harmless(why)}")
+        say(f"no agent is woken: {harmless(why)}")
     return 0
 
 
-async def _dry_run(client: Client, told: HookEvent, *, as_json: bool) -> int:
-    from clew.hosts.hook_outlook import look_ahead
+async def _dry_run(client: Client, event: HookEvent, *, as_json: bool) -> int:
+    from clew.hosts.hooks.preview import preview_job
 
-    verdict = await client.hooks.judge(told)
-    ahead = [await look_ahead(client.engine, planned) for planned in verdict.planned]
+    plan = await client.hooks.planner.plan(event)
+    previews = [await preview_job(client.engine, planned) for planned in plan.jobs]
     if as_json:
         print_json(
             {
-                "event": told.as_dict() | {"delivery": None},
+                "event": event.as_dict() | {"delivery": None},
                 "id": None,
                 "state": "dry run",
-                "why": None if verdict.planned or verdict.dropped else verdict.ignored,
-                "planned": [_object(client, *each) for each in zip(verdict.planned, ahead, strict=True)],
-                "dropped": list(verdict.dropped),
+                "why": None if plan.jobs or plan.dropped else plan.ignored,
+                "planned": [_object(client, *each) for each in zip(plan.jobs, previews, strict=True)],
+                "dropped": list(plan.dropped),
                 "jobs": [],
             }
         )
         return 0
-    say(f"event    {_event_words(told)}")
-    _say_verdict(verdict)
-    for planned, each in zip(verdict.planned, ahead, strict=True):
+    say(f"event    {_event_words(event)}")
+    _say_plan(plan)
+    for planned, each in zip(plan.jobs, previews, strict=True):
         for label, words in _facts(client, planned, each):
             say(f"{label:<9}{harmless(words)}")
         say(f"prompt   {plural(len(each.prompt), 'character')}:\n")
         say("\n".join(f"  {line}" for line in harmless(each.prompt).split("\n")))
-    note("a dry run: nothing was stored, and nobody was woken")
+    note("a dry run: nothing was stored, and no agent was woken")
     return 0
 
 
-def _say_verdict(verdict: Verdict) -> None:
-    for key in verdict.dropped:
-        say(f"drops    {key}: its session ends, and its work tree is removed, or archived when it is not clean")
-    if not verdict.planned and not verdict.dropped:
-        say(f"nobody   wakes: {harmless(verdict.ignored or '-')}")
+def _say_plan(plan: EventPlan) -> None:
+    for key in plan.dropped:
+        say(f"drops    {key}: its session ends, and its work tree is removed, or archived if it is not clean")
+    if not plan.jobs and not plan.dropped:
+        say(f"wakes    no agent: {harmless(plan.ignored or '-')}")
 
 
-def _event_words(told: HookEvent) -> str:
-    place = f"{told.repo}#{told.number}" if told.number is not None else f"{told.repo} {told.branch or ''}".strip()
-    return harmless(f"{told.kind} in {place}, by {told.actor} ({told.forge})")
+def _event_words(event: HookEvent) -> str:
+    place = f"{event.repo}#{event.number}" if event.number is not None else f"{event.repo} {event.branch or ''}".strip()
+    return harmless(f"{event.kind} in {place}, by {event.actor} ({event.forge})")
 
 
-def _facts(client: Client, planned: Planned, ahead: Ahead) -> list[tuple[str, str]]:
-    from clew.cli.display import meaning
+def _facts(client: Client, planned: PlannedJob, preview: JobPreview) -> list[tuple[str, str]]:
+    from clew.cli.ui.run_display import meaning
 
     agent, rule = planned.agent, planned.match.rule
     session = "resumed, with the delta"
-    if not ahead.resumes:
-        session = f"fresh, with the full text: {meaning(ahead.reason)}"
-    if ahead.told_before:
-        session += f"; {plural(ahead.told_before, 'turn')} of the thread go along"
+    if not preview.resumes:
+        session = f"fresh, with the full text: {meaning(preview.reason)}"
+    if preview.turns_sent:
+        session += f"; {plural(preview.turns_sent, 'turn')} of the thread are sent with it"
     cli = " ".join(part for part in (agent.agent, agent.model) if part)
     by = f"number {_number(client, planned)}" + (f", by {rule.command}" if rule.command else "")
     pairs = [
@@ -152,18 +156,18 @@ def _facts(client: Client, planned: Planned, ahead: Ahead) -> list[tuple[str, st
         ("in", planned.cwd),
         ("session", session),
     ]
-    if ahead.jobs_before:
-        pairs.append(("after", f"{plural(ahead.jobs_before, 'job')} of this key: the session may be another one then"))
+    if preview.jobs_before:
+        pairs.append(("after", f"{plural(preview.jobs_before, 'job')} of this key: they may change the session"))
     if rule.comment:
-        pairs.append(("then", "its final words are posted as a comment"))
+        pairs.append(("then", "its final answer is posted as a comment"))
     return pairs
 
 
-def _number(client: Client, planned: Planned) -> int:
+def _number(client: Client, planned: PlannedJob) -> int:
     return client.hooks.settings.rules.index(planned.match.rule) + 1
 
 
-def _object(client: Client, planned: Planned, ahead: Ahead) -> dict[str, Any]:
+def _object(client: Client, planned: PlannedJob, preview: JobPreview) -> dict[str, Any]:
     return {
         "key": planned.key,
         "agent": planned.agent.name,
@@ -173,41 +177,41 @@ def _object(client: Client, planned: Planned, ahead: Ahead) -> dict[str, Any]:
         "rule": _number(client, planned),
         "command": planned.match.command,
         "work_tree": planned.cwd,
-        "resumes": ahead.resumes,
-        "reason": ahead.reason,
-        "jobs_before": ahead.jobs_before,
+        "resumes": preview.resumes,
+        "reason": preview.reason,
+        "jobs_before": preview.jobs_before,
         "comment": planned.match.rule.comment,
-        "prompt": ahead.prompt,
+        "prompt": preview.prompt,
     }
 
 
-async def _fire(client: Client, told: HookEvent, *, wait: bool, as_json: bool) -> int:
-    from clew.job import workers
+async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) -> int:
+    from clew.api.jobs import workers
 
     alive = await workers(client)
-    hooks = client.hooks  # what is wrong with the settings is said before anything is stored
-    received = await hooks.receive(told)
+    hooks = client.hooks  # raises a mistake in the settings before anything is stored
+    received = await hooks.receive(event)
     if not wait:
         if as_json:
-            print_json(_stored_object(told, received.id, None))
+            print_json(_stored_object(event, received.id, None))
         else:
             say(received.id)
-            note(f"received: {_event_words(told)}; clew hooks events shows what becomes of it")
+            note(f"received: {_event_words(event)}; clew hooks events shows its state")
         if not alive:
-            note("no worker is alive to take it up: start clew serve or clew work, or fire with --wait")
+            note("no worker is alive to handle it: start clew serve or clew work, or fire with --wait")
         return 0
-    await hooks.deal_with(received.id)
-    stored = await client.engine.database.call(lambda store: store.hook_event(received.id))
+    await hooks.handle(received.id)
+    stored = await client.engine.store.call(lambda store: store.hooks.event(received.id))
     assert stored is not None
     code = await _follow(client, stored, in_place=not alive, quiet=as_json)
     if as_json:
-        print_json(_stored_object(told, received.id, stored, [await _job(client, each) for each in stored.jobs]))
+        print_json(_stored_object(event, received.id, stored, [await _job(client, each) for each in stored.jobs]))
     return code
 
 
 async def _follow(client: Client, stored: StoredHook, *, in_place: bool, quiet: bool) -> int:
-    """Every job that came of it, one after the other; the exit code of the first that did not succeed."""
-    from clew.cli.jobs_watch import wait_for
+    """Waits for the event's jobs, one after the other. Returns the exit code of the first that did not succeed."""
+    from clew.cli.jobs.watch import wait_for
 
     note(f"{_event_words(stored.event)}: {stored.state}{f': {harmless(stored.why)}' if stored.why else ''}")
     if stored.state == "failed":
@@ -222,13 +226,13 @@ async def _follow(client: Client, stored: StoredHook, *, in_place: bool, quiet: 
             ended = await wait_for(client, job, as_json=False, in_place=in_place)
         code = code or ended
         if in_place and ended == 0:
-            await client.hooks.post(job_id)
+            await client.hooks.replies.post(job_id)
     return code
 
 
 async def _ended(client: Client, job: Job, *, in_place: bool) -> int:
-    """The exit code; stdout is for the object alone."""
-    from clew.job import error_of, follow
+    """Waits without output; returns the exit code."""
+    from clew.api.jobs import error_of, follow
 
     if in_place:
         await client.carry_out(job.id)
@@ -240,17 +244,17 @@ async def _ended(client: Client, job: Job, *, in_place: bool) -> int:
 
 
 async def _job(client: Client, job_id: str) -> dict[str, Any]:
-    from clew.cli.output import stamp
-    from clew.job import card
+    from clew.api.jobs import view_job
+    from clew.cli.ui.printing import stamp
 
-    return (await card(client, job_id)).to_json(stamp)
+    return (await view_job(client, job_id)).to_json(stamp)
 
 
 def _stored_object(
-    told: HookEvent, hook_id: str, stored: StoredHook | None, jobs: list[dict[str, Any]] | None = None
+    event: HookEvent, hook_id: str, stored: StoredHook | None, jobs: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     return {
-        "event": told.as_dict(),
+        "event": event.as_dict(),
         "id": hook_id,
         "state": stored.state if stored else "received",
         "why": stored.why if stored else None,

@@ -6,28 +6,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import SHORT_ID, ago, columns, harmless, note, one_line, print_json, say, short_ids, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import SHORT_ID, ago, harmless, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.hook_sessions import Session
-    from clew.store.hook_rows import StoredHook
+    from clew.api.client import Client
+    from clew.hosts.hooks.sessions import HookSession
+    from clew.store.rows.hooks import StoredHook
 
 STATES = ("received", "dispatched", "ignored", "failed")
 WHY_CHARS = 90
 
 
 @click.command()
-@click.option("--state", type=click.Choice(STATES), help="Only those of which this became.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--state", type=click.Choice(STATES), help="Only events in this state.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many at most.")
 @AS_JSON
 def events(state: str | None, limit: int, as_json: bool) -> None:
-    """List what forges told, the newest first, and what became of it.
+    """List the events of forges, the newest first, and what became of them.
 
-    `received` waits for a worker, `dispatched` woke somebody or cleaned up, `ignored` did neither, and `failed` was put
-    aside: WHY says what is wrong. Events are kept for 30 days.
+    `received`: it waits for a worker. `dispatched`: it woke an agent, or sessions were cleaned up. `ignored`: neither.
+    `failed`: it could not be handled. WHY gives the reason. Events are kept for 30 days.
 
     \b
       clew hooks events --state failed
@@ -35,7 +36,7 @@ def events(state: str | None, limit: int, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.hook import event_json
+        from clew.api.hooks import event_json
 
         found = await client.hooks.events(state=state, limit=limit)
         if as_json:
@@ -44,9 +45,9 @@ def events(state: str | None, limit: int, as_json: bool) -> None:
             note("No events yet." if state is None else "No such events.")
         else:
             short = short_ids(each.id for each in found)
-            headings = ["EVENT", "STATE", "TOLD", "BY", "KIND", "WHERE", "JOBS", "WHY"]
+            headings = ["EVENT", "STATE", "RECEIVED", "BY", "KIND", "WHERE", "JOBS", "WHY"]
             rows = [[short[each.id], *_event_row(each)] for each in found]
-            say(columns(headings, rows, spare=["BY", "JOBS", "KIND", "TOLD"]))
+            say(columns(headings, rows, spare=["BY", "JOBS", "KIND", "RECEIVED"]))
 
     with_client(work, reads=True)
 
@@ -67,12 +68,13 @@ def _event_row(stored: StoredHook) -> list[str]:
 
 
 @click.command()
-@click.option("--repo", metavar="OWNER/NAME", help="Only those of this repository.")
+@click.option("--repo", metavar="OWNER/NAME", help="Only sessions of this repository.")
 @AS_JSON
 def sessions(repo: str | None, as_json: bool) -> None:
     """List the sessions by key, with what the key's next event would find.
 
-    `resumable`: a session to go on in. `fresh`: none, so the whole skill is told. `running`: an agent works there now.
+    `resumable`: a session that it would resume. `fresh`: none, so it would send the whole skill to a fresh session.
+    `running`: an agent is working in it now.
 
     \b
       clew hooks sessions
@@ -80,9 +82,9 @@ def sessions(repo: str | None, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.hook import session_json
+        from clew.api.hooks import session_json
 
-        found = [each for each in await client.hooks.sessions() if repo is None or _is_of(each, repo)]
+        found = [each for each in await client.hooks.sessions.list() if repo is None or _is_of(each, repo)]
         last = await client.hooks.last_events()
         trees = {tree.key: tree.path for tree in await client.hooks.trees.list() if tree.there}
         if as_json:
@@ -100,12 +102,12 @@ def sessions(repo: str | None, as_json: bool) -> None:
     with_client(work, reads=True)
 
 
-def _is_of(session: Session, repo: str) -> bool:
-    """Forges do not tell upper case from lower."""
+def _is_of(session: HookSession, repo: str) -> bool:
+    """On a forge, case does not matter."""
     return session.key.repo.lower() == repo.lower()
 
 
-def _session_row(session: Session, trees: dict[str, str]) -> list[str]:
+def _session_row(session: HookSession, trees: dict[str, str]) -> list[str]:
     key = session.key
     return [
         key.key,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import SHORT_ID, note, print_json, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import SHORT_ID, note, print_json, stamp
 from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.job import Job
+    from clew.api.client import Client
+    from clew.core.jobs.job import Job
 
 CANCEL_S = 20.0  # a gentle stop, then TERM, then KILL
 POLL_S = 0.1
@@ -49,25 +49,25 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
         raise UsageError("Files are put back or kept, not both.")
 
     async def work(client: Client) -> int:
-        from clew.core.job import OWN, Wish
-        from clew.job import START_ONE, START_ONE_FOR_HOOKS, card, workers
+        from clew.api.jobs import START_A_WORKER, START_A_WORKER_FOR_HOOKS, view_job, workers
+        from clew.core.jobs.job import SUBMITTED, StartMode
 
-        wish = None if resume is None else Wish.RESUME if resume else Wish.FRESH
+        start_mode = None if resume is None else StartMode.RESUME if resume else StartMode.FRESH
         found = await client.jobs.find(job_id)
         alive = await workers(client, found.kind)
         if wait and not alive:
             client.engine.find(found.agent)  # raises what is missing, while the job is as it was
-        job = await client.jobs.retry(found.id, wish, restore=restore, keep=keep)
+        job = await client.jobs.retry(found.id, start_mode, restore=restore, keep=keep)
         if wait:
-            from clew.cli.jobs_watch import wait_for
+            from clew.cli.jobs.watch import wait_for
 
             return await wait_for(client, job, as_json=as_json, in_place=not alive)
         if as_json:
-            print_json((await card(client, job.id)).to_json(stamp))
+            print_json((await view_job(client, job.id)).to_json(stamp))
         short = job.id[:SHORT_ID]
         note(f"job {short} is queued again; clew jobs watch {short} shows how it goes")
         if not alive:
-            start = START_ONE if found.kind == OWN else START_ONE_FOR_HOOKS
+            start = START_A_WORKER if found.kind == SUBMITTED else START_A_WORKER_FOR_HOOKS
             note(f"no worker is alive to take it up: {start}; or retry with --wait to run it here")
         return 0
 
@@ -87,12 +87,12 @@ def cancel(job_id: str, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.job import card
+        from clew.api.jobs import view_job
 
         asked = await client.jobs.cancel((await client.jobs.find(job_id)).id)
         ended = await _ended(client, asked)
         if as_json:
-            print_json((await card(client, ended.id)).to_json(stamp))
+            print_json((await view_job(client, ended.id)).to_json(stamp))
         note(f"job {ended.id[:SHORT_ID]}: {ended.status}")
 
     with_client(work)
@@ -101,7 +101,7 @@ def cancel(job_id: str, as_json: bool) -> None:
 async def _ended(client: Client, job: Job) -> Job:
     import asyncio
 
-    from clew.core.job import OVER
+    from clew.core.jobs.job import OVER
 
     deadline = time.monotonic() + CANCEL_S
     while (now := await client.jobs.find(job.id)).status not in OVER:

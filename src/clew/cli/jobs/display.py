@@ -6,14 +6,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from clew.cli.display import Display, meaning
-from clew.cli.output import SHORT_ID, at_clock, dim, note, one_line, plural, price
-from clew.cli.status import StatusLine, clock
-from clew.core import events
-from clew.core.job import OVER, Job, JobStatus
+from clew.cli.ui.printing import SHORT_ID, at_clock, dim, note, one_line, plural, price
+from clew.cli.ui.run_display import RunDisplay, meaning
+from clew.cli.ui.status_line import StatusLine, clock
+from clew.core.jobs.job import OVER, Job, JobStatus
+from clew.core.runs import events
 
 if TYPE_CHECKING:
-    from clew.job import JobCard, JobEvent
+    from clew.api.jobs import JobEvent, JobView
 
 WORDS_CHARS = 48  # of the agent's last words
 WORDS_KEPT = 400
@@ -21,13 +21,13 @@ WHY_CHARS = 120
 PROGRESS_S = 10.0  # where no line can be drawn: how often one is printed
 
 
-class JobDisplay(Display):
+class JobDisplay(RunDisplay):
     """Nothing on stdout. On a terminal the last line is drawn anew; elsewhere it is printed now and then."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.agent, as_json=True)
         self._began = time.monotonic()
-        self._line = _Line() if self._status is not None else None
+        self._line = _JobStatusLine() if self._status is not None else None
         self._status = self._line
         self._set_clock(job)
         self._phase = "queued"
@@ -136,7 +136,7 @@ class JobDisplay(Display):
                 note(f"{clock(time.monotonic() - self._began)} {line}")
 
 
-class _Line(StatusLine):
+class _JobStatusLine(StatusLine):
     """Its clock is the job's."""
 
     def count_from(self, began: float) -> None:
@@ -163,14 +163,14 @@ def span(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def closing_line(card: JobCard) -> str:
+def closing_line(view: JobView) -> str:
     """`job 1f3a9c02: succeeded after 12s · 2 runs, 1 resumed · 44,270 tokens · $0.0131`"""
-    job = card.job
+    job = view.job
     began, ended = job.started_at, job.ended_at
     took = f" after {clock(max(0.0, ended - began))}" if began is not None and ended is not None else ""
-    resumed = sum(run.session_resumed for run in card.runs)
+    resumed = sum(run.session_resumed for run in view.runs)
     parts = [f"job {job.id[:SHORT_ID]}: {job.status}{took}"]
-    parts.append(plural(len(card.runs), "run") + (f", {resumed} resumed" if resumed else ""))
-    tokens = card.usage.shown_tokens + card.usage.output_tokens
-    parts += [f"{tokens:,} tokens", price(card.cost_usd, used=True)] if tokens or card.cost_usd else []
+    parts.append(plural(len(view.runs), "run") + (f", {resumed} resumed" if resumed else ""))
+    tokens = view.usage.shown_tokens + view.usage.output_tokens
+    parts += [f"{tokens:,} tokens", price(view.cost_usd, used=True)] if tokens or view.cost_usd else []
     return " · ".join(parts)

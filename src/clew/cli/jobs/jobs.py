@@ -7,35 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.jobs_change import cancel, retry
-from clew.cli.jobs_logs import logs
-from clew.cli.jobs_submit import submit
-from clew.cli.jobs_watch import watch
-from clew.cli.lazy import SuggestingGroup
+from clew.cli.client_runner import with_client
+from clew.cli.command_groups import SuggestingGroup
+from clew.cli.jobs.change import cancel, retry
+from clew.cli.jobs.logs import logs
+from clew.cli.jobs.submit import submit
+from clew.cli.jobs.watch import watch
 from clew.cli.options import AS_JSON
-from clew.cli.output import (
-    ago,
-    columns,
-    harmless,
-    lasted,
-    note,
-    one_line,
-    plural,
-    price,
-    print_json,
-    say,
-    short_ids,
-    stamp,
-)
-from clew.cli.session import with_client
+from clew.cli.ui.printing import ago, harmless, lasted, note, one_line, plural, price, print_json, say, short_ids, stamp
+from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from clew.client import Client
-    from clew.core.job import Marker
-    from clew.core.run import Run
-    from clew.job import JobCard
+    from clew.api.client import Client
+    from clew.api.jobs import JobView
+    from clew.core.jobs.job import ProgressMarker
+    from clew.core.runs.run import Run
 
 STATUSES = ("queued", "running", "waiting", "blocked", "conflict", "succeeded", "failed", "cancelled")
 HEADINGS = ["JOB", "STATUS", "RUNS", "CREATED", "COST", "KEY", "PROMPT"]
@@ -79,18 +67,18 @@ def list_(status: tuple[str, ...], key: str | None, limit: int, as_json: bool) -
     """
 
     async def work(client: Client) -> None:
-        from clew.core.job import JobStatus
-        from clew.job import cards
+        from clew.api.jobs import view_jobs
+        from clew.core.jobs.job import JobStatus
 
         statuses = [JobStatus(each) for each in status] or None
-        found = await cards(client, await client.jobs.list(statuses=statuses, key=key, limit=limit))
+        found = await view_jobs(client, await client.jobs.list(statuses=statuses, key=key, limit=limit))
         if as_json:
-            print_json([card.to_json(stamp) for card in found])
+            print_json([view.to_json(stamp) for view in found])
         elif not found:
             note("No jobs yet." if not status and key is None else "No such jobs.")
         else:
-            short = short_ids(card.job.id for card in found)
-            rows = [[short[card.job.id], *_row(card)] for card in found]
+            short = short_ids(view.job.id for view in found)
+            rows = [[short[view.job.id], *_row(view)] for view in found]
             say(columns(HEADINGS, rows, spare=["COST", "KEY", "CREATED"]))
             _tell_nobody(found)
 
@@ -111,9 +99,9 @@ def show(job_id: str, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.job import card
+        from clew.api.jobs import view_job
 
-        found = await card(client, job_id)
+        found = await view_job(client, job_id)
         if as_json:
             runs = [_run_object(number, run) for number, run in enumerate(found.runs, 1)]
             print_json({**found.to_json(stamp), "run_list": runs})
@@ -130,28 +118,28 @@ def show(job_id: str, as_json: bool) -> None:
     with_client(work, reads=True)
 
 
-def _tell_nobody(found: list[JobCard]) -> None:
+def _tell_nobody(found: list[JobView]) -> None:
     """What waits for a worker, when there is none."""
-    for words in dict.fromkeys(card.no_worker for card in found if card.no_worker is not None):
+    for words in dict.fromkeys(view.no_worker for view in found if view.no_worker is not None):
         note(words)
 
 
-def _row(card: JobCard) -> list[str]:
-    job = card.job
+def _row(view: JobView) -> list[str]:
+    job = view.job
     key = "-" if job.key == job.id else one_line(job.key, KEY_CHARS)
-    return [state(card), str(job.runs), ago(job.created_at), _cost(card), key, one_line(job.prompt, 40)]
+    return [state(view), str(job.runs), ago(job.created_at), _cost(view), key, one_line(job.prompt, 40)]
 
 
-def _cost(card: JobCard) -> str:
-    return price(card.cost_usd, used=bool(card.usage.shown_tokens or card.usage.output_tokens))
+def _cost(view: JobView) -> str:
+    return price(view.cost_usd, used=bool(view.usage.shown_tokens or view.usage.output_tokens))
 
 
-def state(card: JobCard) -> str:
+def state(view: JobView) -> str:
     """In a word or two."""
-    from clew.cli.output import at_clock
-    from clew.core.job import OVER
+    from clew.cli.ui.printing import at_clock
+    from clew.core.jobs.job import OVER
 
-    job = card.job
+    job = view.job
     if job.cancel_requested and job.status not in OVER:
         return f"{job.status}, stopping"
     if job.status == "waiting" and job.wake_at:
@@ -160,14 +148,14 @@ def state(card: JobCard) -> str:
     return f"queued until {at_clock(job.not_before)}" if later else job.status.value
 
 
-def _facts(card: JobCard) -> list[tuple[str, str]]:
+def _facts(view: JobView) -> list[tuple[str, str]]:
     """The job for a person: what is not known is left out."""
-    from clew.cli.display import meaning
-    from clew.cli.jobs_display import span
-    from clew.cli.output import at_clock
-    from clew.job import error_of
+    from clew.api.jobs import error_of
+    from clew.cli.jobs.display import span
+    from clew.cli.ui.printing import at_clock
+    from clew.cli.ui.run_display import meaning
 
-    job, limits, usage = card.job, card.job.limits, card.usage
+    job, limits, usage = view.job, view.job.limits, view.usage
     error = error_of(job)
     session = [f"resumed {job.resume_count}×" if job.resume_count else "", job.session_id or ""]
     session += [f"last fresh: {meaning(job.reason)}"] if job.reason else []
@@ -180,27 +168,27 @@ def _facts(card: JobCard) -> list[tuple[str, str]]:
     pairs = [
         ("job", job.id),
         ("prompt", one_line(job.prompt, SHOWN_CHARS)),
-        ("status", f"{state(card)}{lasted(job.started_at, job.ended_at)}"),
+        ("status", f"{state(view)}{lasted(job.started_at, job.ended_at)}"),
         ("error", one_line(error.message, SHOWN_CHARS) if error else ""),
         ("do", one_line(error.hint or "", SHOWN_CHARS) if error else ""),
         ("conflicts", harmless(", ".join(job.conflicts[:10]))),
         ("agent", " ".join(part for part in (job.agent, job.model, f"({job.permissions})") if part)),
         ("in", harmless(job.cwd)),
         ("key", "" if job.key == job.id else one_line(job.key, SHOWN_CHARS)),
-        ("thread", card.thread),
+        ("thread", view.thread),
         ("session", " · ".join(part for part in session if part)),
         ("limits", ", ".join(part for part in bounds if part)),
         ("files", "checkpoints in refs/clew/jobs/" + job.id if job.checkpoint else ""),
         ("not before", at_clock(job.not_before) if job.not_before and not job.runs else ""),
         ("worker", job.worker or ""),
         ("tokens", tokens if usage.shown_tokens or usage.output_tokens else ""),
-        ("cost", _cost(card) if card.runs else ""),
+        ("cost", _cost(view) if view.runs else ""),
     ]
     return [(label, words) for label, words in pairs if words]
 
 
 def _run_words(number: int, run: Run) -> tuple[str, str]:
-    from clew.cli.display import session_words
+    from clew.cli.ui.run_display import session_words
 
     status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
     parts = (
@@ -212,18 +200,18 @@ def _run_words(number: int, run: Run) -> tuple[str, str]:
     return f"run {number}", " · ".join(part for part in parts if part)
 
 
-def _markers(card: JobCard) -> list[tuple[str, str]]:
+def _markers(view: JobView) -> list[tuple[str, str]]:
     """The last ones, and how many there are before them."""
-    markers = card.markers or ()
+    markers = view.markers or ()
     earlier = len(markers) - MARKERS_SHOWN
     left_out = [("markers", plural(earlier, "earlier one"))] if earlier > 0 else []
-    return left_out + [(f"marker {each.number}", _marker_words(card, each)) for each in markers[-MARKERS_SHOWN:]]
+    return left_out + [(f"marker {each.number}", _marker_words(view, each)) for each in markers[-MARKERS_SHOWN:]]
 
 
-def _marker_words(card: JobCard, marker: Marker) -> str:
-    from clew.cli.output import at_clock
+def _marker_words(view: JobView, marker: ProgressMarker) -> str:
+    from clew.cli.ui.printing import at_clock
 
-    number = card.run_number(marker)
+    number = view.run_number(marker)
     parts = (f"run {number}" if number else "", at_clock(marker.at), one_line(marker.text, SHOWN_CHARS))
     return " · ".join(part for part in parts if part)
 

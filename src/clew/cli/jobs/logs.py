@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import harmless, lasted, note, print_json, say, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import harmless, lasted, note, print_json, say, stamp
 from clew.errors import NotFound
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.run import Run
+    from clew.api.client import Client
+    from clew.core.runs.run import Run
     from clew.store.records import StoredEvent
 
 
@@ -34,9 +34,9 @@ def logs(job_id: str, number: int | None, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.job import card
+        from clew.api.jobs import view_job
 
-        job = await card(client, job_id)
+        job = await view_job(client, job_id)
         if number is not None and number > len(job.runs):
             raise NotFound(f"The job has no run {number}.", hint=f"It has {len(job.runs)} so far.")
         meant = [(n, run) for n, run in enumerate(job.runs, 1) if number in (None, n)]
@@ -57,28 +57,28 @@ def logs(job_id: str, number: int | None, as_json: bool) -> None:
 
 
 async def _events(client: Client, run: Run) -> list[StoredEvent]:
-    return await client.engine.database.call(lambda store: store.events(run.id))
+    return await client.engine.store.call(lambda store: store.events.of_run(run.id))
 
 
 async def _objects(client: Client, number: int, run: Run) -> list[dict[str, object]]:
-    from clew.cli.jobs_watch import event_object
-    from clew.job import JobEvent
+    from clew.api.jobs import JobEvent
+    from clew.cli.jobs.watch import event_object
 
     return [event_object(JobEvent(number, run, stored)) for stored in await _events(client, run)]
 
 
 def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
     """Messages as they were said, a line for each use of a tool, what went wrong; a message that was cut off, too."""
-    from clew.cli.display import meaning
-    from clew.cli.tools import line
-    from clew.core import events
-    from clew.core.tool_calls import ToolLog
+    from clew.cli.ui.run_display import meaning
+    from clew.cli.ui.tool_lines import tool_line
+    from clew.core.runs import events
+    from clew.core.runs.tool_calls import ToolLog
 
     tools, pieces = ToolLog(), list[str]()
     for each in stored:
         used = tools.feed(each.event)
         if used is not None:
-            yield line(used)
+            yield tool_line(used)
         match each.event:
             case events.TextStreamed(text=text):
                 pieces.append(text)
@@ -102,8 +102,8 @@ def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
 
 
 def _heading(number: int, run: Run) -> str:
-    from clew.cli.display import session_words
-    from clew.cli.output import at_clock
+    from clew.cli.ui.printing import at_clock
+    from clew.cli.ui.run_display import session_words
 
     status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
     parts = (f"run {number}", at_clock(run.started_at or run.created_at), session_words(run), status)

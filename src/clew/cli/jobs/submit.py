@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import seconds
-from clew.cli.output import SHORT_ID, harmless, note, print_json, say, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import SHORT_ID, harmless, note, print_json, say, stamp
+from clew.core.durations import DAY_S
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-
-DAY_S = 86_400.0
+    from clew.api.client import Client
 
 
 @click.command()
@@ -107,28 +106,28 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
     limits, delay_s = _limits(options), _duration("--delay", options.pop("delay"))
 
     async def work(client: Client) -> int:
-        from clew import job as jobs
-        from clew.core.job import OWN
+        from clew.api import jobs
+        from clew.core.jobs.job import SUBMITTED
 
-        wanted = jobs.Wanted(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
-        alive = await jobs.workers(client, OWN)
+        wanted = jobs.JobOptions(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
+        alive = await jobs.workers(client, SUBMITTED)
         if wait and not alive:
             client.engine.find(wanted.agent or client.settings.of("agent"))  # raises what is missing; no job is left
         job = await jobs.submit(client, wanted)
         _tell_circumstances(wanted)
         if wait:
-            from clew.cli.jobs_watch import wait_for
+            from clew.cli.jobs.watch import wait_for
 
             here = "" if alive else " here: no worker is alive"
             note(f"job {job.id[:SHORT_ID]} runs{here}")
             return await wait_for(client, job, as_json=as_json, in_place=not alive)
         if as_json:
-            print_json((await jobs.card(client, job.id)).to_json(stamp))
+            print_json((await jobs.view_job(client, job.id)).to_json(stamp))
         else:
             say(job.id)
             note(f"queued; clew jobs watch {job.id[:SHORT_ID]} shows how it goes")
         if not alive:
-            note(f"no worker is alive to take it up: {jobs.START_ONE}; or submit with --wait to run it here")
+            note(f"no worker is alive to take it up: {jobs.START_A_WORKER}; or submit with --wait to run it here")
         return 0
 
     return with_client(work, work_dir=options["cwd"])

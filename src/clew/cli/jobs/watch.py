@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.output import SHORT_ID, harmless, note, one_line, print_json, say, stamp
-from clew.cli.session import with_client
+from clew.cli.client_runner import with_client
+from clew.cli.ui.printing import SHORT_ID, harmless, note, one_line, print_json, say, stamp
 from clew.errors import Cancelled
 
 if TYPE_CHECKING:
     import asyncio
 
-    from clew.cli.jobs_display import JobDisplay
-    from clew.client import Client
-    from clew.core.job import Job
-    from clew.job import JobEvent
+    from clew.api.client import Client
+    from clew.api.jobs import JobEvent
+    from clew.cli.jobs.display import JobDisplay
+    from clew.core.jobs.job import Job
 
 PROMPT_CHARS = 80
 
@@ -42,9 +42,9 @@ def watch(job_id: str, as_json: bool) -> int:
     """
 
     async def work(client: Client) -> int:
-        from clew.job import card
+        from clew.api.jobs import view_job
 
-        found = await card(client, job_id)
+        found = await view_job(client, job_id)
         job = found.job
         if not as_json:
             note(f"job {job.id[:SHORT_ID]}: {one_line(job.prompt, PROMPT_CHARS)}")
@@ -61,7 +61,7 @@ async def wait_for(
     """Shows the job to its end, its result last, and gives the exit code. `in_place`: this process carries it out."""
     import asyncio
 
-    from clew.cli.jobs_display import JobDisplay
+    from clew.cli.jobs.display import JobDisplay
 
     display = JobDisplay(job)
     if not events_as_json:
@@ -88,11 +88,11 @@ async def conclude(client: Client, job_id: str, *, as_json: bool) -> int:
     """How a job that is over ended: in words or as an object, and as the exit code."""
     import sys
 
-    from clew.cli import failure
-    from clew.cli.jobs_display import closing_line
-    from clew.job import card, error_of
+    from clew.api.jobs import error_of, view_job
+    from clew.cli import error_report
+    from clew.cli.jobs.display import closing_line
 
-    ended = await card(client, job_id)
+    ended = await view_job(client, job_id)
     if ended.job.result is not None and not as_json:
         say(harmless(ended.job.result) if sys.stdout.isatty() else ended.job.result)
         sys.stdout.flush()
@@ -102,7 +102,7 @@ async def conclude(client: Client, job_id: str, *, as_json: bool) -> int:
     error = error_of(ended.job)
     if error is None:
         return 0
-    failure.say(error)
+    error_report.print_error(error)
     return error.exit_code
 
 
@@ -129,7 +129,7 @@ async def _shown(
 
 
 async def _show(client: Client, job: Job, display: JobDisplay, *, events_as_json: bool) -> None:
-    from clew.job import JobChanged, follow
+    from clew.api.jobs import JobChanged, follow
 
     async for told in follow(client, job.id):
         if isinstance(told, JobChanged):
@@ -155,7 +155,7 @@ def event_object(told: JobEvent) -> dict[str, object]:
 
 async def _tell_before(client: Client, job: Job) -> None:
     """What it waits for, when that is another job."""
-    before = await client.engine.database.call(lambda store: store.job_before(job.id))
+    before = await client.engine.store.call(lambda store: store.jobs.before(job.id))
     if before is not None and job.status == "queued":
         note(f"job {job.id[:SHORT_ID]} waits for job {before.id[:SHORT_ID]}: jobs of one key run one after the other")
 
@@ -166,11 +166,11 @@ def _heeding_signals() -> Iterator[None]:
     import asyncio
     import signal
 
-    from clew.cli.conversation import STOPPING
+    from clew.cli.foreground_run import STOP_SIGNALS
 
     loop, waiting = asyncio.get_running_loop(), asyncio.current_task()
     assert waiting is not None
-    ours = [each for each in STOPPING if signal.getsignal(each) is not signal.SIG_IGN]  # as nohup sets it
+    ours = [each for each in STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # as nohup sets it
     for number in ours:
         loop.add_signal_handler(number, waiting.cancel)
     try:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import SHORT_ID, harmless, lasted, note, plural
-from clew.cli.session import with_client
+from clew.cli.client_runner import with_client
+from clew.cli.ui.printing import SHORT_ID, harmless, lasted, note, plural
 from clew.errors import Cancelled, ClewError, StoreError, UsageError
 
 if TYPE_CHECKING:
     import asyncio
 
-    from clew.client import Client
-    from clew.core.job import Job
+    from clew.api.client import Client
+    from clew.core.jobs.job import Job
 
 LOOK_S = 1.0  # at most so often, and only when this process wrote something
 OVERLAP_S = 5.0  # of what two looks see, for an end that was long on its way to the store
@@ -50,7 +50,7 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
         raise UsageError("The worker's name is empty.", hint="Leave --id out: one is made up.")
 
     async def inside(client: Client) -> None:
-        from clew.hooks_wiring import check
+        from clew.wiring.hooks import check
 
         check(client.hooks)
         most = concurrency or client.settings.of("max_agents")
@@ -152,11 +152,11 @@ class WorkLog:
                 await asyncio.sleep(LOOK_S)
                 continue
             await asyncio.sleep(LOOK_S)
-            await self._client.written()
+            await self._client.views.written()
 
     async def _find_worker(self, most: int) -> None:
-        owner = self._client.engine.around.owner
-        found = await self._client.engine.database.call(lambda store: store.workers())
+        owner = self._client.engine.context.owner
+        found = await self._client.engine.store.call(lambda store: store.workers.all())
         self._worker = next((each.id for each in found if each.owner == owner), None)
         if self._worker is not None:
             note(f"worker {harmless(self._worker)}: up to {plural(most, 'job')} at once; Ctrl-C ends it")
@@ -167,7 +167,7 @@ class WorkLog:
             return
         async with self._looking:
             seen, now = self._seen, time.time()
-            found = await self._client.engine.database.call(lambda store: self._mine(store, seen))
+            found = await self._client.engine.store.call(lambda store: self._mine(store, seen))
             self._seen = {}
             for job in found:
                 self._tell(job, seen.get(job.id))
@@ -177,8 +177,8 @@ class WorkLog:
 
     def _mine(self, store: Any, seen: dict[str, Job]) -> list[Job]:
         """What it has, what came and went between two looks, and once more what it handed back; the oldest first."""
-        found = {job.id: job for job in store.jobs_of_worker(self._worker, self._since)}
-        left = [store.job(job_id) for job_id, job in seen.items() if job_id not in found and not _is_over(job)]
+        found = {job.id: job for job in store.jobs.of_worker(self._worker, self._since)}
+        left = [store.jobs.find(job_id) for job_id, job in seen.items() if job_id not in found and not _is_over(job)]
         found |= {job.id: job for job in left if job is not None and job.worker in (None, self._worker)}
         return sorted(found.values(), key=lambda job: job.created_at)
 
@@ -195,7 +195,7 @@ class WorkLog:
             self.ended += 1
             note(f"job {short} {job.status}{lasted(job.started_at, job.ended_at)}{why}")
         elif job.status == "waiting":
-            from clew.cli.output import at_clock
+            from clew.cli.ui.printing import at_clock
 
             note(f"job {short} waits until {at_clock(job.wake_at)}{why}")
         elif before is not None and job.worker is None:
@@ -203,7 +203,7 @@ class WorkLog:
 
 
 def _is_over(job: Job) -> bool:
-    from clew.core.job import OVER
+    from clew.core.jobs.job import OVER
 
     return job.status in OVER
 

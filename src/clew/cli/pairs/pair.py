@@ -7,37 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import harmless, note, plural, print_json, stamp
-from clew.cli.session import with_client
+from clew.cli.client_runner import with_client
+from clew.cli.options import complete_pair
+from clew.cli.ui.printing import harmless, note, plural, print_json, stamp
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.cli.pair_display import PairDisplay
-    from clew.client import Client
-    from clew.hosts.pair_live import LivePair
-    from clew.pair import Wanted, Which
+    from clew.api.client import Client
+    from clew.api.pairs import PairOptions, PairSelection
+    from clew.cli.pairs.pair_display import PairDisplay
+    from clew.hosts.pairs.live import LivePair
 
 MOST_ROUNDS = 10_000
 
 
 class _Rounds(click.IntRange):
-    name = "whole number"  # as it is called where something else is given
-
-
-def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
-    """Names of pairs for the shell. Never makes a store, never complains."""
-    from clew import config
-    from clew.errors import ClewError
-
-    async def names(client: Client) -> list[str]:
-        return await client.engine.database.call(lambda store: [pair.name for pair in store.pairs(limit=1000)])
-
-    try:
-        if not (config.home(os.environ) / "clew.db").exists():
-            return []
-        return [name for name in with_client(names, quiet=True, reads=True) if name.startswith(incomplete)]
-    except (ClewError, OSError):
-        return []
+    name = "whole number"  # for the error message
 
 
 @click.command()
@@ -48,54 +33,60 @@ def _complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     "rounds",
     type=_Rounds(1, MOST_ROUNDS),
     metavar="N",
-    help="At most so many rounds; on going on, so many more.  [default: 10; what was saved]",
+    help="At most this many rounds; when continuing, this many more.  [default: 10, or as saved]",
 )
-@click.option("--instructor-model", metavar="MODEL", help="Who plans.  [default: the setting model]")
-@click.option("--worker-model", metavar="MODEL", help="Who does the work.  [default: the setting model]")
-@click.option("--agent", metavar="AGENT", help="By which agent.  [default: the setting agent]")
+@click.option("--instructor-model", metavar="MODEL", help="The model that plans.  [default: the setting model]")
+@click.option("--worker-model", metavar="MODEL", help="The model that does the work.  [default: the setting model]")
+@click.option("--agent", metavar="AGENT", help="The agent of both.  [default: the setting agent]")
 @click.option(
     "--thinking/--no-thinking",
     default=None,
-    help="The instructor is told to reason at length before it answers, or not to.  [default: not; what was saved]",
+    help="Have the instructor reason at length before it answers, or not.  [default: not, or as saved]",
 )
 @click.option(
     "--permissions",
     type=click.Choice(["edits", "all", "read-only"]),
-    help="What the worker may do without asking.  [default: edits; what was saved]",
+    help="What the worker may do without asking.  [default: edits, or as saved]",
 )
 @click.option(
     "--cwd",
     metavar="DIR",
-    help="Where they work. With --resume the latest pair of that directory goes on; with --session the pair moves "
-    "there.  [default: this directory; the pair's own]",
+    help="Where they work. With --resume, the latest pair of that directory continues; with --session, the pair moves "
+    "there.  [default: this directory, or the pair's own]",
 )
-@click.option("--name", metavar="NAME", help="A name for the pair.  [default: made from TASK]")
-@click.option("--resume", "--continue", "resume", is_flag=True, help="Go on with the latest pair of this directory.")
-@click.option("--session", metavar="ID|NAME", help="Go on with that one.", shell_complete=_complete_pair)
-@click.option("--session-file", metavar="PATH", help="Go on from a state file, also of another machine.")
+@click.option("--name", metavar="NAME", help="A name for the pair.  [default: from the words of TASK]")
+@click.option("--resume", "--continue", "resume", is_flag=True, help="Continue the latest pair of this directory.")
+@click.option("--session", metavar="ID|NAME", help="Continue this pair.", shell_complete=complete_pair)
+@click.option("--session-file", metavar="PATH", help="Continue from a state file, which may come from another machine.")
 @click.option(
     "--fork-at-round",
     "fork_at",
     type=_Rounds(1, MOST_ROUNDS),
     metavar="N",
-    help="Not with the pair itself, but with a copy of it as it was after round N.",
+    help="Continue a copy of the pair as it was after round N, not the pair itself.",
 )
-@click.option("--no-auto-save", is_flag=True, help="Write no state file; the store keeps everything all the same.")
+@click.option("--no-auto-save", is_flag=True, help="Write no state file; the store still keeps everything.")
 @click.option(
     "--wait-for-limit/--no-wait-for-limit",
     default=True,
-    help="At the account's usage limit, wait until it resets and continue, or stop.  [default: wait]",
+    help="When the account's usage limit is reached, wait until it resets and continue, or stop.  [default: wait]",
 )
 @click.option("--list-sessions", is_flag=True, help="List the pairs of this directory instead.")
-@click.option("--clean-sessions", is_flag=True, help="Remove old pairs of this directory instead; archived first.")
-@click.option("--older-than", metavar="DURATION", help="What is old for --clean-sessions: 7d, 12h.  [default: 30d]")
-@click.option("--dry-run", is_flag=True, help="With --clean-sessions: only say what would go.")
+@click.option(
+    "--clean-sessions", is_flag=True, help="Remove old pairs of this directory instead. They are archived first."
+)
+@click.option(
+    "--older-than",
+    metavar="DURATION",
+    help="With --clean-sessions: the age from which a pair is removed: 7d, 12h.  [default: 30d]",
+)
+@click.option("--dry-run", is_flag=True, help="With --clean-sessions: only print what would be removed.")
 @click.option(
     "--timeout",
     metavar="DURATION",
-    help="End a run of either of the two after so long: 90s, 30m, 2h, none.  [default: the setting timeout]",
+    help="Stop a run of either part after this time: 90s, 30m, 2h, none.  [default: the setting timeout]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one event a line, and the pair's object last.")
+@click.option("--json", "as_json", is_flag=True, help="Print one event per line, and the pair's object last.")
 def pair(
     text: str | None,
     cwd: str | None,
@@ -114,97 +105,101 @@ def pair(
 ) -> int:
     """Have an instructor plan TASK and a worker do it, round by round, until the instructor says that it is done.
 
-    The instructor reads files and changes none; the worker carries out one instruction a round. Each has a thread of
-    its own. Everything is stored as it happens: after Ctrl-C, a crash or the last round --resume goes on just there.
-    TASK is the argument, or stdin when it is - or left out; so is MESSAGE, but only when it is -. Orders and reports go
-    to stdout, everything else to stderr. Ctrl-C stops gently, a second one at once. The exit code is 0 when the task is
-    done, 1 when the rounds are used up, else that of what stopped it (7: Ctrl-C).
+    The instructor reads files and changes none; the worker carries out one instruction per round. Each has its own
+    thread. Everything is stored as it happens: after Ctrl-C, a crash or the last round, --resume continues from there.
+    Without TASK, or if it is -, the task is read from stdin; MESSAGE is read from stdin if it is -. Orders and reports
+    go to stdout, everything else to stderr. Ctrl-C stops gracefully, a second one at once. The exit code is 0 when the
+    task is done, 1 when the rounds are used up, else that of the error (7: Ctrl-C).
 
     \b
       clew pair "Port the parser to the new API, with tests"
       clew pair -r 20 --instructor-model opus --worker-model sonnet --permissions all "Fix the flaky tests"
-      clew pair --resume                            the latest of this directory goes on
-      clew pair --resume "Leave the old API in."    … and the instructor is told so
-      clew pair --resume --fork-at-round 15         another way from round 15 on
-      clew pair --session fix-login --cwd ~/shop    another directory from here on
+      clew pair --resume                            continue the latest pair of this directory
+      clew pair --resume "Leave the old API in."    the same, with a message to the instructor
+      clew pair --resume --fork-at-round 15         continue a copy from round 15
+      clew pair --session fix-login --cwd ~/shop    continue in another directory
       clew pair --session-file /shared/session-2026-11-15-10-00-00-1a2b.json
       clew pair --list-sessions
       clew pair --clean-sessions --older-than 7d --dry-run
     """
     if list_sessions or clean_sessions:
-        from clew.cli import pair_sessions
+        from clew.cli.pairs import sessions as pair_sessions
 
         if text or resume or session or session_file or (list_sessions and clean_sessions):
-            raise UsageError("--list-sessions and --clean-sessions stand alone.", hint="Try clew pair --help.")
+            raise UsageError(
+                "--list-sessions and --clean-sessions cannot be combined with this.", hint="Try clew pair --help."
+            )
         if list_sessions:
             return pair_sessions.show(cwd, as_json=as_json)
         return pair_sessions.clean(cwd, older_than, dry_run=dry_run, as_json=as_json)
     if older_than or dry_run:
-        raise UsageError("--older-than and --dry-run belong to --clean-sessions.", hint="Try clew pair --help.")
+        raise UsageError("--older-than and --dry-run need --clean-sessions.", hint="Try clew pair --help.")
     if session is not None and session_file is not None:
-        raise UsageError("--session and --session-file say two things.", hint="Give one of them.")
-    goes_on = resume or session is not None or session_file is not None
-    said = text or ""
-    if text == "-" or (text is None and not goes_on):
+        raise UsageError("--session and --session-file cannot be given together.", hint="Give one of them.")
+    continues = resume or session is not None or session_file is not None
+    words = text or ""
+    if text == "-" or (text is None and not continues):
         from clew.cli.ask import read_stdin
 
-        said = read_stdin("message", "clew pair --resume -") if goes_on else read_stdin("task", "clew pair")
-    if fork_at is not None and (session_file is not None or not goes_on):
-        raise UsageError("--fork-at-round goes with --resume or --session.", hint="Try clew pair --help.")
-    if goes_on and fork_at is None and options["name"] is not None:
+        words = read_stdin("message", "clew pair --resume -") if continues else read_stdin("task", "clew pair")
+    if fork_at is not None and (session_file is not None or not continues):
+        raise UsageError("--fork-at-round needs --resume or --session.", hint="Try clew pair --help.")
+    if continues and fork_at is None and options["name"] is not None:
         raise UsageError("--name is for a new pair.", hint="clew pair TASK --name NAME starts one.")
-    if not goes_on and not said.strip():
-        raise UsageError("There is no task.", hint="Give it as an argument, or go on with --resume.")
+    if not continues and not words.strip():
+        raise UsageError("There is no task.", hint="Give it as an argument, or continue a pair with --resume.")
 
     async def work(client: Client) -> int:
-        from clew import pair as surface
+        from clew.api import pairs as surface
 
-        wanted = surface.Wanted(text=said, cwd=cwd, auto_save=not no_auto_save, **options)
-        which = surface.Which(session, session_file, fork_at) if goes_on else None
-        return await _carry_out(client, which, wanted, as_json=as_json)
+        asked = surface.PairOptions(text=words, cwd=cwd, auto_save=not no_auto_save, **options)
+        selection = surface.PairSelection(session, session_file, fork_at) if continues else None
+        return await _run(client, selection, asked, as_json=as_json)
 
     return with_client(work, work_dir=cwd, timeout=timeout)
 
 
-async def _carry_out(client: Client, which: Which | None, wanted: Wanted, *, as_json: bool) -> int:
-    """Begins, or goes on, shows it to its end, and returns the exit code."""
+async def _run(client: Client, selection: PairSelection | None, options: PairOptions, *, as_json: bool) -> int:
+    """Starts or continues the pair, shows it until it ends, and returns the exit code."""
     import contextlib
 
-    from clew.cli.conversation import Stop
-    from clew.cli.keyboard import Keyboard
-    from clew.cli.pair_display import PairDisplay
-    from clew.cli.person import TerminalPerson
+    from clew.cli.foreground_run import StopSignals
+    from clew.cli.pairs.pair_display import PairDisplay
+    from clew.cli.ui.permission_prompts import PermissionPrompts
+    from clew.cli.ui.terminal_input import TerminalInput
 
     display = PairDisplay(as_json=as_json)
-    stop = Stop(display)
-    keyboard = Keyboard.find()
-    with stop.listening(), contextlib.closing(keyboard) if keyboard else contextlib.nullcontext():
-        wanted = wanted.replace(person=TerminalPerson(display, keyboard) if keyboard else None)
-        live, warnings = await _begun(client, which, wanted)
+    stop = StopSignals(display)
+    terminal = TerminalInput.find()
+    with stop.listening(), contextlib.closing(terminal) if terminal else contextlib.nullcontext():
+        options = options.replace(person=PermissionPrompts(display, terminal) if terminal else None)
+        live, warnings = await _started(client, selection, options)
         stop.run = live
-        for words in warnings:
-            note(f"warning: {harmless(words)}")
-        await _tell_begun(client, live, display, goes_on=which is not None)
+        for warning in warnings:
+            note(f"warning: {harmless(warning)}")
+        await _note_start(client, live, display, continues=selection is not None)
         display.start()
         try:
             async for event in live.events():
-                display.tell(event)
+                display.show_pair_event(event)
             await live.finish()
         finally:
             await display.close()
     return await _conclude(client, live, as_json=as_json)
 
 
-async def _begun(client: Client, which: Which | None, wanted: Wanted) -> tuple[LivePair, tuple[str, ...]]:
-    """Under way. Whoever stops it meanwhile is told its name all the same: it may be in the store already."""
+async def _started(
+    client: Client, selection: PairSelection | None, options: PairOptions
+) -> tuple[LivePair, tuple[str, ...]]:
+    """The running pair. If Ctrl-C arrives while it starts, it is stopped; its name is printed, since it is stored."""
     import asyncio
 
-    from clew import pair as surface
+    from clew.api import pairs as surface
 
     async def begin() -> tuple[LivePair, tuple[str, ...]]:
-        if which is None:
-            return await surface.start(client, wanted), ()
-        return await surface.resume(client, which, wanted)
+        if selection is None:
+            return await surface.start(client, options), ()
+        return await surface.resume(client, selection, options)
 
     beginning = asyncio.create_task(begin())
     try:
@@ -217,15 +212,15 @@ async def _begun(client: Client, which: Which | None, wanted: Wanted) -> tuple[L
         return live, warnings
 
 
-async def _tell_begun(client: Client, live: LivePair, display: PairDisplay, *, goes_on: bool) -> None:
+async def _note_start(client: Client, live: LivePair, display: PairDisplay, *, continues: bool) -> None:
     from clew.core.thread import Permissions
 
     pair = live.pair
     if pair.cwd != os.path.realpath("."):
         note(f"in {harmless(pair.cwd)}")
     how = (
-        f"goes on in round {pair.number} of {pair.last_round}"
-        if goes_on
+        f"continues in round {pair.number} of {pair.last_round}"
+        if continues
         else f"up to {plural(pair.last_round, 'round')}"
     )
     note(harmless(f"pair {pair.name} ({pair.id}), {how}"))
@@ -236,9 +231,9 @@ async def _tell_begun(client: Client, live: LivePair, display: PairDisplay, *, g
 
 
 async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
-    from clew import pair as surface
-    from clew.cli import failure
-    from clew.cli.pair_display import closing_line
+    from clew.api import pairs as surface
+    from clew.cli import error_report
+    from clew.cli.pairs.pair_display import closing_line
 
     state = await client.pairs.find(live.pair.id)
     error = surface.error_of(live, state)
@@ -248,7 +243,7 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
     if live.saved is not None:
         note(harmless(f"saved in {live.saved}"))
     if error is None:
-        note(f'more to do: clew pair --session {state.pair.name} "what"')
+        note(f'to give it more to do: clew pair --session {state.pair.name} "…"')
         return 0
-    failure.say(error)
+    error_report.print_error(error)
     return error.exit_code

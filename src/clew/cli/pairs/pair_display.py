@@ -1,25 +1,34 @@
-"""A pair as a person sees it: orders and reports as they come, and on a terminal a line that tells how far it is."""
+"""Shows a pair to the user: orders and reports as they arrive, and on a terminal a status line with the progress."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from clew.cli.display import Display
-from clew.cli.output import harmless, plural, price, print_json, say
-from clew.core import events
-from clew.core.pair import Asked, Heard, Ordered, PairEvent, PairWarned, Part, Saved, Worked
-from clew.core.usage import NO_USAGE
+from clew.cli.ui.printing import harmless, plural, price, print_json, say
+from clew.cli.ui.run_display import RunDisplay
+from clew.core.costs.usage import NO_USAGE
+from clew.core.pairs.pair import (
+    PairAsked,
+    PairEvent,
+    PairOrdered,
+    PairPart,
+    PairRunEvent,
+    PairSaved,
+    PairWarned,
+    PairWorked,
+)
+from clew.core.runs import events
 
 if TYPE_CHECKING:
-    from clew.hosts.pair import PairState
+    from clew.hosts.pairs.pairs import PairState
 
 
-class PairDisplay(Display):
-    """Whole orders and reports on stdout, or with `as_json` one event a line."""
+class PairDisplay(RunDisplay):
+    """Prints whole orders and reports on stdout, or with `as_json` one event per line."""
 
     def __init__(self, *, as_json: bool) -> None:
-        super().__init__("its session", as_json=True)  # who is at it stands in the line already
+        super().__init__("its session", as_json=True)  # the status line names the part already
         self._as_json = as_json
         self._round, self._of = 0, 0
         self._who = "instructor"
@@ -28,7 +37,7 @@ class PairDisplay(Display):
         self._cost_usd = 0.0
 
     def count_from(self, state: PairState) -> None:
-        """Of a pair that goes on, what it took before counts too, as at the end."""
+        """The tokens and the cost before this command count too, as they do in the closing line."""
         self._tokens = state.usage.shown_tokens + state.usage.output_tokens
         self._cost_usd = state.cost_usd
 
@@ -40,19 +49,19 @@ class PairDisplay(Display):
         parts += [price(self._cost_usd, used=True)] if self._tokens else []
         return " · ".join(parts)
 
-    def tell(self, event: PairEvent) -> None:
+    def show_pair_event(self, event: PairEvent) -> None:
         if self._as_json:
             self._print(event)
         match event:
-            case Asked():
+            case PairAsked():
                 self._asked(event)
-            case Heard():
+            case PairRunEvent():
                 self.show(event.event)
-            case Ordered():
+            case PairOrdered():
                 self._ordered(event)
-            case Worked():
-                self._say(f"{_head(event.round, Part.WORKER)}:\n{_indented(event.text or '(nothing)')}")
-            case Saved():
+            case PairWorked():
+                self._say(f"{_head(event.round, PairPart.WORKER)}:\n{_indented(event.text or '(nothing)')}")
+            case PairSaved():
                 self._doing("saved")
             case PairWarned():
                 self.note(f"warning: {harmless(' '.join(event.message.split()))}")
@@ -67,17 +76,17 @@ class PairDisplay(Display):
                 self._doing("reading the answer")
         super().show(event)
 
-    def _asked(self, event: Asked) -> None:
+    def _asked(self, event: PairAsked) -> None:
         self._round, self._of, self._who = event.round, event.of, event.part.value
         if self._status is None:
             who = f"{event.part}{f' ({event.model})' if event.model else ''}"
             self.note(harmless(f"round {event.round} of {event.of}: {who}"))
         self._doing("starting")
 
-    def _ordered(self, event: Ordered) -> None:
+    def _ordered(self, event: PairOrdered) -> None:
         order = event.order
         what = "done" if not order.should_continue else "correct" if order.needs_correction else "do"
-        self._say(f"{_head(event.round, Part.INSTRUCTOR)}, {what}:\n{_indented(order.instruction or '(nothing)')}")
+        self._say(f"{_head(event.round, PairPart.INSTRUCTOR)}, {what}:\n{_indented(order.instruction or '(nothing)')}")
 
     def _say(self, text: str) -> None:
         if self._as_json:
@@ -85,10 +94,10 @@ class PairDisplay(Display):
         self._clear_line()
         say(text)
         sys.stdout.flush()
-        self._doing("going on")
+        self._doing("continuing")
 
     def _print(self, event: PairEvent) -> None:
-        from clew.pair import event_json
+        from clew.api.pairs import event_json
 
         self._clear_line()
         print_json(event_json(event), in_line=True)
@@ -98,7 +107,7 @@ class PairDisplay(Display):
         super()._doing(self.line())
 
 
-def _head(number: int, part: Part) -> str:
+def _head(number: int, part: PairPart) -> str:
     return f"round {number}, {part}"
 
 

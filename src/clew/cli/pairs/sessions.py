@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import seconds
-from clew.cli.output import ago, columns, dollars, harmless, note, one_line, plural, print_json, say, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import ago, dollars, harmless, note, one_line, plural, print_json, say, stamp
+from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.pair import PairState
+    from clew.api.client import Client
+    from clew.hosts.pairs.pairs import PairState
 
 HEADINGS = ["PAIR", "STATUS", "ROUND", "LEFT", "USED", "COST", "ID", "TASK"]
 TASK_CHARS = 200
@@ -21,21 +22,21 @@ OLD = "30d"
 
 def show(cwd: str | None, *, as_json: bool) -> int:
     async def work(client: Client) -> None:
-        from clew.pair import files_left, pair_json
+        from clew.api.pairs import files_left, pair_json
 
         here = os.path.realpath(cwd or ".")
         found = await client.pairs.list(cwd=here, limit=SHOWN)
         if as_json:
             print_json([pair_json(state, stamp, rounds=False) for state in found])
         elif not found:
-            note("No pairs of this directory yet.")
+            note("This directory has no pairs yet.")
         else:
             say(columns(HEADINGS, [_row(state) for state in found], spare=["LEFT", "COST", "ROUND", "ID"]))
         for path, moved in await files_left(client, here):
             if moved is None:
-                note(harmless(f"of another store: {path} (clew pair --session-file goes on with it)"))
+                note(harmless(f"from another store: {path} (clew pair --session-file continues it)"))
             else:
-                note(harmless(f"of {moved.name}, which is in {moved.cwd} now: {path}"))
+                note(harmless(f"of {moved.name}, which has moved to {moved.cwd}: {path}"))
 
     with_client(work, work_dir=cwd, reads=True)
     return 0
@@ -59,7 +60,7 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
     age_s = seconds("--older-than", older_than or OLD)
 
     async def work(client: Client) -> None:
-        from clew import pair as surface
+        from clew.api import pairs as surface
 
         cleaned = await surface.clean(client, cwd or ".", age_s, dry_run=dry_run)
         if as_json:
@@ -78,11 +79,11 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
                 note(f"kept {each.state.pair.name}: {harmless(each.kept_because)}")
                 continue
             pair = each.state.pair
-            archived = f"; clew threads restore {pair.name} brings it back" if each.archive is not None else ""
+            archived = f"; clew threads restore {pair.name} restores it" if each.archive is not None else ""
             verb = "would remove" if dry_run else "removed"
             note(harmless(f"{verb} {pair.name} ({pair.id}, {plural(len(each.state.rounds), 'round')}){archived}"))
         if not cleaned:
-            note(f"No pair of this directory is that old ({older_than or OLD}).")
+            note(f"No pair of this directory is older than {older_than or OLD}.")
 
     with_client(work, work_dir=cwd)
     return 0

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.display import Display, fresh_words
-from clew.cli.output import harmless, one_line, plural, price
-from clew.core import events
-from clew.core.review import FileChange, Finding, Round, Severity, State, findings_of
-from clew.core.usage import NO_USAGE
+from clew.cli.ui.printing import harmless, one_line, plural, price
+from clew.cli.ui.run_display import RunDisplay, fresh_words
+from clew.core.costs.usage import NO_USAGE
+from clew.core.reviews.review import FileChange, Finding, FindingState, ReviewRound, Severity, findings_of
+from clew.core.runs import events
 
 if TYPE_CHECKING:
-    from clew.hosts.reviews import ReviewState
+    from clew.api.reviews import ReviewState
 
 TITLE_CHARS = 300
 WHERE_CHARS = 200
@@ -29,7 +29,7 @@ COLOURS = {Severity.CRITICAL: "red", Severity.HIGH: "red", Severity.MEDIUM: "yel
 _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 
-class RoundDisplay(Display):
+class RoundDisplay(RunDisplay):
     """Nothing on stdout: the answer is an object, and is shown when it is whole. On a terminal the last line tells
     how far the round has come."""
 
@@ -69,7 +69,7 @@ class RoundDisplay(Display):
         super()._doing(self.line())
 
 
-def how(round_: Round) -> str | None:
+def how(round_: ReviewRound) -> str | None:
     """`resumed`, or `fresh` and why. None: it never came to a decision."""
     if round_.session_resumed:
         return "resumed"
@@ -78,12 +78,12 @@ def how(round_: Round) -> str | None:
     return fresh_words(round_.reason, fallback=round_.fallback)
 
 
-def closing_line(round_: Round) -> str:
+def closing_line(round_: ReviewRound) -> str:
     """`round 2 of 2026-11-15-001 · resumed · 12,345 tokens (12,000 cached) · $0.0123`"""
     return f"round {round_.number} of {round_.review_id} · {facts(round_)}"
 
 
-def facts(round_: Round) -> str:
+def facts(round_: ReviewRound) -> str:
     usage = round_.usage
     parts = [how(round_) or round_.status.value]
     if usage != NO_USAGE:
@@ -103,7 +103,7 @@ def cut_line(changes: Iterable[FileChange]) -> str | None:
     return f"too long to be shown whole: {', '.join(short[:NAMED_FILES])}{more}; the reviewer is told to read them"
 
 
-def round_lines(state: ReviewState, round_: Round) -> list[str]:
+def round_lines(state: ReviewState, round_: ReviewRound) -> list[str]:
     """What a round came to: its summary, its findings, its verdicts on earlier ones, and the count of them."""
     answer = round_.answer
     if answer is None:
@@ -128,7 +128,7 @@ def round_lines(state: ReviewState, round_: Round) -> list[str]:
 def states(findings: Sequence[Finding]) -> str:
     """`2 open, 1 fixed`"""
     counts = Counter(finding.state for finding in findings)
-    return ", ".join(f"{counts[state]:,} {state}" for state in State if counts[state]) or "none"
+    return ", ".join(f"{counts[state]:,} {state}" for state in FindingState if counts[state]) or "none"
 
 
 def finding_lines(findings: Iterable[Finding], *, with_note: bool = False) -> list[str]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import harmless, note, plural, print_json, say, stamp
-from clew.cli.review_round import complete_review
-from clew.cli.session import with_client
-from clew.errors import ClewError, Conflict, UsageError
+from clew.cli.reviews.round import complete_review
+from clew.cli.ui.files import output_path, write_output
+from clew.cli.ui.printing import harmless, note, plural, print_json, say, stamp
+from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from clew.client import Client
+    from clew.api.client import Client
 
 
 @click.command()
@@ -35,14 +34,10 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
       clew review export latest --output review.md
       clew review export latest | gh pr comment --body-file -
     """
-    from clew.hosts.checks import named_path
-
-    path = named_path(output) if output is not None else None
-    if path is not None:
-        _check(path, force=force)
+    path = output_path(output, force=force) if output is not None else None
 
     async def work(client: Client) -> tuple[str | dict[str, Any], list[str]]:
-        from clew.review import markdown, review_json
+        from clew.api.reviews import markdown, review_json
 
         state = await client.reviews.find(await client.reviews.resolve(review_id))
         made = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state), stamp)
@@ -57,15 +52,9 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
         else:
             print_json(made)
         return
-    _write(path, harmless(made) if isinstance(made, str) else _as_text(made), force=force)
+    text = harmless(made) if isinstance(made, str) else _as_text(made)
+    write_output(path, text.encode("utf-8", "backslashreplace"), force=force)
     note(f"wrote {harmless(str(path))}")
-
-
-def _check(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory.", hint="--output wants the name of a file.")
-    if not force and path.exists():
-        raise Conflict(f"{path} is there already.", hint="--force writes over it.")
 
 
 def _as_text(value: dict[str, Any]) -> str:
@@ -77,18 +66,6 @@ def _as_text(value: dict[str, Any]) -> str:
     except UnicodeEncodeError:  # half a character, as agents sometimes cut them
         text = json.dumps(value, indent=2)
     return f"{text}\n"
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    """A new file is readable by its owner alone, as all that Clew keeps; nobody's file is written over by accident."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if force else os.O_EXCL)
-    try:
-        with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise Conflict(f"{path} is there already.", hint="--force writes over it.") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.", hint="Name another --output.") from error
 
 
 @click.command("import")
@@ -111,8 +88,8 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
     failures: list[ClewError] = []
 
     async def work(client: Client) -> list[dict[str, Any]]:
-        from clew.hosts.checks import named_path
-        from clew.hosts.review_import import AGENT, import_file
+        from clew.hosts.reviews.imports import AGENT, import_file
+        from clew.hosts.validation import named_path
 
         model = client.settings.model_of(AGENT)
         results: list[dict[str, Any]] = []
@@ -149,9 +126,9 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
 
 
 def _tell(error: ClewError) -> None:
-    from clew.cli import failure
+    from clew.cli import error_report
 
-    failure.say(error)
+    error_report.print_error(error)
 
 
 def _tell_imported(made: dict[str, Any]) -> None:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, seconds
-from clew.cli.output import NO_PRICE, columns, dollars, note, one_line, plural, print_json, say
-from clew.cli.session import with_client
+from clew.cli.ui.printing import NO_PRICE, dollars, note, one_line, plural, print_json, say
+from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
 
 MODEL_CHARS = 60
 
@@ -25,7 +26,7 @@ def reviews(since: str | None, as_json: bool) -> None:
     since_s = seconds("--since", since) if since is not None else None
 
     async def work(client: Client) -> None:
-        from clew.review import measures_json
+        from clew.api.reviews import measures_json
 
         after = time.time() - since_s if since_s is not None else None
         measures = measures_json(await client.reviews.measures(since=after))
@@ -42,8 +43,8 @@ def reviews(since: str | None, as_json: bool) -> None:
 
 def lines(measures: dict[str, Any]) -> list[str]:
     """For a person; what never happened is left out."""
-    from clew.cli.display import meaning
-    from clew.cli.status import clock
+    from clew.cli.ui.run_display import meaning
+    from clew.cli.ui.status_line import clock
 
     reviews, rounds, asked = measures["reviews"], measures["rounds"], measures["follow_ups"]
     imported = f", {plural(measures['imported'], 'imported one')}" if measures["imported"] else ""

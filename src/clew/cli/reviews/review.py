@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.lazy import SuggestingGroup
+from clew.cli.client_runner import with_client
+from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, dollars, harmless, lasted, note, one_line, plural, print_json, say, stamp
-from clew.cli.review_files import export, import_
-from clew.cli.review_round import complete_review, follow, start
-from clew.cli.session import with_client
+from clew.cli.reviews.files import export, import_
+from clew.cli.reviews.round import complete_review, follow, start
+from clew.cli.ui.printing import ago, dollars, harmless, lasted, note, one_line, plural, print_json, say, stamp
+from clew.cli.ui.tables import columns
 from clew.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.review import Review, Round
-    from clew.hosts.reviews import ReviewState
+    from clew.api.client import Client
+    from clew.api.reviews import ReviewState
+    from clew.core.reviews.review import Review, ReviewRound
 
 HEADINGS = ["REVIEW", "ROUNDS", "STATUS", "OPEN", "MODEL", "STARTED", "COST", "ABOUT"]
 ABOUT_CHARS = 60
@@ -105,7 +106,7 @@ def show(review_id: str, number: int | None, diff: bool, as_json: bool) -> None:
     with_client(work, reads=True)
 
 
-def _round(state: ReviewState, number: int | None) -> Round | None:
+def _round(state: ReviewState, number: int | None) -> ReviewRound | None:
     """The one that is meant, or the last."""
     if number is None:
         return state.last
@@ -116,8 +117,8 @@ def _round(state: ReviewState, number: int | None) -> Round | None:
     return found
 
 
-async def _object(client: Client, state: ReviewState, round_: Round | None = None) -> dict[str, Any]:
-    from clew.review import review_json, round_json
+async def _object(client: Client, state: ReviewState, round_: ReviewRound | None = None) -> dict[str, Any]:
+    from clew.api.reviews import review_json, round_json
 
     if round_ is not None:
         return round_json(round_, stamp)
@@ -125,10 +126,10 @@ async def _object(client: Client, state: ReviewState, round_: Round | None = Non
 
 
 def _row(state: ReviewState) -> list[str]:
-    from clew.core.review import State, findings_of
+    from clew.core.reviews.review import FindingState, findings_of
 
     findings, last = findings_of(state.rounds), state.last
-    still = sum(finding.state is State.OPEN for finding in findings)
+    still = sum(finding.state is FindingState.OPEN for finding in findings)
     cost = sum(round_.cost_usd for round_ in state.rounds)
     return [
         state.review.id,
@@ -151,8 +152,8 @@ def _about(review: Review) -> str:
 
 
 async def _show(client: Client, state: ReviewState) -> None:
-    from clew.cli.review_display import finding_lines, states
-    from clew.core.review import State, findings_of
+    from clew.cli.reviews.display import finding_lines, states
+    from clew.core.reviews.review import FindingState, findings_of
 
     review, findings = state.review, findings_of(state.rounds)
     sessions = await client.reviews.sessions(state)
@@ -171,7 +172,7 @@ async def _show(client: Client, state: ReviewState) -> None:
             say(f"{label:<11}{one_line(words, SHOWN_CHARS)}")
     for round_ in state.rounds:
         say(f"{f'round {round_.number}':<11}{_round_words(round_)}")
-    for status in State:
+    for status in FindingState:
         some = [finding for finding in findings if finding.state is status]
         if some:
             say(f"\n{status.value.capitalize()}:\n")
@@ -179,8 +180,8 @@ async def _show(client: Client, state: ReviewState) -> None:
                 say(line)
 
 
-def _round_words(round_: Round) -> str:
-    from clew.cli.review_display import facts
+def _round_words(round_: ReviewRound) -> str:
+    from clew.cli.reviews.display import facts
 
     who = one_line(" ".join(part for part in (round_.agent, round_.model) if part), 60)
     found = plural(len(round_.answer.findings), "finding") if round_.answer is not None else ""
@@ -189,8 +190,8 @@ def _round_words(round_: Round) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _show_round(state: ReviewState, round_: Round) -> None:
-    from clew.cli.review_display import closing_line, round_lines
+def _show_round(state: ReviewState, round_: ReviewRound) -> None:
+    from clew.cli.reviews.display import closing_line, round_lines
 
     if round_.message:
         for line in harmless(round_.message).splitlines():

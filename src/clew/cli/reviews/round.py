@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import TIMEOUT
-from clew.cli.output import harmless, note, plural, print_json, say, stamp
-from clew.cli.session import with_client
+from clew.cli.ui.printing import harmless, note, plural, print_json, say, stamp
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.review import Round
-    from clew.hosts.reviews import LiveRound
+    from clew.api.client import Client
+    from clew.api.reviews import LiveRound
+    from clew.core.reviews.review import ReviewRound
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the round as one object instead.")
 RESUME = click.option(
@@ -34,7 +34,7 @@ def complete_review(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     from clew.errors import ClewError
 
     async def ids(client: Client) -> list[str]:
-        return await client.engine.database.call(lambda store: [review.id for review in store.reviews(limit=1000)])
+        return await client.engine.store.call(lambda store: [review.id for review in store.reviews.newest(limit=1000)])
 
     try:
         if not (config.home(os.environ) / "clew.db").exists():
@@ -88,10 +88,10 @@ def start(
     scope = "staged" if staged else "unstaged" if unstaged else None
 
     async def work(client: Client) -> int:
-        from clew import review
+        from clew.api import reviews
 
-        wanted = review.Wanted(cwd=cwd or ".", paths=paths, base=base, scope=scope, **options)
-        return await _carry_out(client, lambda: review.start(client, wanted), as_json=as_json)
+        asked = reviews.ReviewOptions(cwd=cwd or ".", paths=paths, base=base, scope=scope, **options)
+        return await _carry_out(client, lambda: reviews.start(client, asked), as_json=as_json)
 
     return with_client(work, work_dir=cwd, timeout=timeout)
 
@@ -119,11 +119,11 @@ def follow(review_id: str, message: str | None, timeout: str | None, as_json: bo
     text = _stdin() if message == "-" else message or ""
 
     async def work(client: Client) -> int:
-        from clew import review
+        from clew.api.reviews import RoundOptions
 
-        meant = await client.reviews.resolve(review_id)
-        wanted = review.WantedNext(message=text.strip(), **options)
-        return await _carry_out(client, lambda: review.follow(client, meant, wanted), as_json=as_json)
+        found_id = await client.reviews.resolve(review_id)
+        asked = RoundOptions(message=text.strip(), **options)
+        return await _carry_out(client, lambda: client.reviews.follow(found_id, asked), as_json=as_json)
 
     return with_client(work, timeout=timeout)
 
@@ -138,11 +138,11 @@ def _stdin() -> str:
 
 async def _carry_out(client: Client, begin: Callable[[], Awaitable[LiveRound]], *, as_json: bool) -> int:
     """Begins the round, shows it to its end, and returns the exit code. Ctrl-C stops it gently."""
-    from clew.cli.conversation import Stop
-    from clew.cli.review_display import RoundDisplay
+    from clew.cli.foreground_run import StopSignals
+    from clew.cli.reviews.display import RoundDisplay
 
     display = RoundDisplay("the reviewer")
-    stop = Stop(display)
+    stop = StopSignals(display)
     with stop.listening():
         live = await begin()
         stop.run = live
@@ -158,7 +158,7 @@ async def _carry_out(client: Client, begin: Callable[[], Awaitable[LiveRound]], 
 
 
 def _tell_begun(live: LiveRound) -> None:
-    from clew.cli.review_display import cut_line
+    from clew.cli.reviews.display import cut_line
 
     round_, top = live.round, live.review.top
     if os.path.commonpath([top, os.path.realpath(".")]) != top:
@@ -174,26 +174,26 @@ def _tell_begun(live: LiveRound) -> None:
         note(cut)
 
 
-async def _conclude(client: Client, round_: Round, *, as_json: bool) -> int:
-    from clew import review
-    from clew.cli import failure
-    from clew.cli.review_display import closing_line, round_lines
-    from clew.core.review import State, findings_of
+async def _conclude(client: Client, round_: ReviewRound, *, as_json: bool) -> int:
+    from clew.api.reviews import error_of, round_json
+    from clew.cli import error_report
+    from clew.cli.reviews.display import closing_line, round_lines
+    from clew.core.reviews.review import FindingState, findings_of
 
-    error = review.error_of(round_)
+    error = error_of(round_)
     state = await client.reviews.find(round_.review_id)
     if as_json:
-        print_json(review.round_json(round_, stamp))
+        print_json(round_json(round_, stamp))
     else:
         for line in round_lines(state, round_):
             say(line)
         sys.stdout.flush()
     note(closing_line(round_))
     if error is not None:
-        failure.say(error)
+        error_report.print_error(error)
         note(f"  clew review follow {round_.review_id} asks again")
         return error.exit_code
-    if any(finding.state is State.OPEN for finding in findings_of(state.rounds)):
+    if any(finding.state is FindingState.OPEN for finding in findings_of(state.rounds)):
         note(f'next: mend it, then clew review follow {round_.review_id} "what you did about it"')
     else:
         note(f"nothing is open; after more changes: clew review follow {round_.review_id}")

@@ -1,4 +1,4 @@
-"""`clew runs cancel`, `edit`, `remove` and `send`: what is done to runs that have not ended."""
+"""`clew runs cancel`, `edit`, `remove` and `send`: changes to runs that have not ended."""
 
 from __future__ import annotations
 
@@ -7,41 +7,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.output import SHORT_ID, note, one_line
-from clew.cli.session import complete_thread, with_client
+from clew.cli.client_runner import with_client
+from clew.cli.options import complete_thread
+from clew.cli.ui.printing import SHORT_ID, note, one_line
 from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.run import Run
+    from clew.api.client import Client
+    from clew.core.runs.run import Run
 
-CANCEL_S = 20.0  # a gentle stop, then TERM, then KILL
+CANCEL_S = 20.0  # a graceful stop, then TERM, then KILL
 POLL_S = 0.1
 PROMPT_CHARS = 80
 
 
 @click.command()
 @click.argument("run_id", metavar="[ID]", required=False)
-@click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Whatever is going on in this thread.")
+@click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="All active runs of this thread.")
 def cancel(run_id: str | None, thread: str | None) -> None:
-    """Stop a run of any process, and wait until it has ended. What the agent said so far is kept.
+    """Stop a run of any process, and wait until it has ended. What the agent has answered so far is kept.
 
-    A queued one is taken back, as `clew runs remove` does: its prompt is no turn of the thread. Prompts that the page
-    or a program queued in the daemon behind a run that is stopped are held until `clew runs send`; a `clew ask` that
-    waits in a terminal is not.
+    A queued run is removed, as `clew runs remove` does: its prompt does not become a turn of the thread. Prompts that
+    the page or a program queued in the daemon behind a stopped run are held until `clew runs send`; a `clew ask` that
+    waits in a terminal is not held.
     """
     if run_id is not None and thread is not None:
         raise UsageError("Give an ID or --thread, not both.")
     if run_id is None and thread is None:
-        raise UsageError("Name the run to cancel.", hint="Give its ID (clew runs list), or --thread NAME.")
+        raise UsageError("No run was named.", hint="Give the ID of a run (clew runs list), or --thread NAME.")
 
     async def work(client: Client) -> None:
-        meant = [await client.run(run_id)] if run_id is not None else await going_on(client, thread)
-        asked = [run for run in meant if await client.cancel(run.id)]
-        for run in meant:
-            if run not in asked:
-                note(f"run {run.id[:SHORT_ID]} is over already: {run.status}")
-        for run in asked:
+        named = [await client.run(run_id)] if run_id is not None else await active_runs(client, thread)
+        cancelled = [run for run in named if await client.cancel(run.id)]
+        for run in named:
+            if run not in cancelled:
+                note(f"run {run.id[:SHORT_ID]} has already ended: {run.status}")
+        for run in cancelled:
             ended = await _ended(client, run)
             note(f"run {run.id[:SHORT_ID]}: {ended.status}{f' ({ended.error})' if ended.error else ''}")
 
@@ -52,7 +53,7 @@ def cancel(run_id: str | None, thread: str | None) -> None:
 @click.argument("run_id", metavar="ID")
 @click.argument("text")
 def edit(run_id: str, text: str) -> None:
-    """Give a queued run another prompt (- = stdin). One that has started keeps its own."""
+    """Change the prompt of a queued run (- = stdin). A run that has started keeps its prompt."""
     if text == "-":
         from clew.cli.ask import read_stdin
 
@@ -68,16 +69,16 @@ def edit(run_id: str, text: str) -> None:
 @click.command()
 @click.argument("run_id", metavar="ID")
 def remove(run_id: str) -> None:
-    """Take a queued run back: nothing of it reaches the agent, and its prompt is no turn of the thread.
+    """Remove a queued run: nothing of it reaches the agent, and its prompt does not become a turn of the thread.
 
-    `clew runs show` still shows it. One that has started is left alone: see `cancel`.
+    `clew runs show` still shows it. A run that has started is not removed: see `cancel`.
     """
 
     async def work(client: Client) -> None:
         run = await client.run(run_id)
         await client.remove_queued(run.id)
         ended = await _ended(client, run)
-        note(f"run {run.id[:SHORT_ID]} is taken back: {ended.status}")
+        note(f"run {run.id[:SHORT_ID]} is removed: {ended.status}")
 
     with_client(work)
 
@@ -85,9 +86,9 @@ def remove(run_id: str) -> None:
 @click.command()
 @click.argument("run_id", metavar="ID")
 def send(run_id: str) -> None:
-    """Start a queued run now, before the others that wait. What is going on in its thread is stopped, and kept.
+    """Start a queued run now, before the others that wait. The active run of its thread is stopped; its answer is kept.
 
-    This is how a prompt starts that is held because the run before it was stopped. The daemon that has it starts it.
+    Use it also for a prompt that is held because the run before it was stopped. The daemon that holds it starts it.
     """
 
     async def work(client: Client) -> None:
@@ -98,28 +99,28 @@ def send(run_id: str) -> None:
     with_client(work)
 
 
-async def going_on(client: Client, thread: str | None) -> list[Run]:
-    """The runs that have not ended, the newest first. Raises NotFound when there is none."""
-    from clew.core.run import LIVE
+async def active_runs(client: Client, thread: str | None) -> list[Run]:
+    """The runs that have not ended, the newest first. Raises NotFound if there is none."""
+    from clew.core.runs.run import LIVE
 
     found = await client.find(thread) if thread is not None else None
     live = await client.runs(thread=found, statuses=LIVE, limit=1000)
     if not live:
         where, only = (f" in {found.name}", f" --thread {found.name}") if found is not None else ("", "")
-        raise NotFound(f"No run is going on{where}.", hint=f"clew runs list{only} shows those that are over.")
+        raise NotFound(f"No run is active{where}.", hint=f"clew runs list{only} shows those that have ended.")
     return live
 
 
 async def _ended(client: Client, run: Run) -> Run:
     import asyncio
 
-    from clew.core.run import LIVE
+    from clew.core.runs.run import LIVE
 
     deadline = time.monotonic() + CANCEL_S
     while (now := await client.run(run.id)).status in LIVE:
         if time.monotonic() > deadline:
             raise ClewError(
-                f"Run {run.id[:SHORT_ID]} has been told to stop, but has not ended within {CANCEL_S:.0f} s.",
+                f"Run {run.id[:SHORT_ID]} was asked to stop, but has not ended within {CANCEL_S:.0f} s.",
                 hint="See clew runs show; on another machine it may take longer.",
             )
         await asyncio.sleep(POLL_S)

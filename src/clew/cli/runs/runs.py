@@ -6,30 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli import questions, states
-from clew.cli.lazy import SuggestingGroup
-from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, dollars, lasted, note, one_line, price, print_json, say, short_ids, stamp
-from clew.cli.runs_answer import answer
-from clew.cli.runs_queue import cancel, edit, remove, send
-from clew.cli.runs_watch import watch
-from clew.cli.session import complete_thread, with_client
-from clew.core.usage import NO_USAGE
+from clew.cli.client_runner import with_client
+from clew.cli.command_groups import SuggestingGroup
+from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.runs.answer import answer
+from clew.cli.runs.control import cancel, edit, remove, send
+from clew.cli.runs.watch import watch
+from clew.cli.ui import agent_questions, state_labels
+from clew.cli.ui.printing import ago, dollars, lasted, note, one_line, price, print_json, say, short_ids, stamp
+from clew.cli.ui.tables import columns
+from clew.core.costs.usage import NO_USAGE
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.core.question import Question
-    from clew.core.run import Attempt, Run
-    from clew.core.tool_calls import ToolCall
+    from clew.api.client import Client
+    from clew.core.runs.question import Question
+    from clew.core.runs.run import Attempt, Run
+    from clew.core.runs.tool_calls import ToolCall
 
 SHOWN_CHARS = 200  # of a prompt, an error or the agent's last words
 
 
 @click.group(cls=SuggestingGroup)
 def runs() -> None:
-    """List, show, watch, answer and stop runs, also those of other processes.
+    """List, show, watch, answer and stop runs, including those of other processes.
 
-    ID is a run's id as `runs list` shows it, or any unambiguous beginning of it.
+    ID is the id of a run as `runs list` shows it, or any unambiguous beginning of it.
     """
 
 
@@ -39,7 +40,7 @@ for command in (answer, cancel, edit, remove, send, watch):
 
 @runs.command("list")
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only those of this thread.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Show at most this many.")
 @AS_JSON
 def list_(thread: str | None, limit: int, as_json: bool) -> None:
     """List runs, the newest first."""
@@ -61,9 +62,9 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
             headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
             say(columns(headings, rows, spare=["COST", "SESSION", "STARTED"]))
             if any(asked[run.id] for run in found):
-                note("clew runs show ID tells what is asked, clew runs answer ID answers it")
+                note("clew runs show ID shows the question, clew runs answer ID answers it")
             if gone:
-                note(f"a run whose process is gone: {states.WHO_RECOVERS}")
+                note(f"a run whose process is gone: {state_labels.WHO_RECOVERS}")
 
     with_client(work, reads=True)
 
@@ -72,10 +73,10 @@ def list_(thread: str | None, limit: int, as_json: bool) -> None:
 @click.argument("run_id", metavar="ID")
 @AS_JSON
 def show(run_id: str, as_json: bool) -> None:
-    """Show a run, its attempts, what the agent did with its tools, and what it asks."""
+    """Show a run: its attempts, what the agent did with its tools, and its open questions."""
 
     async def work(client: Client) -> None:
-        from clew.cli import tools
+        from clew.cli.ui import tool_lines
 
         run = await client.run(run_id)
         name = (await _thread_names(client, [run]))[run.thread_id]
@@ -85,17 +86,17 @@ def show(run_id: str, as_json: bool) -> None:
         if as_json:
             parts = {
                 "attempts": [_attempt_object(attempt) for attempt in attempts],
-                "tools": [tools.as_object(call) for call in used],
+                "tools": [tool_lines.as_object(call) for call in used],
             }
             print_json(_run_object(run, name, asked, gone) | parts)
             return
-        for label, words in (*_facts(run, name, bool(asked), gone), *map(_attempt_words, attempts)):
+        for label, words in (*_details(run, name, bool(asked), gone), *map(_attempt_words, attempts)):
             say(f"{label:<11}{words}")
         for call in used:
-            say(f"{'tools' if call is used[0] else '':<11}{tools.line(call)}")
+            say(f"{'tools' if call is used[0] else '':<11}{tool_lines.tool_line(call)}")
         for question in asked:
-            how = questions.how_to_answer(question, several=len(asked) > 1)
-            for place, line in enumerate([*questions.lines(question), how]):
+            how = agent_questions.how_to_answer(question, several=len(asked) > 1)
+            for place, line in enumerate([*agent_questions.question_lines(question), how]):
                 say(f"{'' if place else 'question':<11}{line}")
 
     with_client(work, reads=True)
@@ -106,29 +107,29 @@ async def _thread_names(client: Client, found: list[Run]) -> dict[str, str]:
 
 
 async def _questions(client: Client) -> dict[str, list[Question]]:
-    """The open ones, by run."""
+    """The open questions, by run."""
     from collections import defaultdict
 
     asked = defaultdict(list)
-    for question in await client.questions():
+    for question in await client.views.questions():
         asked[str(question.run_id)].append(question)
     return asked
 
 
 def _row(run: Run, asks: bool, gone: bool) -> list[str]:
     session = "resumed" if run.session_resumed else f"fresh: {run.reason}" if run.reason else "-"
-    status = states.of_run(run, asks=asks, gone=gone)
+    status = state_labels.run_label(run, asks=asks, gone=gone)
     cost = price(run.cost_usd, used=run.usage != NO_USAGE)
     return [status, _began(run), session, cost, one_line(run.prompt, 40)]
 
 
 def _began(run: Run) -> str:
-    """Of a run that never started: since when it has waited."""
+    """When it started; if it never did, when it was queued."""
     return ago(run.started_at) if run.started_at is not None else f"queued {ago(run.created_at)}"
 
 
 def _run_object(run: Run, thread: str, asked: list[Question], gone: bool) -> dict[str, Any]:
-    from clew.core.run import LIVE
+    from clew.core.runs.run import LIVE
 
     return {
         "id": run.id,
@@ -152,7 +153,7 @@ def _run_object(run: Run, thread: str, asked: list[Question], gone: bool) -> dic
         "plain_resume_usd": run.plain_resume_usd,
         "held": run.asked.held,
         "cancel_requested": run.cancel_requested,
-        "questions": [questions.as_object(question, live=run.status in LIVE) for question in asked],
+        "questions": [agent_questions.as_object(question, live=run.status in LIVE) for question in asked],
         "created_at": stamp(run.created_at),
         "started_at": stamp(run.started_at),
         "ended_at": stamp(run.ended_at),
@@ -174,15 +175,15 @@ def _attempt_object(attempt: Attempt) -> dict[str, Any]:
 
 
 async def _tools(client: Client, run: Run) -> list[ToolCall]:
-    from clew.core.tool_calls import calls
+    from clew.core.runs.tool_calls import calls
 
-    stored = await client.engine.database.call(lambda store: store.events(run.id))
+    stored = await client.engine.store.call(lambda store: store.events.of_run(run.id))
     return calls(each.event for each in stored)
 
 
-def _facts(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str]]:
-    """The run for a person: what is not known is left out."""
-    from clew.cli.display import session_words
+def _details(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str]]:
+    """The run for a reader: what is not known is left out."""
+    from clew.cli.ui.run_display import session_words
 
     usage = run.usage
     tokens = (
@@ -195,7 +196,7 @@ def _facts(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str
         ("thread", thread),
         ("prompt", one_line(run.prompt, SHOWN_CHARS)),
         ("agent", " ".join(part for part in (run.agent, run.model) if part)),
-        ("status", f"{states.of_run(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
+        ("status", f"{state_labels.run_label(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),
         ("started" if run.started_at is not None else "queued", ago(run.started_at or run.created_at)),
         ("session", " · ".join(part for part in (session_words(run), run.session_id) if part)),
@@ -213,7 +214,7 @@ def _compared(run: Run) -> str:
 
 def _attempt_words(attempt: Attempt) -> tuple[str, str]:
     how = "resumed" if attempt.resumed else "fresh"
-    outcome = f"{_words(attempt.outcome or 'going on')}{lasted(attempt.started_at, attempt.ended_at)}"
+    outcome = f"{_words(attempt.outcome or 'running')}{lasted(attempt.started_at, attempt.ended_at)}"
     exit_status = f"exit status {attempt.exit_status}" if attempt.exit_status else ""
     stderr = one_line(attempt.stderr_tail, SHOWN_CHARS)
     parts = (f"{how}, {outcome}", exit_status, stderr and f"stderr: {stderr}")

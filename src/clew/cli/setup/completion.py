@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from clew.cli.output import say
+from clew.cli.ui.printing import say
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of a shell. It completes commands, options and names of threads.
+    """Print the completion script for a shell. It completes commands, options and the names of threads.
 
     \b
     bash: clew completion bash > ~/.local/share/bash-completion/completions/clew
-    zsh:  clew completion zsh > a folder of your fpath, as _clew
+    zsh:  clew completion zsh > _clew   (in a folder of your fpath)
     fish: clew completion fish > ~/.config/fish/completions/clew.fish
     """
     from click.shell_completion import get_completion_class
@@ -24,5 +24,5 @@ def completion(shell: str) -> None:
     maker = get_completion_class(shell)
     assert maker is not None
     complete = maker(cli, {}, "clew", "_CLEW_COMPLETE")
-    # Not .source(): it starts a bash to look at its version, and the script is right for every bash that is in use.
+    # Not .source(): it starts bash to check its version, and the script works in every version that is in use.
     say(complete.source_template % complete.source_vars())

@@ -7,25 +7,26 @@ from pathlib import Path
 
 import click
 
-from clew.cli.lazy import SuggestingGroup
-from clew.cli.output import columns, harmless, note, print_json, say
-from clew.cli.session import warn
+from clew.cli.client_runner import warn_once
+from clew.cli.command_groups import SuggestingGroup
+from clew.cli.ui.printing import harmless, note, print_json, say
+from clew.cli.ui.tables import columns
 
 
 @click.group(cls=SuggestingGroup)
 def config() -> None:
-    """Show the settings and where each comes from: flags, then CLEW_*, then clew.toml, then defaults."""
+    """Show the settings and where each one comes from: flags, then CLEW_*, then clew.toml, then defaults."""
 
 
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(as_json: bool) -> None:
-    """Show every setting, its value and its source."""
+    """Show every setting with its value and its source."""
     from clew import config as settings
 
     values = settings.load(os.environ, Path.cwd())
     for words in values.warnings:
-        warn(words)
+        warn_once(words)
     if as_json:
         print_json(
             {
@@ -48,13 +49,13 @@ def show(as_json: bool) -> None:
 
 @config.command()
 def path() -> None:
-    """Print the path of your clew.toml, the one that may set everything."""
+    """Print the path of your own clew.toml, the file that may set everything."""
     from clew import config as settings
 
     found = settings.user_file(os.environ)
     say(str(found or settings.places(os.environ)[-1]))
     if found is None:
-        note("(there is no such file yet)")
+        note("(the file does not exist yet)")
 
 
 def _shown(value: object) -> str:

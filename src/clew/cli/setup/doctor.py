@@ -10,39 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.output import harmless, one_line, plural, print_json, say
-from clew.cli.states import WHO_RECOVERS
-from clew.core.hook_settings import HookSettings
+from clew.cli.ui.printing import harmless, one_line, plural, print_json, say
+from clew.cli.ui.state_labels import WHO_RECOVERS
+from clew.core.hooks.settings import HookSettings
 from clew.errors import AgentMissing, ClewError, StoreError
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
     from clew.config import Settings
 
 PRODUCT_CHARS = 60
 LINE_CHARS = 1000
-HEALTH_S = 5.0  # that a daemon may take to say how it is
+HEALTH_S = 5.0  # how long a daemon may take to answer
 
 
 @dataclass(slots=True)
-class Findings:
-    """What was looked at, and what is wrong with it, each with how to mend it."""
+class DoctorReport:
+    """What was checked, and the problems found, each with a way to fix it."""
 
     agents: list[dict[str, Any]] = field(default_factory=list)
     store: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, Any] = field(default_factory=dict)
     problems: list[dict[str, str]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)  # worth knowing, and nothing to mend
+    notes: list[str] = field(default_factory=list)  # worth knowing, but not a problem
     agent_missing: bool = False
 
-    def problem(self, what: str, mend: str | None) -> None:
-        """Said once, however often it is met."""
+    def problem(self, what: str, fix: str | None) -> None:
+        """Listed once, even if it is found again."""
         if not any(one["problem"] == what for one in self.problems):
-            self.problems.append({"problem": what, "mend": mend or "-"})
+            self.problems.append({"problem": what, "mend": fix or "-"})
 
     def missing(self, name: str, error: ClewError, settings: Settings) -> None:
-        """An agent that nobody has chosen may be missing."""
+        """A missing agent is a problem only if the settings name it."""
         if name != settings.of("agent") and not settings.of(f"agents.{name}.path"):
             self.notes.append(f"{error.message} It is not needed while agent is {settings.of('agent')}.")
             return
@@ -59,20 +59,20 @@ class Findings:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> int:
-    """Check agents, store and settings. Exit 0: all is well; 3: no agent was found; 1: something else is wrong."""
-    findings = Findings()
-    settings = _look_at_config(findings)
-    hooks = _look_at_hooks(findings)
-    _look_at_permissions(findings)
-    _look_at_daemons(findings)
+    """Check agents, store and settings. Exit code 0: no problem; 3: the agent was not found; 1: another problem."""
+    findings = DoctorReport()
+    settings = _check_config(findings)
+    hooks = _check_hooks(findings)
+    _check_permissions(findings)
+    _check_daemons(findings)
     try:
-        if _look_at_files(findings, settings):
-            _look_with_store(findings, settings, hooks)
+        if _check_files(findings, settings):
+            _check_with_store(findings, settings, hooks)
         else:
-            _look_at_agents_alone(findings, settings)
+            _check_agent_paths(findings, settings)
     except StoreError as error:
         findings.problem(error.message, error.hint)
-        _look_at_agents_alone(findings, settings)
+        _check_agent_paths(findings, settings)
     if as_json:
         print_json(_object(findings))
     else:
@@ -80,9 +80,8 @@ def doctor(as_json: bool) -> int:
     return findings.exit_code
 
 
-def _look_at_config(findings: Findings) -> Settings:
-    """The settings; when they are wrong, those that can be had without them, so that the rest is looked at all the
-    same."""
+def _check_config(findings: DoctorReport) -> Settings:
+    """The settings. If they are wrong, the defaults and what the environment gives, so that the rest is checked too."""
     from clew import config
 
     project = Path.cwd() / "clew.toml"
@@ -95,19 +94,19 @@ def _look_at_config(findings: Findings) -> Settings:
         findings.problem(error.message, error.hint)
         settings = _defaults()
         if project.is_file() and str(project) != findings.config["user_file"]:
-            from clew import config_file
+            from clew.config import file as config_file
 
             settings.ignored = config_file.of_project(project)[1]
     for words in settings.ignored:
-        findings.problem(words, "Take it out of that file, or ask whoever wrote it to.")
+        findings.problem(words, "Remove it from that file, or ask its author to.")
     for words in config.unknown_variables(os.environ):
-        findings.problem(words, "Correct the name, or unset it.")
+        findings.problem(words, "Correct the name of the variable, or unset it.")
     return settings
 
 
-def _look_at_hooks(findings: Findings) -> HookSettings:
-    """The table [hooks] of the user's own file. `clew hooks check` looks at what it names."""
-    from clew import hooks_config
+def _check_hooks(findings: DoctorReport) -> HookSettings:
+    """The table [hooks] of the user's own file. `clew hooks check` checks what it names."""
+    from clew.config import hooks as hooks_config
 
     try:
         return hooks_config.load(os.environ)
@@ -117,7 +116,7 @@ def _look_at_hooks(findings: Findings) -> HookSettings:
 
 
 def _defaults() -> Settings:
-    """And of the environment what can be read: it may say where the agent is."""
+    """Also the valid values of the environment, which may say where the agent is."""
     from clew import config
 
     settings = config.Settings()
@@ -132,9 +131,9 @@ def _defaults() -> Settings:
     return settings
 
 
-def _look_at_permissions(findings: Findings) -> None:
+def _check_permissions(findings: DoctorReport) -> None:
     from clew import config
-    from clew.wiring import STORE_FILE
+    from clew.wiring.engine import STORE_FILE
 
     home = config.home(os.environ)
     address = os.environ.get(config.BY_NAME["store"].variable)
@@ -151,57 +150,57 @@ def _look_at_permissions(findings: Findings) -> None:
             findings.problem(f"Others may read {path} (mode {mode:o}).", f"chmod {right} {path}")
 
 
-def _look_at_files(findings: Findings, settings: Settings) -> bool:
-    """What is beside a database that is a file, also when it cannot be opened. False: it is better not opened."""
+def _check_files(findings: DoctorReport, settings: Settings) -> bool:
+    """Checks the files of an SQLite database, even one that cannot be opened. False: it should not be opened."""
     from clew import config
-    from clew.store.sqlite import Sqlite
-    from clew.wiring import STORE_FILE
+    from clew.store.database.sqlite import Sqlite
+    from clew.wiring.engine import STORE_FILE
 
     if settings.of("store"):
         return True
     files = Sqlite(config.home(os.environ) / STORE_FILE)
     obstacles = files.why_not_opened()
-    for what, mend in (*obstacles, *files.rescued()):
-        findings.problem(what, mend)
+    for what, fix in (*obstacles, *files.rescued()):
+        findings.problem(what, fix)
     return not obstacles
 
 
-def _look_with_store(findings: Findings, settings: Settings, hooks: HookSettings) -> None:
-    from clew.cli.session import load_asyncio_quickly
+def _check_with_store(findings: DoctorReport, settings: Settings, hooks: HookSettings) -> None:
+    from clew.cli.client_runner import load_asyncio_quickly
 
     load_asyncio_quickly()
     import asyncio
 
-    asyncio.run(_look_inside(findings, settings, hooks))
+    asyncio.run(_check_with_client(findings, settings, hooks))
 
 
-async def _look_inside(findings: Findings, settings: Settings, hooks: HookSettings) -> None:
-    """Not through `clew.open()`: that one reads the settings itself, and they may be what is wrong."""
+async def _check_with_client(findings: DoctorReport, settings: Settings, hooks: HookSettings) -> None:
+    """Not through `clew.open()`, which reads the settings itself: they may be what is wrong."""
     from clew import config
-    from clew.client import Client
-    from clew.wiring import open_engine
+    from clew.api.client import Client
+    from clew.wiring.engine import open_engine
 
     home = config.home(os.environ)
     engine = open_engine(settings, dict(os.environ), home)
     try:
         client = Client(engine, settings, home, [])
-        await _look_at_store(findings, client)
+        await _check_store(findings, client)
         for name in engine.settings.agents:
-            await _look_at_agent(findings, client, name, settings)
-        await _look_at_risks(findings, client, settings, hooks)
+            await _check_agent(findings, client, name, settings)
+        await _check_risks(findings, client, settings, hooks)
     finally:
         await engine.close()
 
 
-async def _look_at_store(findings: Findings, client: Client) -> None:
-    from clew.core.run import LIVE
+async def _check_store(findings: DoctorReport, client: Client) -> None:
+    from clew.core.runs.run import LIVE
 
-    broken = await client.engine.database.call(lambda store: store.check())
+    broken = await client.engine.store.call(lambda store: store.check())
     findings.store["problems"] = broken
     for line in broken:
         findings.problem(f"The store: {line}", "Keep a copy of it, and restore it from a backup.")
-    for what, mend in await client.engine.database.call(lambda store: store.obstacles()):
-        findings.problem(what, mend)
+    for what, fix in await client.engine.store.call(lambda store: store.obstacles()):
+        findings.problem(what, fix)
     live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
     gone = await client.gone(live)
     findings.runs = {
@@ -212,20 +211,20 @@ async def _look_at_store(findings: Findings, client: Client) -> None:
     }
 
 
-def _look_at_daemons(findings: Findings) -> None:
-    """Each that serves this home says itself whether it is well."""
+def _check_daemons(findings: DoctorReport) -> None:
+    """Asks each daemon of this home for its health."""
     from clew import config
-    from clew.server.presence import serving
+    from clew.server.daemon_registry import running_daemons
 
-    for daemon in serving(config.home(os.environ)):
-        trouble = _said_by(daemon.port) if daemon.port is not None else None
+    for daemon in running_daemons(config.home(os.environ)):
+        trouble = _unhealthy(daemon.port) if daemon.port is not None else None
         if trouble is not None:
-            mend = f"See its log, and start it again. It is process {daemon.pid}; kill {daemon.pid} ends it."
-            findings.problem(f"clew serve on port {daemon.port}: {trouble}", mend)
+            fix = f"See its log, and restart it. It is process {daemon.pid}; kill {daemon.pid} ends it."
+            findings.problem(f"clew serve on port {daemon.port}: {trouble}", fix)
 
 
-def _said_by(port: int) -> str | None:
-    """What /healthz has to say; None: that all is well, or it does not listen on this address."""
+def _unhealthy(port: int) -> str | None:
+    """The problem that /healthz reports. None: there is none, or the daemon does not listen on this address."""
     import http.client
     import json
 
@@ -243,17 +242,17 @@ def _said_by(port: int) -> str | None:
         connection.close()
 
 
-async def _look_at_agent(findings: Findings, client: Client, name: str, settings: Settings) -> None:
+async def _check_agent(findings: DoctorReport, client: Client, name: str, settings: Settings) -> None:
     engine = client.engine
     try:
         binary = engine.find(name)
         can = await engine.abilities(name, binary)
     except StoreError:
-        raise  # that is not about the agent
+        raise  # this is not about the agent
     except ClewError as error:
         findings.missing(name, error, settings)
         return
-    sessions = engine.adapter(name).config_dir(engine.around.environ)
+    sessions = engine.adapter(name).config_dir(engine.context.environ)
     findings.agents.append(
         {
             "name": name,
@@ -261,7 +260,7 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
             "found_by": binary.source,
             "product": one_line(can.product, PRODUCT_CHARS),
             "version": one_line(can.version, PRODUCT_CHARS),
-            "login": "not checked",  # only a request to the model would tell
+            "login": "not checked",  # only a request to the model can check it
             "resume": can.resume,
             "choose_id": can.choose_id,
             "asks": can.asks,
@@ -274,18 +273,18 @@ async def _look_at_agent(findings: Findings, client: Client, name: str, settings
         findings.problem(f"{name} cannot save its sessions in {sessions}.", f"chmod u+rwx {sessions}")
 
 
-async def _look_at_risks(findings: Findings, client: Client, settings: Settings, hooks: HookSettings) -> None:
-    """Whether agents can read what only Clew should: nothing that is broken, and worth a decision."""
-    from clew.engine import exposure
+async def _check_risks(findings: DoctorReport, client: Client, settings: Settings, hooks: HookSettings) -> None:
+    """Whether agents can read what only Clew should: not a fault, but something that the user should decide about."""
+    from clew.engine.process import exposure
 
     agents = [agent["name"] for agent in findings.agents]
     for risk in await exposure.risks(client.engine, agents, settings.of("permissions"), hooks):
         findings.notes.append(f"risk: {risk}")
 
 
-def _look_at_agents_alone(findings: Findings, settings: Settings) -> None:
-    """Without a store: where the agents are, not what they can do."""
-    from clew.wiring import Adapters
+def _check_agent_paths(findings: DoctorReport, settings: Settings) -> None:
+    """Without a store, only the places of the agents are known, not what they can do."""
+    from clew.wiring.engine import Adapters
 
     for name, adapter in Adapters().items():
         try:
@@ -295,7 +294,7 @@ def _look_at_agents_alone(findings: Findings, settings: Settings) -> None:
             findings.missing(name, error, settings)
 
 
-def _object(findings: Findings) -> dict[str, Any]:
+def _object(findings: DoctorReport) -> dict[str, Any]:
     return {
         "ok": not findings.problems,
         "agents": findings.agents,
@@ -307,13 +306,13 @@ def _object(findings: Findings) -> dict[str, Any]:
     }
 
 
-def _show(findings: Findings) -> None:
+def _show(findings: DoctorReport) -> None:
     for agent in findings.agents:
         what = " ".join(part for part in (agent.get("product"), agent.get("version")) if part)
         say(f"agent   {agent['name']}  {f'{what}  ' if what else ''}{harmless(agent['path'])} (by {agent['found_by']})")
         if "resume" in agent:
             say(f"        {_abilities(agent)}")
-            say("        login: not checked (only a turn can tell)")
+            say("        login: not checked (only a turn can check it)")
     say(f"store   {harmless(findings.store['path'])}")
     for name, path in (("yours", findings.config["user_file"]), ("this directory's", findings.config["project_file"])):
         say(f"config  {name}: {harmless(path) if path else 'none'}")
@@ -321,13 +320,13 @@ def _show(findings: Findings) -> None:
         runs = findings.runs
         left = runs["left_by_a_crash"]
         say(
-            f"runs    {runs['going_on']} going on, {runs['free_slots']} of {runs['max_agents']} agent slots free"
+            f"runs    {runs['going_on']} active, {runs['free_slots']} of {runs['max_agents']} agent slots free"
             + (f", {left} left by a crash ({WHO_RECOVERS})" if left else "")
         )
     for note in findings.notes:
         say(f"note    {one_line(note, LINE_CHARS)}")
     if not findings.problems:
-        say("all is well")
+        say("no problems found")
         return
     say(f"\n{plural(len(findings.problems), 'problem')}")
     for one in findings.problems:
@@ -338,6 +337,6 @@ def _abilities(agent: dict[str, Any]) -> str:
     words = {
         "resume": ("resumes sessions", "CANNOT resume sessions"),
         "choose_id": ("lets Clew choose a session's id", "names its sessions itself"),
-        "asks": ("asks before it acts", "cannot ask: its sandbox alone holds the permissions"),
+        "asks": ("asks for permissions", "cannot ask for permissions: only its sandbox limits it"),
     }
     return ", ".join(able if agent[key] else unable for key, (able, unable) in words.items())

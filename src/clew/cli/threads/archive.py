@@ -9,36 +9,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.options import AS_JSON
-from clew.cli.output import ago, columns, harmless, note, plural, print_json, say, stamp
-from clew.cli.session import complete_thread, with_client
-from clew.cli.threads_list import age
+from clew.cli.client_runner import with_client
+from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.threads.listing import age
+from clew.cli.ui.printing import ago, harmless, note, plural, print_json, say, stamp
+from clew.cli.ui.tables import columns
 from clew.core.thread import KINDS
 from clew.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.archive_file import ArchiveFile
-    from clew.hosts.archives import Archived, Cleaned, Restored
+    from clew.api.client import Client
+    from clew.hosts.transfer.archive_file import ArchiveFile
+    from clew.hosts.transfer.archives import ArchivedThread, CleanupResult, RestoredArchive
 
-EVERY_S = 1.0
+EVERY_S = 1.0  # how often progress is shown
 
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_thread)
 @AS_JSON
 def archive(names: tuple[str, ...], as_json: bool) -> None:
-    """Put threads away: each is written to an archive file and leaves the store. `threads restore` brings it back.
+    """Archive threads: each is written to a file and deleted from the store. `threads restore` restores it.
 
-    The two threads of a pair go together, also by the pair's name. One that is in use stays: a run is going on in it, a
-    prompt is queued, a job is under way or a question is open.
+    The two threads of a pair are archived together; the pair's name works, too. A thread in use is not archived: it has
+    a run, a queued prompt, a job under way or an open question.
     """
 
     async def work(client: Client) -> None:
-        done: list[Archived] = []
+        done: list[ArchivedThread] = []
         for name in dict.fromkeys([(await client.together(name))[0].name for name in names]):
             if any(name in each.others for each in done):
-                continue  # it went with the other one of its pair
+                continue  # it was archived with the other thread of its pair
             done.append(await client.archives.archive(name))
             note(f"archived {_names(done[-1])} ({plural(done[-1].turns, 'turn')}): {done[-1].path}")
         if as_json:
@@ -51,11 +52,11 @@ def archive(names: tuple[str, ...], as_json: bool) -> None:
 @click.argument("archives", metavar="FILE|NAME...", nargs=-1, required=True)
 @AS_JSON
 def restore(archives: tuple[str, ...], as_json: bool) -> None:
-    """Bring archived and deleted threads back, by the archive's file or by the thread's name (its newest archive).
+    """Restore archived and deleted threads, by the archive's file or by the thread's name (its newest archive).
 
-    All comes back as it was, under the same name and ids unless they are taken. Nothing goes on by itself: a run or a
-    job that was under way is over. The next turn resumes the session if its file still stands, and starts fresh
-    otherwise. The archive stays where it is.
+    Everything is restored as it was, with the same name and ids unless they are taken. Nothing continues by itself: a
+    run or a job that was under way has ended. The next turn resumes the session if its file still exists, and starts
+    fresh otherwise. The archive is kept.
     """
 
     async def work(client: Client) -> None:
@@ -69,17 +70,17 @@ def restore(archives: tuple[str, ...], as_json: bool) -> None:
     with_client(work)
 
 
-def _tell(restored: Restored) -> None:
+def _tell(restored: RestoredArchive) -> None:
     names = " and ".join(thread.name for thread in restored.threads)
-    session = "its session still stands" if restored.resumable else "the next turn starts fresh"
+    session = "the next turn resumes" if restored.resumable else "the next turn starts fresh"
     note(f"restored {names} ({plural(restored.turns, 'turn')}); {session}")
     if restored.is_copy:
         note(f"{restored.was} is in the store already: this is a copy of it")
     if restored.is_narrowed:
-        note("the file is not from this archive: what it may do was narrowed to ask; clew threads set widens it")
+        note("the file is not from your archives: its permissions were narrowed to ask; clew threads set widens them")
 
 
-def _restored_object(restored: Restored) -> dict[str, Any]:
+def _restored_object(restored: RestoredArchive) -> dict[str, Any]:
     return {
         "threads": [{"name": thread.name, "id": thread.id, "kind": thread.kind} for thread in restored.threads],
         "was": restored.was,
@@ -128,20 +129,22 @@ def _file_object(file: ArchiveFile) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--older-than", metavar="AGE", callback=age, help="Archive threads not used for so long: 7d, 12h.")
-@click.option("--kind", type=click.Choice([*KINDS, "all"]), help="Only those of this kind.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option(
+    "--older-than", metavar="AGE", callback=age, help="Archive threads that were not used for so long: 7d, 12h."
+)
+@click.option("--kind", type=click.Choice([*KINDS, "all"]), help="Only threads of this kind.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only show what would be archived or removed.")
 @AS_JSON
 def clean(older_than: float | None, kind: str | None, dry_run: bool, as_json: bool) -> None:
-    """Archive threads that were not used for long. Those in use stay, whatever their age.
+    """Archive threads that were not used for a long time. Threads in use stay, whatever their age.
 
-    Without --older-than it does what the settings say: threads older than `retention.threads` are archived (off unless
-    you set it), archives older than `retention.archives` (30 days) are removed for good. `clew serve` and `clew work`
-    do the same once a day.
+    Without --older-than, it does what the settings say: threads older than `retention.threads` are archived (off unless
+    you set it), archives older than `retention.archives` (30 days) are deleted. `clew serve` and `clew work` do the
+    same once a day.
     """
     kind = None if kind == "all" else kind
     if kind is not None and older_than is None:
-        raise UsageError("--kind goes with --older-than.", hint="The settings hold for threads of every kind.")
+        raise UsageError("--kind needs --older-than.", hint="The settings apply to threads of every kind.")
     telling = _Telling(dry_run=dry_run, as_json=as_json)
 
     async def work(client: Client) -> None:
@@ -158,12 +161,12 @@ def clean(older_than: float | None, kind: str | None, dry_run: bool, as_json: bo
         with_client(work)
     except KeyboardInterrupt:
         if sys.stderr is not None and sys.stderr.isatty():
-            note("")  # behind the ^C
-        raise Cancelled(f"Stopped: {telling.sum}.", hint="The same command goes on with the rest.") from None
+            note("")  # ends the line of the ^C
+        raise Cancelled(f"Stopped: {telling.sum}.", hint="The same command does the rest.") from None
 
 
 class _Telling:
-    """Each one as it goes; where the whole is one JSON object, a sum every now and then."""
+    """Reports each thread as it is archived; with --json, a count every second."""
 
     def __init__(self, *, dry_run: bool, as_json: bool) -> None:
         self._dry_run = dry_run
@@ -171,7 +174,7 @@ class _Telling:
         self._archived = 0
         self._told_at = time.monotonic()
 
-    def __call__(self, done: Archived | Path) -> None:
+    def __call__(self, done: ArchivedThread | Path) -> None:
         self._archived += not isinstance(done, Path)
         if not self._as_json:
             note(self._words(done))
@@ -183,7 +186,7 @@ class _Telling:
     def sum(self) -> str:
         return f"{'would archive' if self._dry_run else 'archived'} {plural(self._archived, 'thread')}"
 
-    def _words(self, done: Archived | Path) -> str:
+    def _words(self, done: ArchivedThread | Path) -> str:
         if isinstance(done, Path):
             return f"{'would remove' if self._dry_run else 'removed'} the archive {harmless(done.name)}"
         where = f": {done.path}" if done.path is not None else ""
@@ -191,18 +194,18 @@ class _Telling:
         return f"{did} {_names(done)} ({done.kind}, {plural(done.turns, 'turn')}){where}"
 
 
-def _names(archived: Archived) -> str:
+def _names(archived: ArchivedThread) -> str:
     return " and ".join([archived.name, *archived.others])
 
 
-def _tell_kept(done: Cleaned) -> None:
+def _tell_kept(done: CleanupResult) -> None:
     for _, why in done.kept:
         note(f"kept: {why}")
     if not (done.archived or done.expired or done.kept):
         note("Nothing to clean.")
 
 
-def _cleaned_object(done: Cleaned, *, dry_run: bool) -> dict[str, Any]:
+def _cleaned_object(done: CleanupResult, *, dry_run: bool) -> dict[str, Any]:
     return {
         "dry_run": dry_run,
         "archived": [_archived_object(each) for each in done.archived],
@@ -211,7 +214,7 @@ def _cleaned_object(done: Cleaned, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _archived_object(each: Archived) -> dict[str, Any]:
+def _archived_object(each: ArchivedThread) -> dict[str, Any]:
     return {
         "thread": each.name,
         "others": list(each.others),

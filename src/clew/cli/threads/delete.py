@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.options import AS_JSON
-from clew.cli.output import note, plural, print_json
-from clew.cli.session import complete_thread, with_client
+from clew.cli.client_runner import with_client
+from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.ui.printing import note, plural, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.chat import Deleted
+    from clew.api.client import Client
+    from clew.hosts.chat.chat import Deleted
 
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_thread)
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @AS_JSON
 def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete threads. Each is written to an archive file first, as `threads archive` does.
 
-    The two threads of a pair go together, also by the pair's name. `threads restore` brings them back, as long as the
-    archive is kept.
+    The two threads of a pair are deleted together; the pair's name works, too. `threads restore` restores them, as long
+    as the archive is kept.
     """
 
     async def plan(client: Client) -> dict[str, Deleted]:
@@ -39,7 +39,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
     planned = with_client(plan, reads=True)
     for each in planned.values():
         note(f"{'would delete' if dry_run else 'to delete'}: {_names(each)} ({_counted(each)})")
-    if not (dry_run or yes):  # with nothing open: a person may take their time
+    if not (dry_run or yes):  # no client is open while the user decides
         _confirm(sum(1 + len(each.others) for each in planned.values()))
 
     async def work(client: Client) -> list[Deleted]:
@@ -47,9 +47,10 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
         for name in planned:
             deleted = await (await client.find(name)).delete()
             done.append(deleted)
+            what = "them" if deleted.others else "it"
             note(
-                f"deleted {_names(deleted)} (clew threads restore {name} brings {'them' if deleted.others else 'it'} "
-                f"back); its archive is {deleted.archive}"
+                f"deleted {_names(deleted)} (clew threads restore {name} restores {what}); "
+                f"its archive is {deleted.archive}"
             )
         return done
 
@@ -60,11 +61,13 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
 
 def _confirm(count: int) -> None:
     if not (sys.stdin is not None and sys.stdin.isatty()):
-        raise UsageError("Deleting needs a yes.", hint="Give --yes, or --dry-run to see what would go.")
+        raise UsageError(
+            "Deleting needs a confirmation.", hint="Give --yes, or --dry-run to see what would be deleted."
+        )
     try:
         agreed = click.confirm(f"Delete {plural(count, 'thread')}?", err=True)
     except click.Abort:
-        note("")  # nobody pressed Enter
+        note("")  # ends the line of the prompt
         raise
     if not agreed:
         raise click.Abort

@@ -12,43 +12,52 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.options import AS_JSON
-from clew.cli.output import harmless, note, plural, print_json, say
-from clew.cli.session import complete_thread, with_client
-from clew.errors import Conflict, UsageError
+from clew.cli.client_runner import with_client
+from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.ui.files import check_output, output_path, write_output
+from clew.cli.ui.printing import harmless, note, plural, print_json, say
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.outgoing import Secret
-    from clew.hosts.portable import Exported
-    from clew.hosts.signing import Signer
+    from clew.api.client import Client
+    from clew.hosts.transfer.export import ExportedThread
+    from clew.hosts.transfer.secret_scan import FoundSecret
+    from clew.hosts.transfer.signatures import Signer
 
 VARIABLE = "CLEW_PASSPHRASE"
 PASSPHRASE_FILE = click.option(
     "--passphrase-file",
     metavar="FILE",
-    help=f"The passphrase is its first line.  [default: {VARIABLE}, else you are asked]",
+    help=f"Its first line is the passphrase.  [default: {VARIABLE}, else you are asked]",
 )
 SIGN = click.option(
-    "--sign", metavar="KEY", help="Sign it with this SSH key; a public one, if an agent holds the private one."
+    "--sign",
+    metavar="KEY",
+    help="Sign it with this SSH key. Give the public key if an SSH agent holds the private one.",
 )
 
 
 @click.command()
 @click.argument("name", shell_complete=complete_thread)
-@click.option("--output", metavar="FILE", help="Write it there.  [default: NAME.clew, or NAME.clew.age, here]")
-@click.option("--force", is_flag=True, help="Write over a FILE that is there.")
-@click.option("--encrypt", is_flag=True, help="With a passphrase. --passphrase-file says so, too.")
+@click.option(
+    "--output",
+    metavar="FILE",
+    help="Write to this file.  [default: NAME.clew, or NAME.clew.age, in the current directory]",
+)
+@click.option("--force", is_flag=True, help="Replace a FILE that exists.")
+@click.option("--encrypt", is_flag=True, help="Encrypt it with a passphrase. Implied by --passphrase-file.")
 @PASSPHRASE_FILE
 @click.option(
     "--recipient",
     "recipients",
     metavar="KEY",
     multiple=True,
-    help="For the holder of this key instead: age1…, or an SSH public key. May be given more than once.",
+    help="Encrypt it for this key instead: age1…, or an SSH public key. May be repeated.",
 )
-@click.option("--redact", is_flag=True, help="The history alone, with what looks like a secret blanked.")
-@click.option("--with-secrets", is_flag=True, help="Even if it holds what is a secret, or looks like one.")
+@click.option(
+    "--redact", is_flag=True, help="Export the history only, with everything blanked that looks like a secret."
+)
+@click.option("--with-secrets", is_flag=True, help="Export it even if it holds what is a secret, or looks like one.")
 @SIGN
 @AS_JSON
 def export(
@@ -63,10 +72,10 @@ def export(
     sign: str | None,
     as_json: bool,
 ) -> None:
-    """Write a thread to a file, to go on elsewhere: its history, its state, and its agents' sessions.
+    """Write a thread to a file, to continue it elsewhere: its history, its state, and its agents' sessions.
 
-    Of a pair, both threads, also by the pair's name. `clew threads import` reads it, and so does any unzip; an
-    encrypted one opens with age. With --sign, FILE.sig is its signature.
+    The two threads of a pair are one file; the pair's name works, too. `clew threads import` reads the file, and so
+    does any unzip; an encrypted file can be decrypted with age. With --sign, FILE.sig is its signature.
 
     \b
       clew threads export fix-login --encrypt
@@ -78,15 +87,15 @@ def export(
     if redact and with_secrets:
         raise UsageError("--redact blanks secrets, --with-secrets keeps them.", hint="Give one of them.")
     if recipients:
-        from clew.hosts.sealing import check_recipients
+        from clew.hosts.transfer.encryption import check_recipients
 
         check_recipients(recipients)
     by = _signer(sign) if sign is not None else None
-    path = _checked(output, force=force) if output is not None else None
+    path = output_path(output, force=force) if output is not None else None
     passphrase = read_passphrase(passphrase_file, confirm=True) if encrypt else None
 
-    async def work(client: Client) -> Exported:
-        from clew.hosts.portable import export_thread
+    async def work(client: Client) -> ExportedThread:
+        from clew.hosts.transfer.export import export_thread
 
         return await export_thread(
             client.engine, name, os.environ, redacted=redact, with_secrets=with_secrets or redact
@@ -94,21 +103,21 @@ def export(
 
     made = with_client(work, reads=True)
     place = path or Path(f"{made.name}.clew{'.age' if encrypt or recipients else ''}")
-    content = _sealed(made.content, passphrase, recipients)
+    content = _encrypted(made.content, passphrase, recipients)
     if by is not None:
-        from clew.hosts.signing import OF_A_FILE
-        from clew.hosts.signing import sign as make_signature
+        from clew.hosts.transfer.signatures import FOR_A_FILE
+        from clew.hosts.transfer.signatures import sign as make_signature
 
-        _check(place, force=force)
-        _write(signature_file(place), make_signature(by, OF_A_FILE, content), force=force)
-    _write(place, content, force=force)
+        check_output(place, force=force)
+        write_output(signature_file(place), make_signature(by, FOR_A_FILE, content), force=force)
+    write_output(place, content, force=force)
     if by is None and force:
         _remove_signature(signature_file(place))
     _tell(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
 
 
 def _signer(key: str) -> Signer:
-    from clew.hosts.signing import signer
+    from clew.hosts.transfer.signatures import signer
 
     return signer(key, os.environ)
 
@@ -118,33 +127,39 @@ def signature_file(path: Path) -> Path:
 
 
 def _remove_signature(path: Path) -> None:
-    """It was the replaced file's, and fits no other."""
+    """It is the signature of the file that was replaced, and does not match the new one."""
     if not path.is_file():
         return
     try:
         path.unlink()
     except OSError as error:
-        raise UsageError(f"{path} cannot be removed: {error.strerror}.", hint="It signs the file before.") from error
-    note(f"removed {harmless(str(path))}: it was the signature of the file before")
+        raise UsageError(
+            f"{path} cannot be removed: {error.strerror}.", hint="It is the signature of the replaced file."
+        ) from error
+    note(f"removed {harmless(str(path))}: it was the signature of the replaced file")
 
 
-def _sealed(content: bytes, passphrase: str | None, recipients: tuple[str, ...]) -> bytes:
+def _encrypted(content: bytes, passphrase: str | None, recipients: tuple[str, ...]) -> bytes:
     if passphrase is None and not recipients:
         return content
-    from clew.hosts import sealing
+    from clew.hosts.transfer import encryption
 
-    return sealing.seal_with(passphrase, content) if passphrase is not None else sealing.seal_for(recipients, content)
+    return (
+        encryption.encrypt_with(passphrase, content)
+        if passphrase is not None
+        else encryption.encrypt_for(recipients, content)
+    )
 
 
 def read_passphrase(file: str | None, *, confirm: bool) -> str:
-    """From the file, the environment or the person, in this order."""
+    """From the file, the environment or the user, in this order."""
     if file is not None:
-        from clew.hosts.checks import named_path
+        from clew.hosts.validation import named_path
 
         try:
             lines = named_path(file).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise UsageError(
                 f"The passphrase file {file} cannot be read: {why}.", hint="Its first line is the passphrase."
             ) from error
@@ -165,7 +180,7 @@ def _asked(*, confirm: bool) -> str:
 
 @contextlib.contextmanager
 def _stopped_at_once() -> Iterator[None]:
-    """Within asyncio's loop a first Ctrl-C only asks the loop to end, and that waits for whoever types."""
+    """Within asyncio's loop, a first Ctrl-C only asks the loop to end, and the loop would wait for the prompt."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -173,50 +188,9 @@ def _stopped_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _checked(output: str, *, force: bool) -> Path:
-    from clew.hosts.checks import named_path
-
-    path = named_path(output)
-    try:
-        _check(path, force=force)
-    except OSError as error:  # a name that no file can have
-        raise UsageError(f"--output cannot be written: {error.strerror}.", hint="Name another.") from error
-    return path
-
-
-def _check(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory.", hint="--output wants the name of a file.")
-    if path.exists() and not path.is_file():  # a device, a pipe: they are no more once a file takes their place
-        raise UsageError(f"{path} is no file.", hint="--output wants the name of a file.")
-    if not force and os.path.lexists(path):
-        raise Conflict(f"{path} is there already.", hint="--force writes over it.")
-
-
-def _write(path: Path, content: bytes, *, force: bool) -> None:
-    """Whole or not at all, for its owner's eyes alone; nobody's file is written over by accident."""
-    _check(path, force=force)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            draft.replace(path)
-        else:
-            os.link(draft, path)
-    except FileExistsError as error:
-        raise Conflict(f"{path} is there already.", hint="--force writes over it.") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.", hint="Name another --output.") from error
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
+def _tell(made: ExportedThread, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
     if as_json:
-        from clew.hosts.outgoing import as_objects
+        from clew.hosts.transfer.secret_scan import as_objects
 
         print_json(
             {
@@ -228,7 +202,12 @@ def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bo
                 "redacted": made.redacted,
                 "secrets": as_objects(made.secrets),
                 "sessions": [
-                    {"agent": each.agent, "model": each.model or None, "included": each.taken, "why": each.why or None}
+                    {
+                        "agent": each.agent,
+                        "model": each.model or None,
+                        "included": each.included,
+                        "why": each.why or None,
+                    }
                     for each in made.sessions
                 ],
             }
@@ -237,14 +216,14 @@ def _tell(made: Exported, path: Path, size: int, *, encrypted: bool, as_json: bo
     say(harmless(str(path)))
     note(f"{' and '.join(made.threads)}: {plural(made.turns, 'turn')}, {size:,} bytes{', encrypted' * encrypted}")
     if made.redacted is not None:
-        note(f"blanked {plural(made.redacted, 'secret')}; what looks like none is still in it")
+        note(f"blanked {plural(made.redacted, 'secret')}; a secret that does not look like one is still in it")
     tell_secrets(made.secrets, "blanked" if made.redacted is not None else "it holds")
     for each in made.sessions:
         who = harmless(" ".join(part for part in (each.agent, each.model) if part))
-        note(f"the session of {who} goes along" if each.taken else f"not the session of {who}: {each.why}")
+        note(f"with the session of {who}" if each.included else f"without the session of {who}: {each.why}")
 
 
-def tell_secrets(secrets: Sequence[Secret], what: str) -> None:
+def tell_secrets(secrets: Sequence[FoundSecret], what: str) -> None:
     for each in secrets:
         times = f", {each.count} times" if each.count > 1 else ""
         note(f"{what}: {harmless(each.kind)} ({harmless(each.where)}{times})")

@@ -11,74 +11,79 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from clew.cli import states
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, seconds
-from clew.cli.output import ago, columns, note, one_line, price, print_json, say, stamp
-from clew.cli.session import with_client
+from clew.cli.ui import state_labels
+from clew.cli.ui.printing import ago, note, one_line, price, print_json, say, stamp
+from clew.cli.ui.tables import columns
+from clew.core.lookup import ALL_ROWS
 from clew.core.thread import KINDS
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
     from clew.core.thread import Origin
     from clew.core.thread import Thread as ThreadRecord
-    from clew.store.search import Listed
+    from clew.store.views.search import ListedThread
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-RUNS_LOOKED_AT = 100_000
 OFFSET_MOST = 1_000_000_000
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
 SPARE = ["CHARS", "AGENT", "KIND", "COST", "TURNS", "DIRECTORY"]
 
 
 def age(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Seconds, of an option such as `--older-than 7d`."""
+    """The seconds of an option such as `--older-than 7d`."""
     return None if value is None else seconds(f"--{param.human_readable_name.replace('_', '-')}", value)
 
 
 def project_and_agent(command: C) -> C:
-    """What lists and searches are narrowed by."""
+    """The options that restrict lists and searches."""
     command = click.option("--agent", metavar="AGENT", help="Only those of this agent.")(command)
-    return click.option("--project", metavar="DIR", help="Only those of this directory and all below it.")(command)
+    return click.option(
+        "--project", metavar="DIR", help="Only those of this directory and of the directories below it."
+    )(command)
 
 
 def in_project(folder: str | None) -> str | None:
     return os.path.realpath(folder) if folder is not None else None
 
 
-def check_narrowing(client: Client, agent: str | None, *folders: str | None) -> None:
-    """Nothing was found: because there can be nothing? Raises UsageError. (A thread may outlive both.)"""
+def check_restrictions(client: Client, agent: str | None, *folders: str | None) -> None:
+    """Nothing was found: raises UsageError if the agent or a directory does not exist.
+
+    Not checked before the search: a thread may outlive both."""
     if agent is not None:
         client.engine.adapter(agent)
     for folder in folders:
         if folder is not None and not Path(folder).is_dir():
-            raise UsageError(f"{folder} is not a directory.", hint="No thread was ever there.")
+            raise UsageError(f"{folder} is not a directory.", hint="No thread was ever started there.")
 
 
 @click.command("list")
 @click.option("--cwd", metavar="DIR", help="Only those of this work directory.")
 @click.option("--here", is_flag=True, help="Only those of the directory you are in.")
 @project_and_agent
-@click.option("--search", metavar="TEXT", help="Only those with this in their name, directory or turns.")
+@click.option("--search", metavar="TEXT", help="Only those with this text in their name, directory or turns.")
 @click.option(
     "--kind",
     type=click.Choice([*KINDS, "all"]),
     default="chat",
     show_default=True,
-    help="Conversations, those of another host, or all.",
+    help="Only threads of this kind.",
 )
-@click.option("--older-than", metavar="AGE", callback=age, help="Only those not used for so long: 7d, 12h.")
-@click.option("--newer-than", metavar="AGE", callback=age, help="Only those used since then.")
+@click.option("--older-than", metavar="AGE", callback=age, help="Only those not used for this long: 7d, 12h.")
+@click.option("--newer-than", metavar="AGE", callback=age, help="Only those used within this time: 7d, 12h.")
 @click.option(
     "--sort",
     type=click.Choice(["updated", "size", "cost"]),
     default="updated",
     show_default=True,
-    help="The last used, the largest or the dearest first.",
+    help="What comes first: the last used, the largest or the most expensive.",
 )
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
-@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Leave out so many first.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Show at most this many.")
+@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Skip this many first.")
 @AS_JSON
 def list_(
     cwd: str | None,
@@ -94,15 +99,15 @@ def list_(
     offset: int,
     as_json: bool,
 ) -> None:
-    """List threads, the last used first, with what is going on in them, how large they are and what they cost."""
+    """List threads, the last used first, with their state, size and cost."""
     if cwd is not None and here:
-        raise UsageError("--cwd and --here name two directories.", hint="Give one of them.")
+        raise UsageError("--cwd and --here cannot be given together.", hint="Give one of them.")
 
     async def work(client: Client) -> None:
-        from clew.core.run import RunStatus
+        from clew.core.runs.run import RunStatus
 
         folder, now = "." if here else cwd, time.time()
-        found = await client.listed(
+        found = await client.views.threads(
             q=search,
             cwd=in_project(folder),
             project=in_project(project),
@@ -116,19 +121,19 @@ def list_(
         )
         more, found = len(found) > limit, found[:limit]
         if not found:
-            check_narrowing(client, agent, folder, project)
-        queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=RUNS_LOOKED_AT))
+            check_restrictions(client, agent, folder, project)
+        queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=ALL_ROWS))
         if as_json:
-            print_json([_object(listed, queued[listed.card.thread.id]) for listed in found])
+            print_json([_object(listed, queued[listed.summary.thread.id]) for listed in found])
         elif found:
-            gone = await client.gone([listed.card.live for listed in found if listed.card.live is not None])
-            rows = [_row(listed, queued[listed.card.thread.id], gone) for listed in found]
+            gone = await client.gone([listed.summary.live for listed in found if listed.summary.live is not None])
+            rows = [_row(listed, queued[listed.summary.thread.id], gone) for listed in found]
             say(columns(HEADINGS, rows, spare=SPARE))
         else:
             given = (search, folder, project, agent, older_than, newer_than)
             if offset > 0 or any(each is not None for each in given):
                 note("No such threads.")
-            elif kind != "all" and await client.listed(limit=1):
+            elif kind != "all" and await client.views.threads(limit=1):
                 note(f"No threads of the kind {kind}. clew threads list --kind all lists the others.")
             else:
                 note('No threads yet. Start one with clew ask "…".')
@@ -138,13 +143,13 @@ def list_(
     with_client(work, reads=True)
 
 
-def _row(listed: Listed, queued: int, gone: set[str]) -> list[str]:
-    card, record = listed.card, listed.card.thread
+def _row(listed: ListedThread, queued: int, gone: set[str]) -> list[str]:
+    card, record = listed.summary, listed.summary.thread
     return [
         record.name,
         record.kind,
         ago(record.updated_at),
-        states.of_thread(card, queued, gone=card.live is not None and card.live.id in gone),
+        state_labels.thread_label(card, queued, gone=card.live is not None and card.live.id in gone),
         f"{card.turns:,}",
         f"{listed.chars:,}",
         price(card.cost_usd, used=False),
@@ -157,8 +162,8 @@ def who(record: ThreadRecord) -> str:
     return one_line(f"{record.agent} {record.model}" if record.model else record.agent, 80)
 
 
-def _object(listed: Listed, queued: int) -> dict[str, Any]:
-    card, live = listed.card, listed.card.live
+def _object(listed: ListedThread, queued: int) -> dict[str, Any]:
+    card, live = listed.summary, listed.summary.live
     return thread_object(card.thread) | {
         "turns": card.turns,
         "chars": listed.chars,
@@ -189,7 +194,7 @@ def thread_object(record: ThreadRecord) -> dict[str, Any]:
 
 
 def origin_words(origin: Origin) -> str:
-    """As `threads show` says it."""
+    """The line of `threads show` about where a thread comes from."""
     verb = {"fork": "forked from", "replay": "replayed from", "merge": "merged from"}[origin.how]
     at = f" at round {origin.round}" if origin.round is not None else ""
     return one_line(f"{verb} {' and '.join(source.name for source in origin.of)}{at}", 200)

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from clew.cli.options import AS_JSON
-from clew.cli.session import complete_thread, with_client
-from clew.cli.threads_export import PASSPHRASE_FILE, SIGN, read_passphrase
-from clew.cli.threads_import import SIGNERS, accepted, read_identity
-from clew.cli.threads_push_display import Progress, tell_listed, tell_pulled, tell_pushed
+from clew.cli.client_runner import with_client
+from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.threads.export import PASSPHRASE_FILE, SIGN, read_passphrase
+from clew.cli.threads.imports import SIGNERS, accepted, read_identity
+from clew.cli.threads.push_display import Progress, tell_listed, tell_pulled, tell_pushed
 from clew.errors import ClewError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.portable_head import Lock
-    from clew.hosts.portable_remote import Remote
-    from clew.hosts.portable_sync import Pulled, Pushed
-    from clew.hosts.signing import Signer
+    from clew.api.client import Client
+    from clew.hosts.transfer.remote.header import RemoteKeys
+    from clew.hosts.transfer.remote.remote import Remote
+    from clew.hosts.transfer.remote.sync import PullResult, PushResult
+    from clew.hosts.transfer.signatures import Signer
 
 T = TypeVar("T")
 
 IDENTITY = click.option(
-    "--identity", metavar="FILE", help="Your age identity, or SSH private key, for a remote that is yours to open."
+    "--identity", metavar="FILE", help="Your age identity, or SSH private key, to decrypt the remote with."
 )
 ARGS = click.argument("args", metavar="[URL] [NAME]...", nargs=-1, shell_complete=complete_thread)
 
@@ -33,19 +33,19 @@ ARGS = click.argument("args", metavar="[URL] [NAME]...", nargs=-1, shell_complet
 @click.command()
 @ARGS
 @click.option("--all", "everything", is_flag=True, help="Every thread.")
-@click.option("--encrypt", is_flag=True, help="With a passphrase, from the first push on.")
+@click.option("--encrypt", is_flag=True, help="Encrypt it with a passphrase, from the first push on.")
 @PASSPHRASE_FILE
 @click.option(
     "--recipient",
     "recipients",
     metavar="KEY",
     multiple=True,
-    help="For the holder of this key instead, from the first push on: age1…, or an SSH public key. May be repeated.",
+    help="Encrypt it for this key instead, from the first push on: age1…, or an SSH public key. May be repeated.",
 )
 @IDENTITY
 @SIGN
-@click.option("--with-secrets", is_flag=True, help="Even if it holds what is a secret, or looks like one.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+@click.option("--with-secrets", is_flag=True, help="Push it even if it holds what is a secret, or looks like one.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be sent.")
 @AS_JSON
 def push(
     args: tuple[str, ...],
@@ -59,11 +59,11 @@ def push(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Bring threads to an object store, or to a folder that others share: only what is new is sent.
+    """Push threads to an object store, or to a shared folder. Only what is new is sent.
 
     URL is s3://bucket/path, gs://bucket/path, az://container/path or file:///path; without one, the setting remote.url.
-    Credentials come from the environment. What has gone on there and here is a conflict: it is said, and nothing is
-    overwritten. Nothing is ever deleted there.
+    Credentials come from the environment. A thread that has changed on both sides is a conflict: it is reported, and
+    nothing is overwritten. Nothing is ever deleted there.
 
     \b
       clew threads push s3://team/clew fix-login
@@ -73,40 +73,40 @@ def push(
     encrypt = encrypt or passphrase_file is not None
     if encrypt and (recipients or identity):
         raise UsageError(
-            "--encrypt goes with a passphrase, --recipient and --identity with keys.", hint="Give one way."
+            "--encrypt needs a passphrase, --recipient and --identity need keys.", hint="Give one of them."
         )
     if everything and names:
-        raise UsageError("Names, or --all?", hint="Give one of them.")
+        raise UsageError("Names and --all exclude each other.", hint="Give one of them.")
     if not everything and not names:
-        raise UsageError("Which threads?", hint="Name some, or give --all.")
+        raise UsageError("No thread is named.", hint="Name some, or give --all.")
     if recipients:
-        from clew.hosts.sealing import check_recipients
+        from clew.hosts.transfer.encryption import check_recipients
 
         check_recipients(recipients)
-    lock = _lock(passphrase_file if encrypt else None, identity, recipients, ask=encrypt)
+    keys = _keys(passphrase_file if encrypt else None, identity, recipients, ask=encrypt)
 
     async def work(client: Client) -> int:
-        from clew.hosts.portable_sync import push as push_thread
-        from clew.hosts.portable_sync import units
+        from clew.hosts.transfer.remote.sync import groups
+        from clew.hosts.transfer.remote.sync import push as push_thread
 
-        done: list[tuple[str, Pushed | ClewError]] = []
+        done: list[tuple[str, PushResult | ClewError]] = []
         async with Progress() as progress:
             signer = _signer(client, sign)
-            remote = await _opened(client, url, lock, progress, to_push=True)
-            chosen = await units(client.engine, names)
-            for unit in chosen:
-                progress.say(f"reading {unit.name}")
+            remote = await _opened(client, url, keys, progress, to_push=True)
+            chosen = await groups(client.engine, names)
+            for group in chosen:
+                progress.say(f"reading {group.name}")
                 each = push_thread(
                     client.engine,
                     remote,
-                    unit.key,
+                    group.key,
                     os.environ,
                     signer=signer,
                     with_secrets=with_secrets,
                     dry_run=dry_run,
-                    on_bytes=progress.of("sending", unit.name),
+                    on_bytes=progress.of("sending", group.name),
                 )
-                done.append((unit.name, await _tried(each, alone=len(chosen) == 1)))
+                done.append((group.name, await _tried(each, alone=len(chosen) == 1)))
         return tell_pushed(remote, done, dry_run=dry_run, as_json=as_json)
 
     return with_client(work)
@@ -114,13 +114,13 @@ def push(
 
 @click.command()
 @ARGS
-@click.option("--all", "everything", is_flag=True, help="Every thread that is there.")
-@click.option("--cwd", metavar="DIR", help="The work directory of new ones.  [default: the one you are in]")
-@click.option("--name", metavar="NEW", help="Bring it under this name, beside what is here.")
+@click.option("--all", "everything", is_flag=True, help="Every thread at the remote.")
+@click.option("--cwd", metavar="DIR", help="The work directory of new threads.  [default: the current one]")
+@click.option("--name", metavar="NEW", help="Pull it under this name, beside the thread that is here.")
 @PASSPHRASE_FILE
 @IDENTITY
 @SIGNERS
-@click.option("--dry-run", is_flag=True, help="Check it, and only say what would come of it.")
+@click.option("--dry-run", is_flag=True, help="Check it, and only show what would be done.")
 @AS_JSON
 def pull(
     args: tuple[str, ...],
@@ -133,10 +133,10 @@ def pull(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Bring threads here that `threads push` brought there. Without names, list them.
+    """Pull threads that `threads push` has pushed. Without names, list them.
 
-    A thread that is not here comes in as `threads import` would bring it. One that is here, and has not changed since
-    it was last the same on both sides, is brought up to date. Changed on both sides is a conflict: nothing is done.
+    A thread that is not here is imported, as `threads import` does. One that is here and has not changed since it was
+    last the same on both sides is updated. One that has changed on both sides is a conflict: nothing is done.
 
     \b
       clew threads pull s3://team/clew
@@ -144,29 +144,29 @@ def pull(
     """
     url, names = _split(args)
     if passphrase_file is not None and identity is not None:
-        raise UsageError("--passphrase-file and --identity are two ways to open it.", hint="Give one of them.")
+        raise UsageError("--passphrase-file and --identity are two ways to decrypt it.", hint="Give one of them.")
     if everything and names:
-        raise UsageError("Names, or --all?", hint="Give one of them.")
+        raise UsageError("Names and --all exclude each other.", hint="Give one of them.")
     if name is not None and len(names) != 1:
         raise UsageError("--name is for one thread.", hint="Name it.")
     if not everything and not names and (cwd is not None or dry_run):
         what = "--dry-run" if dry_run else "--cwd"
-        raise UsageError(f"{what} is for threads that are brought here.", hint="Name some, or give --all.")
-    lock = _lock(passphrase_file, identity, (), ask=True)
+        raise UsageError(f"{what} is for threads that are pulled.", hint="Name some, or give --all.")
+    keys = _keys(passphrase_file, identity, (), ask=True)
 
     async def work(client: Client) -> int:
         from clew.core.thread import Permissions, Trust
-        from clew.hosts.portable_sync import pull as pull_thread
-        from clew.hosts.portable_sync import wanted
+        from clew.hosts.transfer.remote.sync import find_manifest
+        from clew.hosts.transfer.remote.sync import pull as pull_thread
 
-        done: list[tuple[str, Pulled | ClewError]] = []
+        done: list[tuple[str, PullResult | ClewError]] = []
         async with Progress() as progress:
             trusted = accepted(client.settings, signers)
-            remote = await _opened(client, url, lock, progress, to_push=False)
+            remote = await _opened(client, url, keys, progress, to_push=False)
             there = await remote.manifests()
             chosen = {each.thread_id: each for each in there.manifests} if everything else {}
             for one in dict.fromkeys(names):
-                found = await _tried(wanted(client.engine, there, one), alone=len(names) == 1)
+                found = await _tried(find_manifest(client.engine, there, one), alone=len(names) == 1)
                 if isinstance(found, ClewError):
                     done.append((one, found))
                 else:
@@ -198,8 +198,8 @@ def pull(
 
 
 def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """A URL cannot be a thread's name, nor what was meant to be one. Raises UsageError."""
-    from clew.engine.object_store import refuse_mistyped
+    """The URL, if the first argument is one, and the names. Raises UsageError for a mistyped URL."""
+    from clew.hosts.transfer.remote.object_store import refuse_mistyped
 
     for place, word in enumerate(args):
         refuse_mistyped(word)
@@ -208,46 +208,48 @@ def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     return (args[0], args[1:]) if args and "://" in args[0] else (None, args)
 
 
-def _lock(passphrase_file: str | None, identity: str | None, recipients: tuple[str, ...], *, ask: bool) -> Lock:
-    from clew.hosts.portable_head import Lock
+def _keys(passphrase_file: str | None, identity: str | None, recipients: tuple[str, ...], *, ask: bool) -> RemoteKeys:
+    from clew.hosts.transfer.remote.header import RemoteKeys
 
     asked = (lambda is_new: read_passphrase(passphrase_file, confirm=is_new)) if ask else None
     is_given = passphrase_file is not None or identity is not None
-    return Lock(asked, recipients, read_identity(identity) if identity is not None else None, must_be_needed=is_given)
+    return RemoteKeys(
+        asked, recipients, read_identity(identity) if identity is not None else None, must_be_needed=is_given
+    )
 
 
 def _signer(client: Client, key: str | None) -> Signer | None:
-    """By the flag, else by the setting."""
-    from clew.hosts.signing import signer
+    """As the option says, else the setting."""
+    from clew.hosts.transfer.signatures import signer
 
     key = key or client.settings.of("remote.sign")
     if key is None and client.settings.of("remote.signers"):
         raise UsageError(
-            "This push would not be signed, and remote.signers accepts only what is.",
+            "This push would not be signed, and remote.signers accepts only signed ones.",
             hint="Give --sign KEY, or set remote.sign.",
         )
     return signer(key, os.environ) if key is not None else None
 
 
-async def _opened(client: Client, url: str | None, lock: Lock, progress: Progress, *, to_push: bool) -> Remote:
+async def _opened(client: Client, url: str | None, keys: RemoteKeys, progress: Progress, *, to_push: bool) -> Remote:
     from clew.core.record import replace
-    from clew.engine.object_store import ObjectStore
-    from clew.hosts.portable_remote import open_remote
+    from clew.hosts.transfer.remote.object_store import ObjectStore
+    from clew.hosts.transfer.remote.remote import open_remote
 
     place = url or client.settings.of("remote.url")
     if place is None:
-        where = "Where to?" if to_push else "Where from?"
-        raise UsageError(where, hint="Give a URL such as s3://bucket/path, or set remote.url in your clew.toml.")
+        hint = "Give a URL such as s3://bucket/path, or set remote.url in your clew.toml."
+        raise UsageError("No remote is named.", hint=hint)
     objects = ObjectStore(place)
-    ask = lock.passphrase
+    ask = keys.passphrase
     if ask is not None:
-        lock = replace(lock, passphrase=lambda is_new: progress.asking(lambda: ask(is_new)))
-    progress.say(f"reaching {objects.url}")
-    return await open_remote(objects, lock, to_push=to_push)
+        keys = replace(keys, passphrase=lambda is_new: progress.asking(lambda: ask(is_new)))
+    progress.say(f"connecting to {objects.url}")
+    return await open_remote(objects, keys, to_push=to_push)
 
 
 async def _tried(each: Awaitable[T], *, alone: bool) -> T | ClewError:
-    """One thread's trouble is not the others'; a remote's is."""
+    """Returns the error of one thread, so that the others are still done. An error of the remote is raised."""
     try:
         return await each
     except StoreError:

@@ -1,4 +1,4 @@
-"""What `clew threads push` and `pull` say: bytes while they go, and what came of each thread."""
+"""The output of `clew threads push` and `pull`: progress in bytes, and the result of each thread."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from clew.cli.failure import say as say_error
-from clew.cli.output import ago, columns, harmless, note, plural, print_json, say, stamp
-from clew.cli.threads_export import tell_secrets
-from clew.cli.threads_import import tell_sessions
+from clew.cli.error_report import print_error
+from clew.cli.threads.export import tell_secrets
+from clew.cli.threads.imports import tell_sessions
+from clew.cli.ui.printing import ago, harmless, note, plural, print_json, say, stamp
+from clew.cli.ui.tables import columns
 from clew.errors import ClewError, SecretFound
 
 if TYPE_CHECKING:
     import asyncio
 
-    from clew.hosts.portable_remote import Listing, Remote
-    from clew.hosts.portable_sync import Pulled, Pushed
+    from clew.hosts.transfer.remote.remote import Remote, RemoteListing
+    from clew.hosts.transfer.remote.sync import PullResult, PushResult
 
 T = TypeVar("T")
-Done = TypeVar("Done", "Pushed", "Pulled")
+Done = TypeVar("Done", "PushResult", "PullResult")
 
-QUIET_S, EVERY_S = 1.0, 5.0  # nothing is said of what takes no longer; and where no line can be redrawn, every so often
+QUIET_S = 1.0  # nothing is shown of what takes no longer
+EVERY_S = 5.0  # how often a line is printed where none can be redrawn
 PUSHED = {
     "pushed": "pushed",
     "unchanged": "the remote has all of it",
-    "behind": "the remote has more, and nothing is new here: pull brings it",
+    "behind": "the remote has changed, and nothing is new here: pull updates it",
 }
 PULLED = {
     "new": "pulled",
-    "updated": "brought up to date; what was here is archived",
+    "updated": "updated; what was here is archived",
     "unchanged": "nothing new",
-    "ahead": "nothing new there; push brings what is new here",
+    "ahead": "nothing new at the remote; push sends what is new here",
 }
 
 
 class Progress:
-    """What is being done, if it takes more than a second: a line that is redrawn, or one every few seconds."""
+    """Shows what is being done, if it takes more than a second: a line that is redrawn, or one every few seconds."""
 
     def __init__(self) -> None:
         self._began = self._told = time.monotonic()
@@ -45,7 +47,7 @@ class Progress:
         self._watch: asyncio.Task[None] | None = None
         self._status: Any = None
         if sys.stderr is not None and sys.stderr.isatty():
-            from clew.cli.status import StatusLine
+            from clew.cli.ui.status_line import StatusLine
 
             self._status = StatusLine()
             self._status.hide()
@@ -73,7 +75,7 @@ class Progress:
         return lambda done, total: self.say(f"{doing} {name}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
 
     def asking(self, ask: Callable[[], T]) -> T:
-        """For a passphrase: out of the way while somebody types. To try it takes seconds, in which nothing is drawn."""
+        """Hides the line while the user types a passphrase. To try it takes seconds, in which nothing is drawn."""
         if self._status is not None:
             self._status.hide()
         given = ask()
@@ -83,7 +85,7 @@ class Progress:
         return given
 
     async def _watched(self) -> None:
-        """Also while nothing new is to be said: whoever waits sees that something is being done."""
+        """Redraws the line even if nothing has changed, so that the user sees that something is being done."""
         import asyncio
 
         while True:
@@ -101,12 +103,12 @@ class Progress:
             note(self._words)
 
 
-def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, dry_run: bool, as_json: bool) -> int:
-    def tell(pushed: Pushed, whose: str) -> None:
-        say(f"{whose}  {_would(PUSHED[pushed.side], dry_run)}")
-        if pushed.side == "pushed" and dry_run:
+def tell_pushed(remote: Remote, done: list[tuple[str, PushResult | ClewError]], *, dry_run: bool, as_json: bool) -> int:
+    def tell(pushed: PushResult, whose: str) -> None:
+        say(f"{whose}  {_would(PUSHED[pushed.state], dry_run)}")
+        if pushed.state == "pushed" and dry_run:
             note(f"{whose}: {plural(pushed.new_bytes, 'byte')} would be compressed and sent")
-        elif pushed.side == "pushed":
+        elif pushed.state == "pushed":
             sent = f"sent {plural(pushed.sent.size_bytes, 'byte')}{', signed' * pushed.signed}"
             note(f"{whose}: {plural(pushed.turns, 'turn')}; {sent}")
         tell_secrets(pushed.secrets, f"{whose} holds")
@@ -118,9 +120,9 @@ def tell_pushed(remote: Remote, done: list[tuple[str, Pushed | ClewError]], *, d
     return _code(done)
 
 
-def tell_pulled(remote: Remote, done: list[tuple[str, Pulled | ClewError]], *, dry_run: bool, as_json: bool) -> int:
-    def tell(pulled: Pulled, whose: str) -> None:
-        say(f"{whose}  {_would(PULLED[pulled.side], dry_run)}")
+def tell_pulled(remote: Remote, done: list[tuple[str, PullResult | ClewError]], *, dry_run: bool, as_json: bool) -> int:
+    def tell(pulled: PullResult, whose: str) -> None:
+        say(f"{whose}  {_would(PULLED[pulled.state], dry_run)}")
         if pulled.signer is not None:
             note(f"{whose}: signed by {harmless(pulled.signer)}")
         if pulled.imported is not None:
@@ -142,17 +144,17 @@ def _tell_each(done: list[tuple[str, Done | ClewError]], tell: Callable[[Done, s
 
 
 def _say_failed(name: str, error: ClewError) -> None:
-    """With the thread's name, of which the error may know nothing."""
+    """With the thread's name, which the error may not mention."""
     if name not in error.message:
         error.message = f"{name}: {error.message}"
-    say_error(error)
+    print_error(error)
 
 
 def _would(words: str, dry_run: bool) -> str:
-    return f"would be {words}" if dry_run and words.split()[0] in ("pushed", "pulled", "brought") else words
+    return f"would be {words}" if dry_run and words.split()[0] in ("pushed", "pulled", "updated") else words
 
 
-def tell_listed(remote: Remote, there: Listing, *, as_json: bool) -> None:
+def tell_listed(remote: Remote, there: RemoteListing, *, as_json: bool) -> None:
     if as_json:
         print_json(
             _about(remote, False)
@@ -181,22 +183,22 @@ def tell_listed(remote: Remote, there: Listing, *, as_json: bool) -> None:
     if rows:
         say(columns(("NAME", "KIND", "AGENT", "TURNS", "PUSHED"), rows))
     for problem in there.problems:
-        say_error(problem)
-    note("name some to bring them here, or give --all" if rows else "there is no thread yet")
+        print_error(problem)
+    note("name some to pull them, or give --all" if rows else "there is no thread yet")
 
 
 def _about(remote: Remote, dry_run: bool) -> dict[str, Any]:
     return {"url": remote.url, "encrypted": remote.is_encrypted, "dry_run": dry_run}
 
 
-def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
+def _pushed_object(name: str, each: PushResult | ClewError) -> dict[str, Any]:
     if isinstance(each, ClewError):
         return _error_object(name, each)
-    from clew.hosts.outgoing import as_objects
+    from clew.hosts.transfer.secret_scan import as_objects
 
     return {
         "name": each.name,
-        "state": each.side,
+        "state": each.state,
         "number": each.number,
         "turns": each.turns,
         "sent_bytes": each.sent.size_bytes,
@@ -208,13 +210,13 @@ def _pushed_object(name: str, each: Pushed | ClewError) -> dict[str, Any]:
     }
 
 
-def _pulled_object(name: str, each: Pulled | ClewError) -> dict[str, Any]:
+def _pulled_object(name: str, each: PullResult | ClewError) -> dict[str, Any]:
     if isinstance(each, ClewError):
         return _error_object(name or "?", each)
     sessions = each.imported.sessions if each.imported is not None else ()
     return {
         "name": each.name,
-        "state": each.side,
+        "state": each.state,
         "number": each.number,
         "turns": each.turns,
         "new_ids": each.imported.renewed if each.imported is not None else False,
@@ -242,5 +244,5 @@ def _error_object(name: str, error: ClewError) -> dict[str, Any]:
 
 
 def _code(done: list[Any]) -> int:
-    """The first error's."""
+    """The exit code of the first error."""
     return next((each.exit_code for _, each in done if isinstance(each, ClewError)), 0)

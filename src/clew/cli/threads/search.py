@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.output import SHORT_ID, ago, harmless, note, one_line, print_json, say, stamp
-from clew.cli.session import with_client
-from clew.cli.threads_list import OFFSET_MOST, check_narrowing, in_project, project_and_agent
+from clew.cli.threads.listing import OFFSET_MOST, check_restrictions, in_project, project_and_agent
+from clew.cli.ui.printing import SHORT_ID, ago, harmless, note, one_line, print_json, say, stamp
 from clew.core.thread import KINDS
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client
+    from clew.api.client import Client
     from clew.core.search import Snippet
-    from clew.store.search import Hit
+    from clew.store.views.search import SearchHit
 
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @click.command()
 @click.argument("words", metavar="WORDS...", nargs=-1, required=True)
-@click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, help="Of this kind only.")
+@click.option(
+    "--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, help="Only threads of this kind."
+)
 @project_and_agent
-@click.option("--all", "archived", is_flag=True, help="Archived turns too: truncated, or asked again.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="At most so many.")
-@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Leave out so many first.")
+@click.option("--all", "archived", is_flag=True, help="Also archived turns: those that were truncated or asked again.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
+@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Skip this many first.")
 @AS_JSON
 def search(
     words: tuple[str, ...],
@@ -41,10 +43,10 @@ def search(
     offset: int,
     as_json: bool,
 ) -> None:
-    """Find turns by their words, in threads of every kind; those stored last come first.
+    """Find turns by their words, in threads of every kind; the newest turns come first.
 
-    All words must be in the turn, in any order and any case. `"…"` asks for words next to each other, and `word*` for
-    any word that begins so. What is written together is found together: open_run, src/clew.
+    All words must occur in the turn, in any order and any case. `"…"` finds words next to each other, and `word*` finds
+    any word with that beginning. Words joined by punctuation are found as they are written: open_run, src/clew.
 
     \b
       clew threads search login fail
@@ -52,10 +54,10 @@ def search(
     """
     text = " ".join(words)
     if not text.strip():
-        raise UsageError("There are no words to look for.", hint="Such as: clew threads search login fail")
+        raise UsageError("There are no words to search for.", hint="For example: clew threads search login fail")
 
     async def work(client: Client) -> None:
-        hits = await client.search(
+        hits = await client.views.search(
             text,
             kind=None if kind == "all" else kind,
             project=in_project(project),
@@ -65,7 +67,7 @@ def search(
             offset=offset,
         )
         if not hits:
-            check_narrowing(client, agent, project)
+            check_restrictions(client, agent, project)
         if as_json:
             print_json([_object(hit) for hit in hits])
         elif hits:
@@ -76,14 +78,14 @@ def search(
     with_client(work, reads=True)
 
 
-def _lines(hit: Hit) -> str:
+def _lines(hit: SearchHit) -> str:
     who = "you" if hit.role == "user" else " ".join(part for part in (hit.agent, hit.model) if part)
     heading = [hit.thread.name, f"({hit.thread.kind})", hit.turn_id[:SHORT_ID], one_line(who, 80), ago(hit.created_at)]
     return f"{'  '.join([*heading, *(['(archived)'] if hit.archived else [])])}\n    {_marked(hit.snippet)}"
 
 
 def _marked(snippet: Snippet) -> str:
-    """Bold on a terminal that can, else between marks. What the text itself holds cannot drive the terminal."""
+    """Hits are bold on a terminal with colours, else between marks. The text itself cannot control the terminal."""
     can = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     before, after = (BOLD, PLAIN) if can else ("»", "«")
     shown, place = "", 0
@@ -93,7 +95,7 @@ def _marked(snippet: Snippet) -> str:
     return shown + harmless(snippet.text[place:])
 
 
-def _object(hit: Hit) -> dict[str, Any]:
+def _object(hit: SearchHit) -> dict[str, Any]:
     return {
         "thread": hit.thread.name,
         "thread_id": hit.thread.id,

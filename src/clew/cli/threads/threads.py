@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.ahead import ahead_of
-from clew.cli.lazy import SuggestingGroup
-from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT
-from clew.cli.output import (
+from clew.cli.client_runner import with_client
+from clew.cli.command_groups import SuggestingGroup
+from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.threads.archive import archive, archives, clean, restore
+from clew.cli.threads.branching.diff import diff
+from clew.cli.threads.branching.fork import fork
+from clew.cli.threads.branching.merge import merge
+from clew.cli.threads.branching.replay import replay
+from clew.cli.threads.delete import delete
+from clew.cli.threads.export import export
+from clew.cli.threads.imports import import_
+from clew.cli.threads.listing import list_, origin_words, thread_object, who
+from clew.cli.threads.push import pull, push
+from clew.cli.threads.search import search
+from clew.cli.threads.settings import rename, set_
+from clew.cli.ui.printing import (
     ago,
     harmless,
     note,
@@ -21,36 +33,24 @@ from clew.cli.output import (
     short_ids,
     stamp,
 )
-from clew.cli.session import complete_thread, with_client
-from clew.cli.threads_archive import archive, archives, clean, restore
-from clew.cli.threads_delete import delete
-from clew.cli.threads_diff import diff
-from clew.cli.threads_export import export
-from clew.cli.threads_fork import fork
-from clew.cli.threads_import import import_
-from clew.cli.threads_list import list_, origin_words, thread_object, who
-from clew.cli.threads_merge import merge
-from clew.cli.threads_push import pull, push
-from clew.cli.threads_replay import replay
-from clew.cli.threads_search import search
-from clew.cli.threads_set import rename, set_
+from clew.cli.ui.upcoming import upcoming_of
+from clew.core.lookup import ALL_ROWS
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.client import Client, Run, Thread
+    from clew.api.client import Client, Run, Thread
     from clew.core.history import Turn
-    from clew.core.run import Run as RunRecord
-    from clew.engine.settings import Person
+    from clew.core.runs.options import Person
+    from clew.core.runs.run import Run as RunRecord
 
-RUNS_LOOKED_AT = 100_000
-SHOWN_CHARS = 200  # of the standing text
+SHOWN_CHARS = 200  # of the instructions
 
 
 @click.group(cls=SuggestingGroup)
 def threads() -> None:
     """List, search, change, archive, export, import and compare threads.
 
-    TURN_ID is a turn's id as `threads show` lists it, or any unambiguous beginning of it.
+    TURN_ID is the id of a turn as `threads show` lists it, or any unambiguous beginning of it.
     """
 
 
@@ -80,15 +80,15 @@ for command in (
 @click.argument("name", shell_complete=complete_thread)
 @AS_JSON
 def show(name: str, as_json: bool) -> None:
-    """Show a thread's turns with their ids, what waits in it, and whether the next turn would resume its session."""
+    """Show a thread: its turns with their ids, what is queued or asked, and whether the next turn would resume."""
 
     async def work(client: Client) -> None:
         thread = await client.find(name)
         turns = await thread.turns()
-        ahead = await ahead_of(client, thread)
+        upcoming = await upcoming_of(client, thread)
         if as_json:
             print_json(
-                thread_object(thread.record) | {"turns": [_turn_object(turn) for turn in turns]} | ahead.as_object()
+                thread_object(thread.record) | {"turns": [_turn_object(turn) for turn in turns]} | upcoming.as_object()
             )
             return
         record = thread.record
@@ -99,13 +99,13 @@ def show(name: str, as_json: bool) -> None:
         if record.standing:
             say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
         short = short_ids(turn.id for turn in turns)
-        unanswered = _unanswered(turns, await client.runs(thread=thread, limit=RUNS_LOOKED_AT))
+        unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
         for turn in turns:
             say(f"\n{_turn_heading(turn, short[turn.id])}\n{_for_terminal(turn.text)}")
             if turn.id in unanswered:
                 say(f"(no answer{unanswered[turn.id]})")
         say()
-        for line in ahead.lines():
+        for line in upcoming.lines():
             say(line)
 
     with_client(work, reads=True)
@@ -116,19 +116,19 @@ def show(name: str, as_json: bool) -> None:
 @click.argument("turn_id")
 @click.argument("text")
 def edit(name: str, turn_id: str, text: str) -> None:
-    """Give a turn another text (- = stdin). The old one is kept, and later turns stay."""
+    """Change the text of a turn (- = stdin). The old text is kept, and so are the later turns."""
     if text == "-":
         from clew.cli.ask import read_stdin
 
         text = read_stdin("text")
     if not text.strip():
-        raise UsageError("The new text is empty.", hint="clew threads truncate takes a turn away.")
+        raise UsageError("The new text is empty.", hint="clew threads truncate removes a turn.")
 
     async def work(client: Client) -> None:
         thread = await client.find(name)
         turn = await thread.edit(turn_id, text)
         note(f"edited turn {_short(await thread.turns(), turn.id)} of {thread.name}; the old text is kept")
-        await _tell_session(thread)
+        await _note_session(thread)
 
     with_client(work)
 
@@ -137,13 +137,13 @@ def edit(name: str, turn_id: str, text: str) -> None:
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id")
 def truncate(name: str, turn_id: str) -> None:
-    """Archive that turn and all after it."""
+    """Archive a turn and all turns after it."""
 
     async def work(client: Client) -> None:
         thread = await client.find(name)
         count = await thread.truncate(turn_id)
         note(f"archived {plural(count, 'turn')} of {thread.name}")
-        await _tell_session(thread)
+        await _note_session(thread)
 
     with_client(work)
 
@@ -151,8 +151,10 @@ def truncate(name: str, turn_id: str) -> None:
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id")
-@click.option("--agent", metavar="AGENT", help="Who answers this time.  [default: whom it was asked before]")
-@click.option("--model", metavar="MODEL", help="The model, this time.")
+@click.option(
+    "--agent", metavar="AGENT", help="The agent that answers this time.  [default: the one that was asked before]"
+)
+@click.option("--model", metavar="MODEL", help="The model that answers this time.")
 @TIMEOUT
 @NO_WAIT
 @REPLY_AS_JSON
@@ -165,45 +167,45 @@ def retry(
     no_wait: bool,
     as_json: bool,
 ) -> int:
-    """Ask a user's turn again, in a fresh session. What follows it is archived."""
+    """Ask a prompt of the thread again, in a fresh session. The turns after it are archived."""
 
     async def work(client: Client) -> int:
-        from clew.cli.conversation import converse
+        from clew.cli.foreground_run import run_and_report
 
         thread = await client.find(name)
 
         async def start(person: Person | None) -> Run:
             return await thread.retry(turn_id, agent=agent, model=model, wait=not no_wait, person=person)
 
-        return await converse(thread, start, as_json=as_json, agent=agent)
+        return await run_and_report(thread, start, as_json=as_json, agent=agent)
 
     return with_client(work, timeout=timeout)
 
 
 def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str]:
-    """The user's turns that nothing was said to, each with why not. Of several runs the newest counts."""
-    from clew.core.run import LIVE, RunStatus
+    """The prompts without an answer, each with the reason. If there were several runs, the newest counts."""
+    from clew.core.runs.run import LIVE, RunStatus
 
     newest = {run.prompt_turn_id: run for run in reversed(runs)}
-    said = {turn.run_id for turn in turns if turn.role == "assistant"}
+    answered = {turn.run_id for turn in turns if turn.role == "assistant"}
     words = {}
     for turn in turns:
         run = newest.get(turn.id)
-        if turn.role != "user" or run is None or run.id in said or run.status is RunStatus.ANSWERED:
+        if turn.role != "user" or run is None or run.id in answered or run.status is RunStatus.ANSWERED:
             continue
         why = run.outcome if run.status is RunStatus.FAILED and run.outcome else run.status
         words[str(turn.id)] = f" yet: {run.status}" if run.status in LIVE else f": {why.replace('_', ' ')}"
     return words
 
 
-async def _tell_session(thread: Thread) -> None:
+async def _note_session(thread: Thread) -> None:
     match await thread.session_stands():
         case None:
-            note("it has no session that could be resumed: the next turn starts fresh anyway")
+            note("there is no session to resume: the next turn starts fresh in any case")
         case False:
-            note("the session holds what you changed: the next turn starts fresh, with the thread as it is now")
+            note("the session contains what you changed: the next turn starts fresh, with the thread as it is now")
         case True:
-            note("the session never saw what you changed: the next turn still resumes it")
+            note("the session does not contain what you changed: the next turn still resumes it")
 
 
 def _turn_heading(turn: Turn, short: str) -> str:

@@ -1,163 +1,162 @@
-"""Open questions of agents on the command line: how they are shown, and an answer made of options."""
+"""Questions of agents on the command line: how they are shown, and how an answer is made from options."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.output import SHORT_ID, harmless, one_line, stamp
+from clew.cli.ui.printing import SHORT_ID, harmless, one_line, stamp
+from clew.cli.ui.tool_lines import input_summary, input_text, main_field, shortened
 from clew.core.record import Record
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.core.permissions import Answer
-    from clew.core.question import Question
+    from clew.core.runs.permissions import Answer
+    from clew.core.runs.question import Question
 
 TEXT_CHARS = 200  # of a question or an option
-NAME_CHARS = 60  # longer ones are named by number
-FIELDS = 40  # of a tool's input, one by one
-UNREADABLE = "Your questions"  # what an answer is filed under when not one question of a form can be read
-UNREAD = "Not all of this form can be read. As it came:"
+NAME_CHARS = 60  # a question with a longer text is named by its number
+MOST_FIELDS = 40  # of a tool's input
+UNREADABLE = "Your questions"  # the question of an answer to a form of which no question can be read
+UNREAD = "Not all of this form can be read. This is what was sent:"
+DECLINED = "The user declined."
+FORM_DECLINED = "The user did not answer the questions. Go on without them if you can."
 
 
-class Item(Record):
+class FormQuestion(Record):
     """One question of a form."""
 
     text: str
     header: str
     labels: tuple[str, ...]
-    abouts: tuple[str, ...]  # what each option means
-    several: bool
+    descriptions: tuple[str, ...]  # one for each label
+    several: bool  # more than one label may be chosen
 
-    def options(self) -> list[str]:
-        """A line each."""
+    def option_lines(self) -> list[str]:
         return [
             f"  {number}. {one_line(label, TEXT_CHARS)}{f': {one_line(about, TEXT_CHARS)}' if about else ''}"
-            for number, (label, about) in enumerate(zip(self.labels, self.abouts, strict=True), 1)
+            for number, (label, about) in enumerate(zip(self.labels, self.descriptions, strict=True), 1)
         ]
 
 
-def items(form: Mapping[str, Any]) -> list[Item]:
-    """A form's questions, as far as they make sense; when none does, one that can be answered in words."""
-    return [item for item, _ in _read(form) if item] or [Item(UNREADABLE, "", (), (), several=False)]
+def form_questions(form: Mapping[str, Any]) -> list[FormQuestion]:
+    """The questions of a form that can be read; if none can, a single one that takes any text as its answer."""
+    return [asked for asked, _ in _read(form) if asked] or [FormQuestion(UNREADABLE, "", (), (), several=False)]
 
 
 def is_readable(form: Mapping[str, Any]) -> bool:
-    """All of it makes sense."""
+    """True if all of the form can be read."""
     found = _read(form)
     return bool(found) and all(whole for _, whole in found)
 
 
-def _read(form: Mapping[str, Any]) -> list[tuple[Item | None, bool]]:
-    """Each of its entries, and whether all of that entry makes sense. An agent may have sent anything."""
+def _read(form: Mapping[str, Any]) -> list[tuple[FormQuestion | None, bool]]:
+    """Each entry of the form, and whether all of it could be read. An agent may have sent anything."""
     given = form.get("questions")
-    return [_item(each) for each in given] if isinstance(given, list | tuple) else []
+    return [_read_entry(each) for each in given] if isinstance(given, list | tuple) else []
 
 
-def _item(given: object) -> tuple[Item | None, bool]:
-    if not isinstance(given, Mapping) or not _words(given.get("question")).strip():
+def _read_entry(given: object) -> tuple[FormQuestion | None, bool]:
+    if not isinstance(given, Mapping) or not _text(given.get("question")).strip():
         return None, False
     listed = given.get("options")
     entries = listed if isinstance(listed, list | tuple) else ()
     options = [each if isinstance(each, Mapping) else {"label": each} for each in entries]
-    options = [option for option in options if _words(option.get("label")).strip()]
-    item = Item(
-        text=_words(given["question"]),
-        header=_words(given.get("header")),
-        labels=tuple(_words(option["label"]) for option in options),
-        abouts=tuple(_words(option.get("description")) for option in options),
+    options = [option for option in options if _text(option.get("label")).strip()]
+    asked = FormQuestion(
+        text=_text(given["question"]),
+        header=_text(given.get("header")),
+        labels=tuple(_text(option["label"]) for option in options),
+        descriptions=tuple(_text(option.get("description")) for option in options),
         several=bool(given.get("multiSelect")),
     )
-    return item, len(options) == len(entries) and (listed is None or isinstance(listed, list | tuple))
+    return asked, len(options) == len(entries) and (listed is None or isinstance(listed, list | tuple))
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
-def lines(question: Question) -> list[str]:
-    """What is asked, for a person: a form with its options, a permission with all that it is for."""
+def question_lines(question: Question) -> list[str]:
+    """The question as text: a form with its options, a permission with the whole input of the tool."""
     if question.is_form:
-        asked = [line for item in items(question.input) for line in (one_line(item.text, TEXT_CHARS), *item.options())]
-        return asked if is_readable(question.input) else [*as_it_came(question.input), *asked]
-    from clew.cli.tools import told
-
-    about = told(question.input)
-    head = f"{one_line(question.tool, NAME_CHARS)} wants permission{f': {about}' if about else ''}"
-    return [head, *(f"  {line}" for line in _beside(question.input, about))]
-
-
-def as_it_came(form: Mapping[str, Any]) -> list[str]:
-    from clew.cli.person import cut, described
-
-    return [UNREAD, *(f"  {line}" for line in cut(described(form)).splitlines())]
+        form = question.input
+        lines = [
+            line for asked in form_questions(form) for line in (one_line(asked.text, TEXT_CHARS), *asked.option_lines())
+        ]
+        return lines if is_readable(form) else [*raw_form(form), *lines]
+    summary = input_summary(question.input)
+    head = f"{one_line(question.tool, NAME_CHARS)} wants permission{f': {summary}' if summary else ''}"
+    return [head, *(f"  {line}" for line in _other_fields(question.input, summary))]
 
 
-def _beside(given: Mapping[str, Any], about: str) -> list[str]:
-    """Every field that the line above does not show whole. What is long is cut, and says so."""
-    import json
+def raw_form(form: Mapping[str, Any]) -> list[str]:
+    return [UNREAD, *(f"  {line}" for line in shortened(input_text(form)).splitlines())]
 
-    from clew.cli.person import cut, described
-    from clew.cli.tools import telling
 
-    main = telling(given)
-    if main is None and json.dumps(given, ensure_ascii=False) == about:
+def _other_fields(given: Mapping[str, Any], summary: str) -> list[str]:
+    """Every field that the summary does not show completely. A long one is cut, and says so."""
+    main = main_field(given)
+    if main is None and json.dumps(given, ensure_ascii=False) == summary:
         return []
-    rest = {key: value for key, value in given.items() if key != main or value != about}
-    said = [line for key, value in list(rest.items())[:FIELDS] for line in cut(described({key: value})).splitlines()]
-    return [*said, f"… {len(rest) - FIELDS} more fields"] if len(rest) > FIELDS else said
+    rest = {key: value for key, value in given.items() if key != main or value != summary}
+    lines = [
+        line
+        for key, value in list(rest.items())[:MOST_FIELDS]
+        for line in shortened(input_text({key: value})).splitlines()
+    ]
+    return [*lines, f"… {len(rest) - MOST_FIELDS} more fields"] if len(rest) > MOST_FIELDS else lines
 
 
 def how_to_answer(question: Question, *, several: bool = False) -> str:
-    """The command that does. `several`: its run asks more than this."""
+    """The command that answers it. `several`: its run has asked other questions too."""
     which = f" --question {question.id}" if several else ""
     command = f"clew runs answer {question.run_id[:SHORT_ID]}{which}"
     if not question.is_form:
         return f"{command} --allow, or --deny"
-    given = (_option(number, item) for number, item in enumerate(items(question.input), 1))
+    given = (_answer_option(number, asked) for number, asked in enumerate(form_questions(question.input), 1))
     return f"{command} {' '.join(given)}, or --deny"
 
 
-def _option(number: int, item: Item) -> str:
-    """An option that answers it, to be typed or pasted: quoted, since its words are an agent's."""
+def _answer_option(number: int, asked: FormQuestion) -> str:
+    """An option that answers the question, to be typed or pasted. It is quoted, since its text is an agent's."""
     import shlex
 
-    name = item.text if one_line(item.text, NAME_CHARS) == item.text else str(number)
-    first = item.labels[0] if item.labels else "…"
+    name = asked.text if one_line(asked.text, NAME_CHARS) == asked.text else str(number)
+    first = asked.labels[0] if asked.labels else "…"
     return f"--answer {shlex.quote(f'{name}={first if one_line(first, NAME_CHARS) == first else 1}')}"
 
 
 def as_object(question: Question, *, live: bool) -> dict[str, Any]:
-    """As the HTTP API has it. `live`: the run that asked is going on."""
-    told = question.as_dict() | {
+    """The same object as in the HTTP API. `live`: the run that asked has not ended."""
+    fields = question.as_dict() | {
         "asked_at": stamp(question.asked_at),
         "answered_at": stamp(question.answered_at),
         "live": live,
     }
-    return {key: value for key, value in told.items() if key != "reply"}
+    return {key: value for key, value in fields.items() if key != "reply"}
 
 
 def answer_from(question: Question, *, allow: bool | None, message: str | None, answers: Sequence[str]) -> Answer:
-    """The answer that the options give. Raises UsageError when they do not fit what is asked."""
-    from clew.core.permissions import Answer
+    """The answer that the options give. Raises UsageError if they do not fit the question."""
+    from clew.core.runs.permissions import Answer
 
     if message is not None and allow is not False:
-        raise UsageError("--message goes with --deny.", hint="An answer to a form goes in --answer.")
+        raise UsageError("--message needs --deny.", hint="Answer a form with --answer.")
     if answers and allow is False:
         raise UsageError("--deny leaves a form unanswered.", hint="Give either --deny or --answer.")
     if allow is False:
-        from clew.cli.person import DECLINED, FORM_DECLINED
-
         return Answer(allow=False, message=message or (FORM_DECLINED if question.is_form else DECLINED))
     if not question.is_form:
         if answers:
             raise UsageError(f"{question.tool} wants a permission, not answers.", hint="Give --allow or --deny.")
         return Answer(allow=True)
-    return Answer(allow=True, answers=_chosen(items(question.input), answers))
+    return Answer(allow=True, answers=_chosen(form_questions(question.input), answers))
 
 
-def sent(question: Question, answer: Answer) -> list[str]:
-    """What an answer says, a line each."""
+def answer_lines(question: Question, answer: Answer) -> list[str]:
+    """What was answered, as text."""
     if not answer.allow:
         return [f"sent: declined: {one_line(answer.message, TEXT_CHARS)}" if answer.message else "sent: declined"]
     if answer.answers is None:
@@ -167,51 +166,62 @@ def sent(question: Question, answer: Answer) -> list[str]:
     ]
 
 
-def _chosen(asked: list[Item], answers: Iterable[str]) -> dict[str, str]:
-    from clew.cli.person import choose
+def choose(typed: str, labels: Sequence[str], *, several: bool) -> str | None:
+    """The labels whose numbers were typed, or the typed text itself. None: it is neither, so ask again."""
+    parts = [part for part in typed.replace(",", " ").split() if part]
+    if not parts:
+        return None
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        return typed
+    numbers = [int(part) for part in parts]
+    if (not several and len(numbers) > 1) or any(not 1 <= number <= len(labels) for number in numbers):
+        return None
+    return ", ".join(labels[number - 1] for number in dict.fromkeys(numbers))
 
+
+def _chosen(questions: list[FormQuestion], answers: Iterable[str]) -> dict[str, str]:
     chosen = {}
     for given in answers:
-        item, words = _matched(asked, given)
-        picked = words if words in item.labels else choose(words, item.labels, several=item.several)
+        asked, words = _matched(questions, given)
+        picked = words if words in asked.labels else choose(words, asked.labels, several=asked.several)
         if not picked:
             raise UsageError(
-                f"{harmless(words)!r} is no answer to {one_line(item.text, TEXT_CHARS)}",
-                hint=f"Give one of its {len(item.labels)} options by label or number, or your own words.",
+                f"{harmless(words)!r} does not answer the question {one_line(asked.text, TEXT_CHARS)}",
+                hint=f"Give one of its {len(asked.labels)} options by label or number, or your own words.",
             )
-        chosen[item.text] = picked
-    for number, item in enumerate(asked, 1):
-        if item.text not in chosen:
+        chosen[asked.text] = picked
+    for number, asked in enumerate(questions, 1):
+        if asked.text not in chosen:
             raise UsageError(
-                f"Not answered: {one_line(item.text, TEXT_CHARS)}",
-                hint=f"Add {_option(number, item)}, or --deny the form.",
+                f"Not answered: {one_line(asked.text, TEXT_CHARS)}",
+                hint=f"Add {_answer_option(number, asked)}, or --deny the form.",
             )
     return chosen
 
 
-def _matched(asked: list[Item], given: str) -> tuple[Item, str]:
-    """The question that it answers: by its text, its header or its number; the only one needs no name."""
-    for number, item in enumerate(asked, 1):
-        for name in (item.text, item.header, str(number)):
+def _matched(questions: list[FormQuestion], given: str) -> tuple[FormQuestion, str]:
+    """The question that is answered, found by its text, header or number. A form's only question needs no name."""
+    for number, asked in enumerate(questions, 1):
+        for name in (asked.text, asked.header, str(number)):
             if name and given.startswith(f"{name}="):
-                return item, given[len(name) + 1 :].strip()
-    if len(asked) == 1 and not _seems_to_name(asked[0], given):
-        return asked[0], given.strip()
-    listed = "; ".join(f"{number}. {one_line(item.text, TEXT_CHARS)}" for number, item in enumerate(asked, 1))
+                return asked, given[len(name) + 1 :].strip()
+    if len(questions) == 1 and not _seems_to_name(questions[0], given):
+        return questions[0], given.strip()
+    listed = "; ".join(f"{number}. {one_line(asked.text, TEXT_CHARS)}" for number, asked in enumerate(questions, 1))
     raise UsageError(
         f"{one_line(given, TEXT_CHARS)!r} names none of the questions.",
-        hint=f'Asked is: {listed}. --answer "QUESTION=ANSWER" takes a question by its text or its number.',
+        hint=f'The questions are: {listed}. --answer "QUESTION=ANSWER" takes a question by its text or its number.',
     )
 
 
-def _seems_to_name(item: Item, given: str) -> bool:
-    """QUESTION=ANSWER with a slip in QUESTION, rather than words that happen to hold a `=`."""
+def _seems_to_name(asked: FormQuestion, given: str) -> bool:
+    """QUESTION=ANSWER with a typing error in QUESTION, rather than an answer that happens to contain a `=`."""
     import difflib
 
     name, equals, words = given.partition("=")
     if not equals:
         return False
-    if words.strip().lower() in (label.lower() for label in item.labels):
+    if words.strip().lower() in (label.lower() for label in asked.labels):
         return True
-    names = [each.lower() for each in (item.text, item.header) if each]
+    names = [each.lower() for each in (asked.text, asked.header) if each]
     return bool(difflib.get_close_matches(name.strip().lower(), names))

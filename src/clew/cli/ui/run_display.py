@@ -1,4 +1,4 @@
-"""A run as a person sees it: the answer on stdout, what goes on and how it ended on stderr."""
+"""Shows a run to the user: the answer on stdout, the progress and the outcome on stderr."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from clew.cli.answer import StreamedAnswer
-from clew.cli.output import SHORT_ID, at_clock, dim, note, one_line, price
-from clew.core import events
+from clew.cli.ui.printing import SHORT_ID, at_clock, dim, note, one_line, price
+from clew.cli.ui.streamed_answer import StreamedAnswer
+from clew.core.costs.usage import NO_USAGE
 from clew.core.decision import MEANING, Reason
-from clew.core.usage import NO_USAGE
+from clew.core.runs import events
 
 if TYPE_CHECKING:
-    from clew.cli.status import StatusLine
-    from clew.client import Reply
-    from clew.core.run import Run
-    from clew.core.tool_calls import ToolLog
+    from clew.api.client import Reply
+    from clew.cli.ui.status_line import StatusLine
+    from clew.core.runs.run import Run
+    from clew.core.runs.tool_calls import ToolLog
 
 WARNING_CHARS = 500
 WITHDRAWN = "(the connection broke; the agent starts this part again)"
 
 
-class Display:
-    """Shows events as they come. `as_json`: nothing on stdout before the one object."""
+class RunDisplay:
+    """Shows events as they arrive. `as_json`: stdout stays empty until the final object is printed."""
 
     def __init__(self, agent: str, *, as_json: bool) -> None:
         self._agent = agent
@@ -50,20 +50,20 @@ class Display:
     def show(self, event: events.Event) -> None:
         finished = self._tools.feed(event) if self._tools is not None else None
         if finished is not None:
-            from clew.cli.tools import line
+            from clew.cli.ui.tool_lines import tool_line
 
-            self.note(dim(line(finished)))
+            self.note(dim(tool_line(finished)))
         shown = _SHOWN.get(type(event))
         if shown is not None:
             shown(self, event)
 
     def begin_question(self) -> None:
-        """The terminal belongs to a question now."""
+        """A question is about to be printed: the status line gets out of its way."""
         self._clear_line()
         self._asking = True
 
     def drop_question(self) -> None:
-        """It is not asked any more: answered from elsewhere, or its run ends."""
+        """The question is no longer open: it was answered elsewhere, or its run ends."""
         if self._asking:
             note("")
 
@@ -72,15 +72,15 @@ class Display:
         self._doing("thinking")
 
     def note(self, text: str, *, after_key: bool = False) -> None:
-        """A line that stays. `after_key`: the terminal has echoed a key that was pressed, as ^C."""
+        """A line that stays on the screen. `after_key`: the terminal has just echoed a key such as ^C."""
         cleared = self._clear_line()
         if self._status is not None and not cleared and (self._asking or after_key):
             note("")
-        self._asking = False  # what stood on the line has scrolled away
+        self._asking = False  # the question has scrolled up
         note(text)
 
     def _clear_line(self) -> bool:
-        """True: something stood on the line, and does not any more."""
+        """True: the last line was in use, and is free now."""
         was_drawn = self._status is not None and self._status.hide()
         return (self._answer is not None and self._answer.break_line()) or was_drawn
 
@@ -92,13 +92,13 @@ class Display:
 
     def _queued(self, event: events.RunQueued) -> None:
         if event.waiting_for == "slot":
-            words = "waiting for a free place: as many agents are running as may (max_agents)"
+            words = "waiting for a free slot: as many agents are running as max_agents allows"
         elif event.waiting_for == "limit":
             words = f"waiting until {at_clock(event.until)}, when the account's usage limit resets"
         elif event.waiting_for == "person":
             words = "held: the run before it was stopped (clew runs send ID starts it)"
         else:
-            what = "is going on in it" if event.until is None else f"waits for a limit until {at_clock(event.until)}"
+            what = "is running in it" if event.until is None else f"waits for a limit until {at_clock(event.until)}"
             words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} {what}"
         if self._status is None:
             note(words)
@@ -107,7 +107,7 @@ class Display:
 
     def _attempt(self, event: events.AttemptStarted) -> None:
         if self._answer is not None and self._answer.start_over():
-            self.note("the words above are of the failed attempt; the answer begins anew")
+            self.note("the text above is from the failed attempt; the answer starts again")
         if event.omitted_turns:
             self.note(f"the transcript is too long: {event.omitted_turns} of its oldest turns are left out")
         self._doing(f"{'resuming' if event.resumed else 'starting'} {self._agent}")
@@ -132,7 +132,7 @@ class Display:
                 self.note(dim(WITHDRAWN))
 
     def _make_room(self) -> None:
-        """The status must not be drawn over text, nor over what a pipe's reader may write to the same terminal."""
+        """The status line must not overwrite text, nor what the reader of a pipe may write to the same terminal."""
         if self._status is None:
             return
         if self._shares_terminal:
@@ -143,10 +143,10 @@ class Display:
     def _tool(self, event: events.ToolStarted) -> None:
         if self._status is None:
             return
-        from clew.cli.tools import NAME_CHARS, told
+        from clew.cli.ui.tool_lines import NAME_CHARS, input_summary
 
-        about = told(event.input)
-        self._doing(f"running {one_line(event.name, NAME_CHARS)}{f': {about}' if about else ''}")
+        summary = input_summary(event.input)
+        self._doing(f"running {one_line(event.name, NAME_CHARS)}{f': {summary}' if summary else ''}")
 
     def _tool_done(self, _event: events.ToolFinished) -> None:
         self._doing("thinking")
@@ -156,11 +156,11 @@ class Display:
         self._doing(f"the API failed ({error}); retry {event.attempt} in {event.delay_s:.0f} s")
 
     def _compacted(self, _event: events.Compacted) -> None:
-        self._doing("thinking (the agent has shortened its memory)")
+        self._doing("thinking (the agent has compacted its context)")
 
     def _fell_back(self, event: events.FellBack) -> None:
         shown = "a transcript cut to fit" if event.reason == Reason.OVERFLOW else "the whole transcript"
-        self.note(f"{meaning(event.reason)}: going on with a fresh session and {shown}")
+        self.note(f"{meaning(event.reason)}: continuing with a fresh session and {shown}")
 
     def _warned(self, event: events.Warned) -> None:
         if event.message not in self._warnings:
@@ -168,19 +168,19 @@ class Display:
             self.note(f"warning: {one_line(event.message, WARNING_CHARS)}")
 
 
-_SHOWN: dict[type[events.Event], Callable[[Display, Any], None]] = {
-    events.RunQueued: Display._queued,
-    events.AttemptStarted: Display._attempt,
-    events.SessionStarted: Display._session,
-    events.TextStreamed: Display._piece,
-    events.TextWithdrawn: Display._withdrawn,
-    events.MessageSaid: Display._message,
-    events.ToolStarted: Display._tool,
-    events.ToolFinished: Display._tool_done,
-    events.AgentRetried: Display._retried,
-    events.Compacted: Display._compacted,
-    events.FellBack: Display._fell_back,
-    events.Warned: Display._warned,
+_SHOWN: dict[type[events.Event], Callable[[RunDisplay, Any], None]] = {
+    events.RunQueued: RunDisplay._queued,
+    events.AttemptStarted: RunDisplay._attempt,
+    events.SessionStarted: RunDisplay._session,
+    events.TextStreamed: RunDisplay._piece,
+    events.TextWithdrawn: RunDisplay._withdrawn,
+    events.MessageSaid: RunDisplay._message,
+    events.ToolStarted: RunDisplay._tool,
+    events.ToolFinished: RunDisplay._tool_done,
+    events.AgentRetried: RunDisplay._retried,
+    events.Compacted: RunDisplay._compacted,
+    events.FellBack: RunDisplay._fell_back,
+    events.Warned: RunDisplay._warned,
 }
 
 
@@ -188,20 +188,20 @@ def meaning(reason: str | None) -> str:
     try:
         return MEANING[Reason(reason or "")]
     except ValueError:
-        return str(reason)  # of a later version
+        return str(reason)  # written by a later version of Clew
 
 
 def fresh_words(reason: str, *, fallback: bool) -> str:
-    """`fresh` and why; after a first attempt that failed, what that attempt was (ADR 35)."""
+    """`fresh` and why; after a failed first attempt, also what that attempt was (ADR 35)."""
     if not fallback:
         return f"fresh: {meaning(reason)}"
-    # A context that is full is found in a fresh session too: then nothing was resumed.
+    # A full context can also be met in a fresh session: then nothing had been resumed.
     how = "fresh with a shorter transcript" if reason == Reason.OVERFLOW else "fresh after a failed resume"
     return f"{how}: {meaning(reason)}"
 
 
 def closing_line(reply: Reply) -> str | None:
-    """`resumed · 22,135 tokens (22,087 cached) · $0.0070`, as far as it is known. None: the run never began."""
+    """`resumed · 22,135 tokens (22,087 cached) · $0.0070`, as far as it is known. None: the run never started."""
     how = session_words(reply)
     if how is None and reply.usage == NO_USAGE:
         return None
@@ -215,7 +215,7 @@ def closing_line(reply: Reply) -> str | None:
 
 
 def session_words(run: Reply | Run) -> str | None:
-    """`resumed`, or `fresh` and why. None: it never came to a decision."""
+    """`resumed`, or `fresh` and why. None: the run ended before a decision was made."""
     if run.session_resumed:
         return "resumed"
     if run.reason is None:
@@ -224,19 +224,19 @@ def session_words(run: Reply | Run) -> str | None:
 
 
 def _tool_log() -> ToolLog:
-    from clew.core.tool_calls import ToolLog
+    from clew.core.runs.tool_calls import ToolLog
 
     return ToolLog()
 
 
 def _status_line() -> StatusLine:
-    from clew.cli.status import StatusLine
+    from clew.cli.ui.status_line import StatusLine
 
     return StatusLine()
 
 
 def _is_pipe(stream: TextIO) -> bool:
-    """Its reader may write to this very terminal. A file, or /dev/null, does not."""
+    """The reader of a pipe may write to this terminal; a file, or /dev/null, does not."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """The line on a terminal that says what the agent is doing, and for how long.
 
-It stands below whatever has been printed and vanishes before anything else is. rich draws it; it is imported when the
-agent is already starting, in another thread, so that nobody waits for it.
+It is drawn below whatever has been printed, and is erased before anything else is printed. rich draws it; rich is
+imported in another thread while the agent starts, so that nobody waits for the import.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StatusLine:
             self._live.start()
 
     def hide(self) -> bool:
-        """True: it was drawn, and the place where it stood is empty now."""
+        """Erases the line. True: it was drawn."""
         self._wanted = False
         if self._live is None or not self._live.is_started:
             return False
@@ -90,7 +90,7 @@ class StatusLine:
         line.append(f"{frame} ", style="cyan")
         line.append(f"{clock(elapsed)} ", style="dim")
         line.append(self._doing)
-        if self._live is not None:  # the terminal may echo ^C behind it: what wraps is not wiped away
+        if self._live is not None:  # leave room for ^C, which the terminal echoes: a line that wraps is not erased
             line.truncate(max(1, self._live.console.width - ECHO_CELLS), overflow="ellipsis")
         return line
 

@@ -1,23 +1,23 @@
-"""The answer on stdout as it streams: to the letter what the stored turn will hold."""
+"""The answer on stdout as it streams: exactly the text that the stored turn will hold."""
 
 from __future__ import annotations
 
 import sys
 from typing import TextIO
 
-from clew.cli.output import harmless
-from clew.core.answer import BETWEEN
+from clew.cli.ui.printing import harmless
+from clew.core.runs.answer import SEPARATOR
 
 
 class StreamedAnswer:
-    """Prints pieces as they come, and of a whole message what had not been streamed."""
+    """Prints pieces as they arrive and, of a whole message, the part that was not streamed."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._on_terminal = self._out.isatty()
-        self._pieces: list[str] = []  # of the message that is being said
-        self._said = False  # something of this attempt's answer is out already
-        self._owed = ""  # what stands between the last message and the next
+        self._pieces: list[str] = []  # of the message that is being streamed
+        self._printed = False  # some of this attempt's answer has been printed
+        self._separator = ""  # to be printed before the next message
         self._last = "\n"
 
     @property
@@ -29,22 +29,22 @@ class StreamedAnswer:
         self._pieces.append(text)
 
     def message(self, text: str) -> None:
-        """A whole message. Whatever of it was not streamed is printed now."""
+        """A whole message. The part of it that was not streamed is printed now."""
         streamed = "".join(self._pieces)
         self._pieces.clear()
         self._write(text.removeprefix(streamed))
-        if self._said:
-            self._owed = BETWEEN
+        if self._printed:
+            self._separator = SEPARATOR
 
     def start_over(self) -> bool:
-        """Another attempt begins. True: some of the failed one's words are out, and cannot be taken back."""
-        was_said, self._said = self._said, False
+        """Another attempt begins. True: text of the failed attempt was printed, and cannot be taken back."""
+        had_printed, self._printed = self._printed, False
         self._pieces.clear()
-        self._owed = BETWEEN if was_said else ""
-        return was_said
+        self._separator = SEPARATOR if had_printed else ""
+        return had_printed
 
     def withdraw(self) -> bool:
-        """The message that is being said does not count. True: some of it is out; what comes next begins a line."""
+        """The message that is being streamed does not count. True: some of it was printed, and its line is ended."""
         if not self._pieces:
             return False
         self._pieces.clear()
@@ -52,14 +52,14 @@ class StreamedAnswer:
         return True
 
     def break_line(self) -> bool:
-        """On a terminal: room for a status line below what was said. The break is a part of what is owed anyway.
+        """On a terminal, begins a new line for a status line. The line break counts as part of the separator.
 
-        True: there had to be one.
+        True: a line break was needed.
         """
         if not self._on_terminal or self.at_line_start:
             return False
         self._put("\n")
-        self._owed = self._owed.removeprefix("\n")
+        self._separator = self._separator.removeprefix("\n")
         return True
 
     def end(self) -> None:
@@ -69,10 +69,10 @@ class StreamedAnswer:
     def _write(self, text: str) -> None:
         if not text:
             return
-        if self._owed:
-            self._put(self._owed)
-            self._owed = ""
-        self._said = True
+        if self._separator:
+            self._put(self._separator)
+            self._separator = ""
+        self._printed = True
         self._put(harmless(text) if self._on_terminal else text)
 
     def _put(self, text: str) -> None:

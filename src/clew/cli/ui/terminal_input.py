@@ -1,7 +1,7 @@
-"""Where a person's answers come from: stdin when that is a terminal, else the terminal that the command belongs to.
+"""Lines typed by the user: from stdin if that is a terminal, else from the terminal that controls the command.
 
 Lines are read by the event loop itself (a terminal is readable when a line is complete), so nothing blocks, and a
-question that is withdrawn simply stops listening.
+question that is withdrawn simply stops reading.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ CONTROLLING = "/dev/tty"
 LINE_BYTES = 65_536
 
 
-class Keyboard:
+class TerminalInput:
     def __init__(self, handle: int, *, own: bool) -> None:
         self._handle = handle
-        self._own = own  # opened here, so closed here
+        self._own = own  # opened by this object, which then closes it
 
     @classmethod
-    def find(cls) -> Keyboard | None:
-        """None: nobody is there, or could see a question. `git diff | clew ask` has a person all the same."""
+    def find(cls) -> TerminalInput | None:
+        """None: no user can see a question. One can in `git diff | clew ask`, although stdin is not the terminal."""
         if not sys.stderr.isatty():
             return None
         if sys.stdin is not None and sys.stdin.isatty():
@@ -37,7 +37,7 @@ class Keyboard:
             os.close(self._handle)
 
     async def read_line(self) -> str:
-        """The next line that is typed. Raises EOFError when the person has gone."""
+        """The next line that is typed. Raises EOFError at the end of input."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
         loop.add_reader(self._handle, lambda: None if ready.done() else ready.set_result(None))
@@ -50,8 +50,8 @@ class Keyboard:
             raise EOFError
         return typed.decode("utf-8", "replace")
 
-    def forget_typed_ahead(self) -> None:
-        """A key that was pressed before the question was there is not an answer to it."""
+    def discard_typed_ahead(self) -> None:
+        """A key that was pressed before the question appeared is not an answer to it."""
         with contextlib.suppress(ImportError, OSError):
             import termios
 

@@ -29,29 +29,29 @@ WORDS_MOST = 20_000  # words of both texts together, …
 WORD_CHARS = 6  # … of so many characters; longer texts are compared line by line
 
 
-class Step(StrEnum):
+class DiffKind(StrEnum):
     SAME = "same"
     CHANGED = "changed"
     ONLY_A = "only_a"
     ONLY_B = "only_b"
 
 
-class TurnStep(Record):
+class TurnDiff(Record):
     """A turn of either thread, or one of each that stand in the same place."""
 
-    step: Step
+    step: DiffKind
     a: Turn | None
     b: Turn | None
 
 
-class Piece(Record):
+class TextPiece(Record):
     """Some words: of both texts, of the first alone, or of the second alone."""
 
-    step: Step  # never CHANGED
+    step: DiffKind  # never CHANGED
     text: str
 
 
-class Round(Record):
+class PromptRound(Record):
     """A user's turn and what was answered. The first one of a history may lack the user's turn."""
 
     turns: tuple[Turn, ...]
@@ -69,14 +69,14 @@ class Round(Record):
         return "\n\n".join(turn.text for turn in self.answers)
 
 
-def rounds(history: Sequence[Turn]) -> list[Round]:
+def rounds(history: Sequence[Turn]) -> list[PromptRound]:
     found: list[list[Turn]] = []
     for turn in history:
         if turn.role is Role.USER or not found:
             found.append([turn])
         else:
             found[-1].append(turn)
-    return [Round(tuple(turns)) for turns in found]
+    return [PromptRound(tuple(turns)) for turns in found]
 
 
 def is_same(a: Turn, b: Turn) -> bool:
@@ -93,12 +93,12 @@ def in_common(a: Sequence[Turn], b: Sequence[Turn]) -> int:
     return count
 
 
-def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnStep]:
+def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnDiff]:
     """Both histories in one list: every turn once, each history in its order. The marks of fences do not count."""
     ours, theirs = ({turn.id: turn for turn in history} for history in (a, b))
     plain = [[turn.replace(text=unmarked(turn.text)) for turn in history] for history in (a, b)]
     return [
-        TurnStep(step.step, ours[step.a.id] if step.a else None, theirs[step.b.id] if step.b else None)
+        TurnDiff(step.step, ours[step.a.id] if step.a else None, theirs[step.b.id] if step.b else None)
         for one, other in _paired(rounds(plain[0]), rounds(plain[1]))
         for step in _steps(one, other)
     ]
@@ -111,23 +111,23 @@ def unmarked(text: str) -> str:
     return re.sub(rf"(?m)^({FENCE}|>>>data )[0-9a-f-]{{8,}}$", r"\1…", text)
 
 
-def _steps(one: Round | None, other: Round | None) -> Iterator[TurnStep]:
+def _steps(one: PromptRound | None, other: PromptRound | None) -> Iterator[TurnDiff]:
     a = list(one.turns) if one is not None else []
     b = list(other.turns) if other is not None else []
     while a and b:
         if a[0].role is not b[0].role:  # one has no prompt: an answer is never held against one
             alone = b if b[0].role is Role.USER else a
-            yield TurnStep(Step.ONLY_A, a.pop(0), None) if alone is a else TurnStep(Step.ONLY_B, None, b.pop(0))
+            yield TurnDiff(DiffKind.ONLY_A, a.pop(0), None) if alone is a else TurnDiff(DiffKind.ONLY_B, None, b.pop(0))
             continue
-        yield TurnStep(Step.SAME if is_same(a[0], b[0]) else Step.CHANGED, a.pop(0), b.pop(0))
-    yield from (TurnStep(Step.ONLY_A, turn, None) for turn in a)
-    yield from (TurnStep(Step.ONLY_B, None, turn) for turn in b)
+        yield TurnDiff(DiffKind.SAME if is_same(a[0], b[0]) else DiffKind.CHANGED, a.pop(0), b.pop(0))
+    yield from (TurnDiff(DiffKind.ONLY_A, turn, None) for turn in a)
+    yield from (TurnDiff(DiffKind.ONLY_B, None, turn) for turn in b)
 
 
-Pairs = Iterator[tuple[Round | None, Round | None]]
+Pairs = Iterator[tuple[PromptRound | None, PromptRound | None]]
 
 
-def _paired(a: list[Round], b: list[Round]) -> Pairs:
+def _paired(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
     """What begins and what ends with the same prompts is paired as it stands."""
     begin = _alike(a, b)
     end = _alike(a[begin:][::-1], b[begin:][::-1])
@@ -136,14 +136,14 @@ def _paired(a: list[Round], b: list[Round]) -> Pairs:
     yield from zip(a[len(a) - end :], b[len(b) - end :], strict=True)
 
 
-def _alike(a: list[Round], b: list[Round]) -> int:
+def _alike(a: list[PromptRound], b: list[PromptRound]) -> int:
     count = 0
     while count < min(len(a), len(b)) and a[count].prompt == b[count].prompt:
         count += 1
     return count
 
 
-def _middle(a: list[Round], b: list[Round]) -> Pairs:
+def _middle(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
     if not a or not b:
         yield from ((one, None) for one in a)
         yield from ((None, other) for other in b)
@@ -155,7 +155,7 @@ def _middle(a: list[Round], b: list[Round]) -> Pairs:
         yield from _best(a, b)
 
 
-def _best(a: list[Round], b: list[Round]) -> Pairs:
+def _best(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
     """The pairs, in order, that together resemble each other most: a table from the end, then a walk from its start."""
     sketches_a = [(_sketch(each.prompt), _sketch(each.answer)) for each in a]
     sketches_b = [(_sketch(each.prompt), _sketch(each.answer)) for each in b]
@@ -204,16 +204,16 @@ def _overlap(one: Sketch, other: Sketch) -> float:
     return shared / (len(one) + len(other) - shared)
 
 
-def words(a: str, b: str) -> list[Piece]:
+def words(a: str, b: str) -> list[TextPiece]:
     """What of the two texts is the same, word by word; of long texts line by line, of endless ones as a whole."""
     part = r"\s*\S+|\s+" if len(a) + len(b) <= WORDS_MOST * WORD_CHARS else r"[^\n]*\n|[^\n]+"
     ours, theirs = re.findall(part, a), re.findall(part, b)
     begin = _shared(ours, theirs)
     end = _shared(ours[begin:][::-1], theirs[begin:][::-1])
-    found = [(Step.SAME, "".join(ours[:begin]))]
+    found = [(DiffKind.SAME, "".join(ours[:begin]))]
     found += _differing(ours[begin : len(ours) - end], theirs[begin : len(theirs) - end])
-    found.append((Step.SAME, "".join(ours[len(ours) - end :])))
-    return [Piece(step, text) for step, text in found if text]
+    found.append((DiffKind.SAME, "".join(ours[len(ours) - end :])))
+    return [TextPiece(step, text) for step, text in found if text]
 
 
 def _shared(ours: list[str], theirs: list[str]) -> int:
@@ -222,13 +222,13 @@ def _shared(ours: list[str], theirs: list[str]) -> int:
     return next((place for place, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
 
 
-def _differing(ours: list[str], theirs: list[str]) -> list[tuple[Step, str]]:
+def _differing(ours: list[str], theirs: list[str]) -> list[tuple[DiffKind, str]]:
     if len(ours) + len(theirs) > WORDS_MOST:
-        return [(Step.ONLY_A, "".join(ours)), (Step.ONLY_B, "".join(theirs))]
-    found: list[tuple[Step, str]] = []
+        return [(DiffKind.ONLY_A, "".join(ours)), (DiffKind.ONLY_B, "".join(theirs))]
+    found: list[tuple[DiffKind, str]] = []
     for kind, from_a, to_a, from_b, to_b in SequenceMatcher(None, ours, theirs).get_opcodes():
         if kind == "equal":
-            found.append((Step.SAME, "".join(ours[from_a:to_a])))
+            found.append((DiffKind.SAME, "".join(ours[from_a:to_a])))
         else:
-            found += [(Step.ONLY_A, "".join(ours[from_a:to_a])), (Step.ONLY_B, "".join(theirs[from_b:to_b]))]
+            found += [(DiffKind.ONLY_A, "".join(ours[from_a:to_a])), (DiffKind.ONLY_B, "".join(theirs[from_b:to_b]))]
     return found

@@ -32,7 +32,7 @@ class FileEdit(Record):
         return self.kind is EditKind.DELETE or self.new is not None
 
 
-class FileStep(StrEnum):
+class FileDiffKind(StrEnum):
     SAME = "same"
     CHANGED = "changed"
     BOTH = "both"  # both edited it; what was written is not told
@@ -40,20 +40,20 @@ class FileStep(StrEnum):
     ONLY_B = "only_b"
 
 
-class FileCompared(Record):
+class FileDiff(Record):
     """A file that either thread edited."""
 
     path: str
-    step: FileStep
+    step: FileDiffKind
     a: tuple[FileEdit, ...]
     b: tuple[FileEdit, ...]
 
 
-def compare_files(a: Sequence[FileEdit], b: Sequence[FileEdit]) -> list[FileCompared]:
+def compare_files(a: Sequence[FileEdit], b: Sequence[FileEdit]) -> list[FileDiff]:
     """Every path once, in their order."""
     ours, theirs = _by_path(a), _by_path(b)
     return [
-        FileCompared(path, _step(ours.get(path, ()), theirs.get(path, ())), ours.get(path, ()), theirs.get(path, ()))
+        FileDiff(path, _step(ours.get(path, ()), theirs.get(path, ())), ours.get(path, ()), theirs.get(path, ()))
         for path in sorted(ours.keys() | theirs.keys())
     ]
 
@@ -65,15 +65,15 @@ def _by_path(edits: Sequence[FileEdit]) -> Mapping[str, tuple[FileEdit, ...]]:
     return found
 
 
-def _step(a: tuple[FileEdit, ...], b: tuple[FileEdit, ...]) -> FileStep:
+def _step(a: tuple[FileEdit, ...], b: tuple[FileEdit, ...]) -> FileDiffKind:
     if not a or not b:
-        return FileStep.ONLY_A if a else FileStep.ONLY_B
+        return FileDiffKind.ONLY_A if a else FileDiffKind.ONLY_B
     if len(a) == len(b) and all(map(is_, a, b)):  # not alike but one and the same: forked along
-        return FileStep.SAME
+        return FileDiffKind.SAME
     if not all(edit.is_told for edit in (*a, *b)):
-        return FileStep.BOTH
+        return FileDiffKind.BOTH
     ends = _end(a), _end(b)
-    return FileStep.SAME if a == b or (ends[0] is not None and ends[0] == ends[1]) else FileStep.CHANGED
+    return FileDiffKind.SAME if a == b or (ends[0] is not None and ends[0] == ends[1]) else FileDiffKind.CHANGED
 
 
 def _end(edits: Sequence[FileEdit]) -> str | None:
@@ -92,7 +92,7 @@ def _end(edits: Sequence[FileEdit]) -> str | None:
     return text
 
 
-def diff_lines(file: FileCompared, names: tuple[str, str], context: int = 3) -> list[str]:
+def diff_lines(file: FileDiff, names: tuple[str, str], context: int = 3) -> list[str]:
     """Between what the threads made of it; where that is not known, the edits of each. Empty: not told, or too long."""
     ends = _end(file.a), _end(file.b)
     if file.a and file.b and ends[0] is not None and ends[1] is not None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.compare import rounds
-from clew.core.edits import FileCompared, FileStep
+from clew.core.branching.compare import rounds
+from clew.core.branching.edits import FileDiff, FileDiffKind
 from clew.core.history import Turn
 from clew.core.record import Record
-from clew.core.review_prompts import fenced
+from clew.core.reviews.prompts import fenced
 from clew.core.thread import Thread
 
 AIM_CHARS = 500
 NAMED_FILES = 200
 
 
-class Side(Record):
+class MergeSide(Record):
     """One of the two threads, as far as it is the thread's own: what follows the common beginning."""
 
     thread: Thread
@@ -38,10 +38,10 @@ def joined_standing(a: Thread, b: Thread) -> str | None:
     return f"In thread {a.name} it was said:\n\n{a.standing}\n\nIn thread {b.name} it was said:\n\n{b.standing}"
 
 
-def brief(a: Side, b: Side, common: int, files: Sequence[FileCompared], mark: str, when: str) -> str:
+def brief(a: MergeSide, b: MergeSide, common: int, files: Sequence[FileDiff], mark: str, when: str) -> str:
     """What was merged, what each thread set out to do, and which files each has changed."""
     shared = f"the {common} turns that both begin with, then " if common else ""
-    told = "\n\n".join([_told(a, files, FileStep.ONLY_B), _told(b, files, FileStep.ONLY_A), _in_both(files)])
+    told = "\n\n".join([_told(a, files, FileDiffKind.ONLY_B), _told(b, files, FileDiffKind.ONLY_A), _in_both(files)])
     return (
         f"[brief · {mark}]\n\nThis thread was merged by Clew from the threads {a.thread.name} and {b.thread.name} on "
         f"{when}. Above stand {shared}the turns of {a.thread.name}, then those of {b.thread.name}. Each of these "
@@ -52,7 +52,7 @@ def brief(a: Side, b: Side, common: int, files: Sequence[FileCompared], mark: st
     )
 
 
-def _told(side: Side, files: Sequence[FileCompared], other_alone: FileStep) -> str:
+def _told(side: MergeSide, files: Sequence[FileDiff], other_alone: FileDiffKind) -> str:
     thread = side.thread
     who = " ".join(part for part in (thread.agent, thread.model) if part)
     lines = [f"Thread {thread.name} ({who}), {len(side.turns)} turns of its own, in {thread.cwd}"]
@@ -61,15 +61,19 @@ def _told(side: Side, files: Sequence[FileCompared], other_alone: FileStep) -> s
     changed = [file for file in files if file.step is not other_alone]
     lines.append("changed files:" if changed else "changed no files with its editing tools")
     for file in changed[:NAMED_FILES]:
-        edits = len(file.a if other_alone is FileStep.ONLY_B else file.b)
+        edits = len(file.a if other_alone is FileDiffKind.ONLY_B else file.b)
         lines.append(f"- {_short(file.path)} ({edits} {'edit' if edits == 1 else 'edits'})")
     if len(changed) > NAMED_FILES:
         lines.append(f"- [{len(changed) - NAMED_FILES:,} more]")
     return "\n".join(lines)
 
 
-def _in_both(files: Sequence[FileCompared]) -> str:
-    words = {FileStep.SAME: "the same", FileStep.CHANGED: "differently", FileStep.BOTH: "it is not known whether alike"}
+def _in_both(files: Sequence[FileDiff]) -> str:
+    words = {
+        FileDiffKind.SAME: "the same",
+        FileDiffKind.CHANGED: "differently",
+        FileDiffKind.BOTH: "it is not known whether alike",
+    }
     lines = [f"- {_short(file.path)}: {words[file.step]}" for file in files if file.step in words]
     return "\n".join(["Changed by both:", *lines[:NAMED_FILES]]) if lines else ""
 

@@ -1,33 +1,33 @@
-"""What a plain `--resume` of the agent's own session, every turn, would have cost: an estimate, run by run.
+"""An estimate, run by run, of what a plain `--resume` of the agent's own session on every turn would have cost.
 
-Many people do that today, so it stands beside what the transcript would have cost. Where Clew resumed the one session
-of a thread, it is what the run cost. Where Clew started afresh or rewound, the plain session would have carried on: its
+Many people do that today, so it is shown beside the estimate for the transcript. If Clew resumed the only session of a
+thread, the estimate is what the run cost. If Clew started fresh or rewound, the plain session would have continued: its
 first request would have held that whole session and the new prompt, read from the cache if the last run was less than
-`CACHE_LIFE_S` ago with the same model, else written again; every later request would have been larger or smaller by the
-same difference, read from the cache. The difference stays with the thread, so later runs carry it along.
+`CACHE_LIFE_S` ago with the same model, else written again. Every later request would have been larger or smaller by the
+same difference, read from the cache. The difference remains in the session, so later runs include it too.
 
-Some runs count as what they cost, and the plain session as starting anew with them: the first of an agent in a
-thread; those where a plain resume would have failed outright (the session was gone, unknown to the agent, broken or
-full, or is another directory's or another program's); those at which either session was compacted; and those whose
-agent does not say what its requests used. ADR 13 says what this leaves out.
+For some runs the estimate is what they cost, and the plain session counts as started with them: the first run of an
+agent in a thread; runs where a plain resume would have failed (the session was missing, unknown to the agent, broken or
+full, or belongs to another directory or program); runs at which either session was compacted; and runs whose agent does
+not report what its requests used. ADR 13 says what this leaves out.
 """
 
 from __future__ import annotations
 
+from clew.core.costs.usage import CHARS_PER_TOKEN, RequestUsage, Usage
 from clew.core.decision import Reason
 from clew.core.record import Record, replace
-from clew.core.run import Run
-from clew.core.usage import CHARS_PER_TOKEN, Requests, Usage
+from clew.core.runs.run import Run
 
-CACHE_LIFE_S = 300.0  # of a cached prefix that nobody reads
-COMPACTED_AT = 160_000  # tokens: about where Claude compacts a session by itself
+CACHE_LIFE_S = 300.0  # how long a cached prefix lives that nobody reads
+COMPACTED_AT_TOKENS = 160_000  # about where Claude compacts a session by itself
 
-# Clew starts afresh, and a plain resume would not: sometimes wrongly, as it does not know of an edit.
-CARRIES_ON = frozenset(
+# Clew starts fresh for these reasons, and a plain resume would not: sometimes wrongly, since it ignores an edit.
+CONTINUES_WHEN_RESUMED_PLAINLY = frozenset(
     {
         Reason.DISABLED,
         Reason.FORCED_FRESH,
-        Reason.NO_PIN,  # another model: a plain session goes with it
+        Reason.NO_PIN,  # another model: a plain session is resumed with it
         Reason.HISTORY_CHANGED,
         Reason.EXPIRED,
         Reason.WORN_OUT,
@@ -39,23 +39,23 @@ CARRIES_ON = frozenset(
 
 
 class PlainResume(Record):
-    usage: Usage  # of the run, had its session been resumed plainly
+    usage: Usage  # what the run would have used if its session had been resumed plainly
     context_tokens: int  # what such a session would hold afterwards
 
 
-def plain_resume(run: Run, requests: Requests, before: Run | None) -> PlainResume:
+def plain_resume(run: Run, requests: RequestUsage, before: Run | None) -> PlainResume:
     """`before`: the last run of the same agent in the thread that has `context_tokens`."""
     first = requests.first
-    as_it_was = PlainResume(run.usage, requests.context_tokens)
-    if before is None or not _carries_on(run):
-        return as_it_was
+    as_run = PlainResume(run.usage, requests.context_tokens)
+    if before is None or not _would_continue(run):
+        return as_run
     held, plain = before.context_tokens or 0, before.plain_context_tokens or 0
     in_place = run.session_id == before.session_id
     if in_place and first.shown_tokens < held:
-        return as_it_was  # compacted meanwhile, and so would the plain one have been
+        return as_run  # the session was compacted in between, and the plain one would have been too
     size = plain + (first.shown_tokens - held if in_place else len(run.prompt) // CHARS_PER_TOKEN)
-    if size > COMPACTED_AT:
-        return as_it_was
+    if size > COMPACTED_AT_TOKENS:
+        return as_run
     more = size - first.shown_tokens
     if in_place:
         read = first.cache_read_input_tokens + (more if _is_warm(run, before) else 0)
@@ -72,8 +72,8 @@ def plain_resume(run: Run, requests: Requests, before: Run | None) -> PlainResum
     )
 
 
-def _carries_on(run: Run) -> bool:
-    return run.session_resumed or run.reason in CARRIES_ON
+def _would_continue(run: Run) -> bool:
+    return run.session_resumed or run.reason in CONTINUES_WHEN_RESUMED_PLAINLY
 
 
 def _is_warm(run: Run, before: Run) -> bool:
@@ -83,7 +83,7 @@ def _is_warm(run: Run, before: Run) -> bool:
 
 
 def _shifted(used: Usage, *, new: int, read: int) -> Usage:
-    """With so many more tokens (or fewer): new ones, paid as the run itself paid them, and some from the cache."""
+    """The usage with more tokens (or fewer): `new` ones, charged as the run's own were, and `read` from the cache."""
     column = "cache_creation_input_tokens" if used.is_written else "input_tokens"
     changes = {column: getattr(used, column) + new}
     changes["cache_read_input_tokens"] = used.cache_read_input_tokens + read

@@ -1,7 +1,8 @@
-"""What resuming came to: how often, why not, what it cost, and two estimates of what it would have cost otherwise.
+"""What resuming saved: how often Clew resumed, why it did not, the cost, and estimates of two alternatives' cost.
 
-A run counts for the rate when it got as far as a decision; one that was cancelled while it waited does not. For the
-estimates every run counts, whatever became of it: `otherwise` is their one definition, in all sums and on all days.
+A run counts for the resume rate if a decision was made; a run that was cancelled while it waited does not. Every run
+counts for the estimates, whatever its outcome: `alternative_cost_usd` is their only definition, in all sums and on all
+days.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from clew.core.costs.usage import CHARS_PER_TOKEN, NO_USAGE, Usage
 from clew.core.record import Record
-from clew.core.run import Run
-from clew.core.usage import CHARS_PER_TOKEN, NO_USAGE, Usage
+from clew.core.runs.run import Run
 
-UNENDED = "going_on"
+NOT_ENDED = "going_on"
 
 
-class Tally(Protocol):
-    """What the runs of one kind came to; the store counts them."""
+class RunTotals(Protocol):
+    """The sums over all runs that have the same day, reason and outcome. The store counts them."""
 
     @property
     def session_resumed(self) -> bool: ...
@@ -53,7 +54,7 @@ class Tally(Protocol):
 
 
 class Savings(Record):
-    """The sum of all tallies."""
+    """The sum over all runs."""
 
     runs: int = 0
     resumed: int = 0
@@ -62,11 +63,11 @@ class Savings(Record):
     fallbacks: int = 0
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
-    transcript_usd: float = 0.0  # what all runs would have cost with transcripts: an estimate
-    estimated_runs: int = 0  # those that have that estimate
-    plain_resume_usd: float = 0.0  # what they would have cost with a plain `--resume` every turn: an estimate
-    plain_resume_runs: int = 0  # those that have that one
-    unpriced_runs: int = 0  # used tokens, and the agent reported no price: what they cost is not known
+    transcript_usd: float = 0.0  # an estimate of what all runs would have cost with transcripts
+    estimated_runs: int = 0  # the runs that have that estimate
+    plain_resume_usd: float = 0.0  # an estimate of what they would have cost with a plain `--resume` every turn
+    plain_resume_runs: int = 0  # the runs that have that estimate
+    unpriced_runs: int = 0  # runs that used tokens, but whose agent reported no price: their cost is unknown
 
     @property
     def decided(self) -> int:
@@ -78,7 +79,7 @@ class Savings(Record):
 
     @property
     def saved_usd(self) -> float:
-        """An estimate. Below zero: resuming was dearer than transcripts."""
+        """An estimate. Below zero: resuming cost more than transcripts."""
         return self.transcript_usd - self.cost_usd
 
     @property
@@ -86,39 +87,39 @@ class Savings(Record):
         return self.saved_usd / self.transcript_usd if self.transcript_usd else None
 
 
-class Day(Savings):
-    """What the runs that were asked for on one day (UTC) came to."""
+class DailySavings(Savings):
+    """The sum over the runs that were created on one day (UTC)."""
 
-    day: int = 0  # since 1970-01-01
+    day: int = 0  # days since 1970-01-01
 
 
-def otherwise(cost_usd: float, estimated_cost_usd: float, estimate_usd: float) -> float:
-    """What runs would have cost another way: with transcripts, or with a plain `--resume` every turn.
+def alternative_cost_usd(cost_usd: float, estimated_cost_usd: float, estimate_usd: float) -> float:
+    """What runs would have cost with an alternative: with transcripts, or with a plain `--resume` every turn.
 
-    A run counts with its estimate; one that has none counts with what it cost, so that the sum compares with the cost
-    of the same runs. Fresh runs, failed and cancelled ones and those without a price (which count as nothing on both
-    sides) are no exceptions. `estimated_cost_usd` is what the runs with an estimate cost, of `cost_usd` in all.
+    A run counts with its estimate, or with its cost if it has none, so that the sum can be compared with the cost of
+    the same runs. That includes fresh, failed and cancelled runs, and runs without a price (which count as zero on both
+    sides). `estimated_cost_usd` is the part of `cost_usd` that the runs with an estimate cost.
     """
     return cost_usd - estimated_cost_usd + estimate_usd
 
 
-def summed(tallies: Iterable[Tally]) -> Savings:
-    return Savings(**_sums(list(tallies)))
+def total_savings(rows: Iterable[RunTotals]) -> Savings:
+    return Savings(**_sums(list(rows)))
 
 
-def daily(tallies: Iterable[Tally]) -> list[Day]:
-    """The same by day, oldest first; days without a run are left out."""
-    days: dict[int, list[Tally]] = {}
-    for row in tallies:
+def daily_savings(rows: Iterable[RunTotals]) -> list[DailySavings]:
+    """The sums by day, oldest first; days without a run are left out."""
+    days: dict[int, list[RunTotals]] = {}
+    for row in rows:
         days.setdefault(row.day, []).append(row)
-    return [Day(**_sums(days[day]), day=day) for day in sorted(days)]
+    return [DailySavings(**_sums(days[day]), day=day) for day in sorted(days)]
 
 
-def _sums(rows: Sequence[Tally]) -> dict[str, Any]:
+def _sums(rows: Sequence[RunTotals]) -> dict[str, Any]:
     fresh: dict[str, int] = {}
     outcomes: dict[str, int] = {}
     for row in rows:
-        outcome = row.outcome or UNENDED
+        outcome = row.outcome or NOT_ENDED
         outcomes[outcome] = outcomes.get(outcome, 0) + row.runs
         if not row.session_resumed and row.reason is not None:
             fresh[row.reason] = fresh.get(row.reason, 0) + row.runs
@@ -130,10 +131,12 @@ def _sums(rows: Sequence[Tally]) -> dict[str, Any]:
         "fallbacks": sum(row.fallbacks for row in rows),
         "usage": sum((row.usage for row in rows), NO_USAGE),
         "cost_usd": sum(row.cost_usd for row in rows),
-        "transcript_usd": sum(otherwise(row.cost_usd, row.estimated_cost_usd, row.estimate_usd) for row in rows),
+        "transcript_usd": sum(
+            alternative_cost_usd(row.cost_usd, row.estimated_cost_usd, row.estimate_usd) for row in rows
+        ),
         "estimated_runs": sum(row.estimated_runs for row in rows),
         "plain_resume_usd": sum(
-            otherwise(row.cost_usd, row.plain_resume_cost_usd, row.plain_resume_usd) for row in rows
+            alternative_cost_usd(row.cost_usd, row.plain_resume_cost_usd, row.plain_resume_usd) for row in rows
         ),
         "plain_resume_runs": sum(row.plain_resume_runs for row in rows),
         "unpriced_runs": sum(row.unpriced_runs for row in rows),
@@ -141,11 +144,11 @@ def _sums(rows: Sequence[Tally]) -> dict[str, Any]:
 
 
 def transcript_new_tokens(run: Run) -> int:
-    """What would not have come from the cache with the transcript, counted as `otherwise` counts money."""
+    """The tokens that would not have come from the cache with the transcript; without an estimate, the run's own."""
     return run.usage.new_tokens if run.estimate_new_tokens is None else run.estimate_new_tokens
 
 
 def transcript_tokens(run: Run) -> int:
-    """What the model would have been shown with the whole transcript: an estimate, the truth for a fresh turn."""
+    """The tokens that the model would have been shown with the whole transcript: an estimate; exact if fresh."""
     shown = run.usage.shown_tokens
     return max(shown, run.transcript_chars // CHARS_PER_TOKEN) if run.session_resumed else shown

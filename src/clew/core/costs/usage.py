@@ -1,7 +1,7 @@
-"""Tokens and money: what a run used, and what the other way would have cost.
+"""Tokens and money: what a run used, and what it would have used with a transcript.
 
-Prices are not kept here. The agent reports the cost of a run; dividing it by the run's weighted tokens gives the unit
-price it was charged at, and that prices the estimate too. The weights are the same for every Anthropic model.
+There is no price list. The agent reports the cost of a run; that cost divided by the run's weighted tokens is the unit
+price, which is also used for the estimate. The weights are the same for every Anthropic model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CACHE_WRITE = 1.25
 CACHE_READ = 0.1
 OUTPUT = 5.0
 
-CHARS_PER_TOKEN = 4  # a rule of thumb, good enough for an estimate that is called one
+CHARS_PER_TOKEN = 4  # a rule of thumb, good enough for what is shown as an estimate
 
 
 class Usage(Record):
@@ -34,17 +34,17 @@ class Usage(Record):
 
     @property
     def shown_tokens(self) -> int:
-        """Everything the model read, cached or not."""
+        """Everything that the model read, cached or not."""
         return self.input_tokens + self.cache_read_input_tokens + self.cache_creation_input_tokens
 
     @property
     def new_tokens(self) -> int:
-        """What the model read and had not in its cache."""
+        """What the model read that was not in its cache."""
         return self.input_tokens + self.cache_creation_input_tokens
 
     @property
     def is_written(self) -> bool:
-        """What is new goes to the cache at its price; or the agent's model charges nothing for writing."""
+        """New tokens are charged as cache writes. False: the agent's model does not charge for cache writes."""
         return self.cache_creation_input_tokens >= self.input_tokens
 
     @property
@@ -61,8 +61,8 @@ class Usage(Record):
 NO_USAGE = Usage()
 
 
-class Requests(Record):
-    """What the agent says about a run's requests to its model."""
+class RequestUsage(Record):
+    """What a run's requests to its model used, as the agent reports it."""
 
     first: Usage
     last: Usage
@@ -70,28 +70,29 @@ class Requests(Record):
 
     @property
     def context_tokens(self) -> int:
-        """What the session holds after them."""
+        """What the session holds after the last request."""
         return self.last.shown_tokens + self.last.output_tokens
 
 
 def cost_of_run(total_usd: float, before_usd: float) -> float:
-    """A run's own cost from the session's running total. A total that fell began anew (an older CLI, a new session)."""
+    """A run's own cost, from the session's running total. A total that fell was reset (an older CLI, a new session)."""
     return total_usd - before_usd if total_usd >= before_usd else total_usd
 
 
 def usage_of_run(total: Usage, before: Usage) -> Usage:
-    """A run's own tokens from the session's running total. A total that fell began anew."""
+    """A run's own tokens, from the session's running total. A total that fell was reset."""
     spent = {name: getattr(total, name) - getattr(before, name) for name in fields_of(Usage)}
     return total if min(spent.values()) < 0 else Usage(**spent)
 
 
-def estimate_transcript_usage(used: Usage, first: Usage, transcript_chars: int, anew: int) -> Usage:
+def estimate_transcript_usage(used: Usage, first: Usage, transcript_chars: int, uncached_start_tokens: int) -> Usage:
     """What the same turn would have used with the whole transcript pasted into a new session.
 
-    `first` is what the run's first request used; the later ones would have been the same. Of that one a new session
-    pays in full for the transcript, which is new text in a new place, and for the `anew` tokens of its own beginning
-    that no other session shares. The rest it reads from the cache, as far as that was warm. So it is with what tools
-    said earlier: a new session has to gather it again, which costs that at least.
+    `first` is what the run's first request used; the later requests would have been the same. In the first request a
+    new session pays in full for the transcript, which is not cached at that place, and for the `uncached_start_tokens`
+    of its own beginning, which no other session shares. It reads the rest from the cache, as far as that was warm. The
+    results of earlier tool calls count as read from the cache: a new session would have to repeat those calls, which
+    costs at least that much.
     """
     if not used.shown_tokens:
         return used
@@ -99,7 +100,7 @@ def estimate_transcript_usage(used: Usage, first: Usage, transcript_chars: int, 
         first = used
     transcript = transcript_chars // CHARS_PER_TOKEN
     size = max(first.shown_tokens, transcript)
-    own = min(anew, size - transcript)
+    own = min(uncached_start_tokens, size - transcript)
     read = min(first.cache_read_input_tokens, size - transcript - own)
     more = size - read - first.new_tokens
     written = used.is_written

@@ -1,6 +1,6 @@
-"""What a forge tells, who is to act on it, and by which key an agent finds its thread again.
+"""Events of a forge, the rules that say which agents act on them, and the keys by which an agent's thread is found.
 
-Pure: payloads become events in `hosts`, and nothing here knows one forge from another.
+Pure: payloads become events in `hosts`, and nothing here depends on which forge it is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 
 from clew.core.record import Record
 from clew.core.thread import Permissions
+
+KIND = "hook"  # the kind of a hook's threads and jobs
 
 
 class Forge(StrEnum):
@@ -55,41 +57,41 @@ _CODE = re.compile(r"`[^`\n]+`")
 
 
 class HookEvent(Record):
-    """Something that happened on a forge, the same for all of them. All of its texts are a stranger's."""
+    """Something that happened on a forge, in one form for all forges. None of its texts is trusted."""
 
     forge: Forge
     delivery: str  # the forge's own id of this message
     kind: str  # one of KINDS
     repo: str  # owner/name
-    number: int | None  # of the issue or pull request; None: of a branch
+    number: int | None  # of the issue or pull request; None: the event is of a branch
     actor: str  # who did it
-    association: str | None = None  # what the actor is to the repository, where the forge says (GitHub)
+    association: str | None = None  # the actor's role in the repository, if the forge says (GitHub)
     title: str = ""
     body: str = ""  # of the issue or pull request
     text: str = ""  # what is new: a comment, a review
-    own_words: bool = True  # the actor wrote it; False: the forge names somebody else
+    own_words: bool = True  # the actor wrote `text`; False: the forge names another author
     author: str = ""  # who opened it
     labels: tuple[str, ...] = ()
-    label: str | None = None  # the one that it just got
-    assignee: str | None = None  # who it was just given to
-    reviewer: str | None = None  # whose review was just asked for
+    label: str | None = None  # that was just added
+    assignee: str | None = None  # who was just assigned
+    reviewer: str | None = None  # whose review was just requested
     branch: str | None = None  # of a pull request: its head; of a push: the branch
-    base: str | None = None  # what a pull request is for
+    base: str | None = None  # the branch that a pull request is for
     from_fork: bool = False  # the head is in another repository
     commit: str | None = None  # the head
     url: str = ""
-    comment_path: str | None = None  # of a comment on a line: the file …
-    comment_line: int | None = None  # … and the line
+    comment_path: str | None = None  # of a comment on a line: the file
+    comment_line: int | None = None  # of a comment on a line: the line
 
 
 class HookAgent(Record):
-    """A named agent of the settings: who works, with what, and how far."""
+    """A named agent of the settings: which CLI and model, with which skills and permissions."""
 
     name: str
-    agent: str = "claude"  # the CLI
+    agent: str = "claude"  # the agent CLI
     model: str | None = None
     skills: str = ""  # its folder of templates, absolute
-    allowed_tools: tuple[str, ...] = ()  # beyond what its permissions allow; `Bash(git *)` names a command
+    allowed_tools: tuple[str, ...] = ()  # in addition to its permissions; `Bash(git *)` names a command
     timeout_s: float | None = 1800.0
     permissions: Permissions = Permissions.EDITS
     max_age_s: float | None = None  # of a session
@@ -98,27 +100,27 @@ class HookAgent(Record):
 class Update(StrEnum):
     """How a work tree is brought up to date before an agent is woken in it."""
 
-    NONE = "none"  # as the agent left it
-    FETCH = "fetch"  # the repository's remote is fetched; the tree stays
-    FORWARD = "forward"  # and the tree moves on with its branch, if that loses nothing
+    NONE = "none"  # it stays as the agent left it
+    FETCH = "fetch"  # the remote is fetched; the tree stays
+    FORWARD = "forward"  # the remote is fetched, and the tree moves forward with its branch, if that loses nothing
 
 
 class Rule(Record):
-    """Which events wake which agent. What is left empty does not matter."""
+    """Which events wake which agent. An empty condition matches everything."""
 
     agent: str
-    events: tuple[str, ...]  # kinds; `issue.*` and `*` are understood
+    events: tuple[str, ...]  # kinds, or patterns: `issue.*`, `*`
     repos: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()  # it has one of these; of a label event: the new one is
+    labels: tuple[str, ...] = ()  # it has one of these; for a label event: the new label is one of these
     authors: tuple[str, ...] = ()  # it was opened by one of these
     actors: tuple[str, ...] = ()  # one of these did it
-    branches: tuple[str, ...] = ()  # head branches; `feature/*` is understood
-    mention: str | None = None  # @name stands in the new text
+    branches: tuple[str, ...] = ()  # head branches, or patterns: `feature/*`
+    mention: str | None = None  # the new text mentions @name
     command: str | None = None  # the new text has a line that begins with this: `/boss`
     reviewers: tuple[str, ...] = ()
-    forks: bool = False  # also pull requests from forks: their code is a stranger's
+    forks: bool = False  # also pull requests from forks, whose code is not trusted
     anyone: bool = False  # also people without write access
-    comment: bool = False  # the agent's final words are posted as a comment
+    comment: bool = False  # the agent's final answer is posted as a comment
     update: Update = Update.FORWARD
 
 
@@ -126,12 +128,12 @@ class Match(Record):
     """A rule that applies."""
 
     rule: Rule
-    command: str | None = None  # what follows the command on its line
-    by_writer: bool = False  # the actor has write access; not found out where it makes no difference
+    command: str | None = None  # the text after the command on its line
+    by_writer: bool = False  # the actor has write access; only determined where it makes a difference
 
 
 class Meaning(StrEnum):
-    """What the new text of an event is to the agent that it wakes."""
+    """How the woken agent is to take the new text of an event."""
 
     TASK = "task"  # a command of a person with write access
     FEEDBACK = "feedback"  # the review of a person with write access who asks for changes
@@ -139,7 +141,7 @@ class Meaning(StrEnum):
 
 
 def meaning(match: Match, event: HookEvent) -> Meaning:
-    """Of `event.text`, or of the description where that is what is new. All other texts of an event are data."""
+    """Of `event.text`, or of the description if that is what is new. All other texts of an event are data."""
     if not match.by_writer or not event.own_words:
         return Meaning.DATA
     if match.rule.command is not None:
@@ -148,33 +150,33 @@ def meaning(match: Match, event: HookEvent) -> Meaning:
 
 
 def needs_writer(match: Match, event: HookEvent) -> bool:
-    """Does it matter whether the actor has write access: for being answered, or for what the text means?"""
+    """Whether it matters that the actor has write access: for the rule, or for the meaning of the text."""
     return not match.rule.anyone or meaning(match.replace(by_writer=True), event) is not Meaning.DATA
 
 
 def is_repo(name: str) -> bool:
-    """`owner/name`, of which a path can be made that stays where it belongs."""
+    """`owner/name`, safe to use in a path."""
     return REPO.match(name) is not None and ".." not in name and "." not in name.split("/")
 
 
 def session_key(agent: str, repo: str, number: int) -> str:
-    """`boss:charles/peon:4`. ValueError for what would make another key than it says."""
+    """`boss:charles/peon:4`. Raises ValueError for parts from which another key could result."""
     if not AGENT.match(agent) or not is_repo(repo) or type(number) is not int or number < 1:
         raise ValueError(f"no session key can be made of {agent!r}, {repo!r}, {number!r}")
     return f"{agent}:{repo}:{number}"
 
 
 def split_key(key: str) -> tuple[str, str, int]:
-    """Agent, repository, number. ValueError for what is no key."""
+    """Agent, repository, number. Raises ValueError if it is not a key."""
     agent, _, rest = key.partition(":")
     repo, _, number = rest.rpartition(":")
     if not number.isascii() or not number.isdigit() or key != session_key(agent, repo, int(number)):
-        raise ValueError(f"{key!r} is no session key: they look like boss:charles/peon:4")
+        raise ValueError(f"{key!r} is not a session key: they look like boss:charles/peon:4")
     return agent, repo, int(number)
 
 
 def route(rules: Sequence[Rule], event: HookEvent) -> tuple[Match, ...]:
-    """Who is to act: each agent once, by the first of its rules that applies."""
+    """The agents that act: each once, by the first of its rules that applies."""
     found: dict[str, Match] = {}
     for rule in rules:
         match = matches(rule, event) if rule.agent not in found else None
@@ -201,9 +203,9 @@ def matches(rule: Rule, event: HookEvent) -> Match | None:
 
 
 def _opening(event: HookEvent) -> str:
-    """What an issue or pull request says, when it is its opening that is told of."""
-    told = event.kind.endswith((".opened", ".edited", ".reopened")) and event.actor.lower() == event.author.lower()
-    return event.body if told else ""
+    """The description, if the event is that its author opened, edited or reopened the issue or pull request."""
+    is_new = event.kind.endswith((".opened", ".edited", ".reopened")) and event.actor.lower() == event.author.lower()
+    return event.body if is_new else ""
 
 
 def _any(patterns: Sequence[str], value: str) -> bool:
@@ -215,7 +217,7 @@ def _named(names: Sequence[str], name: str) -> bool:
 
 
 def _has_label(labels: Sequence[str], event: HookEvent) -> bool:
-    if event.label is not None:  # not every forge says which one is new
+    if event.label is not None:  # not every forge names the new one
         return event.label in labels
     return any(label in labels for label in event.labels)
 
@@ -227,7 +229,7 @@ def _mentions(name: str, text: str) -> bool:
 
 
 def _command(word: str, text: str) -> str | None:
-    """What follows the command, on a line of its own that is no quotation and no code."""
+    """The text after the command, on a line that is neither quoted nor code."""
     for line in _said(text).split("\n"):
         first, *rest = line.split(None, 1) or [""]
         if first == word:
@@ -236,7 +238,7 @@ def _command(word: str, text: str) -> str | None:
 
 
 def _said(text: str) -> str:
-    """Without quoted lines, code and hidden notes: what somebody says, not what they show."""
+    """The author's own words: without quoted lines, code and HTML comments."""
     said: list[str] = []
     fence = ""
     for line in text.replace("\r\n", "\n").split("\n"):

@@ -23,12 +23,12 @@ from enum import StrEnum
 
 from clew.core.continuation import CONTINUE as CONTINUE
 from clew.core.ids import RunId, ThreadId, TurnId
-from clew.core.limits import in_a_row, wake_time
 from clew.core.outcome import Outcome
 from clew.core.record import Record
+from clew.core.runs.limits import limits_in_a_row, wake_time
 from clew.core.thread import Permissions
 
-OWN = "job"  # the kind of a job that somebody submitted; others are made by hooks
+SUBMITTED = "job"  # the kind of a job that somebody submitted; others are made by hooks
 LATEST = "latest"  # instead of an id: the newest
 
 
@@ -72,7 +72,7 @@ def advance_job(status: JobStatus, to: JobStatus) -> JobStatus:
     return to
 
 
-class Wish(StrEnum):
+class StartMode(StrEnum):
     """How the next run is to begin, when somebody says."""
 
     RESUME = "resume"
@@ -105,14 +105,14 @@ class Job(Record):
     permissions: Permissions
     status: JobStatus
     key: str  # jobs of one key run one at a time and in order; its own id when none was given
-    kind: str = OWN  # who made it
+    kind: str = SUBMITTED  # who made it
     full_prompt: str | None = None  # what a fresh session is told instead of the prompt
     allowed_tools: tuple[str, ...] = ()  # beyond what its permissions allow
     prompt_turn_id: TurnId | None = None  # its prompt in the thread, which other jobs may share
     limits: Limits = DEFAULT_LIMITS
     checkpoint: bool = False
     not_before: float | None = None
-    wish: Wish | None = None
+    start_mode: StartMode | None = None
     keep_files: bool = False  # go on with the files as they are, whatever the last checkpoint says
     tries: int = 1  # how often it was queued by a person; each is a piece of work of its own
     runs: int = 0  # without those that met a usage limit
@@ -137,7 +137,7 @@ class Job(Record):
     ended_at: float | None = None
 
 
-class Marker(Record):
+class ProgressMarker(Record):
     """How far a job has come: one whole message of the agent's."""
 
     number: int  # from 1, over all runs of the job
@@ -147,7 +147,7 @@ class Marker(Record):
     message_id: str | None = None  # the agent's own, where it has them
 
 
-class Next(Record):
+class NextStep(Record):
     """What becomes of a job after a run."""
 
     status: JobStatus  # QUEUED: at once; WAITING: at `wake_at`
@@ -164,9 +164,9 @@ WOULD_BE_TOO_LATE = "The job would go on only after its deadline."
 BACKOFF_S = 5.0
 BACKOFF_MOST_S = 600.0
 
-_PASSING = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED, Outcome.MEDIA_REMOVED})
-_A_PERSONS = frozenset({Outcome.AUTH, Outcome.BILLING})  # somebody must log in, or pay
-SPOILED = frozenset({Outcome.OVERFLOW, Outcome.POISONED})  # the session is of no use any more
+_TRANSIENT = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED, Outcome.MEDIA_REMOVED})
+_NEEDS_A_PERSON = frozenset({Outcome.AUTH, Outcome.BILLING})  # somebody must log in, or pay
+UNUSABLE_SESSION = frozenset({Outcome.OVERFLOW, Outcome.POISONED})  # the session is of no use any more
 
 
 def after_run(
@@ -178,45 +178,45 @@ def after_run(
     resets_at: float | None,
     now: float,
     dice: float,
-) -> Next:
+) -> NextStep:
     """`job` counts the run that ended already; `dice` is between 0 and 1.
 
     `earlier`: how those before it ended, since a person last queued the job, the newest first. `resumed`: it had gone
     on in a session.
     """
     if outcome is Outcome.SUCCESS:
-        return Next(JobStatus.SUCCEEDED)
+        return NextStep(JobStatus.SUCCEEDED)
     if outcome is Outcome.CANCELLED:
-        return Next(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, dice)
-    if outcome in _A_PERSONS:
-        return Next(JobStatus.BLOCKED)
+        return NextStep(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, dice)
+    if outcome in _NEEDS_A_PERSON:
+        return NextStep(JobStatus.BLOCKED)
     if outcome is Outcome.USAGE_LIMIT:
-        wake_at = wake_time(resets_at, limits_before=in_a_row(earlier), now=now, dice=dice)
-        return _in_time(job, Next(JobStatus.WAITING, wake_at, excused_s=wake_at - now, counts=False))
+        wake_at = wake_time(resets_at, limits_before=limits_in_a_row(earlier), now=now, jitter=dice)
+        return _in_time(job, NextStep(JobStatus.WAITING, wake_at, excused_s=wake_at - now, counts=False))
     if outcome in (Outcome.FAILED, Outcome.WRONG_MODEL) or job.runs >= job.limits.max_runs:
-        return Next(JobStatus.FAILED)
-    if outcome in _PASSING:
+        return NextStep(JobStatus.FAILED)
+    if outcome in _TRANSIENT:
         return _trouble(job, job.troubles, now, dice)
-    if outcome in SPOILED:
-        before = sum(each in SPOILED for each in earlier)
+    if outcome in UNUSABLE_SESSION:
+        before = sum(each in UNUSABLE_SESSION for each in earlier)
         if resumed and not before:
-            return _in_time(job, Next(JobStatus.QUEUED, afresh=True), now)  # the session was to blame
+            return _in_time(job, NextStep(JobStatus.QUEUED, afresh=True), now)  # the session was to blame
         return _trouble(job, max(job.troubles, before), now, dice, afresh=True)
     return _in_time(job, _go_on(job, len(earlier), now, dice), now)
 
 
-def _go_on(job: Job, runs_before: int, now: float, dice: float) -> Next:
+def _go_on(job: Job, runs_before: int, now: float, dice: float) -> NextStep:
     """At once; but what is cut off again and again may be cut off in a moment, so the later ones take a breath."""
     if runs_before <= job.limits.max_resumes:
-        return Next(JobStatus.QUEUED)
-    return Next(JobStatus.WAITING, now + backoff_s(0, dice))
+        return NextStep(JobStatus.QUEUED)
+    return NextStep(JobStatus.WAITING, now + backoff_s(0, dice))
 
 
-def _trouble(job: Job, before: int, now: float, dice: float, *, afresh: bool = False) -> Next:
+def _trouble(job: Job, before: int, now: float, dice: float, *, afresh: bool = False) -> NextStep:
     if before >= job.limits.retries:
-        return Next(JobStatus.FAILED, counts_as_trouble=True)
+        return NextStep(JobStatus.FAILED, counts_as_trouble=True)
     wake_at = now + backoff_s(before, dice)
-    return _in_time(job, Next(JobStatus.WAITING, wake_at, afresh=afresh, counts_as_trouble=True))
+    return _in_time(job, NextStep(JobStatus.WAITING, wake_at, afresh=afresh, counts_as_trouble=True))
 
 
 def backoff_s(troubles: int, dice: float) -> float:
@@ -224,10 +224,10 @@ def backoff_s(troubles: int, dice: float) -> float:
     return min(BACKOFF_MOST_S, BACKOFF_S * 2.0 ** min(troubles, 20)) * (0.5 + dice / 2)
 
 
-def _in_time(job: Job, next_: Next, now: float = 0.0) -> Next:
+def _in_time(job: Job, next_: NextStep, now: float = 0.0) -> NextStep:
     deadline = job.limits.deadline_at
     if deadline is not None and (next_.wake_at or now) >= deadline:
-        return Next(JobStatus.FAILED, error=TOO_LATE if next_.wake_at is None else WOULD_BE_TOO_LATE)
+        return NextStep(JobStatus.FAILED, error=TOO_LATE if next_.wake_at is None else WOULD_BE_TOO_LATE)
     return next_
 
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
-from clew.core.events import Event
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record
+from clew.core.runs.events import Event
+
+PAIR_NAME_CHARS = 60  # the names of its threads are longer
 
 
-class Part(StrEnum):
+class PairPart(StrEnum):
     INSTRUCTOR = "instructor"
     WORKER = "worker"
 
@@ -51,7 +53,7 @@ class Order(Record):
     needs_correction: bool
 
 
-class Round(Record):
+class PairRound(Record):
     """One round: an order, and what the worker made of it."""
 
     pair_id: str
@@ -100,9 +102,9 @@ class Pair(Record):
     updated_at: float = 0.0
 
     @property
-    def part(self) -> Part:
+    def part(self) -> PairPart:
         """Whose turn it is."""
-        return Part.WORKER if self.phase is Phase.WORKING else Part.INSTRUCTOR
+        return PairPart.WORKER if self.phase is Phase.WORKING else PairPart.INSTRUCTOR
 
     @property
     def rounds_done(self) -> int:
@@ -112,8 +114,8 @@ class Pair(Record):
     def rounds_left(self) -> int:
         return max(0, self.last_round - self.rounds_done)
 
-    def thread_of(self, part: Part) -> ThreadId:
-        return self.instructor_thread_id if part is Part.INSTRUCTOR else self.worker_thread_id
+    def thread_of(self, part: PairPart) -> ThreadId:
+        return self.instructor_thread_id if part is PairPart.INSTRUCTOR else self.worker_thread_id
 
     def status(self, *, is_held: bool) -> PairStatus:
         """`is_held`: a process that is alive carries it out."""
@@ -139,27 +141,27 @@ class PairEvent(Record):
     round: int
 
 
-class Asked(PairEvent):
+class PairAsked(PairEvent):
     """A run has begun."""
 
     kind: ClassVar[str] = "asked"
     of: int  # rounds that there may be
-    part: Part
+    part: PairPart
     run_id: RunId
     model: str | None
     text: str
 
 
-class Heard(PairEvent):
+class PairRunEvent(PairEvent):
     """An event of a run, as it came."""
 
     kind: ClassVar[str] = "heard"
-    part: Part
+    part: PairPart
     run_id: RunId
     event: Event
 
 
-class Ordered(PairEvent):
+class PairOrdered(PairEvent):
     """The instructor has answered."""
 
     kind: ClassVar[str] = "ordered"
@@ -167,7 +169,7 @@ class Ordered(PairEvent):
     run_id: RunId
 
 
-class Worked(PairEvent):
+class PairWorked(PairEvent):
     """The worker has ended."""
 
     kind: ClassVar[str] = "worked"
@@ -175,7 +177,7 @@ class Worked(PairEvent):
     run_id: RunId
 
 
-class Saved(PairEvent):
+class PairSaved(PairEvent):
     """The state file was written."""
 
     kind: ClassVar[str] = "saved"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.pair import Pair, Round
-from clew.core.review_prompts import fenced
+from clew.core.pairs.pair import Pair, PairRound
+from clew.core.reviews.prompts import fenced
 
 RESULT_MOST = 60_000
 NAMED_FILES = 200
@@ -61,7 +61,7 @@ def first_round(pair: Pair) -> str:
 
 
 def next_round(
-    number: int, last_round: int, before: Round | None, mark: str, *, message: str = "", changed: Sequence[str] = ()
+    number: int, last_round: int, before: PairRound | None, mark: str, *, message: str = "", changed: Sequence[str] = ()
 ) -> str:
     """What is new since the instructor's last answer, and nothing else."""
     parts = [f"Round {number} of {last_round}."]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from clew.core.prompts import escape
 from clew.core.record import Record, replace
-from clew.core.review import FileChange, Finding, Review, Scope, State
+from clew.core.reviews.review import FileChange, Finding, FindingState, Review, Scope
 
 LINE_MOST = 2_000
 FILE_MOST = 60_000
@@ -207,8 +207,8 @@ def _line(change: FileChange) -> str:
 def _findings(findings: Sequence[Finding], changed: Sequence[str] | None, mark: str) -> str:
     """The open ones in a row each; of the others only what became of them, and why if that was just now."""
     newest = max(finding.state_round for finding in findings)
-    rows = [_state(finding, changed) for finding in findings if finding.state is State.OPEN]
-    for state in (State.FIXED, State.WITHDRAWN):
+    rows = [_state(finding, changed) for finding in findings if finding.state is FindingState.OPEN]
+    for state in (FindingState.FIXED, FindingState.WITHDRAWN):
         closed = [finding for finding in findings if finding.state is state]
         rows += [_state(finding, changed) for finding in closed if finding.state_round == newest]
         older = [finding.id for finding in closed if finding.state_round != newest]
@@ -219,9 +219,9 @@ def _findings(findings: Sequence[Finding], changed: Sequence[str] | None, mark: 
 def _state(finding: Finding, changed: Sequence[str] | None) -> str:
     where = f"{finding.file}:{finding.line}" if finding.line else finding.file or "(no file)"
     touched = ""
-    if finding.state is State.OPEN and finding.file and changed is not None:
+    if finding.state is FindingState.OPEN and finding.file and changed is not None:
         touched = "; its file has changed since" if finding.file in changed else "; its file has not changed since"
-    note = f" ({finding.note})" if finding.note and finding.state is not State.OPEN else ""
+    note = f" ({finding.note})" if finding.note and finding.state is not FindingState.OPEN else ""
     return _one_line(f"{finding.id} [{finding.severity}] {where} {finding.title}: {finding.state}{touched}{note}")
 
 

@@ -1,7 +1,7 @@
 """A review: rounds over a diff, each with findings; and what became of the findings.
 
 A review has a thread. Every round adds a user turn (the diff, or what changed since the last round) and the agent's
-answer, which must fit `Answer`. The state of a finding is not stored: it follows from the answers in order.
+answer, which must fit `ReviewAnswer`. The state of a finding is not stored: it follows from the answers in order.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record, replace
-from clew.core.run import Owner
-from clew.core.usage import NO_USAGE, Usage
+from clew.core.runs.run import Owner
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Severity(StrEnum):
     INFO = "info"  # worth knowing, nothing to do
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """What became of a finding."""
 
     OPEN = "open"
@@ -60,25 +60,25 @@ class Finding(Record):
     detail: str
     suggestion: str = ""
     round: int = 1
-    state: State = State.OPEN
+    state: FindingState = FindingState.OPEN
     state_round: int = 1  # which round said so
     note: str = ""  # why
 
 
-class Verdict(Record):
+class FindingVerdict(Record):
     """What a later round says of an earlier finding."""
 
     id: str
-    state: State
+    state: FindingState
     note: str = ""
 
 
-class Answer(Record):
+class ReviewAnswer(Record):
     """What a round's answer came to."""
 
     summary: str
     findings: tuple[Finding, ...] = ()
-    earlier: tuple[Verdict, ...] = ()
+    earlier: tuple[FindingVerdict, ...] = ()
 
 
 class FileChange(Record):
@@ -92,7 +92,7 @@ class FileChange(Record):
     left_out: str | None = None  # why its text is not in the prompt
 
 
-class Round(Record):
+class ReviewRound(Record):
     """One round, as the store keeps it; the diff and the files' contents are kept beside it."""
 
     review_id: str
@@ -117,7 +117,7 @@ class Round(Record):
     cost_usd: float = 0.0
     prompt_chars: int = 0
     transcript_chars: int = 0
-    answer: Answer | None = None
+    answer: ReviewAnswer | None = None
     error: str | None = None
     hint: str | None = None
     error_code: str | None = None
@@ -139,7 +139,7 @@ class Review(Record):
     created_at: float = 0.0
 
 
-def findings_of(rounds: Sequence[Round]) -> tuple[Finding, ...]:
+def findings_of(rounds: Sequence[ReviewRound]) -> tuple[Finding, ...]:
     """All findings of a review, oldest first, each in the state that the last word on it gave it."""
     found: dict[str, Finding] = {}
     for round_ in rounds:
@@ -173,7 +173,7 @@ class PathUsage(Record):
     seconds: float = 0.0
 
 
-class Measures(Record):
+class ReviewMeasures(Record):
     """What all reviews came to. Only rounds that got as far as an agent, and are over, count; of imported ones it is
     only known that they were."""
 
@@ -200,7 +200,7 @@ class Measures(Record):
         return self.fallbacks / self.follow_ups if self.follow_ups else None
 
 
-def measure(rounds: Sequence[Round]) -> Measures:
+def measure(rounds: Sequence[ReviewRound]) -> ReviewMeasures:
     ran = [each for each in rounds if each.runs and each.status is not RoundStatus.RUNNING]
     follow_ups = [each for each in ran if each.number > 1]
     resumed = [each for each in follow_ups if each.session_resumed]
@@ -213,7 +213,7 @@ def measure(rounds: Sequence[Round]) -> Measures:
     for each in follow_ups:
         asked, went_on = by_model.get(each.model or "default", (0, 0))
         by_model[each.model or "default"] = (asked + 1, went_on + each.session_resumed)
-    return Measures(
+    return ReviewMeasures(
         reviews=len(per_review),
         rounds=len(ran),
         imported=len(imported),
@@ -239,7 +239,7 @@ def _counted(values: Sequence[T]) -> dict[T, int]:
     return counts
 
 
-def _path(rounds: Sequence[Round]) -> PathUsage:
+def _path(rounds: Sequence[ReviewRound]) -> PathUsage:
     usage = sum((each.usage for each in rounds), NO_USAGE)
     return PathUsage(
         rounds=len(rounds),

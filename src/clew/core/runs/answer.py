@@ -1,24 +1,24 @@
-"""The answer as it grows: pieces as they stream, whole messages as they are said.
+"""The answer of a run, built from pieces as they stream and whole messages as they are complete.
 
-The stored turn, the text a surface prints and the text read back from a session's file must agree to the letter, since
-settling a cut-off run compares them. So the joining lives here, once.
+The stored turn, the text that a surface prints and the text read back from a session's file must be identical, because
+they are compared after an interrupted run (`pins.reconcile`). So messages are joined only here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clew.core.events import AttemptStarted, Event, MessageSaid, TextStreamed, TextWithdrawn
+from clew.core.runs.events import AttemptStarted, Event, MessageSaid, TextStreamed, TextWithdrawn
 
-BETWEEN = "\n\n"
-
-
-def joined(messages: Iterable[str]) -> str:
-    return BETWEEN.join(text for text in messages if text)
+SEPARATOR = "\n\n"
 
 
-class GrowingAnswer:
-    """Feed it a run's events in order; `text` is what has been said so far."""
+def join_messages(messages: Iterable[str]) -> str:
+    return SEPARATOR.join(text for text in messages if text)
+
+
+class AnswerBuilder:
+    """Feed it a run's events in order; `text` is the answer so far."""
 
     def __init__(self) -> None:
         self._whole: list[str] = []
@@ -41,4 +41,4 @@ class GrowingAnswer:
 
     @property
     def text(self) -> str:
-        return joined((*self._whole, "".join(self._pieces)))
+        return join_messages((*self._whole, "".join(self._pieces)))

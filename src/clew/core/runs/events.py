@@ -1,7 +1,7 @@
 """What happens during a run, as typed records named in the past tense.
 
-The engine stores every one of them in order; surfaces show them. `to_body` and `from_body` are the stored form: plain
-dicts, tagged by `kind`, that an older reader can skip when it does not know the kind.
+The engine stores all of them in order; surfaces show them. `to_body` and `from_body` convert to and from the stored
+form: plain dicts, tagged by `kind`, so that an older reader can skip a kind that it does not know.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.record import Record, fields_of
-from clew.core.usage import NO_USAGE, Usage
 
 
 class Event(Record):
-    """Base of all events. `urgent` ones are state changes: stored at once, not batched."""
+    """Base of all events. `urgent` events are state changes: they are stored at once, not batched."""
 
     kind: ClassVar[str] = ""
     urgent: ClassVar[bool] = False
 
 
 class RunQueued(Event):
-    """The run waits: for the thread (another run has it), for a free agent slot, for a usage limit to reset, or until a
-    person sends it."""
+    """The run waits: for the thread (another run has its lease), for a free agent slot, for a usage limit to reset, or
+    until a person sends it."""
 
     kind: ClassVar[str] = "run_queued"
     urgent: ClassVar[bool] = True
-    waiting_for: str  # "thread", "slot", "limit" or "person" (it is held)
+    waiting_for: str  # "thread", "slot", "limit" or "person" (the run is on hold)
     held_by: str | None = None  # the run that holds the thread
     until: float | None = None  # when the limit resets, in epoch seconds
 
@@ -36,12 +36,12 @@ class AttemptStarted(Event):
     urgent: ClassVar[bool] = True
     number: int
     resumed: bool
-    reason: str | None  # why it is fresh
-    omitted_turns: int = 0  # of a transcript that was too long
+    reason: str | None  # why it is fresh; None: it resumes
+    omitted_turns: int = 0  # left out of a transcript that was too long
 
 
 class SessionStarted(Event):
-    """The agent has said which session and model it runs."""
+    """The agent has reported its session and model."""
 
     kind: ClassVar[str] = "session_started"
     session_id: str
@@ -49,20 +49,20 @@ class SessionStarted(Event):
 
 
 class TextStreamed(Event):
-    """A piece of the answer, as it comes."""
+    """A piece of the answer, as it arrives."""
 
     kind: ClassVar[str] = "text_streamed"
     text: str
 
 
 class TextWithdrawn(Event):
-    """The request broke off and the agent starts it over: the pieces since the last whole message do not count."""
+    """The request broke off, and the agent retries it: the pieces since the last whole message do not count."""
 
     kind: ClassVar[str] = "text_withdrawn"
 
 
 class MessageSaid(Event):
-    """One whole text block of the answer: what the pieces added up to."""
+    """One complete text block of the answer: the streamed pieces, joined."""
 
     kind: ClassVar[str] = "message_said"
     text: str
@@ -80,13 +80,13 @@ class ToolFinished(Event):
     kind: ClassVar[str] = "tool_finished"
     tool_id: str
     is_error: bool
-    output: str  # its beginning: the whole stands in the agent's own session
-    ran: bool = True  # False: it was declined or does not exist, so nothing happened; in doubt it ran
-    declined: bool = False  # a person or a rule refused it; `core/tool_calls` gives the state of a call
+    output: str  # only its beginning: all of it is in the agent's own session
+    ran: bool = True  # False: it was declined or does not exist, so nothing happened; when unknown, True
+    declined: bool = False  # a person or a rule refused it; `core/runs/tool_calls` gives the state of a call
 
 
 class TokensCounted(Event):
-    """What the attempt has used up to now, where the agent tells it meanwhile. `RunEnded` has what counts."""
+    """What the attempt has used so far, if the agent reports it during the run. `RunEnded` has the final count."""
 
     kind: ClassVar[str] = "tokens_counted"
     usage: Usage
@@ -100,8 +100,8 @@ class QuestionAsked(Event):
     question_id: str
     tool: str
     input: Mapping[str, Any]
-    is_form: bool  # AskUserQuestion: wants answers, not a permission
-    tool_id: str | None = None  # the call that it is about, where the agent says
+    is_form: bool  # AskUserQuestion: the agent wants answers, not a permission
+    tool_id: str | None = None  # the tool call that it is about, if the agent says so
 
 
 class QuestionAnswered(Event):
@@ -110,7 +110,7 @@ class QuestionAnswered(Event):
     question_id: str
     allowed: bool
     message: str = ""
-    by: str = "user"  # or "policy": the thread's permissions settled it
+    by: str = "user"  # or "policy": the thread's permissions gave the answer
 
 
 class QuestionWithdrawn(Event):
@@ -120,7 +120,7 @@ class QuestionWithdrawn(Event):
 
 
 class AgentRetried(Event):
-    """The agent's own retry of a failed API request."""
+    """The agent retried a failed API request by itself."""
 
     kind: ClassVar[str] = "agent_retried"
     attempt: int
@@ -129,13 +129,13 @@ class AgentRetried(Event):
 
 
 class Compacted(Event):
-    """The agent shortened its own memory. Its business; shown because it explains a slow or forgetful turn."""
+    """The agent compacted its own session. Clew only shows it, because it explains a slow or forgetful turn."""
 
     kind: ClassVar[str] = "compacted"
 
 
 class FellBack(Event):
-    """The attempt failed in a way that a fresh session mends, and no tool had run."""
+    """The attempt failed in a way that a fresh session can fix, and no tool had run."""
 
     kind: ClassVar[str] = "fell_back"
     urgent: ClassVar[bool] = True
@@ -143,7 +143,7 @@ class FellBack(Event):
 
 
 class Warned(Event):
-    """Something the user should know that does not stop the run."""
+    """Something that the user should know and that does not stop the run."""
 
     kind: ClassVar[str] = "warned"
     urgent: ClassVar[bool] = True
@@ -192,7 +192,7 @@ def to_body(event: Event) -> dict[str, Any]:
 
 
 def from_body(kind: str, body: Mapping[str, Any]) -> Event | None:
-    """The event, or None for a kind of a later version. Fields of a later version are dropped."""
+    """The event, or None for a kind that only a later version knows. Fields of a later version are dropped."""
     cls = KINDS.get(kind)
     if cls is None:
         return None

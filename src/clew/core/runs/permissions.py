@@ -1,7 +1,7 @@
-"""What a thread's permissions settle without a person.
+"""What a thread's permissions decide without asking a person.
 
-The agent's own rules come first (its adapter turns `edits` and `read-only` into launch flags); this is about the
-requests that it still puts to its host.
+The agent's own rules come first (its adapter turns `edits` and `read-only` into launch flags). This module is about the
+requests that the agent still sends to its host.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from clew.core.events import QuestionAsked
 from clew.core.record import Record
+from clew.core.runs.events import QuestionAsked
 from clew.core.thread import Permissions
 
 
 class Answer(Record):
-    """A person's, or the policy's, answer to a question of the agent."""
+    """The answer to an agent's question, by a person or by the thread's permissions."""
 
     allow: bool
     message: str = ""  # on a refusal: a sentence that the agent can act on
-    answers: Mapping[str, str] | None = None  # of a form, by question
+    answers: Mapping[str, str] | None = None  # to a form, by question
 
 
 READ_ONLY_REFUSAL = (
@@ -36,10 +36,12 @@ NOBODY_FOR_FORM = (
 )
 
 
-def settled(permissions: Permissions, question: QuestionAsked, allowed_tools: Sequence[str] = ()) -> Answer | None:
-    """The answer that the thread's permissions give by themselves; None: a person must be asked.
+def answer_by_policy(
+    permissions: Permissions, question: QuestionAsked, allowed_tools: Sequence[str] = ()
+) -> Answer | None:
+    """The answer that the thread's permissions give; None: a person must be asked.
 
-    `allowed_tools` are names, or a name and what its command looks like: `Bash(git log*)`.
+    `allowed_tools` are tool names, or a name with a pattern of its command: `Bash(git log*)`.
     """
     if question.is_form:
         return None
@@ -63,12 +65,12 @@ def _allows(tool: str, question: QuestionAsked) -> bool:
 
 
 def _is_plain(command: str) -> bool:
-    """One command: what begins as an allowed one must not go on with another."""
+    """It is a single command: an allowed beginning must not be followed by another command."""
     return not any(mark in command for mark in ("\n", "\r", ";", "&", "|", "`", "$(", "${", "<", ">"))
 
 
-def declined(question: QuestionAsked, permissions: Permissions, allowed_by: str = "--permissions") -> str:
-    """What the user is told about it, and what would allow it."""
+def declined_message(question: QuestionAsked, permissions: Permissions, allowed_by: str = "--permissions") -> str:
+    """The message to the user about a declined question. It says what would allow it."""
     if question.is_form:
         return "The agent asked a question, and nobody was there to answer."
     if permissions is Permissions.READ_ONLY:
@@ -76,16 +78,16 @@ def declined(question: QuestionAsked, permissions: Permissions, allowed_by: str 
     return f"{question.tool} was declined: nobody was there to allow it (see {allowed_by})."
 
 
-def cannot_ask(agent: str) -> str:
-    """What the user is told when the thread's permissions are `ask` and the agent has no way to."""
+def cannot_ask_message(agent: str) -> str:
+    """The message to the user when the thread's permissions are `ask` and the agent cannot ask."""
     return (
         f"{agent} cannot ask, so it may read and not change anything. "
         "Give the thread other permissions (edits or all) to let it work."
     )
 
 
-def nobody(question: QuestionAsked) -> Answer:
-    """The refusal where there is no person to ask."""
+def refusal_without_person(question: QuestionAsked) -> Answer:
+    """The refusal that is sent to the agent when there is no person to ask."""
     if question.is_form:
         return Answer(allow=False, message=NOBODY_FOR_FORM)
     return Answer(allow=False, message=NOBODY_REFUSAL.format(tool=question.tool))

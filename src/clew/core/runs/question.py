@@ -1,8 +1,8 @@
-"""A question of an agent's as the store keeps it, so that it outlives the process that was asked.
+"""An agent's question as the store keeps it, so that it survives the process that asked it.
 
-open        it waits; or its run died with Clew, and the answer will go to the resumed session as a message
-answered    the agent has been told
-withdrawn   the agent took it back, its run ended in order, or the person went on with another prompt
+open        it waits for an answer; or its run died with Clew, and an answer is sent to the resumed session as a prompt
+answered    the agent has received the answer
+withdrawn   the agent withdrew it, its run ended normally, or the person sent another prompt instead
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from clew.core.ids import RunId, ThreadId
-from clew.core.permissions import Answer
 from clew.core.record import Record
+from clew.core.runs.permissions import Answer
 
-SHOWN_CHARS = 400  # of a tool's input in a message to its agent
+SHOWN_CHARS = 400  # of a tool's input, in a message to the agent
 
 
 class QuestionState(StrEnum):
@@ -36,16 +36,16 @@ class Question(Record):
     asked_at: float
     answered_at: float | None = None
     allowed: bool | None = None
-    reply: Answer | None = None  # given, and on its way to the agent
+    reply: Answer | None = None  # given, but the agent has not received it yet
 
     @property
     def is_open(self) -> bool:
-        """An answer would count."""
+        """An answer would still be accepted."""
         return self.state is QuestionState.OPEN and self.reply is None
 
 
 def as_message(question: Question, answer: Answer) -> str:
-    """The answer as a prompt, for a session whose process died with the question open."""
+    """The answer as a prompt, for a session whose process died while the question was open."""
     if question.is_form and answer.allow:
         return f"{_ASKED}\n\n{_answers(question, answer)}"
     if question.is_form:

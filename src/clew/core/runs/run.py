@@ -1,9 +1,9 @@
-"""A run: one try to get an agent's answer to a prompt; its attempts; and the states it goes through.
+"""A run: one try to get an agent's answer to a prompt; its attempts; and its states.
 
 state        may become
 queued       running, cancelled, failed, interrupted
 running      waiting, answered, cancelled, timed_out, failed, interrupted
-waiting      running, answered, cancelled, timed_out, failed, interrupted      (a person is asked)
+waiting      running, answered, cancelled, timed_out, failed, interrupted      (for a person's answer)
 the rest     (nothing: a run ends once)
 """
 
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import AttemptId, RunId, SessionId, ThreadId, TurnId
 from clew.core.outcome import Outcome
 from clew.core.record import Record
-from clew.core.usage import NO_USAGE, Usage
 
 
 class RunStatus(StrEnum):
@@ -28,22 +28,22 @@ class RunStatus(StrEnum):
     INTERRUPTED = "interrupted"  # Clew itself died
 
 
-_ENDS = frozenset(
+_FINAL = frozenset(
     {RunStatus.ANSWERED, RunStatus.CANCELLED, RunStatus.TIMED_OUT, RunStatus.FAILED, RunStatus.INTERRUPTED}
 )
 
 STATUS_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
-    RunStatus.QUEUED: frozenset({RunStatus.RUNNING}) | (_ENDS - {RunStatus.ANSWERED, RunStatus.TIMED_OUT}),
-    RunStatus.RUNNING: _ENDS | {RunStatus.WAITING},
-    RunStatus.WAITING: _ENDS | {RunStatus.RUNNING},
-    **{end: frozenset() for end in _ENDS},
+    RunStatus.QUEUED: frozenset({RunStatus.RUNNING}) | (_FINAL - {RunStatus.ANSWERED, RunStatus.TIMED_OUT}),
+    RunStatus.RUNNING: _FINAL | {RunStatus.WAITING},
+    RunStatus.WAITING: _FINAL | {RunStatus.RUNNING},
+    **{end: frozenset() for end in _FINAL},
 }
 
 LIVE = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING})
 
 
 class IllegalStatus(ValueError):
-    """A run was told to go where its status does not lead."""
+    """A run cannot change from its status to the requested one."""
 
 
 def advance(status: RunStatus, to: RunStatus) -> RunStatus:
@@ -55,7 +55,7 @@ def advance(status: RunStatus, to: RunStatus) -> RunStatus:
 
 
 def status_after(outcome: Outcome) -> RunStatus:
-    """How a run ends whose last attempt ended so."""
+    """The final status of a run whose last attempt had this outcome."""
     return {
         Outcome.SUCCESS: RunStatus.ANSWERED,
         Outcome.CANCELLED: RunStatus.CANCELLED,
@@ -64,37 +64,37 @@ def status_after(outcome: Outcome) -> RunStatus:
 
 
 class Owner(Record):
-    """The process that carries a run out. `started` tells a reused pid from the real one."""
+    """The process that executes a run. `started` tells it from a later process with the same pid."""
 
     host: str
     pid: int
     started: float
 
 
-class Asked(Record):
-    """How a run was asked for, beyond its prompt: all that another process needs to carry it out."""
+class RunOptions(Record):
+    """The options of a run besides its prompt: everything that another process needs to execute it."""
 
     force_fresh: bool = False
     retry_of: TurnId | None = None  # an earlier user turn, asked again
-    enable_resume: bool | None = None  # over the policy's
-    timeout_s: float | None = None  # over the settings'
-    lasting: bool = False  # a daemon's: queued, it waits for the next daemon; its questions wait for an answer
-    not_before: float | None = None  # it continues a run that met a usage limit: not before it has reset
+    enable_resume: bool | None = None  # overrides the policy
+    timeout_s: float | None = None  # overrides the settings
+    lasting: bool = False  # a daemon's run: while queued, it waits for the next daemon; its questions stay open
+    not_before: float | None = None  # it continues a run that met a usage limit: not before the limit resets
     continues: RunId | None = None  # that run
-    answers: bool = False  # it brings an answer to a session whose run died: before the prompts that wait
-    held: bool = False  # queued, and a person stopped the run before it: it waits until somebody sends it
-    sent_now: bool = False  # somebody said so: before the other prompts that wait
+    answers: bool = False  # it carries an answer to a session whose run died: it runs before the queued prompts
+    held: bool = False  # queued after a run that a person stopped: it waits until somebody sends it
+    sent_now: bool = False  # a person asked for it to run before the other queued prompts
 
 
-AS_EVER = Asked()
+DEFAULT_OPTIONS = RunOptions()
 
 
 class Run(Record):
-    """One try to get an answer, as the store keeps it."""
+    """One try to get an answer, as it is stored."""
 
     id: RunId
     thread_id: ThreadId
-    prompt_turn_id: TurnId  # the turn joins the history when the run starts, not while it waits
+    prompt_turn_id: TurnId  # this turn joins the history when the run starts, not while it waits
     prompt: str
     agent: str
     model: str | None
@@ -104,21 +104,21 @@ class Run(Record):
     session_id: SessionId | None = None
     session_resumed: bool = False
     reason: str | None = None  # why fresh; None when resumed
-    fallback: bool = False  # the first attempt failed and a fresh one followed
+    fallback: bool = False  # the first attempt failed, and a fresh one followed
     outcome: str | None = None
     error: str | None = None
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
-    prompt_chars: int = 0  # what was sent
-    transcript_chars: int = 0  # what a fresh session would have been sent
-    estimate_usd: float | None = None  # what the transcript would have cost: an estimate
-    estimate_new_tokens: int | None = None  # and how many tokens would not have come from the cache
-    resets_at: float | None = None  # when the usage limit resets that it met, if the agent said so
-    plain_resume_usd: float | None = None  # what a plain `--resume` every turn would have cost: an estimate
-    context_tokens: int | None = None  # what its session held at its end, where the agent says …
-    plain_context_tokens: int | None = None  # … and what one that is resumed plainly would have held: an estimate
+    prompt_chars: int = 0  # the length of what was sent
+    transcript_chars: int = 0  # the length of what a fresh session would have been sent
+    estimate_usd: float | None = None  # an estimate of the cost with the transcript
+    estimate_new_tokens: int | None = None  # an estimate of the tokens that the transcript would not get from the cache
+    resets_at: float | None = None  # when the usage limit that it met resets, if the agent said so
+    plain_resume_usd: float | None = None  # an estimate of the cost with a plain `--resume` every turn
+    context_tokens: int | None = None  # what its session held at the end, if the agent reports it
+    plain_context_tokens: int | None = None  # an estimate of what a plainly resumed session would have held
     cancel_requested: bool = False
-    asked: Asked = AS_EVER
+    asked: RunOptions = DEFAULT_OPTIONS
     created_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None
@@ -131,7 +131,7 @@ class Attempt(Record):
     run_id: RunId
     number: int
     session_id: SessionId
-    user_uuid: str  # fresh for every attempt: the agent drops one that it has seen
+    user_uuid: str  # new for every attempt: the agent ignores a line whose uuid it has seen
     resumed: bool
     pid: int | None = None
     pid_started: float | None = None

@@ -8,7 +8,7 @@ failed       it returned an error, it does not exist, its input was wrong, or it
 declined     a person or a rule refused it: the thread's permissions, or the agent's own rules and hooks
 unfinished   its run is over, and its result never came
 
-The page says the same in its own language (`web/page/progress.ts`); `tests/core/tool_states.json` holds both to it.
+The page has the same rules in TypeScript (`web/page/state/progress.ts`); `tests/core/tool_states.json` checks both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from clew.core.events import (
+from clew.core.record import Record, replace
+from clew.core.runs.events import (
     AttemptStarted,
     Event,
     QuestionAnswered,
@@ -27,7 +28,6 @@ from clew.core.events import (
     ToolFinished,
     ToolStarted,
 )
-from clew.core.record import Record, replace
 
 
 class ToolState(StrEnum):

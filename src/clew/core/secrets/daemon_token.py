@@ -1,4 +1,4 @@
-"""The daemon's token: the file that holds it, and the two halves that a browser gets, which are made from it."""
+"""The daemon's token: the name of its file, and the cookie and key for a browser, which are derived from it."""
 
 from __future__ import annotations
 

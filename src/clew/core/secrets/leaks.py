@@ -1,11 +1,11 @@
-"""Whether a text that is about to be published holds a secret that is known, also in a simple disguise.
+"""Whether a text that is about to be published contains a known secret, also in a simple disguise.
 
 An agent that was told to publish a secret can be told to disguise it. So the text is compared without anything that is
 not a letter or a digit, without the numbers of lists, and after URL escapes, character references and full-width
-letters were resolved; and a secret is looked for as it is, backwards, in upper and lower case, in hex, and in base64 at
-each of its three alignments. A part of a secret gives it away: of a random one a short part, which cannot stand in
-another text by chance; of any other a part of WINDOW characters, for words of it may. Whoever can compute can still
-disguise it otherwise.
+letters were decoded. A secret is searched for as it is, backwards, in upper and lower case, in hex, and in base64 at
+each of its three alignments. A part of a secret is enough: of a random one a short part, which cannot be in another
+text by chance; of any other a part of WINDOW characters, because single words of it may be. An agent that can compute
+can still find another disguise.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from urllib.parse import unquote
 
 from clew.core.record import Record
 
-WINDOW = 16  # letters and digits of a secret that give it away; of a shorter one, all of it
-RANDOM_WINDOW = 8  # of a random one: 40 bits
-HEX_WINDOW = 12  # of a random one that is a hex number: 48 bits, for many texts hold such numbers
-RANDOM_LEAST = 24  # letters and digits; a shorter one may look random by chance
-WORD_CHARS = 3.3  # on average, of the words and numbers in a secret of words; random letters make shorter ones
+WINDOW = 16  # letters and digits of a secret that count as a leak; of a shorter one, all of it
+RANDOM_WINDOW = 8  # the same of a random one: 40 bits
+HEX_WINDOW = 12  # the same of a random hex number: 48 bits, because many texts contain hex numbers
+RANDOM_LEAST = 24  # letters and digits; a shorter value may look random by chance
+WORD_CHARS = 3.3  # the average length of words and numbers in a secret of words; in random letters they are shorter
 SHORTEST = 8  # a shorter form may be in any text
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
-_NUMBER = re.compile(r"(?m)^[^\w\n]*\d{1,4}[^\w\n]+|(?<=\s)\(?\d{1,4}[.):][ \t]")  # of a list: `1. `, `(1) `, `| 1 | `
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]|[0-9]+")  # also within a name such as myHookSecret
-_PREFIX = re.compile(r"(?:(?:[a-z]{2,10}|[A-Z]{2,10})\d{0,2}[-_])*")  # of a vendor, which is no secret
+_NUMBER = re.compile(
+    r"(?m)^[^\w\n]*\d{1,4}[^\w\n]+|(?<=\s)\(?\d{1,4}[.):][ \t]"
+)  # of a list item: `1. `, `(1) `, `| 1 | `
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]|[0-9]+")  # also inside a name such as myHookSecret
+_PREFIX = re.compile(r"(?:(?:[a-z]{2,10}|[A-Z]{2,10})\d{0,2}[-_])*")  # of a vendor, which is not secret
 
 
-class Form(Record):
-    """A way to write a secret, and how much of it gives the secret away."""
+class SecretForm(Record):
+    """A way to write a secret, and how many characters of it count as a leak."""
 
     text: str
     window: int
@@ -45,7 +47,7 @@ class Form(Record):
 
 
 def leaked(text: str, secrets: Mapping[str, str]) -> list[str]:
-    """The names of those that are in it. `secrets`: by value, the name of each."""
+    """The names of the secrets that the text contains. `secrets`: by value, the name of each."""
     exact = {_OTHER.sub("", view) for view in _views(text)}
     plain = {view.lower() for view in exact}
     found = {name for value, name in secrets.items() if len(value) >= SHORTEST and value in text}
@@ -55,8 +57,8 @@ def leaked(text: str, secrets: Mapping[str, str]) -> list[str]:
     return [name for name in dict.fromkeys(secrets.values()) if name in found]
 
 
-def _held(views: set[str], forms: Iterable[tuple[Form, str]]) -> set[str]:
-    """The names of the forms of which a part is in one of the views."""
+def _held(views: set[str], forms: Iterable[tuple[SecretForm, str]]) -> set[str]:
+    """The names of the forms of which one of the views contains a part."""
     by_length: dict[int, dict[str, set[str]]] = {}
     for form, name in forms:
         for part in form.parts:
@@ -83,7 +85,7 @@ def _views(text: str) -> set[str]:
 
 
 def _telling(value: str) -> tuple[str, int]:
-    """What of it is secret, and how many characters of that give it away."""
+    """The secret part of the value, and how many characters of it count as a leak."""
     secret = value[_prefix_end(value) :]
     letters = _OTHER.sub("", secret)
     if len(letters) < RANDOM_LEAST:
@@ -99,17 +101,19 @@ def _prefix_end(value: str) -> int:
     return prefix.end() if prefix is not None else 0
 
 
-def _spellings(value: str) -> Iterator[Form]:
-    """In letters of any case."""
+def _spellings(value: str) -> Iterator[SecretForm]:
+    """The forms that are searched for without regard to case."""
     secret, window = _telling(value)
     for way in (secret, secret[::-1]):
-        yield Form(_OTHER.sub("", way).lower(), window)
-        yield Form(way.encode("utf-8", "surrogatepass").hex(), WINDOW)
+        yield SecretForm(_OTHER.sub("", way).lower(), window)
+        yield SecretForm(way.encode("utf-8", "surrogatepass").hex(), WINDOW)
 
 
-def _encodings(value: str) -> Iterator[Form]:
-    """In base64: a secret that does not begin at a multiple of three bytes is spelled otherwise. Both alphabets differ
-    in two characters that are no letters, and are left out."""
+def _encodings(value: str) -> Iterator[SecretForm]:
+    """The forms in base64. The encoding depends on the position modulo three bytes, so there are three of each.
+
+    The two base64 alphabets differ only in characters that are not letters or digits; these are left out.
+    """
     secret, window = _telling(value)
     for way in (secret, secret[::-1]):
         raw = way.encode("utf-8", "surrogatepass")
@@ -117,4 +121,4 @@ def _encodings(value: str) -> Iterator[Form]:
             encoded = base64.b64encode(b"\0" * before + raw).decode()
             whole = encoded.rstrip("=")
             sure = whole[unsure : len(whole) - (len(encoded) > len(whole))]
-            yield Form(_OTHER.sub("", sure), min(WINDOW, -(-window * 4 // 3)))
+            yield SecretForm(_OTHER.sub("", sure), min(WINDOW, -(-window * 4 // 3)))

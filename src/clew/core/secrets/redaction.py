@@ -1,11 +1,11 @@
-"""Secrets: by their shape (see secret_shapes), and of the environment.
+"""Finding and redacting secrets: by their shape (see `shapes`), and by the values in the environment.
 
-What is blanked is said (`[redacted: …]`), so that a reader knows that something stood there. A shape is a guess: what
-looks like none of these stays, so a redacted text is safer to show, not safe.
+A redacted place is marked (`[redacted: …]`), so that a reader knows that something was there. Shapes are heuristics:
+what looks like none of them stays, so a redacted text is safer to show, but not safe.
 
-A value of the environment is a secret when its variable's name tells so, unless it is a place (a path, a socket) or too
-plain to be told from any word. The password of an address is one under whatever name. This one rule is that of every
-file that leaves: an exported thread, a pushed one, the state file of a pair.
+A value of the environment is a secret if the name of its variable suggests it, unless the value is a path or a socket,
+or too common a word. The password in an address is always one. The same rule holds for every file that leaves this
+machine: an exported thread, a pushed one, the state file of a pair.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
-from clew.core import secret_shapes as shapes
 from clew.core.record import replace
-from clew.core.secret_shapes import Found
+from clew.core.secrets import shapes
+from clew.core.secrets.shapes import FoundSecret
 
-SHORTEST_VALUE = 8  # of the environment: a shorter one may be anything
-PLAIN_VALUE = 12  # likewise of one that is made of letters alone, or of digits alone: `postgres`, `20261115`
-SHARED_CHARS = 8  # so much of a secret in a name gives it away; of a shorter one, all of it
-FEWEST_CHARS = 4  # what is shorter is in any name
+SHORTEST_VALUE = 8  # characters of a secret in the environment; a shorter value may be anything
+PLAIN_VALUE = 12  # the same for a value of only letters or only digits: `postgres`, `20261115`
+SHARED_CHARS = 8  # characters of a secret in a name that count as a leak; of a shorter one, all of it
+FEWEST_CHARS = 4  # a shorter secret may be in any name
 
 # Not KEYBOARD, AUTHOR, COMPASS, PATH or PWD itself.
 _SECRET_NAME = re.compile(
@@ -34,17 +34,17 @@ _ADDRESS = re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]{0,20}(?P<whole>://[^\s/?#:@]{0,
 
 
 def redact(text: str, values: Iterable[str] = (), blanked: list[str] | None = None) -> tuple[str, int]:
-    """The text with its secrets blanked, doubtful ones too, and how many there were. `values` are ones that are known.
+    """The text with its secrets redacted, doubtful ones too, and their number. `values` are known secrets.
 
-    What was blanked is added to `blanked`.
+    The redacted secrets are added to `blanked`.
     """
     return blank(text, find_secrets(text, values, doubtful=True), blanked=blanked)
 
 
 def blank(
-    text: str, found: Sequence[Found], mark: str | None = None, blanked: list[str] | None = None
+    text: str, found: Sequence[FoundSecret], mark: str | None = None, blanked: list[str] | None = None
 ) -> tuple[str, int]:
-    """The text without what was found in it, and how many that were. `mark` stands in its place."""
+    """The text without the secrets that were found in it, and their number. `mark` replaces each of them."""
     pieces, place = list[str](), 0
     for each in found:
         pieces += [text[place : each.start], f"[redacted: {each.kind}]" if mark is None else mark]
@@ -54,16 +54,18 @@ def blank(
     return "".join((*pieces, text[place:])), len(found)
 
 
-def find_secrets(text: str, values: Iterable[str] | Mapping[str, str] = (), *, doubtful: bool = False) -> list[Found]:
-    """By value and by shape, in order; what overlaps is one. `values`: with a mapping, the name of each."""
+def find_secrets(
+    text: str, values: Iterable[str] | Mapping[str, str] = (), *, doubtful: bool = False
+) -> list[FoundSecret]:
+    """By value and by shape, in order; overlapping ones are merged. `values` may be a mapping to names."""
     names = values if isinstance(values, Mapping) else {}
     found = [
-        Found(at, at + len(value), f"value of {names[value]}" if value in names else "value")
+        FoundSecret(at, at + len(value), f"value of {names[value]}" if value in names else "value")
         for value in values
         for at in _places(text, value)
     ]
     found += [each for each in shapes.find(text) if doubtful or each.certain]
-    merged: list[Found] = []
+    merged: list[FoundSecret] = []
     for each in sorted(found, key=lambda each: each.start):
         last = merged[-1] if merged else None
         if last is None or each.start >= last.end:
@@ -81,7 +83,7 @@ def _places(text: str, value: str) -> Iterator[int]:
 
 
 def gives_away(name: str, secrets: Iterable[str]) -> bool:
-    """Of a name, which may be made from a text: a good part of a secret is in it, in whatever spelling."""
+    """Whether a name, which may be derived from a text, contains a large part of a secret, in any spelling."""
     if redact(name)[1]:
         return True
     letters = _letters(name)
@@ -93,9 +95,9 @@ def gives_away(name: str, secrets: Iterable[str]) -> bool:
 
 
 def secret_values(environ: Iterable[tuple[str, str]], is_place: Callable[[str], bool]) -> dict[str, str]:
-    """What the environment holds that is likely a secret, and under which name; the longest first.
+    """The likely secrets in the environment, each with its name; the longest first.
 
-    `is_place` tells whether a value is the path of something that is there.
+    `is_place` says whether a value is an existing path.
     """
     found = {value: name for name, each in environ for value in _secrets(name, each, is_place)}
     return dict(sorted(found.items(), key=lambda pair: (-len(pair[0]), pair)))
@@ -103,7 +105,7 @@ def secret_values(environ: Iterable[tuple[str, str]], is_place: Callable[[str], 
 
 def _secrets(name: str, value: str, is_place: Callable[[str], bool]) -> Iterator[str]:
     for address in _ADDRESS.finditer(value):
-        yield address["whole"]  # a password that may be any word is one in its place
+        yield address["whole"]  # with its surroundings, because the password itself may be a common word
         yield from {each for each in (address["password"], unquote(address["password"])) if not _is_plain(each)}
     if not _SECRET_NAME.search(name) or _OF_A_PLACE.search(name) or _is_plain(value):
         return

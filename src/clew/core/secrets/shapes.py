@@ -1,12 +1,12 @@
-"""What a secret looks like: the keys and tokens of the usual vendors, private keys, headers, addresses, assignments.
+"""What secrets look like: keys and tokens of common vendors, private keys, headers, addresses, assignments.
 
 Rules
-1. Each shape has anchors, short literals that every match contains. The text is searched for the anchors; a pattern is
-   tried only where one stands. No repeat of a pattern is inside another and none gives back what it took, and every
-   repeat that something must follow has an upper bound: so the time is linear in the text, whatever the text is.
-2. A match is certain or doubtful. Words, git hashes and UUIDs are never certain: `password: "required"` stands in much
-   code. Where a person asked for secrets to be blanked, doubtful ones are blanked, too; nothing else acts on them.
-3. Text inside JSON is recognised without decoding it: a quote may have backslashes before it, and a secret may follow
+1. Each shape has anchors, short literals that every match contains. The text is searched for the anchors, and a pattern
+   is tried only at an anchor. In a pattern, no repeat is nested in another, none backtracks, and every repeat that
+   something must follow has an upper bound. So the time is linear in the length of the text, whatever the text is.
+2. A match is certain or doubtful. Words, git hashes and UUIDs are never certain: `password: "required"` is in much
+   code. Where a person asked for secrets to be redacted, doubtful ones are redacted too; nothing else acts on them.
+3. Text inside JSON is recognized without decoding it: a quote may have backslashes before it, and a secret may follow
    the two characters of an escaped line break.
 """
 
@@ -21,14 +21,14 @@ from math import log2
 
 from clew.core.record import Record
 
-PRIVATE_KEY_MOST = 65_536  # characters of a private key, its lines included
-RANDOM_LEAST = 10  # characters of a value that is certain by its mix of letters and digits
+PRIVATE_KEY_MAX_CHARS = 65_536  # with its first and last line
+RANDOM_LEAST = 10  # characters of a value that is certain because it mixes letters and digits
 
-Judge = Callable[[str, re.Match[str]], bool | None]  # certain, doubtful, or no secret at all
+Judge = Callable[[str, re.Match[str]], bool | None]  # True: certain; False: doubtful; None: not a secret
 
 
-class Found(Record):
-    """A secret in a text, by its place: the text itself is not repeated."""
+class FoundSecret(Record):
+    """The position of a secret in a text, without the secret itself."""
 
     start: int
     end: int
@@ -39,14 +39,14 @@ class Found(Record):
 class Shape(Record):
     kind: str
     anchors: tuple[str, ...]  # in lower case
-    pattern: str  # begins at the anchor; what the group `s` holds is the secret, without one all of it
+    pattern: str  # begins at the anchor; the secret is the group `s`, or else the whole match
     judge: Judge
-    back: int = 0  # so many characters before the anchor the pattern begins
+    back: int = 0  # how many characters before the anchor the pattern begins
 
 
-def find(text: str) -> list[Found]:
-    """All of them, in order; they may overlap."""
-    lowered = text.replace("İ", "i").lower()  # the one character that becomes longer
+def find(text: str) -> list[FoundSecret]:
+    """All secrets, in order; they may overlap."""
+    lowered = text.replace("İ", "i").lower()  # the only character that becomes longer in lower case
     found = list(_private_keys(text, lowered))
     for shape, pattern in _compiled():
         for anchor in shape.anchors:
@@ -54,14 +54,14 @@ def find(text: str) -> list[Found]:
     return sorted(found, key=lambda each: (each.start, not each.certain, -each.end))
 
 
-def _matches(shape: Shape, pattern: re.Pattern[str], anchor: str, text: str, lowered: str) -> Iterator[Found]:
+def _matches(shape: Shape, pattern: re.Pattern[str], anchor: str, text: str, lowered: str) -> Iterator[FoundSecret]:
     at = lowered.find(anchor)
     while at >= 0:
         match = pattern.match(text, max(at - shape.back, 0))
         certain = shape.judge(text, match) if match is not None else None
         if match is not None and certain is not None:
             group = "s" if "s" in pattern.groupindex else 0
-            yield Found(match.start(group), match.end(group), shape.kind, certain)
+            yield FoundSecret(match.start(group), match.end(group), shape.kind, certain)
         at = lowered.find(
             anchor, max(at + len(anchor), match.end() if match is not None and certain is not None else 0)
         )
@@ -73,8 +73,8 @@ _BODY = re.compile(r"[A-Za-z0-9+/=\s\\>|]*+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]{16}")
 
 
-def _private_keys(text: str, lowered: str) -> Iterator[Found]:
-    """The whole block; of one that was cut off, as far as it looks like one. A mention of the first line is none."""
+def _private_keys(text: str, lowered: str) -> Iterator[FoundSecret]:
+    """The whole block; of an incomplete one, as far as it looks like a key. The first line alone is not a key."""
     at = lowered.find("-----begin ")
     footers = _END.finditer(text) if at >= 0 else iter(())
     footer = next(footers, None)
@@ -86,12 +86,12 @@ def _private_keys(text: str, lowered: str) -> Iterator[Found]:
                 footer = next(footers, None)
             end = _block_end(text, lowered, begin.end(), footer)
             if _BASE64.search(text, begin.end(), end):
-                yield Found(at, end, "private key")
+                yield FoundSecret(at, end, "private key")
         at = lowered.find("-----begin ", end)
 
 
 def _block_end(text: str, lowered: str, start: int, footer: re.Match[str] | None) -> int:
-    is_near = footer is not None and footer.end() - start <= PRIVATE_KEY_MOST
+    is_near = footer is not None and footer.end() - start <= PRIVATE_KEY_MAX_CHARS
     if footer is not None and is_near and lowered.find("-----begin ", start, footer.start()) < 0:
         return footer.end()
     body = _BODY.match(text, start)
@@ -99,7 +99,7 @@ def _block_end(text: str, lowered: str, start: int, footer: re.Match[str] | None
 
 
 def is_random(value: str) -> bool:
-    """It is made of letters and digits in no order of a word, and is neither a hash nor a UUID."""
+    """Whether letters and digits are mixed as in no word, and it is neither a hash nor a UUID."""
     if re.fullmatch(r"(?i)(?:sha\d{1,3}[-:])?[0-9a-f-]*+", value):
         return False
     digits = sum(char.isdigit() for char in value)
@@ -112,7 +112,7 @@ def is_random(value: str) -> bool:
 
 
 def _entropy(value: str) -> float:
-    """Bits a character."""
+    """In bits per character."""
     return -sum(count / len(value) * log2(count / len(value)) for count in Counter(value).values())
 
 
@@ -158,7 +158,7 @@ def _of_address(text: str, match: re.Match[str]) -> bool | None:
 
 
 def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
-    """Of a name that tells: quoted, whatever it is; bare, what is random, or what a variable in capitals is set to."""
+    """If the name suggests a secret: any quoted value; unquoted, a random one, or one of a variable in capitals."""
     before, name = text[max(match.start() - 24, 0) : match.start()], match["name"]
     is_variable = name.isupper() and match["rest"].upper() == match["rest"]
     if name.lower() == "key" and not _KEY_OF.search(before) and not (is_variable and before.endswith("_")):
@@ -175,17 +175,17 @@ def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
 
 
 _PLACEHOLDER = re.compile(r"(?i)[$<{%*…]|\[redacted|x{3}|your|example|\.\.\.|[^=&\s]{0,64}+[({]")
-_NO_SECRET_BEFORE = re.compile(r"(?i)public[_-]?\Z|\bunexpected \Z")  # `Unexpected token: …` is what a parser says
-_NO_SECRET_NAME = re.compile(  # what is called so says where a secret is, or which
+_NO_SECRET_BEFORE = re.compile(r"(?i)public[_-]?\Z|\bunexpected \Z")  # `Unexpected token: …` is a parser's message
+_NO_SECRET_NAME = re.compile(  # such a name says where a secret is, or which one
     r"(?i:[_-](?:file|path|dir|url|uri|name|type))\Z|(?:File|Path|Dir|Ur[li]|UR[LI]|Name|Type)\Z"
 )
-_PLACE = re.compile(  # a path or an address; base64 may begin with a slash, too, but not with /word/
+_PLACE = re.compile(  # a path or an address; base64 may also begin with a slash, but not with /word/
     r"(?:~|\.{1,2})/|/[a-z]{2,16}/|/Users/|[A-Za-z][A-Za-z0-9+.-]{1,20}://|[\w.~-]{1,64}+/[\w./~-]{0,256}\.[A-Za-z]{2,5}\Z"
 )
 _KEY_OF = re.compile(
     r"(?i)(?:api|access|secret|private|signing|encryption|master|auth|account|client|service|deploy|storage)[_-]?\Z"
 )
-_LEFT = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # of a word; in JSON, a line break is two characters
+_LEFT = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt]))"  # the beginning of a word; in JSON, a line break is two characters
 _IS = r"\\{0,3}+[\"']?+\s{0,8}+(?:=>|:=|[=:])\s{0,8}+"
 _QUOTE = r"\\{0,3}+[\"']?+"
 
@@ -264,7 +264,7 @@ _SHAPES: tuple[Shape, ...] = (
         rf"(?i)cookie\\{{0,3}}+[\"']?+\s{{0,8}}+:\s{{0,8}}+{_QUOTE}(?P<s>[^\s\"'=;,\\]{{1,128}}+=[^\r\n\"'\\]{{4,}}+)",
         _sure_if_random,
     ),
-    # One run of characters without a colon and one without an @: nothing to go back over.
+    # One run of characters without a colon and one without an @, so that nothing backtracks.
     Shape(
         "password in an address",
         ("://",),

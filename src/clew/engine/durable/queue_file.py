@@ -14,7 +14,7 @@ from typing import Any
 
 from clew.errors import StoreError
 
-log = logging.getLogger("clew.engine.work")
+log = logging.getLogger("clew.engine.durable.worker")
 
 CHECKED_BYTES = 64 * 1024 * 1024  # a larger one is looked at only as far as its table of contents
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})

@@ -28,20 +28,20 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.record import Record
-from clew.engine import queue_file
-from clew.engine.claims import Carry, Claims, Place
-from clew.engine.database import Database
-from clew.engine.leases import is_gone, now
-from clew.engine.settings import Surroundings
+from clew.engine.durable import queue_file
+from clew.engine.durable.claims import Claims, RunClaimed, WorkerSlot
+from clew.engine.leases import is_process_dead, now
+from clew.engine.settings import RuntimeContext
+from clew.engine.storage.async_store import AsyncStore
 from clew.errors import StoreError
-from clew.store.job_rows import Worker as WorkerRow
+from clew.store.rows.jobs import StoredWorker
 from clew.store.store import Store
 
 if TYPE_CHECKING:
     from dbos import DBOSConfig, EnqueueOptions
 
 T = TypeVar("T")
-log = logging.getLogger("clew.engine.work")
+log = logging.getLogger("clew.engine.durable.worker")
 
 QUEUE = "clew_hooks"  # what hooks set going
 WORKFLOW = "clew_work"
@@ -55,7 +55,7 @@ SILENCE_S = 30.0
 MOST_AT_ONCE = 1000  # of the events and replies that a worker holds: nearly all of them wait
 
 
-class Work(Record):
+class WorkItem(Record):
     """A piece of work that waits in our rows."""
 
     kind: str  # which handler
@@ -87,22 +87,22 @@ class Worker:
 
     def __init__(
         self,
-        database: Database,
-        around: Surroundings,
+        async_store: AsyncStore,
+        context: RuntimeContext,
         settings: WorkerSettings,
         handlers: Mapping[str, Handler],
-        waiting: Callable[[Store], Sequence[Work]],
-        carry: Carry,
+        waiting: Callable[[Store], Sequence[WorkItem]],
+        carry: RunClaimed,
     ) -> None:
         """`handlers` and `waiting`: of what goes through the queue; `carry`: of a job that was claimed."""
-        self._database = database
-        self._around = around
+        self._store = async_store
+        self._context = context
         self._settings = settings
         self._handlers = handlers
         self._waiting = waiting
         self._claims = Claims(
-            database,
-            around.clock,
+            async_store,
+            context.clock,
             settings.id,
             settings.concurrency,
             partial(self._carry_surely, carry),
@@ -125,10 +125,10 @@ class Worker:
 
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
         """`until_idle`: also ends when nothing waits in our rows any more."""
-        await self._database.call(self._forget_the_dead)
+        await self._store.call(self._forget_the_dead)
         tasks: list[asyncio.Task[Any]] = []
         try:
-            await self._database.call(self._sign_on)
+            await self._store.call(self._sign_on)
             tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)))
             tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._claim)))
             tasks.append(asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)))
@@ -139,7 +139,7 @@ class Worker:
             tasks.append(stopping)
             await asyncio.wait({stopping, self._lost}, return_when=asyncio.FIRST_COMPLETED)
             if self._lost.done():
-                log.error("%s", await self._database.rescue())
+                log.error("%s", await self._store.rescue())
                 raise self._lost.result()
         finally:
             self._stopping = True
@@ -156,10 +156,10 @@ class Worker:
                 called.cancel()
             self._threads.shutdown(wait=False)
             with contextlib.suppress(StoreError):
-                await self._database.call(lambda store: store.forget_worker(self._settings.id))
+                await self._store.call(lambda store: store.workers.forget(self._settings.id))
 
     async def _look_whether_idle(self, stop: asyncio.Event) -> None:
-        if not await self._database.call(lambda store: self._claims.any_left(store) or self._waiting(store)):
+        if not await self._store.call(lambda store: self._claims.any_left(store) or self._waiting(store)):
             stop.set()
 
     async def _claim(self) -> None:
@@ -186,8 +186,8 @@ class Worker:
             self._busy.discard(task)
             self._called.discard(called)
 
-    async def _carry_surely(self, carry: Carry, job_id: str, place: Place) -> float | None:
-        return await self._persist(lambda subject: carry(subject, place), job_id)
+    async def _carry_surely(self, carry: RunClaimed, job_id: str, slot: WorkerSlot) -> float | None:
+        return await self._persist(lambda subject: carry(subject, slot), job_id)
 
     async def _persist(self, handler: Callable[[str], Awaitable[T]], subject: str) -> T:
         """A store that is away for a while is no end: what was done is in it, and the handler looks."""
@@ -238,7 +238,7 @@ class Worker:
                 raise
 
     async def _hand_in(self) -> None:
-        waiting = await self._database.call(self._waiting)
+        waiting = await self._store.call(self._waiting)
         if waiting:
             await self._start_queue()
         for work in waiting:
@@ -255,24 +255,24 @@ class Worker:
         self._queued = {work.name for work in waiting}
 
     async def _beat(self) -> None:
-        if not await self._database.call(self._is_known):
-            await self._database.call(self._sign_on)
+        if not await self._store.call(self._is_known):
+            await self._store.call(self._sign_on)
         await self._claims.check()
         await self._take_over()
 
     def _is_known(self, store: Store) -> bool:
-        return store.beat_worker(self._settings.id, now(store, self._around))
+        return store.workers.beat(self._settings.id, now(store, self._context))
 
     def _sign_on(self, store: Store) -> None:
-        at = now(store, self._around)
-        settings, owner = self._settings, self._around.owner
-        store.save_worker(
-            WorkerRow(settings.id, owner, settings.concurrency, at, at, None, hooks_only=settings.hooks_only)
+        at = now(store, self._context)
+        settings, owner = self._settings, self._context.owner
+        store.workers.save(
+            StoredWorker(settings.id, owner, settings.concurrency, at, at, None, hooks_only=settings.hooks_only)
         )
 
     async def _take_over(self) -> None:
         """What the queue has down for a worker that is not alive goes back into it."""
-        alive = await self._database.call(self._forget_the_dead)
+        alive = await self._store.call(self._forget_the_dead)
         if self._queue is None:
             return
         from dbos import DBOS
@@ -285,9 +285,11 @@ class Worker:
     def _forget_the_dead(self, store: Store) -> set[str]:
         """The workers that are alive; the others are forgotten."""
         alive = set()
-        for worker in store.workers():
+        for worker in store.workers.all():
             heard = worker.heartbeat_at + self._settings.silence_s
-            if not is_gone(store, worker.owner, heard, self._around) or not store.forget_silent_worker(worker):
+            if not is_process_dead(store, worker.owner, heard, self._context) or not store.workers.forget_silent(
+                worker
+            ):
                 alive.add(worker.id)
         return alive
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from clew.core.usage import Usage
+from clew.core.costs.usage import Usage
 from clew.store.store import Store
 
 
@@ -16,14 +16,14 @@ def keep_price(store: Store, agent: str, model: str | None, usage: Usage, cost_u
     """Of a run whose cost is known in full."""
     if not model or cost_usd <= 0 or usage.units <= 0:
         return
-    price, known = cost_usd / usage.units, store.fact_seen(_fact(agent, model))
+    price, known = cost_usd / usage.units, store.key_values.peek(_fact(agent, model))
     if known is None or not math.isclose(float(known), price, rel_tol=1e-6):  # all runs of the model write it
-        store.save_fact(_fact(agent, model), repr(price))
+        store.key_values.set(_fact(agent, model), repr(price))
 
 
 def price(store: Store, agent: str, model: str | None, usage: Usage) -> float:
     """In dollars; 0: not known."""
-    known = store.fact(_fact(agent, model)) if model and usage.units else None
+    known = store.key_values.get(_fact(agent, model)) if model and usage.units else None
     return float(known) * usage.units if known else 0.0
 
 

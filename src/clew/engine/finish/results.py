@@ -1,6 +1,6 @@
-"""The end of an attempt, written down: the answer as a turn, the pin by the outcome table, the run's figures.
+"""What an attempt came to, as it is stored: the answer as a turn, the pin by the outcome table, the run's figures.
 
-Runs in the store's thread, inside one transaction: either all of it is true afterwards or none of it.
+All of it runs in the store's thread inside one transaction: either all of it is stored or none.
 """
 
 from __future__ import annotations
@@ -9,58 +9,56 @@ from pathlib import Path
 from typing import Any
 
 from clew.agents.adapter import Adapter
-from clew.core.answer import GrowingAnswer
+from clew.core.costs.plain_resume import plain_resume
+from clew.core.costs.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
 from clew.core.decision import Resume
-from clew.core.events import SessionStarted, Warned
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
-from clew.core.outcome import Outcome, after
-from clew.core.pins import Observed, Pin, PinState, absorb, holds, move
-from clew.core.plain_resume import plain_resume
+from clew.core.outcome import Outcome, pin_after
+from clew.core.pins import Observed, Pin, PinState, absorb, ends_with, move
 from clew.core.record import Record, replace
-from clew.core.run import Run, RunStatus
-from clew.core.usage import NO_USAGE, Usage, cost_of_run, estimate_transcript_usage, price_like, usage_of_run
+from clew.core.runs.answer import AnswerBuilder
+from clew.core.runs.events import SessionStarted, Warned
+from clew.core.runs.run import Run, RunStatus
 from clew.engine.attempt import AttemptEnd
-from clew.engine.failures import error_of
-from clew.engine.plan import Plan, default_model_fact
-from clew.engine.prices import keep_price, price
-from clew.engine.sessions import file_of, is_full, took, tool_called, used
-from clew.engine.settings import Surroundings
-from clew.errors import AgentFailed, ClewError, UsageLimit
+from clew.engine.finish.prices import keep_price, price
+from clew.engine.planning.plan import AttemptPlan
+from clew.engine.request import default_model_key
+from clew.engine.sessions.observation import file_of, is_full, observe_turn, tool_called, used
+from clew.engine.settings import RuntimeContext
+from clew.errors import AgentError, ClewError, UsageLimit
 from clew.store.store import Store
 
-CLEW_ENDED = "Clew was ended while the run was going on."
-FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before
+FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before that
 
 
-class Finished(Record):
-    """A run that has ended, with what it said and, when it did not answer, why."""
+class FinishedRun(Record):
+    """A run that has ended, with what the agent said. `error` is None when it answered."""
 
     run: Run
     text: str
     error: ClewError | None
 
 
-class Closing:
-    """One run's book-keeping over its attempts."""
+class RunResults:
+    """Of one run, over all its attempts."""
 
-    def __init__(self, run: Run, adapter: Adapter, around: Surroundings, answer: GrowingAnswer) -> None:
+    def __init__(self, run: Run, adapter: Adapter, context: RuntimeContext, answer: AnswerBuilder) -> None:
         self.run = run
         self.adapter = adapter
-        self.around = around
+        self.context = context
         self.answer = answer
-        self.plan: Plan  # of the attempt under way
-        self.model = run.model  # and as the agent says, when nothing else did
-        self.session_id: str | None = None  # of the attempt under way, where the agent names its sessions itself
-        self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt: a transaction may be tried again
+        self.plan: AttemptPlan  # of the current attempt
+        self.model = run.model  # None: as the agent reports it
+        self.session_id: str | None = None  # of the current attempt, where the agent chooses the ids of its sessions
+        self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt, because a transaction may be tried again
 
-    def begin(self, plan: Plan) -> None:
-        """Before each attempt."""
+    def attempt_began(self, plan: AttemptPlan) -> None:
         self.plan = plan
         self.session_id = None
 
-    def hear(self, event: SessionStarted) -> bool:
-        """The agent has said what it runs. True: it named the session itself, and that is to be kept (`adopt`)."""
+    def session_started(self, event: SessionStarted) -> bool:
+        """True: the agent chose the session's id itself, and `store_session` is to store it."""
         self.model = self.model or event.model or None
         in_place = self.plan.attempt.resumed and self.plan.launch.fork_of is None
         if self.plan.abilities.choose_id or in_place:
@@ -68,40 +66,40 @@ class Closing:
         self.session_id = event.session_id
         return True
 
-    def adopt(self, store: Store) -> None:
+    def store_session(self, store: Store) -> None:
         """From now on the session's file can be found, whatever dies next."""
         pin = self._pin(self.plan)
-        store.save_pin(pin)
-        store.update_attempt(self.plan.attempt.id, session_id=pin.session_id)
-        store.update_run(self.run.id, session_id=pin.session_id)
+        store.pins.save(pin)
+        store.runs.update_attempt(self.plan.attempt.id, session_id=pin.session_id)
+        store.runs.update(self.run.id, session_id=pin.session_id)
 
-    def _pin(self, plan: Plan) -> Pin:
+    def _pin(self, plan: AttemptPlan) -> Pin:
         return replace(plan.pin, session_id=SessionId(self.session_id)) if self.session_id else plan.pin
 
     def tool_called(self, end: AttemptEnd) -> bool:
-        """By the word of the session's file: a stream may leave out a tool that was stopped half-way."""
+        """According to the session's file: the stream may leave out a tool that was stopped half-way."""
         if end.outcome not in FOUND_IN_MID_TURN or not self.plan.abilities.session_files:
             return False
         return tool_called(self.adapter, self._pin(self.plan))
 
-    def conclude(self, store: Store, plan: Plan, end: AttemptEnd, status: RunStatus) -> tuple[Finished, Warned | None]:
+    def store_run(
+        self, store: Store, plan: AttemptPlan, end: AttemptEnd, status: RunStatus
+    ) -> tuple[FinishedRun, Warned | None]:
         """After the last attempt."""
-        now = self.around.clock()
+        now = self.context.clock()
         answer = self._answer_turn(end, now)
-        pin, warning = self.leave(store, plan, end, answer)
+        pin, warning = self.store_attempt(store, plan, end, answer)
         if answer is not None:  # the session's file may be the first to name the model
             answer = replace(answer, model=self.model)
-            store.add_turn(self.run.thread_id, answer)
-        error = error_of(end, self.adapter.name)
-        if status is RunStatus.INTERRUPTED:
-            error = AgentFailed(CLEW_ENDED, hint="What was said so far is kept; ask to go on.")
+            store.turns.add(self.run.thread_id, answer)
+        error = None if status is RunStatus.ANSWERED else self._error(end, status)
         spent = {
             "session_id": pin.session_id,
             "model": self.model,
             "usage": self.usage,
             "cost_usd": self.cost_usd,
         }
-        run = store.update_run(
+        run = store.runs.update(
             self.run.id,
             status=status,
             outcome=end.outcome,
@@ -115,13 +113,15 @@ class Closing:
         )
         if end.outcome is not Outcome.WRONG_MODEL:
             self._keep_model(store, now)
-        return Finished(run, answer.text if answer else "", error), warning
+        return FinishedRun(run, answer.text if answer else "", error), warning
 
-    def leave(self, store: Store, plan: Plan, end: AttemptEnd, answer: Turn | None = None) -> tuple[Pin, Warned | None]:
-        """After any attempt: moves the pin by the outcome table and closes the attempt."""
-        now = self.around.clock()
+    def store_attempt(
+        self, store: Store, plan: AttemptPlan, end: AttemptEnd, answer: Turn | None = None
+    ) -> tuple[Pin, Warned | None]:
+        """After every attempt: moves the pin by the outcome table and ends the attempt."""
+        now = self.context.clock()
         self._count(store, plan, end)
-        store.update_attempt(
+        store.runs.update_attempt(
             plan.attempt.id,
             outcome=end.outcome,
             exit_status=end.exit_status,
@@ -139,36 +139,37 @@ class Closing:
         if end.outcome is Outcome.SUCCESS:
             pin, warning = self._confirmed(plan, pin, answer)
         else:
-            pin = after(pin, end.outcome)
+            pin = pin_after(pin, end.outcome)
         if end.outcome is Outcome.USAGE_LIMIT:
-            pin = self._waiting(plan, pin, end, now)
-        store.save_pin(pin)
+            pin = self._limited(plan, pin, end, now)
+        store.pins.save(pin)
         return pin, warning
 
-    def _waiting(self, plan: Plan, pin: Pin, end: AttemptEnd, now: float) -> Pin:
-        """A limit is the account's: the run is no use of the session, and the time until it resets does not age it."""
-        from clew.core.limits import reset_time
+    def _limited(self, plan: AttemptPlan, pin: Pin, end: AttemptEnd, now: float) -> Pin:
+        """A usage limit is the account's: the run does not count as a resume, and the session does not age until the
+        limit resets."""
+        from clew.core.runs.limits import reset_time
 
         resets_at = reset_time(end.ending.diagnosis.resets_at, now)
         count = plan.decision.pin.resume_count if isinstance(plan.decision, Resume) else pin.resume_count
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
-    def _confirmed(self, plan: Plan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
-        """A success counts for the pin only when the session's file bears it out: prompt and answer are in it.
+    def _confirmed(self, plan: AttemptPlan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
+        """A success counts for the pin only when the session's file holds both prompt and answer (law 4).
 
-        An answer that the file lacks is not absorbed, so the next turn brings it along, or is fresh.
+        An answer that the file lacks is not absorbed: the next turn sends it as catch-up, or is fresh.
         """
         if not plan.abilities.session_files:
-            observed = Observed(exists=True, holds_pending=True, said=answer.text if answer is not None else "")
+            observed = Observed(exists=True, holds_pending=True, answer_text=answer.text if answer is not None else "")
         else:
-            observed = took(self.adapter, pin)
+            observed = observe_turn(self.adapter, pin)
         if observed.damaged:
             return pin, self._altered(pin)
         if not observed.exists or not observed.holds_pending or pin.pending is None:
             return pin, self._not_saved(pin, "this turn")
         self.model = self.model or observed.model or None
         settled = replace(absorb(pin, observed, answer), model=self.model or pin.model)
-        if answer is not None and not holds(settled, answer):
+        if answer is not None and not ends_with(settled, answer):
             return settled, self._not_saved(pin, "its answer")
         return replace(move(settled, PinState.GOOD), failures=0), None
 
@@ -194,7 +195,7 @@ class Closing:
         if not text and end.outcome is not Outcome.SUCCESS:
             return None
         return Turn(
-            id=TurnId(self.around.new_id()),
+            id=TurnId(self.context.new_id()),
             role=Role.ASSISTANT,
             text=text,
             agent=self.run.agent,
@@ -205,7 +206,7 @@ class Closing:
             created_at=now,
         )
 
-    def _count(self, store: Store, plan: Plan, end: AttemptEnd) -> None:
+    def _count(self, store: Store, plan: AttemptPlan, end: AttemptEnd) -> None:
         pin = self._pin(plan)
         total = end.ending.usage_total or (used(self.adapter, pin) if plan.abilities.session_files else None)
         own = usage_of_run(total, plan.used_before) if total else NO_USAGE
@@ -226,23 +227,30 @@ class Closing:
     def cost_usd(self) -> float:
         return sum(cost for _, cost in self._spent.values())
 
-    def _estimate(self, plan: Plan, end: AttemptEnd) -> dict[str, float | int]:
-        """What the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
+    def _error(self, end: AttemptEnd, status: RunStatus) -> AgentError | None:
+        from clew.engine.finish import failures
+
+        return failures.interrupted() if status is RunStatus.INTERRUPTED else failures.error_of(end, self.adapter.name)
+
+    def _estimate(self, plan: AttemptPlan, end: AttemptEnd) -> dict[str, float | int]:
+        """What sending the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
         other = self.usage
         if plan.attempt.resumed:
             requests = end.ending.requests
             first = requests.first if requests is not None else other
-            other = estimate_transcript_usage(other, first, plan.decision.transcript_chars, self.adapter.anew_tokens)
+            other = estimate_transcript_usage(
+                other, first, plan.decision.transcript_chars, self.adapter.uncached_start_tokens
+            )
         cost_usd = price_like(other, self.usage, self.cost_usd)
         return {"estimate_usd": cost_usd, "estimate_new_tokens": other.new_tokens}
 
     def _plain_resume(self, store: Store, spent: dict[str, Any], end: AttemptEnd) -> dict[str, float | int]:
-        """What a plain `--resume` every turn would have cost, where the agent says enough to tell."""
+        """What a plain `--resume` on every turn would have cost, where the agent reports enough to tell."""
         requests = end.ending.requests
         if requests is None:
             return {}
-        run = replace(store.require_run(self.run.id), **spent)
-        other = plain_resume(run, requests, store.last_measured_run(run.thread_id, run.agent))
+        run = replace(store.runs.require(self.run.id), **spent)
+        other = plain_resume(run, requests, store.runs.last_measured(run.thread_id, run.agent))
         return {
             "plain_resume_usd": price_like(other.usage, run.usage, run.cost_usd),
             "context_tokens": requests.context_tokens,
@@ -250,11 +258,11 @@ class Closing:
         }
 
     def _keep_model(self, store: Store, now: float) -> None:
-        """The first run's model is the thread's from then on; an agent's default is kept once it is known."""
+        """The first run's model becomes the thread's; an agent's default model is kept once it is known."""
         if self.model is None:
             return
-        thread = store.require_thread_by_id(self.run.thread_id)
+        thread = store.threads.require_by_id(self.run.thread_id)
         changes = {"model": self.model} if thread.model is None and thread.agent == self.run.agent else {}
-        store.update_thread(thread.id, at=now, **changes)
+        store.threads.update(thread.id, at=now, **changes)
         if self.run.model is None:
-            store.save_fact(default_model_fact(self.run.agent), self.model)
+            store.key_values.set(default_model_key(self.run.agent), self.model)

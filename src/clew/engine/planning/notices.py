@@ -1,8 +1,8 @@
-"""What the user should know before the agent starts: what the agent is not shown, and how that can be changed.
+"""Warnings before the agent starts: what the agent is not shown, and how to change that.
 
-Rules of the project that are not loaded are named once for each directory, agent and kind of thread: what a job has
-written into its log, nobody may have read who asks at a terminal. Work trees of one repository count as one directory,
-since a hook makes one for every issue. A review never loads them, by design, and says nothing about it.
+Project rules that are not loaded are named once for each directory, agent and kind of thread. The kind counts because
+a person at a terminal may not have read the log of a job. Work trees of one repository count as one directory, since a
+hook makes one for every issue. A review never loads the rules, by design, and does not mention it.
 """
 
 from __future__ import annotations
@@ -13,56 +13,61 @@ from contextlib import suppress
 from pathlib import Path
 
 from clew.agents.adapter import Adapter
-from clew.core.decision import ADOPT, Decision, Fresh, Reason
-from clew.core.events import Warned
+from clew.core.decision import ADOPT_HINT, Decision, Fresh, Reason
 from clew.core.ids import SessionId
 from clew.core.record import Record
+from clew.core.runs.events import Warned
 from clew.core.thread import Thread, Trust
 from clew.store.store import Store
 
-NAMED = 3  # files
-GIT_FILE_CHARS = 4096  # of a work tree's `.git`, which names the repository
+FILES_NAMED = 3
+GIT_FILE_CHARS = 4096  # of a work tree's `.git` file, which names the repository
 
 
-class Rules(Record):
-    """Files that the plain CLI would have shown the model."""
+class UnloadedRules(Record):
+    """Files that the plain CLI would show to the model, and Clew does not."""
 
     agent: str
     files: tuple[Path, ...]  # the nearest first
 
 
-def taken_over(thread_id: str) -> str:
-    """The fact that names the thread which was made of that thread's session, until it is told."""
+def taken_over_key(thread_id: str) -> str:
+    """Under this key stands the thread that was made of this thread's session, until the user is told."""
     return f"session_taken_over/{thread_id}"
 
 
-def rules_left_out(adapter: Adapter, thread: Thread, config_dir: str) -> Rules | None:
-    """Looks at the disk, at names alone. None: there are none, or they are loaded."""
+def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> UnloadedRules | None:
+    """Reads names on the disk, no contents. None: there are no rules, or they are loaded."""
     if thread.trust is Trust.PROJECT or thread.kind == "review":
         return None
     files: list[Path] = []
-    with suppress(OSError):  # no run fails because a folder cannot be looked into
+    with suppress(OSError):  # no run fails because a folder cannot be read
         files.extend(adapter.project_rules(config_dir, thread.cwd))
-    return Rules(adapter.name, tuple(files)) if files else None
+    return UnloadedRules(adapter.name, tuple(files)) if files else None
 
 
-def warnings(store: Store, thread: Thread, rules: Rules | None, decision: Decision) -> tuple[Warned, ...]:
-    """Within the transaction that stores the decision: what is said once is known to have been said."""
+def warnings(store: Store, thread: Thread, rules: UnloadedRules | None, decision: Decision) -> tuple[Warned, ...]:
+    """Inside the transaction that stores the decision: so what is to be said once is said once."""
     found: list[Warned] = []
     if rules is not None:
         told = f"rules_told/{thread.kind}/{rules.agent}/{directory(Path(thread.cwd))}"
-        if store.fact(told) is None:
-            store.save_fact(told, "yes")
+        if store.key_values.get(told) is None:
+            store.key_values.set(told, "yes")
             found.append(_rules_not_loaded(thread, rules))
-    if isinstance(decision, Fresh) and decision.reason is Reason.SESSION_DIVERGED and decision.passed_over is not None:
-        found.append(_went_on_outside(decision.passed_over))
-    if store.fact_seen(taken_over(thread.id)) and (taken_by := store.fact(taken_over(thread.id))):
-        store.save_fact(taken_over(thread.id), "")
+    if (
+        isinstance(decision, Fresh)
+        and decision.reason is Reason.SESSION_DIVERGED
+        and decision.skipped_session is not None
+    ):
+        found.append(_diverged(decision.skipped_session))
+    taken = taken_over_key(thread.id)
+    if store.key_values.peek(taken) and (taken_by := store.key_values.get(taken)):
+        store.key_values.set(taken, "")
         found.append(_taken_over(taken_by))
     return tuple(found)
 
 
-def _rules_not_loaded(thread: Thread, rules: Rules) -> Warned:
+def _rules_not_loaded(thread: Thread, rules: UnloadedRules) -> Warned:
     files = [os.path.relpath(path, thread.cwd) for path in rules.files]
     how = f"`clew threads set {thread.name} --trust project` loads them from now on"
     if thread.kind == "job":
@@ -76,11 +81,11 @@ def _rules_not_loaded(thread: Thread, rules: Rules) -> Warned:
     )
 
 
-def _went_on_outside(session_id: SessionId) -> Warned:
+def _diverged(session_id: SessionId) -> Warned:
     return Warned(
         "session_diverged",
         f"The session {session_id} went on outside Clew, and what was said there is not in this thread. "
-        + ADOPT.format(session_id=session_id),
+        + ADOPT_HINT.format(session_id=session_id),
     )
 
 
@@ -93,12 +98,12 @@ def _taken_over(name: str) -> Warned:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
+    more = f" and {len(names) - FILES_NAMED} more" if len(names) > FILES_NAMED else ""
+    return f"{', '.join(names[:FILES_NAMED])}{more}"
 
 
 def directory(work_dir: Path) -> str:
-    """Names it; of a work tree, as the same folder of its repository's own tree."""
+    """The directory's name; of a work tree, that of the same folder in the repository's main tree."""
     with suppress(OSError, ValueError):
         for folder in (work_dir, *work_dir.parents):
             mark = folder / ".git"
@@ -113,6 +118,6 @@ def _main_tree(folder: Path, mark: Path) -> Path:
     with mark.open(encoding="utf-8", errors="replace") as file:
         git_dir = folder / file.read(GIT_FILE_CHARS).strip().removeprefix("gitdir:").strip()
     if git_dir.parent.name != "worktrees":
-        return folder  # a submodule, or a repository whose `.git` was moved away
+        return folder  # a submodule, or a repository whose `.git` is kept elsewhere
     common = git_dir.parent.parent
     return common.parent if common.name == ".git" else common

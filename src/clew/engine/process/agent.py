@@ -1,4 +1,4 @@
-"""One agent process: spawned in its own group, written to, read to the end, ended with all it started."""
+"""One agent process: spawned in its own group, written to, read to the end, ended with all that it started."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from clew.engine import processes
-from clew.engine.framing import LineFramer, Skipped
-from clew.engine.launching import Launched, launch
+from clew.engine.process.family import MARK, end_family, started_at
+from clew.engine.process.framing import LineFramer, SkippedLine
+from clew.engine.process.launching import Launched, launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
 
 CHUNK = 256 * 1024
@@ -18,9 +18,9 @@ STDERR_CHARS = 8_000
 
 
 class AgentProcess:
-    """Reads lines however long (one that is too long is skipped), keeps the tail of stderr, closes stdin when told.
+    """Reads lines (one that is too long is skipped), keeps the tail of stderr, closes stdin when told.
 
-    Whoever spawns it must call `end` in the end, also when cancelled: nothing it started may outlive it.
+    Whoever spawns it must call `end`, also when cancelled: nothing that the process started may outlive it.
     """
 
     def __init__(self, launched: Launched, mark: str, environ: Mapping[str, str]) -> None:
@@ -31,15 +31,15 @@ class AgentProcess:
         self._stderr_bytes = 0
         self._stderr_is_cut = False
         self._stderr_task = asyncio.create_task(self._drain_stderr())
-        self._since = processes.started_at(launched.top)
-        self.started = processes.started_at(launched.pid)
+        self._since = started_at(launched.top)
+        self.started = started_at(launched.pid)
 
     @classmethod
     async def spawn(cls, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], mark: str) -> AgentProcess:
         try:
-            launched = await launch(argv, cwd=cwd, environ={**environ, processes.MARK: mark})
+            launched = await launch(argv, cwd=cwd, environ={**environ, MARK: mark})
         except FileNotFoundError as error:
-            if not os.path.isdir(cwd):  # noqa: PTH112 - one stat, on the way out
+            if not os.path.isdir(cwd):  # noqa: PTH112 - one stat, before an error is raised
                 raise AgentFailed(f"The work directory {cwd} is gone.", hint="Name another with --cwd.") from error
             raise AgentMissing(f"{argv[0]} is gone.", hint="Run clew doctor.") from error
         except OSError as error:
@@ -55,7 +55,7 @@ class AgentProcess:
         return self._launched.exit_status
 
     async def send(self, line: bytes) -> None:
-        """Writes a line. An agent that has gone says so by its end, not here."""
+        """Writes a line. That the agent has exited is noticed by its end, not here."""
         stdin = self._launched.stdin
         if stdin.is_closing():
             return
@@ -66,8 +66,8 @@ class AgentProcess:
     def close_stdin(self) -> None:
         self._launched.stdin.close()
 
-    async def lines(self) -> AsyncIterator[bytes | Skipped]:
-        """Every line of stdout, to its very end; an unfinished last one too."""
+    async def lines(self) -> AsyncIterator[bytes | SkippedLine]:
+        """Every line of stdout to the end, with an unfinished last one."""
         framer = LineFramer()
         while chunk := await self._launched.stdout.read(CHUNK):
             for line in framer.feed(chunk):
@@ -77,34 +77,34 @@ class AgentProcess:
 
     async def wait(self) -> int:
         status = await self._launched.wait()
-        # A tool's child may hold stderr open for as long as it lives: what has come by now is enough. Only looked at:
-        # once the family was ended nobody reads it any more, and whoever awaited that would be cancelled along with it.
+        # A tool's child may hold stderr open as long as it lives: what has come by now is enough. The task is not
+        # awaited: `end` cancels it, and whoever awaited it would be cancelled with it.
         await asyncio.wait({self._stderr_task}, timeout=0.2)
         return status
 
     @property
     def stderr_tail(self) -> str:
         """Without secrets: it is stored, shown and logged."""
-        said = b"".join(self._stderr).decode("utf-8", "replace")
+        text = b"".join(self._stderr).decode("utf-8", "replace")
         if self._stderr_is_cut:
-            said = said.partition("\n")[2] or said  # half a secret is not recognised
-        return self.without_secrets(said)[-STDERR_CHARS:].strip()
+            text = text.partition("\n")[2] or text  # the cut line may hold half a secret, which is not recognised
+        return self.without_secrets(text)[-STDERR_CHARS:].strip()
 
     def without_secrets(self, text: str) -> str:
         """Without the values that the agent's environment holds, and without what looks like a secret."""
         if not text:
             return text
-        from clew.core.redaction import blank, find_secrets, secret_values  # seldom: only of what went wrong
+        from clew.core.secrets.redaction import blank, find_secrets, secret_values  # only needed for errors
 
         values = secret_values(self._environ.items(), os.path.lexists)
         return blank(text, find_secrets(text, values))[0]
 
     async def end(self, *, grace_s: float) -> None:
-        """Ends the whole family, the orphans too; safe to call when all is over already."""
+        """Ends the process and all that it started, orphans too. Safe to call when all have ended already."""
         try:
             root = self.pid if self.exit_status is None else None
             if not self._launched.is_alone:
-                await processes.end_family(self._mark, root, self._since, grace_s=grace_s)
+                await end_family(self._mark, root, self._since, grace_s=grace_s)
             await self._launched.gone()
         finally:
             self._stderr_task.cancel()
@@ -121,6 +121,6 @@ class AgentProcess:
 
 
 def check_work_dir(path: str) -> None:
-    """It is still the directory that it was when it was chosen: a link put in its place may lead anywhere."""
+    """Raises UsageError when a link was put in the place of the directory that was chosen: it may lead anywhere."""
     if os.path.realpath(path) != path or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for odd names
-        raise UsageError(f"{path} is not the directory any more that it was.", hint="Say where the thread is to go on.")
+        raise UsageError(f"{path} is no longer the same directory.", hint="Name the thread's directory with --cwd.")

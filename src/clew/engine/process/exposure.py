@@ -1,14 +1,14 @@
-"""Which agents can read Clew's own folder, and what to do about it: each a line for `clew doctor`."""
+"""Which agents can read Clew's own folder, and what to do about it. Each finding is a line for `clew doctor`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clew.agents.adapter import Hiding
-from clew.core.hook_settings import HookSettings
+from clew.agents.adapter import PathProtection
+from clew.core.hooks.settings import HookSettings
 from clew.core.thread import Permissions
-from clew.engine import namespaces
 from clew.engine.engine import Engine
+from clew.engine.process import namespaces
 
 WHAT = "Clew's own folder (the database, the daemon's token)"
 RUNS = f"runs commands as you, and can read {WHAT}"
@@ -22,10 +22,10 @@ async def risks(engine: Engine, agents: Iterable[str], permissions: str, hooks: 
     found = []
     for name in agents:
         can = await engine.abilities(name, engine.find(name))
-        hiding = engine.adapter(name).hides(can, Permissions.READ_ONLY)
-        if hiding is Hiding.NOT:
+        hiding = engine.adapter(name).path_protection(can, Permissions.READ_ONLY)
+        if hiding is PathProtection.NONE:
             found.append(f"this {name} cannot be kept from reading {WHAT}. Update it.")
-        elif hiding is Hiding.SANDBOX and not await namespaces.available():
+        elif hiding is PathProtection.SANDBOX and not await namespaces.available():
             found.append(
                 f"{name}'s sandbox cannot be made here, so it runs no command but under permissions all, and reads "
                 f"{WHAT} then. Allow unprivileged user namespaces, or run it as another user."
@@ -47,7 +47,7 @@ def _of_hooks(hooks: HookSettings) -> list[str]:
 
 
 async def _of_threads(engine: Engine) -> list[str]:
-    number, names = await engine.database.call(lambda store: store.threads_that_may(Permissions.ALL))
+    number, names = await engine.store.call(lambda store: store.threads.with_permissions(Permissions.ALL))
     if not number:
         return []
     who = f"the thread {names[0]} has" if number == 1 else f"{number} threads have"

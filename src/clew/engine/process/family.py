@@ -1,10 +1,10 @@
-"""Which processes belong to an attempt, and ending all of them.
+"""The family of an attempt: all processes that belong to it, found and ended.
 
-An agent's tools start processes in sessions of their own, so the agent's process group does not hold them, and when the
-agent dies they become orphans that no parent leads to. So every attempt carries a mark in its environment, which all
-that it starts inherit, and on Linux there is a process above it that bears the mark in its name; together with the tree
-of parents that finds the whole family, also after Clew itself died and another Clew cleans up. A pid alone proves
-nothing (they are reused): its start time is recorded beside it.
+An agent's tools start processes in sessions of their own, so the agent's process group does not hold them. When the
+agent dies they become orphans, and no chain of parents leads to them. So every attempt has a mark in its environment,
+which everything that it starts inherits; and on Linux the process above the agent has the mark in its name. Mark, name
+and parents together find the whole family, also for another Clew that cleans up after a crash. Pids are reused: so the
+start time is recorded with each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from clew.core.record import Record
 
@@ -30,13 +29,13 @@ _HAS_PROC = (_PROC / "self" / "stat").exists()
 class Process(Record):
     pid: int
     parent: int
-    started: float  # in units of this machine; only ever compared for equality
-    state: str  # "Z": dead already, waiting to be reaped
+    started: float  # in units of this machine; only compared for equality
+    state: str  # "Z": it has ended and waits to be reaped
     name: str = ""
 
 
 def started_at(pid: int) -> float | None:
-    """When the process began, or None when there is none."""
+    """When the process started; None: there is no such process."""
     process = _read(pid)
     return None if process is None or process.state == "Z" else process.started
 
@@ -47,14 +46,14 @@ def is_alive(pid: int, started: float | None) -> bool:
 
 
 def launcher_name(mark: str) -> str:
-    """Of the process above an agent, which has not the agent's environment (launcher.py). As long as Linux allows."""
+    """Of the process above an agent, which does not have its environment (launcher.py). At most 15 characters."""
     return f"clew-{hashlib.blake2b(mark.encode(), digest_size=5).hexdigest()}"
 
 
 def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
-    """Every live process that carries the mark or descends from one that does (or from `root`), parents first.
+    """Every live process that has the mark or descends from one that has it, or from `root`; parents first.
 
-    `since` is when the first of them started: older ones need no second look.
+    `since` is when the first of them started: older processes are not looked at.
     """
     table = {
         process.pid: process
@@ -75,12 +74,12 @@ def family(mark: str, root: int | None = None, since: float | None = None) -> li
 async def end_family(
     mark: str, root: int | None = None, since: float | None = None, *, grace_s: float, orphaned: bool = False
 ) -> int:
-    """Ends all of them: the agent (`root`) first, and the others when it is gone. Returns how many there were.
+    """Ends the agent (`root`) first, and the others when it is gone. Returns how many there were.
 
-    An agent that sees its tool die tells the model, and is told what to do next: so it goes before its tools. Its owner
-    gives it a TERM and the grace, to write down what it knows. `orphaned`: nobody owns it, its owner died, and not one
-    more step of it is wanted, so it is killed at once. Tools are always asked first, they may hold locks. What is left
-    after the grace is killed; cancelled, there is no grace.
+    An agent that sees its tool die reports that to the model and keeps working: so it ends before its tools. It gets
+    a TERM and time (`grace_s`) to save what it knows. `orphaned`: its owner has died and no further step of it is
+    wanted, so it is killed at once. Tools always get a TERM first, because they may hold locks. What is left after
+    `grace_s` is killed; when this is cancelled, at once.
     """
     found = family(mark, root, since)
     agent = [process for process in found if process.pid == root]
@@ -101,21 +100,8 @@ async def end_family(
     return len(found)
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
-    """Waits for a process that was killed, and closes its pipes first.
-
-    `Process.wait` also waits until its pipes end, and asyncio stops reading a pipe when nobody takes what it has read.
-    """
-    transport: Any = getattr(process, "_transport", None)  # asyncio has no public way to the pipes
-    for number in (0, 1, 2) if transport is not None else ():
-        pipe = transport.get_pipe_transport(number)
-        if pipe is not None and not pipe.is_closing():
-            pipe.close()
-    await process.wait()
-
-
 async def _gone(processes: list[Process], limit_s: float) -> None:
-    """Waits for it, so long at most."""
+    """Waits until they have ended, so long at most."""
     waited = 0.0
     while waited < limit_s and any(is_alive(process.pid, process.started) for process in processes):
         await asyncio.sleep(POLL_S)
@@ -170,7 +156,7 @@ def _read(pid: int) -> Process | None:
 
 
 def _content(pid: int, name: str) -> bytes:
-    # All of the machine's processes are read after every answer, and a Path takes half as long again.
+    # Every process of the machine is read after every answer, and with a Path that takes half as long again.
     with open(f"{_PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
         return file.read()
 

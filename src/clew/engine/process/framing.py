@@ -1,4 +1,4 @@
-"""Bytes into lines, without I/O. A line over the limit is skipped and told of: it is never held as a whole."""
+"""Splits bytes into lines, without I/O. A line over the limit is skipped and reported, and never held as a whole."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from io import BytesIO
 from clew.core.record import Record
 
 MOST_LINE_BYTES = 64_000_000  # twice what a model's service takes in one request, so more than a tool's result can be
-HEAD_BYTES = 1_000  # of a skipped line that are kept: they tell what it was
+HEAD_BYTES = 1_000  # of a skipped line that are kept, to tell what it was
 
 
-class Skipped(Record):
+class SkippedLine(Record):
     """A line that was too long."""
 
     size_bytes: int
@@ -18,27 +18,27 @@ class Skipped(Record):
 
 
 class LineFramer:
-    """Feed it chunks as they come; it gives back whole lines without their ends."""
+    """Feed it chunks as they come; it returns whole lines without their line ends."""
 
     def __init__(self, most_bytes: int = MOST_LINE_BYTES) -> None:
         self._most = most_bytes
-        self._line = BytesIO()  # the line that is not complete yet: it hands its buffer out without a copy
-        self._size = 0  # of that line, also of what is not kept of it
+        self._line = BytesIO()  # the incomplete line; a BytesIO returns its buffer without a copy
+        self._size = 0  # of that line, with the part that is not kept
         self._head: bytes | None = None  # of a line that is being skipped
 
-    def feed(self, chunk: bytes) -> list[bytes | Skipped]:
+    def feed(self, chunk: bytes) -> list[bytes | SkippedLine]:
         first, *rest = chunk.split(b"\n")
         self._add(first)
         lines = []
         for part in rest:
             lines.append(self._end())
             self._add(part)
-        return [line for line in lines if isinstance(line, Skipped) or (line and not line.isspace())]
+        return [line for line in lines if isinstance(line, SkippedLine) or (line and not line.isspace())]
 
-    def rest(self) -> bytes | Skipped:
-        """What came after the last line end: an unfinished line of a process that was cut off."""
+    def rest(self) -> bytes | SkippedLine:
+        """What came after the last line end: the unfinished line of a process that was cut off."""
         rest = self._end()
-        return rest if isinstance(rest, Skipped) else rest.strip()
+        return rest if isinstance(rest, SkippedLine) else rest.strip()
 
     def _add(self, part: bytes) -> None:
         self._size += len(part)
@@ -48,7 +48,7 @@ class LineFramer:
         if self._head is None:
             self._line.write(part)
 
-    def _end(self) -> bytes | Skipped:
-        ended = self._line.getvalue() if self._head is None else Skipped(self._size, self._head)
+    def _end(self) -> bytes | SkippedLine:
+        ended = self._line.getvalue() if self._head is None else SkippedLine(self._size, self._head)
         self._line, self._size, self._head = BytesIO(), 0, None
         return ended

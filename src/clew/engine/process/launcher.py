@@ -1,24 +1,25 @@
-"""The program between Clew and its agents on Linux: all that an agent ever starts stays below a process of its own.
+"""The program between Clew and its agents on Linux: everything that an agent starts stays below one process.
 
-A process whose parent ends goes to the nearest ancestor that asked for it, or else to the machine's first process,
-where nothing tells any more whose it was. So each agent has a parent here that asks for it. It starts the agent in a
-session of its own, reports its process id and later its exit status, and stays as long as anything is left below it:
-so a tool's child that scrubbed its environment and left its parents is still found, by Clew or by the next Clew after
-a crash. Such a parent is known by its name, which is made of the attempt's mark (`processes.launcher_name`).
+A process whose parent ends is given to the nearest ancestor that is a subreaper, or else to the machine's first
+process, where nothing tells whose it was. So each agent has a parent here that is a subreaper. It starts the agent in a
+session of its own, reports its process id and later its exit status, and stays as long as anything below it is left. So
+a tool's child that cleared its environment and left its parents is still found, by Clew or by the next Clew after a
+crash. The parent is recognised by its name, which is made of the attempt's mark (`family.launcher_name`).
 
-This program is started once for each process of Clew's, and forks such a parent whenever it is asked for one: a fork
-takes a millisecond, a start of Python twenty. It ends with whoever started it; the parents do not.
+This program is started once for each process of Clew, and forks such a parent for every agent: a fork takes a
+millisecond, a start of Python twenty. It ends with the process that started it; the parents do not.
 
-It is run as a script, with the number of a socket, and imports nothing of Clew's: the first agent's start waits for it.
-A request is one byte on the socket with five descriptors: stdin, stdout and stderr of the agent, where to report to,
-and a file: the parent's name, the directory, how many words the command line has, these, and the environment.
+It runs as a script, with the number of a socket as its argument, and imports nothing of Clew, because the first agent's
+start waits for it. A request is one byte on the socket with five descriptors: stdin, stdout and stderr of the agent,
+where to report to, and a file with the parent's name, the directory, the number of words of the command line, these
+words, and the environment.
 """
 
 import ctypes
 import gc
 import os
 import sys
-from _signal import (  # type: ignore[import-not-found]  # `signal` makes enumerations of them, which takes longer
+from _signal import (  # type: ignore[import-not-found]  # `signal` makes enumerations of them, which costs time
     SIG_DFL,
     SIG_IGN,
     SIGCHLD,
@@ -70,22 +71,22 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
         name, cwd, count, *words = file.read().split(b"\0")
     PRCTL(PR_SET_NAME, name, 0, 0, 0)
     argv, environ = words[: int(count)], words[int(count) :]
-    if not say(report, "launching"):  # from here on it is found by its name
+    if not say(report, "launching"):  # from here on it can be found by its name
         return
     parent = os.getpid()
-    read, write = os.pipe()  # closed by the agent's start
+    read, write = os.pipe()  # closed when the agent's program starts
     agent = os.fork()
     if agent == 0:
         os.setsid()
-        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without its parent, what it starts could be lost
+        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without its parent, what it starts could not be found
         if os.getppid() == parent:
             for number, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, number)
             become(argv, cwd, environ, write)
         os._exit(127)
-    for descriptor in (write, stdin, stdout, stderr):  # or the agent's end of its output would not be the end
+    for descriptor in (write, stdin, stdout, stderr):  # else the agent's output would not end when the agent does
         os.close(descriptor)
-    for number in (SIGHUP, SIGINT, SIGTERM):  # it ends when all below it has
+    for number in (SIGHUP, SIGINT, SIGTERM):  # it ends when everything below it has ended
         signal(number, SIG_IGN)
     failed = os.read(read, 100)
     say(report, f"failed {failed.decode()}" if failed else f"started {agent} {parent}")
@@ -96,7 +97,7 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
 
 
 def become(argv: list[bytes], cwd: bytes, environ: list[bytes], write: int) -> None:
-    signal(SIGPIPE, SIG_DFL)  # a program would start as it is here
+    signal(SIGPIPE, SIG_DFL)  # a program inherits what is ignored here
     signal(SIGXFSZ, SIG_DFL)
     try:
         os.chdir(cwd)
@@ -115,7 +116,7 @@ def wait_for(agent: int) -> int:
 
 
 def is_alone(*, wait: bool = False) -> bool:
-    """Nothing is left below it. What has ended is reaped; `wait`: until one more has."""
+    """Nothing is left below it. Reaps what has ended; `wait`: waits until one more has."""
     try:
         pid, _ = os.waitpid(-1, 0 if wait else os.WNOHANG)
         while pid:
@@ -126,7 +127,7 @@ def is_alone(*, wait: bool = False) -> bool:
 
 
 def say(report: int, words: str) -> bool:
-    """False: nobody listens. Clew was told to stop, or has died; an agent then runs until the next one ends it."""
+    """False: nobody listens, because Clew gave up or died. The next Clew then ends an agent that runs."""
     try:
         os.write(report, f"{words}\n".encode())
     except OSError:

@@ -1,4 +1,4 @@
-"""Starting an agent: below a parent of its own where there can be one (see launcher.py), else directly."""
+"""Starting an agent: below a parent of its own where that is possible (see launcher.py), else directly."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from clew.engine import processes
+from clew.engine.process.family import MARK, POLL_S, end_family, launcher_name
 
 _SCRIPT = Path(__file__).with_name("launcher.py")
-_FOR_PYTHON = "LD_"  # of the environment: what may be needed to start this very Python
+_FOR_PYTHON = "LD_"  # begins the environment variables that this Python may need to start
 
 
 class Launched:
-    """An agent that runs, and its pipes. `pid` is the agent's own; `top` is above all that it starts."""
+    """An agent that runs, and its pipes. `pid` is the agent's own; `top` is that of the process above it."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Launched:
         return self._ended.result() if self._ended.done() and not self._ended.cancelled() else None
 
     async def wait(self) -> int:
-        """For the agent's own end: what it started may go on."""
+        """For the agent's own end: what it started may still run."""
         return await asyncio.shield(self._ended)
 
     async def gone(self) -> None:
-        """Until nothing is left of it, nor of what it started."""
+        """Waits until nothing is left of it, nor of what it started."""
         await self.wait()
         await asyncio.shield(self._gone)
 
     def close(self) -> None:
-        """Its pipes, or they wait for the garbage collector."""
+        """Closes its pipes now, not when the garbage collector finds them."""
         self.stdin.close()
         for transport in self._transports:
             transport.close()
@@ -76,7 +76,7 @@ async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -
                 word, *numbers = (await reports.readline()).decode().split() or ["lost"]
         finally:
             if word != "started":
-                await _give_up(launched, environ.get(processes.MARK, ""))
+                await _give_up(launched, environ.get(MARK, ""))
     if word != "started":
         code = int(numbers[0]) if word == "failed" else 0
         raise OSError(code, os.strerror(code) if code else "its launcher was ended")
@@ -87,24 +87,24 @@ async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -
 
 
 def prepare() -> None:
-    """Starts the launcher: its first agent need not wait for it."""
+    """Starts the launcher, so that the first agent need not wait for it."""
     if is_possible():
-        with contextlib.suppress(OSError):  # said when there is something to launch
+        with contextlib.suppress(OSError):  # `launch` meets the same error, and raises it
             _Launcher.prepare()
 
 
 async def _give_up(launched: Launched, mark: str) -> None:
-    """Nobody listens any more: so what has not said that it launches never will, and what has is found by its mark."""
+    """With its pipes closed, a parent that has not reported "launching" ends; one that has is found by its mark."""
     launched.close()
     try:
-        await asyncio.sleep(0)  # the pipes are closed by the loop
+        await asyncio.sleep(0)  # the loop closes the pipes
     finally:
-        await processes.end_family(mark, grace_s=0)
+        await end_family(mark, grace_s=0)
 
 
 async def _pipes(theirs: contextlib.ExitStack) -> tuple[Launched, asyncio.StreamReader, list[int]]:
-    """Ours, what is reported, and the agent's ends, which `theirs` closes."""
-    ours, its_stdin = socket.socketpair()  # as asyncio's own: the end of a pipe does not tell that nobody reads it
+    """Our ends, the reader of reports, and the agent's ends, which `theirs` closes."""
+    ours, its_stdin = socket.socketpair()  # as asyncio does: a pipe's end does not tell when nobody reads it any more
     theirs.callback(its_stdin.close)
     given, readers, transports = [its_stdin.fileno()], [], []
     try:
@@ -134,8 +134,8 @@ async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.BaseTr
 
 
 def _request(theirs: contextlib.ExitStack, argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> int:
-    """A file in memory with the words that the launcher reads: none of them can hold a zero byte."""
-    name = processes.launcher_name(environ.get(processes.MARK, ""))
+    """A file in memory with the words that the launcher reads, separated by zero bytes."""
+    name = launcher_name(environ.get(MARK, ""))
     words = [name, cwd, str(len(argv)), *argv, *(f"{variable}={value}" for variable, value in environ.items())]
     if any("\0" in word for word in words):
         raise ValueError("embedded null byte")
@@ -148,7 +148,7 @@ def _request(theirs: contextlib.ExitStack, argv: Sequence[str], cwd: str, enviro
 
 
 class _Launcher:
-    """The one of this process: it ends with it."""
+    """The launcher of this process. It ends with the process."""
 
     _lock = threading.Lock()
     _one: _Launcher | None = None
@@ -193,9 +193,9 @@ class _Launcher:
         return cls._one
 
     def end(self) -> None:
-        """What it has forked goes on."""
+        """What it has forked stays."""
         self.socket.close()
-        if self.owner == os.getpid():  # and not a fork of its owner, which has none of its children
+        if self.owner == os.getpid():  # a fork of its owner cannot wait for it
             self._process.kill()
             self._process.wait()
 
@@ -203,7 +203,7 @@ class _Launcher:
 async def _ended(launched: Launched, reports: asyncio.StreamReader) -> int:
     said = (await reports.readline()).decode().split()
     if not said:
-        return -signal.SIGKILL  # its parent was killed, and the agent with it
+        return -signal.SIGKILL  # the agent's parent was killed, and the agent with it
     launched.is_alone = said[2] == "alone"
     return int(said[1])
 
@@ -233,18 +233,18 @@ async def _directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -
 
 
 async def _over_with(ended: asyncio.Task[int]) -> None:
-    """What it started was looked for and ended by its mark (`processes.end_family`)."""
+    """What it started was found and ended by its mark (`end_family`)."""
     await asyncio.shield(ended)
 
 
 async def _returned(process: asyncio.subprocess.Process) -> int:
-    """Its exit status. `Process.wait` would wait for all that hold its output open, too."""
+    """Its exit status. `Process.wait` would also wait for every process that holds its output open."""
     while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it alone
-        await asyncio.sleep(processes.POLL_S)
+        await asyncio.sleep(POLL_S)
     return process.returncode
 
 
 def is_possible() -> bool:
-    """On Linux, where this program is a Python that can be started once more."""
+    """On Linux, when this process runs a Python that can be started once more."""
     name = Path(sys.executable or "").name
     return sys.platform == "linux" and name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)

@@ -1,7 +1,7 @@
-"""Whether an agent's sandbox can hide folders on this machine: Linux hides them in a namespace of its own.
+"""Whether an agent's sandbox can hide folders on this machine. On Linux it does so in a user namespace.
 
-Containers and some distributions forbid that to a user's processes, and Codex does not even start when it is told to
-hide something there.
+Containers and some distributions forbid that to a user's processes. Codex does not even start there when it is told to
+hide something.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-# A user namespace, in which a mount is allowed. Not every system that allows the first allows the second.
+# Makes a user namespace and mounts something in it: some systems allow the first and not the second.
 _TRY = """
 import ctypes, os
 call, uid = ctypes.CDLL(None), os.getuid()
@@ -22,7 +22,7 @@ _known: list[bool] = []
 
 
 async def available() -> bool:
-    """Tried once, in a process of its own. Other systems have other ways, which need nothing of this."""
+    """Tried once, in a process of its own. Other systems than Linux need no namespace for it."""
     if sys.platform != "linux":
         return True
     if not _known:

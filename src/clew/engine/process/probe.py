@@ -1,4 +1,4 @@
-"""What a binary can do: asked once, remembered as long as the file stays the same."""
+"""What an agent's binary can do: asked once, and remembered as long as the file stays the same."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities
-from clew.engine import processes
-from clew.engine.database import Access
+from clew.engine.storage.async_store import StoreAccess
 from clew.errors import AgentFailed, AgentMissing
+from clew.system.processes import ended
 
 PROBE_S = 30.0
 _seen: dict[str, tuple[str, str, Abilities]] = {}  # by agent: the last binary that this process used
 
 
 async def abilities(
-    adapter: Adapter, binary: Binary, database: Access, environ: Mapping[str, str], now: float
+    adapter: Adapter, binary: Binary, async_store: StoreAccess, environ: Mapping[str, str], now: float
 ) -> Abilities:
     stamp = _stamp(binary.path)
     if (seen := _seen.get(adapter.name)) is not None and seen[:2] == (binary.path, stamp):
         return _checked(seen[2], adapter, binary)
-    known = await database.call(lambda store: store.probe(binary.path, stamp))
+    known = await async_store.call(lambda store: store.key_values.probe(binary.path, stamp))
     if known is not None:
         found = _load(known)
         _seen[adapter.name] = binary.path, stamp, found
         return _checked(found, adapter, binary)
-    help_argv, version_argv = adapter.probes(binary)
+    help_argv, version_argv = adapter.probe_commands(binary)
     clean = adapter.environment(environ)
     asked = [_output(argv, clean) for argv in (help_argv, version_argv)]
-    answers = await asyncio.gather(*asked, return_exceptions=True)  # so that both are waited for, also when cancelled
-    found = adapter.abilities(*(_told(answer) for answer in answers))
+    answers = await asyncio.gather(*asked, return_exceptions=True)  # so that both are awaited, also when one fails
+    found = adapter.abilities(*(_text(answer) for answer in answers))
     body = json.dumps({**found.as_dict(), "flags": sorted(found.flags)})
-    await database.call(lambda store: store.save_probe(binary.path, stamp, body, now))
+    await async_store.call(lambda store: store.key_values.save_probe(binary.path, stamp, body, now))
     return _checked(found, adapter, binary)
 
 
-def _told(answer: str | BaseException) -> str:
+def _text(answer: str | BaseException) -> str:
     if isinstance(answer, BaseException):
         raise answer
     return answer
@@ -85,11 +85,11 @@ async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
         async with asyncio.timeout(PROBE_S):
             output, _ = await process.communicate()
     except BaseException as error:
-        # Also when we are stopped: a loop that closes first looks for the child itself, and complains that it has gone.
+        # Also when cancelled: else a loop that closes finds that its child is gone, and warns about it.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)  # Process.kill would reap it under the loop's own watcher
-        await processes.ended(process)
+                os.kill(process.pid, signal.SIGKILL)  # Process.kill may reap it, which the loop's watcher is to do
+        await ended(process)
         if not isinstance(error, TimeoutError):
             raise
         raise AgentFailed(

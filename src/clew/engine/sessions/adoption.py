@@ -1,41 +1,42 @@
 """Adoption: a session that was begun without Clew becomes a thread's own.
 
-What it holds is read from its file and becomes turns of the thread, so that nothing of the conversation is known to the
-session alone. Without the file nothing is adopted: an id is not a memory. Turns that the thread had before are not in
-the session, and it is not shown them later: whoever began it gave it what it was to know.
-
-A session has one owner. One that a thread has is adopted only when it went on outside Clew, so that its thread cannot
-resume it any more; that thread's pin is retired in the same transaction, and never while a run is going on there.
+Rules
+1. What the session holds is read from its file and becomes turns of the thread, so that no part of the conversation is
+   known to the session alone. Without the file nothing is adopted: Clew could not know what the session holds.
+2. Turns that the thread had before are not in the session, and are not sent to it later: whoever began the session
+   gave it what it was to know.
+3. A session has one owner. A session that a thread has is adopted only when it was continued outside Clew, so that its
+   thread can no longer resume it. That thread's pin is retired in the same transaction, and never during a run there.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, Entry, SessionView
-from clew.core.answer import joined
+from clew.agents.adapter import Adapter, SessionEntry, SessionView
 from clew.core.history import Role, Turn
 from clew.core.ids import PinId, SessionId, TurnId
 from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
-from clew.core.thread import Thread, is_word
-from clew.engine.leases import is_dead, thread_key
-from clew.engine.notices import taken_over
-from clew.engine.sessions import mark_of, observed_in
-from clew.engine.settings import Surroundings
+from clew.core.runs.answer import join_messages
+from clew.core.thread import Thread, is_safe_argument
+from clew.engine.leases import live_lease, thread_key
+from clew.engine.planning.notices import taken_over_key
+from clew.engine.sessions.observation import mark_of, observed_in
+from clew.engine.settings import RuntimeContext
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
 
 
 class Adopted(Record):
-    """What came of it. No pin: the session has no file here, or one with nothing in it."""
+    """The result. No pin: the session has no file here, or an empty one."""
 
     pin: Pin | None
     turns: tuple[Turn, ...]
 
 
-class Found(Record):
-    """A session's file, and who would go on in it."""
+class FoundSession(Record):
+    """A session's file as it was read, and the runtime that would resume it."""
 
     runtime: Runtime
     view: SessionView
@@ -43,8 +44,8 @@ class Found(Record):
     mark: Mark
 
 
-def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) -> Found | None:
-    """Reads the disk. None: there is nothing to adopt."""
+def find_session(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) -> FoundSession | None:
+    """Reads the session's file. None: there is nothing to adopt."""
     path: Path | None = adapter.session_file(runtime.config_dir, work_dir, session_id)
     if path is None:
         return None
@@ -54,46 +55,46 @@ def look_at(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: str) 
         mark = mark_of(adapter, path, view)
     except OSError:
         return None
-    if not is_word(view.model):  # nobody checked it: it is what the file says
+    if not is_safe_argument(view.model):  # the file may name anything
         view = view.replace(model="")
-    return Found(runtime, view, max(0.0, changed_at), mark) if view.entries else None
+    return FoundSession(runtime, view, max(0.0, changed_at), mark) if view.entries else None
 
 
-def went_on_outside(owner: Pin, found: Found) -> bool:
-    """It holds what was not said in the thread that has it, which therefore cannot resume it any more."""
+def diverged_outside(owner: Pin, found: FoundSession) -> bool:
+    """It holds turns that its thread does not have: so its thread can no longer resume it."""
     return has_diverged(owner, observed_in(found.view, owner))
 
 
 def adopt(
     store: Store,
     thread: Thread,
-    found: Found,
+    found: FoundSession,
     session_id: str,
     model: str | None,
-    around: Surroundings,
+    context: RuntimeContext,
     owner: Pin | None = None,
 ) -> Adopted:
-    """Within a transaction. Raises Conflict when the session is another thread's, Busy while a run is going on.
+    """Inside a transaction. Raises Conflict when the session is another thread's, Busy during a run.
 
-    `owner` is the pin that gives it up, as it was when the file was found to have gone on outside.
+    `owner` is the pin that gives the session up, as it was when the file was found to have diverged.
     """
-    _check_idle(store, thread, around)
-    known = store.pin_by_session(session_id)
+    _check_idle(store, thread, context)
+    known = store.pins.of_session(session_id)
     if known != owner:
         raise Conflict(f"Session {session_id} belongs to a thread already.", hint="clew threads list shows them.")
     if owner is not None:
-        _check_idle(store, store.require_thread_by_id(owner.thread_id), around)
-        store.give_up_session(session_id)
-        store.save_fact(taken_over(owner.thread_id), thread.name)
+        _check_idle(store, store.threads.require_by_id(owner.thread_id), context)
+        store.pins.give_up_session(session_id)
+        store.key_values.set(taken_over_key(owner.thread_id), thread.name)
     runtime = found.runtime
-    before = store.history(thread.id)
+    before = store.turns.history(thread.id)
     of_model = model or found.view.model or ""
-    turns = _turns(found.view, runtime.agent, of_model or None, found.changed_at, around)
+    turns = _turns(found.view, runtime.agent, of_model or None, found.changed_at, context)
     for turn in turns:
-        store.add_turn(thread.id, turn)
-    store.update_thread(thread.id, at=around.clock())  # whatever the age of what was said: a clean-up leaves it alone
+        store.turns.add(thread.id, turn)
+    store.threads.update(thread.id, at=context.clock())  # the turns may be old: a clean-up must not take the thread
     pin = Pin(
-        id=PinId(around.new_id()),
+        id=PinId(context.new_id()),
         thread_id=thread.id,
         agent=runtime.agent,
         model=of_model,
@@ -104,35 +105,35 @@ def adopt(
         absorbed=(*(Absorbed(turn.id, None) for turn in before), *(Absorbed.of(turn) for turn in turns)),
         mark=found.mark,
         cost_total_usd=owner.cost_total_usd if owner is not None else 0.0,
-        created_at=around.clock(),
-        used_at=min(found.changed_at, around.clock()),
+        created_at=context.clock(),
+        used_at=min(found.changed_at, context.clock()),
     )
-    store.save_pin(pin)
+    store.pins.save(pin)
     return Adopted(pin, turns)
 
 
-def _check_idle(store: Store, thread: Thread, around: Surroundings) -> None:
-    held = store.lease(thread_key(thread.id))
-    if held is not None and not is_dead(store, held, around):
+def _check_idle(store: Store, thread: Thread, context: RuntimeContext) -> None:
+    held = live_lease(store, thread_key(thread.id), context)
+    if held is not None:
         hint = "Wait for it, or stop it with clew runs cancel."
         raise Busy(f"A run is going on in {thread.name}.", hint=hint, run_id=held.run_id)
 
 
-def turns_of(found: Found, around: Surroundings) -> tuple[Turn, ...]:
-    """What an adoption would bring."""
-    return _turns(found.view, found.runtime.agent, found.view.model or None, found.changed_at, around)
+def turns_of(found: FoundSession, context: RuntimeContext) -> tuple[Turn, ...]:
+    """The turns that an adoption would add."""
+    return _turns(found.view, found.runtime.agent, found.view.model or None, found.changed_at, context)
 
 
-def _turns(view: SessionView, agent: str, model: str | None, at: float, around: Surroundings) -> tuple[Turn, ...]:
-    """A turn for each prompt, and one for all that was said until the next."""
+def _turns(view: SessionView, agent: str, model: str | None, at: float, context: RuntimeContext) -> tuple[Turn, ...]:
+    """A turn for each prompt, and one for all answers up to the next prompt."""
     turns: list[Turn] = []
-    said: list[Entry] = []
-    at = min(at, around.clock())
+    said: list[SessionEntry] = []
+    at = min(at, context.clock())
 
     def answered() -> None:
-        text = joined(entry.text for entry in said)
+        text = join_messages(entry.text for entry in said)
         if text:
-            turns.append(_turn(Role.ASSISTANT, text, agent, model, at, around).replace(message_id=said[-1].id))
+            turns.append(_turn(Role.ASSISTANT, text, agent, model, at, context).replace(message_id=said[-1].id))
         said.clear()
 
     for entry in view.entries:
@@ -140,10 +141,10 @@ def _turns(view: SessionView, agent: str, model: str | None, at: float, around: 
             said.append(entry)
         elif entry.is_prompt:
             answered()
-            turns.append(_turn(Role.USER, entry.text, agent, model, at, around))
+            turns.append(_turn(Role.USER, entry.text, agent, model, at, context))
     answered()
     return tuple(turns)
 
 
-def _turn(role: Role, text: str, agent: str, model: str | None, at: float, around: Surroundings) -> Turn:
-    return Turn(TurnId(around.new_id()), role, text, agent=agent, model=model, created_at=at)
+def _turn(role: Role, text: str, agent: str, model: str | None, at: float, context: RuntimeContext) -> Turn:
+    return Turn(TurnId(context.new_id()), role, text, agent=agent, model=model, created_at=at)

@@ -1,11 +1,11 @@
-"""Another thread's session, as far as a thread may go on from a copy of it.
+"""How much of another thread's session a forked thread may continue with, in a copy.
 
 Rules
-1. Only what the session's file bears out is borrowed: it ends with an answer that is on its active chain, and up to
-   there it was asked nothing that the pin does not know of.
-2. What the thread has beyond that answer is not in the copy; the next turn brings it along.
-3. Where the session would have to be cut is not known (an agent that does not name its messages): the pin says so, and
-   the next turn is fresh.
+1. Only what the session's file shows is borrowed: it ends with an answer on the file's active chain, and there is no
+   prompt before it that the pin does not know.
+2. What the thread has after that answer is not in the copy; the next turn sends it as catch-up.
+3. When it is not known where the session would have to be cut (the agent does not name its messages), the pin says so,
+   and the next turn is fresh.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from collections.abc import Sequence
 
 from clew.agents.adapter import Adapter, SessionView
 from clew.core import prompts
-from clew.core.answer import joined
-from clew.core.branch import held_of, last_answer
+from clew.core.branching.fork import held_of, last_answer
 from clew.core.history import Role, Turn
 from clew.core.pins import Pin, PinState
 from clew.core.record import Record
-from clew.core.thread import is_word
-from clew.engine.sessions import file_of
+from clew.core.runs.answer import join_messages
+from clew.core.thread import is_safe_argument
+from clew.engine.sessions.observation import file_of
 
 ID_MOST = 200
-NOT_KNOWN = "?"  # the digest of a standing text that nobody can tell any more: the next turn says what holds now
+NOT_KNOWN = "?"  # instead of the digest of a standing text that is not known: the next turn sends the current one
 
 
 class Loan(Record):
     """How much of a session another thread may begin with."""
 
-    turns: int  # so many of those that the pin has absorbed
-    message_id: str  # the last one's; "": it cannot be cut there
-    standing: str | None  # digest of the standing text that it knew by then
+    turns: int  # the first so many of those that the pin has absorbed
+    message_id: str  # of the last one; "": the session cannot be cut there
+    standing: str | None  # digest of the standing text that the session knew by then
 
 
 def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
-    """`seen` is what the agent may see of the new thread, by its old ids. None: nothing in common. Reads the disk."""
+    """`seen` is what the agent may see of the new thread, by its old ids. None: nothing in common. Reads the file."""
     held = held_of(pin, seen)
     if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
         return None
-    if not held:  # its first turn was edited: the next turn is fresh for that reason, and not for want of a session
+    if not held:  # when its first turn was edited, the next turn is fresh for that reason, not because no pin exists
         is_edited = pin.absorbed and seen and pin.absorbed[0].turn_id == seen[0].id
         return Loan(1, "", None) if is_edited else None
     path = file_of(adapter, pin)
@@ -53,13 +53,13 @@ def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
     if found is None or not _can_be_named(view.entries[found[1]].id):
         return Loan(held, "", None)
     turns, place = found
-    told = any(f"{prompts.STANDING}\n" in entry.text for entry in view.entries[place + 1 :] if entry.is_prompt)
-    return Loan(turns, view.entries[place].id, NOT_KNOWN if told else pin.standing)
+    sent_later = any(f"{prompts.STANDING}\n" in entry.text for entry in view.entries[place + 1 :] if entry.is_prompt)
+    return Loan(turns, view.entries[place].id, NOT_KNOWN if sent_later else pin.standing)
 
 
 def _can_be_named(message_id: str) -> bool:
-    """On a command line: a session's file may have come from elsewhere."""
-    return is_word(message_id) and len(message_id) <= ID_MOST
+    """As an argument of a command: the session's file may have come from another machine."""
+    return is_safe_argument(message_id) and len(message_id) <= ID_MOST
 
 
 def _by_message(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int] | None:
@@ -73,15 +73,15 @@ def _by_message(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int,
 
 
 def _whole(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int] | None:
-    """All of a session whose messages have no names that we know: it is where we left it, and ends with our answer."""
+    """All of a session whose message ids we do not know: nothing was added to it, and it ends with our answer."""
     said: list[str] = []
     for entry in reversed(view.entries):
         if entry.role is not Role.ASSISTANT:
             break
         said.append(entry.text)
-    is_all = pin.pending is None and pin.held_back is None and len(held) == len(pin.absorbed)
+    is_all = pin.pending is None and pin.partly_absorbed is None and len(held) == len(pin.absorbed)
     is_there = pin.mark is not None and pin.mark.last_entry == view.last_entry
     if pin.borrowed_at is not None:
         is_there = pin.borrowed_at == view.entries[-1].id
-    ends = held[-1].role is Role.ASSISTANT and not held[-1].partial and joined(reversed(said)) == held[-1].text
+    ends = held[-1].role is Role.ASSISTANT and not held[-1].partial and join_messages(reversed(said)) == held[-1].text
     return (len(held), len(view.entries) - 1) if is_all and is_there and ends else None

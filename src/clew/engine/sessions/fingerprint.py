@@ -1,10 +1,10 @@
-"""A session file's fingerprint: does everything that we left in it still stand there, byte for byte?
+"""A session file's fingerprint: is everything that it held after our last turn still there, byte for byte?
 
-A session's file only ever grows while its agent writes it. So a digest over the bytes that we know of, taken when we
-left it, tells whether somebody altered, blanked or dropped a line since, whatever its length. Hashing costs about a
-millisecond a megabyte, and is saved altogether while the file's identity, size and times are what they were.
+A session's file only grows while its agent writes it. So a digest over the bytes that were there after our last turn
+tells whether somebody has altered, blanked or dropped a line since. Hashing costs about a millisecond a megabyte, and
+is not done while the file's identity, size and times are unchanged.
 
-A copy of a session may begin in another session's file (`Adapter.leans_on`): that part counts as its beginning.
+A copy of a session may begin in another session's file (`Adapter.origin_files`): that part counts as its beginning.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from clew.core.pins import Mark
 from clew.core.record import Record
 
 CHUNK_BYTES = 1024 * 1024
-TICK_NS = 50_000_000  # a file that was written so recently may be written again without its times changing
+TICK_NS = 50_000_000  # a file written so recently may be written again without a change of its times
 
 
 class Fingerprint(Record):
     """Of a session's file, up to a size."""
 
     digest: str
-    stamp: str | None  # None: it cannot be told from a later one by its times
-    known: str | None  # the digest up to where we left it; None: it is shorter by now
+    stamp: str | None  # None: its times are too recent to tell it from a later state
+    known: str | None  # the digest up to where our last turn ended; None: the file is shorter now
 
 
-def stamp_of(path: Path, leans_on: Sequence[tuple[Path, int]] = ()) -> str | None:
-    """The identity, size and times of all its files. None: too fresh to be told from what comes next."""
-    found = [each.stat() for each in (path, *(earlier for earlier, _ in leans_on))]
+def stamp_of(path: Path, origin_files: Sequence[tuple[Path, int]] = ()) -> str | None:
+    """The identity, size and times of all its files. None: written too recently, see TICK_NS."""
+    found = [each.stat() for each in (path, *(earlier for earlier, _ in origin_files))]
     if time.time_ns() - max(each.st_mtime_ns for each in found) < TICK_NS:
         return None
     times = (f"{each.st_dev}.{each.st_ino}.{each.st_size}.{each.st_mtime_ns}.{each.st_ctime_ns}" for each in found)
@@ -39,12 +39,12 @@ def stamp_of(path: Path, leans_on: Sequence[tuple[Path, int]] = ()) -> str | Non
 
 
 def fingerprint(
-    path: Path, size_bytes: int, left_at: int = 0, leans_on: Sequence[tuple[Path, int]] = ()
+    path: Path, size_bytes: int, left_at: int = 0, origin_files: Sequence[tuple[Path, int]] = ()
 ) -> Fingerprint:
     """Of its first `size_bytes`, and of those up to `left_at`. Raises OSError."""
-    stamp = stamp_of(path, leans_on)
+    stamp = stamp_of(path, origin_files)
     hashed = hashlib.blake2b(digest_size=16)
-    for earlier, end in leans_on:
+    for earlier, end in origin_files:
         for chunk in _chunks(earlier, 0, end):
             hashed.update(chunk)
     done = 0
@@ -58,7 +58,7 @@ def fingerprint(
 
 
 def is_altered(mark: Mark | None, found: Fingerprint) -> bool:
-    """What we left is not there any more. Of a mark without a digest nothing can be told."""
+    """What was there after our last turn has changed. A mark without a digest tells nothing: False."""
     return mark is not None and mark.digest is not None and mark.digest != found.known
 
 

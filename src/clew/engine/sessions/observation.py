@@ -1,47 +1,47 @@
-"""Looking at a session's file: before a turn (does it hold what we think?) and after one (did it take the turn?)."""
+"""Reading a session's file: before a turn (does it hold what its pin says?) and after it (does it hold the turn?)."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, Entry, SessionView
-from clew.core.answer import joined
+from clew.agents.adapter import Adapter, SessionEntry, SessionView
+from clew.core.costs.usage import Usage
 from clew.core.history import Role
 from clew.core.pins import Mark, Observed, Pin
 from clew.core.record import replace
-from clew.core.usage import Usage
-from clew.engine.fingerprint import Fingerprint, fingerprint, is_altered, stamp_of
+from clew.core.runs.answer import join_messages
+from clew.engine.sessions.fingerprint import Fingerprint, fingerprint, is_altered, stamp_of
 
-NO_ROOM_BYTES = 256 * 1024  # less than a turn of one agent or the other takes
+NO_ROOM_BYTES = 256 * 1024  # a turn may take more than this
 
 
 def observe(adapter: Adapter, pin: Pin) -> Observed:
-    """What the file says. Cheap when nothing is open and nobody has written into it since we left it."""
+    """What the file shows. Cheap when no turn is pending and nobody has written to the file since our last turn."""
     path = file_of(adapter, pin)
     if path is None:
         return Observed(exists=False)
     try:
         return _observe(adapter, pin, path)
     except OSError:
-        return Observed(exists=False)  # there, but not for us: the agent will not read it either
+        return Observed(exists=False)  # it is not readable for us, nor for the agent
 
 
 def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
-    mark, leans_on = pin.mark, adapter.leans_on(path)
+    mark, origin_files = pin.mark, adapter.origin_files(path)
     at_rest = mark is not None and pin.pending is None and pin.borrowed_at is None
-    if mark is not None and at_rest and mark.stamp is not None and mark.stamp == stamp_of(path, leans_on):
+    if mark is not None and at_rest and mark.stamp is not None and mark.stamp == stamp_of(path, origin_files):
         return Observed(exists=True, mark=mark)
     size = path.stat().st_size
     if not size:
         return Observed(exists=False)
-    found = fingerprint(path, size, mark.size_bytes if mark is not None else 0, leans_on)
+    found = fingerprint(path, size, mark.size_bytes if mark is not None else 0, origin_files)
     if is_altered(mark, found):
         return Observed(exists=True, damaged=True)
     if mark is not None and at_rest and mark.size_bytes == size:
         return Observed(exists=True, mark=replace(mark, digest=found.digest, stamp=found.stamp))
-    if mark is not None and at_rest and not adapter.only_notes(path, mark.size_bytes, mark.last_entry):
-        return Observed(exists=True, went_on=True)
+    if mark is not None and at_rest and not adapter.only_bookkeeping(path, mark.size_bytes, mark.last_entry):
+        return Observed(exists=True, continued_outside=True)
     view = adapter.read_session(path)
     if pin.borrowed_at is not None:
         return borrowed_in(view, pin.borrowed_at)
@@ -49,15 +49,15 @@ def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
 
 
 def _marked(observed: Observed, found: Fingerprint, size: int) -> Observed:
-    """With the fingerprint in its mark, unless the file has grown between two looks."""
+    """With the fingerprint in its mark, unless the file has grown between the two reads."""
     if observed.mark is None or observed.mark.size_bytes != size:
         return observed
     return replace(observed, mark=replace(observed.mark, digest=found.digest, stamp=found.stamp))
 
 
 def mark_of(adapter: Adapter, path: Path, view: SessionView) -> Mark:
-    """Of a file that was just read whole. Raises OSError."""
-    found = fingerprint(path, view.size_bytes, leans_on=adapter.leans_on(path))
+    """The mark of a file that was just read whole. Raises OSError."""
+    found = fingerprint(path, view.size_bytes, origin_files=adapter.origin_files(path))
     return Mark(view.size_bytes, view.last_entry, found.digest, found.stamp)
 
 
@@ -77,36 +77,37 @@ def observed_in(view: SessionView, pin: Pin) -> Observed:
         exists=True,
         mark=mark,
         holds_pending=True,
-        said=joined(entry.text for entry in after if entry.role is Role.ASSISTANT),
+        answer_text=join_messages(entry.text for entry in after if entry.role is Role.ASSISTANT),
         complete=bool(after) and after[-1].role is Role.ASSISTANT and after[-1].complete,
-        went_on=any(entry.is_prompt for entry in after),
+        continued_outside=any(entry.is_prompt for entry in after),
         model=view.model,
     )
 
 
 def borrowed_in(view: SessionView, message_id: str) -> Observed:
-    """Of another thread's session: where it ends for us. Its owner goes on in it, so its size tells nothing."""
+    """Of another thread's session: is the message there, up to which it was borrowed? Its owner may add more to it, so
+    its size tells nothing."""
     mark = Mark(view.size_bytes, view.last_entry)
     place = next((n for n, entry in enumerate(view.entries) if entry.id == message_id), None)
-    if place is None:  # taken back by somebody, or never known
-        return Observed(exists=bool(view.entries), mark=mark, went_on=bool(message_id))
-    return Observed(exists=True, mark=mark, beyond=place < len(view.entries) - 1)
+    if place is None:  # removed by somebody, or never known
+        return Observed(exists=bool(view.entries), mark=mark, continued_outside=bool(message_id))
+    return Observed(exists=True, mark=mark, continues_past_fork=place < len(view.entries) - 1)
 
 
-def _is_new(entry: Entry, left_at: int) -> bool:
-    """Not there when we last left the file: the same words may have been asked before."""
-    return entry.at is None or entry.at >= left_at
+def _is_new(entry: SessionEntry, left_at: int) -> bool:
+    """It was not there after our last turn: the same prompt may have been asked before."""
+    return entry.offset is None or entry.offset >= left_at
 
 
-def took(adapter: Adapter, pin: Pin) -> Observed:
-    """After a success: reads only what the turn added, and whether the rest still stands."""
+def observe_turn(adapter: Adapter, pin: Pin) -> Observed:
+    """After a success: reads only what the turn added, and checks that the rest is unchanged."""
     path = file_of(adapter, pin)
     if path is None:
         return Observed(exists=False)
     left_at = pin.mark.size_bytes if pin.mark else 0
     try:
         view = adapter.read_session(path, left_at)
-        found = fingerprint(path, view.size_bytes, left_at, adapter.leans_on(path))
+        found = fingerprint(path, view.size_bytes, left_at, adapter.origin_files(path))
     except OSError:
         return Observed(exists=False)
     if is_altered(pin.mark, found):
@@ -119,7 +120,7 @@ def file_of(adapter: Adapter, pin: Pin) -> Path | None:
 
 
 def used(adapter: Adapter, pin: Pin) -> Usage | None:
-    """The session's running total as its file has it; None: the agent tells each run's own, or there is no file."""
+    """The session's running total in its file; None: the agent reports each run's own usage, or there is no file."""
     path = file_of(adapter, pin)
     try:
         return adapter.session_usage(path) if path else None
@@ -128,7 +129,7 @@ def used(adapter: Adapter, pin: Pin) -> Usage | None:
 
 
 def tool_called(adapter: Adapter, pin: Pin) -> bool:
-    """The model has called a tool since we last left the file."""
+    """The model has called a tool since our last turn ended."""
     path = file_of(adapter, pin)
     try:
         return path is not None and adapter.read_session(path, pin.mark.size_bytes if pin.mark else 0).tool_called
@@ -137,7 +138,7 @@ def tool_called(adapter: Adapter, pin: Pin) -> bool:
 
 
 def is_full(path: Path) -> bool:
-    """The disk that it is on has no room left to speak of."""
+    """The disk of that path has no room for another turn."""
     try:
         found = os.statvfs(path)
     except OSError:

@@ -1,47 +1,49 @@
-"""Session files that leave for another machine or come from one: what they may hold, and where they are put.
+"""Session files that are sent to another machine or come from one: what they may hold, and where they are written.
 
 Rules
-1. What travels is the portable form of a file (`Adapter.portable`): the conversation as the thread shows it. It is used
-   only when every prompt and answer in it is explained by the thread's own turns, and all that the pin counts as
-   absorbed is found in it, in order (`core/explained`). If not, the pin is of no use, and the next turn is fresh: that
-   costs money and loses nothing. A borrowed one must end where the fork does: all beyond is another thread's, and
-   leaves this machine with that thread alone.
-2. A file is put where its adapter says, whole or not at all, for its owner's eyes only, and never over another one.
-   One that is the beginning of it may grow, where the caller knows whose it is: what stands in it stays as it is.
+1. What is sent is the portable form of a file (`Adapter.portable`): the conversation as the thread shows it. It is used
+   only when the thread's own turns explain every prompt and answer in it, and it holds all that the pin counts as
+   absorbed, in order (`core/session_check`). If not, the pin is of no use, and the next turn is fresh: that costs money
+   and loses nothing. A borrowed session must end where the fork does: what follows belongs to another thread, and
+   leaves this machine with that thread only.
+2. A file is written where its adapter says, whole or not at all, readable by its owner only, and never over another
+   file. A file that is the beginning of the new one may be appended to, where the caller knows whose it is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionView
-from clew.core.answer import joined
-from clew.core.explained import Known, Said, explains
 from clew.core.history import Role
 from clew.core.pins import Mark, Pin
 from clew.core.record import Record, replace
-from clew.engine.sessions import borrowed_in, mark_of
-from clew.private_folder import make_private
+from clew.core.runs.answer import join_messages
+from clew.core.session_check import ShownThread, Utterance, explains
+from clew.engine.sessions.observation import borrowed_in, mark_of
+from clew.system.files import write_whole
+from clew.system.folders import make_private
 
 UNEXPLAINED = "its file does not hold what the thread shows, or holds more than that"
 
 
-class Where(StrEnum):
-    NEW = "new"  # it was written
-    GREW = "grew"  # its beginning was there: the rest was written
-    THERE = "there"  # the very same was there already
-    OTHER = "other"  # another one is there: nothing was done
+class PlacementState(StrEnum):
+    """What was found at the place of a session file, and so what was done."""
+
+    NEW = "new"  # nothing: it was written
+    GREW = "grew"  # its beginning: the rest was appended
+    THERE = "there"  # the same content: nothing was done
+    OTHER = "other"  # another file: nothing was done
     NOWHERE = "nowhere"  # the agent has no place for it
 
 
-class Arriving(Record):
-    """A session's portable form that is to be put where its agent looks for it."""
+class SessionFile(Record):
+    """The portable form of a session, to be written where its agent looks for it."""
 
     adapter: Adapter
     config_dir: str
@@ -50,34 +52,34 @@ class Arriving(Record):
     content: bytes
 
     def place(self) -> Path | None:
-        return self.adapter.session_place(self.config_dir, self.work_dir, self.session_id)
+        return self.adapter.expected_session_path(self.config_dir, self.work_dir, self.session_id)
 
-    def file(self) -> Path | None:
-        """The one that is there already."""
+    def existing(self) -> Path | None:
+        """The file that the agent would find for this session now."""
         return self.adapter.session_file(self.config_dir, self.work_dir, self.session_id)
 
 
-class Placed(Record):
-    """What came of it."""
+class Placement(Record):
+    """Where a session file is, or would be, written."""
 
-    where: Where
+    state: PlacementState
     path: Path | None = None
-    old_bytes: int = 0  # how long it was before it grew
-    more: bytes = b""  # what it grew by
+    old_bytes: int = 0  # its size before it grew
+    appended: bytes = b""
 
 
-def portable(adapter: Adapter, content: bytes, pin: Pin, known: Known) -> bytes | None:
-    """The form of the session's file that may travel. None: it holds what the thread does not show."""
-    found = adapter.portable(content)
+def portable(adapter: Adapter, content: bytes, pin: Pin, shown: ShownThread) -> bytes | None:
+    """The form of the session's file that may be sent. None: it holds something that the thread does not show."""
+    found = adapter.portable_form(content)
     if found is None:
         return None
     view = view_of(adapter, found)
-    is_true = bool(view.entries) and ends_with(view, pin) and explains(list(_said(view)), pin, known)
-    return found if is_true else None
+    is_explained = bool(view.entries) and ends_with(view, pin) and explains(list(_utterances(view)), pin, shown)
+    return found if is_explained else None
 
 
 def view_of(adapter: Adapter, content: bytes) -> SessionView:
-    """Of a file that is not in its place. Writes it to a private folder for the while."""
+    """The view of a file that has not been placed. It is written to a private folder for the moment."""
     with tempfile.TemporaryDirectory(prefix="clew-") as folder:
         path = Path(folder) / "session.jsonl"
         path.touch(mode=0o600)
@@ -86,91 +88,83 @@ def view_of(adapter: Adapter, content: bytes) -> SessionView:
 
 
 def ends_with(view: SessionView, pin: Pin) -> bool:
-    """Nothing was said in it after what the pin borrows. Always so of a session of its own."""
+    """Nothing was said in the session after what the pin borrows. Always true of a session that is not borrowed."""
     if pin.borrowed_at is None:
         return True
-    return bool(pin.borrowed_at) and borrowed_in(view, pin.borrowed_at).beyond is False
+    return bool(pin.borrowed_at) and borrowed_in(view, pin.borrowed_at).continues_past_fork is False
 
 
 def mark_in(adapter: Adapter, path: Path, pin: Pin) -> Mark | None:
-    """Where we left a file that is in its place now: at its end, or before a prompt whose outcome is open."""
+    """The mark of a file that has been placed: at its end, or before a prompt whose outcome is not known."""
     view = adapter.read_session(path)
     asked = pin.pending.user_uuid if pin.pending is not None else None
     place = max((n for n, entry in enumerate(view.entries) if entry.id == asked), default=None)
     if place is None:
         return mark_of(adapter, path, view)
-    at = view.entries[place].at
+    at = view.entries[place].offset
     return Mark(at, view.entries[place - 1].id if place else None) if at is not None else None
 
 
-def _said(view: SessionView) -> Iterator[Said]:
-    """Each prompt, and all that was said until the next."""
+def _utterances(view: SessionView) -> Iterator[Utterance]:
+    """Each prompt, and the answer to it."""
     answer: list[str] = []
     for entry in view.entries:
         if entry.role is Role.ASSISTANT:
             answer.append(entry.text)
         elif entry.is_prompt:
-            if joined(answer):
-                yield Said(Role.ASSISTANT, joined(answer))
+            if join_messages(answer):
+                yield Utterance(Role.ASSISTANT, join_messages(answer))
             answer = []
-            yield Said(Role.USER, entry.text)
-    if joined(answer):
-        yield Said(Role.ASSISTANT, joined(answer))
+            yield Utterance(Role.USER, entry.text)
+    if join_messages(answer):
+        yield Utterance(Role.ASSISTANT, join_messages(answer))
 
 
-def look(arriving: Arriving, *, may_grow: bool = False) -> Placed:
+def plan_placement(file: SessionFile, *, may_grow: bool = False) -> Placement:
     """What `place` would do. Reads the disk."""
-    adapter, content = arriving.adapter, arriving.content
-    path = arriving.place()
+    adapter, content = file.adapter, file.content
+    path = file.place()
     if path is None:
-        return Placed(Where.NOWHERE)
-    there = path if os.path.lexists(path) else arriving.file()
-    if there is None or not _is_in_the_way(arriving, path, there):
-        return Placed(Where.NEW, path)
+        return Placement(PlacementState.NOWHERE)
+    there = path if os.path.lexists(path) else file.existing()
+    if there is None or not _is_in_the_way(file, path, there):
+        return Placement(PlacementState.NEW, path)
     try:
         found = there.read_bytes()
     except OSError:
-        return Placed(Where.OTHER, there)
-    held = adapter.portable(found)
+        return Placement(PlacementState.OTHER, there)
+    held = adapter.portable_form(found)
     if held == content or found == content:
-        return Placed(Where.THERE, there)
+        return Placement(PlacementState.THERE, there)
     if may_grow and held and content.startswith(held) and not there.is_symlink():
-        more = adapter.continued(found, content[len(held) :])
-        return Placed(Where.GREW, there, len(found), more if found.endswith(b"\n") else b"\n" + more)
-    return Placed(Where.OTHER, there)
+        rest = adapter.appendable_lines(found, content[len(held) :])
+        return Placement(PlacementState.GREW, there, len(found), rest if found.endswith(b"\n") else b"\n" + rest)
+    return Placement(PlacementState.OTHER, there)
 
 
-def _is_in_the_way(arriving: Arriving, path: Path, there: Path) -> bool:
-    """Another directory's session of that id is not, for an agent that keeps them apart by directory."""
+def _is_in_the_way(file: SessionFile, path: Path, there: Path) -> bool:
+    """A session of the same id in another directory is not, if the agent keeps sessions by directory."""
     if there == path:
         return True
-    elsewhere = replace(arriving, work_dir=f"{arriving.work_dir}{os.sep}elsewhere")
+    elsewhere = replace(file, work_dir=f"{file.work_dir}{os.sep}elsewhere")
     return elsewhere.place() == path  # one place for all directories
 
 
-def place(arriving: Arriving, *, may_grow: bool = False) -> Placed:
-    """Writes it, unless something is there. Raises OSError."""
-    seen = look(arriving, may_grow=may_grow)
-    if seen.where is Where.GREW and seen.path is not None:
-        _append(seen.path, seen.more)
-        return seen
-    if seen.where is not Where.NEW or seen.path is None:
-        return seen
-    path = seen.path
+def place(file: SessionFile, *, may_grow: bool = False) -> Placement:
+    """Writes it, unless another file is there. `may_grow`: appends to a file that is its beginning. Raises OSError."""
+    planned = plan_placement(file, may_grow=may_grow)
+    if planned.state is PlacementState.GREW and planned.path is not None:
+        _append(planned.path, planned.appended)
+        return planned
+    if planned.state is not PlacementState.NEW or planned.path is None:
+        return planned
+    path = planned.path
     make_private(path.parent)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(arriving.content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)  # unlike a rename, not over one that has come meanwhile
+        write_whole(path, file.content, replace=False)
     except FileExistsError:
-        return look(arriving)
-    finally:
-        draft.unlink(missing_ok=True)
-    return seen
+        return plan_placement(file)
+    return planned
 
 
 def _append(path: Path, rest: bytes) -> None:
@@ -180,11 +174,11 @@ def _append(path: Path, rest: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def take_back(placed: Sequence[Placed]) -> None:
-    """What was written for an import that came to nothing."""
+def undo_placements(placed: Sequence[Placement]) -> None:
+    """Removes what was written for an import that failed."""
     for each in placed:
         with contextlib.suppress(OSError):
-            if each.where is Where.NEW and each.path is not None:
+            if each.state is PlacementState.NEW and each.path is not None:
                 each.path.unlink()
-            elif each.where is Where.GREW and each.path is not None:
+            elif each.state is PlacementState.GREW and each.path is not None:
                 os.truncate(each.path, each.old_bytes)

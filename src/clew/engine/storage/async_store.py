@@ -1,9 +1,9 @@
-"""The store, called from async code: one thread, one connection, in order. What may read much is let in a few at
-a time, so that the others do not stand behind all of it.
+"""The store, called from async code: in one thread, on one connection, in order.
 
 A blocked database (another process writes) must not stop the reading of an agent's pipe, so no call runs on the loop.
-A call that meets a lock of another process on PostgreSQL does not hold up the other calls either: it is given up after
-a moment, when nothing of it has been written, and made again.
+Large reads are admitted a few at a time, so that other calls do not wait behind many of them. On PostgreSQL a call that
+meets a lock of another process does not hold up the other calls: it is given up after a moment, when it has written
+nothing, and made again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Seen = TypeVar("Seen")
 Found = TypeVar("Found")
 
 TRIES = 3
-LOCK_S = 0.25  # that a call waits for a lock before it lets others go first
-LOCKED_MOST_S = 30.0  # that it waits in all
-LARGE_AT_ONCE = 2  # reads of whole conversations that stand in line for the thread
+LOCK_S = 0.25  # that a call waits for a lock before others may go first
+LOCKED_MOST_S = 30.0  # that a call waits for locks in all
+LARGE_AT_ONCE = 2  # reads of whole conversations that may queue for the thread
 
 
-class Access(ABC):
+class StoreAccess(ABC):
     """Calls into the store."""
 
     @abstractmethod
@@ -39,9 +39,9 @@ class Access(ABC):
         """Runs `work(store)`."""
 
     async def surely(self, work: Callable[[Store], T], made: Callable[[Store], tuple[T] | None]) -> T:
-        """The same, also when the connection breaks in the very commit, and nobody knows whether it was made.
+        """The same, also when the connection breaks during the commit, so that it is not known whether it was made.
 
-        `made` looks, and brings what was made. None: it was not, and is made again.
+        `made` looks whether it was, and returns the result; None: it was not, and is made again.
         """
         while True:
             try:
@@ -54,7 +54,7 @@ class Access(ABC):
                 return found[0]
 
     async def atomically(self, work: Callable[[Store], T], done: Callable[[Store], bool] | None = None) -> T:
-        """In one transaction. `done` says whether it was made where that is in doubt; without it that is an error."""
+        """In one transaction. `done` tells whether a commit in doubt was made; without it, the doubt is an error."""
         results: list[T] = []
 
         def inside(store: Store) -> T:
@@ -67,33 +67,33 @@ class Access(ABC):
         return await self.surely(inside, lambda store: (results[-1],) if done(store) else None)
 
 
-def never(_: Store) -> bool:
-    """Of what may be made twice: it need not be known whether it was made."""
+def IDEMPOTENT(_: Store) -> bool:
+    """As `done`: for work that may be done twice, so that it need not be known whether it was done."""
     return False
 
 
-class Database(Access):
+class AsyncStore(StoreAccess):
     def __init__(self, store: Store) -> None:
         self._store = store
         store.wait_for_locks(LOCK_S)
         self._thread = StoreThread("clew-store")
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self.answered = 0  # calls that the store has answered: while it moves, a store that is slow is only busy
+        self.answered = 0  # calls so far: while the number grows, a slow store is only busy
         self._changes_seen = 0
         self._rescued: str | None = None
         self._change = asyncio.Event()
 
     async def call(self, work: Callable[[Store], T]) -> T:
-        """Runs `work(store)` in the store's thread. Not cut short by cancellation: a write is done or not done."""
+        """Runs `work(store)` in the store's thread. A cancelled call still runs to its end: a write is never halved."""
         loop = asyncio.get_running_loop()
         until = loop.time() + LOCKED_MOST_S
         while True:
-            commits = self._store.commits
+            commits = self._store.database.commits
             try:
                 return await self._once(work)
             except StoreError as error:
                 in_the_way = error.kind == "locked" and error.passing
-                if not in_the_way or self._store.commits != commits or loop.time() > until:
+                if not in_the_way or self._store.database.commits != commits or loop.time() > until:
                     raise
             await asyncio.sleep(LOCK_S / 10)
 
@@ -108,12 +108,12 @@ class Database(Access):
             self.answered += 1
             return result
         finally:
-            if self._store.changes_made != self._changes_seen:
-                self._changes_seen = self._store.changes_made
+            if self._store.versions.changes_made != self._changes_seen:
+                self._changes_seen = self._store.versions.changes_made
                 self._change.set()
 
     async def rescue(self) -> str:
-        """Keeps a copy of what this process still sees of a store that it lost, once. Says where, or why not."""
+        """Saves a copy of what this process still sees of a store that it lost, once. Says where, or why not."""
 
         def copy(store: Store) -> str:
             if self._rescued is None:
@@ -130,16 +130,16 @@ class Database(Access):
         await self._change.wait()
         self._change.clear()
 
-    async def at_leisure(
+    async def optimistic_read(
         self,
         look: Callable[[Store], Seen],
         read: Callable[[Seen], Found],
         settle: Callable[[Seen, Found, Store], T | None],
     ) -> T | None:
-        """For what takes long to read, such as a session's file: nobody, in this process or another, waits meanwhile.
+        """For what takes long to read, such as a session's file: no other call waits meanwhile, in any process.
 
-        `look` says what there is to read, `read` reads it outside of any transaction, and `settle` does the rest, if
-        what was looked at is still so; None says that it is not, and all is done again. None: it changes all the time.
+        `look` tells what there is to read, and `read` reads it outside of any transaction. `settle` does the rest if
+        what `look` saw still holds; else it returns None, and all is done again. None: it kept changing.
         """
         for _ in range(TRIES):
             seen = await self.call(look)
@@ -154,10 +154,10 @@ class Database(Access):
 
 
 class StoreThread:
-    """One thread that works for an event loop, a call at a time and in order.
+    """One thread that works for an event loop, one call at a time and in order.
 
-    What `run_in_executor` does, at half its cost: there are some twenty calls into the store in a turn, and the futures
-    of two kinds that hand each result over took longer than most of the calls.
+    It does what `run_in_executor` does at half the cost: a turn makes some twenty calls into the store, and the two
+    futures that pass each result on took longer than most of the calls.
     """
 
     def __init__(self, name: str) -> None:
@@ -167,7 +167,7 @@ class StoreThread:
         self._ended = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Cancelled, it still waits for the work's end: that is done or not done."""
+        """When cancelled, it still waits until the work has ended."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         over: asyncio.Future[None] = loop.create_future()
@@ -187,12 +187,12 @@ class StoreThread:
             failed: BaseException | None = None
             try:
                 value = work()
-            except StopIteration as error:  # a future cannot raise it, and whoever waits would wait for ever
+            except StopIteration as error:  # a future cannot raise it: the caller would wait for ever
                 failed = RuntimeError("a StopIteration was raised in the store's thread")
                 failed.__cause__ = error
             except BaseException as error:  # noqa: BLE001 - raised where it was asked for
                 failed = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the result
                 loop.call_soon_threadsafe(end, value, failed)
 
         self._put(call)
@@ -204,7 +204,7 @@ class StoreThread:
             raise
 
     def end(self, last: Callable[[], None] | None = None) -> None:
-        """After all that was asked for, and `last`. Safe to call twice."""
+        """Ends the thread after all calls so far, and `last`. Safe to call twice."""
         if self._ended:
             return
         if last is not None:
@@ -219,7 +219,7 @@ class StoreThread:
         if self._ended:
             raise RuntimeError(f"the thread {self._name} has ended")
         if self._thread is None:
-            # Nobody waits for it when the process ends, unless it is told to end: so it is.
+            # A daemon thread is cut off when the process ends, so it is ended before that.
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             atexit.register(self.end)
             self._thread.start()
@@ -228,4 +228,4 @@ class StoreThread:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            del call  # or what it holds would be kept until the next one comes
+            del call  # else what it holds would be kept until the next call comes

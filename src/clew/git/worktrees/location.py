@@ -1,4 +1,4 @@
-"""Where a key's work tree stands on the disk, what is noted beside it, who is in it, and whose turn it is."""
+"""Where a key's work tree is on the disk, the record beside it, who uses it, and the lock of its repository."""
 
 from __future__ import annotations
 
@@ -16,74 +16,71 @@ from pathlib import Path
 
 from clew.core.record import Record
 from clew.errors import UsageError
+from clew.system.files import write_whole
 
-READABLE_MOST = 60  # characters of a name that are there for people
-NESTED_MOST = 3  # as many are named
+READABLE_MAX_CHARS = 60  # of the readable part of a folder's name
+NESTED_MAX = 3  # how many nested repositories a message names
 POLL_S = 0.05
 
-_GONE = ".gone-"
+_TRASH = ".gone-"
 _PROC = Path("/proc")
 
 
-class Kept(Record):
-    """What we made a tree of."""
+class TreeRecord(Record):
+    """What a tree was made from. It is stored beside the tree."""
 
     repository: str
     key: str
     branch: str
-    own: bool  # the branch was made for the tree, and goes with it
-    placed: str | None  # the commit that we last put it on
+    own: bool  # the branch was made for the tree, and is deleted with it
+    placed: str | None  # the commit that Clew last moved the branch to
 
 
-class Spot(Record):
+class TreeLocation(Record):
     """The place of one key's tree."""
 
     folder: Path
-    name: str  # for people
-    digest: str  # of repository and key: this is what tells one place from another
+    name: str  # readable, not unique
+    digest: str  # of repository and key: unique
 
     @property
-    def place(self) -> Path:
+    def path(self) -> Path:
         return self.folder / f"{self.name}-{self.digest}"
 
     @property
     def fetched(self) -> str:
-        """The ref that keeps what was fetched for this tree alone."""
+        """The ref of a commit that was fetched for this tree alone."""
         return f"refs/clew/fetched/{self.digest}"
 
-    def read(self) -> Kept | None:
+    def read(self) -> TreeRecord | None:
         return _read(self._record)
 
-    def write(self, kept: Kept) -> None:
-        """Whole or not at all."""
-        new = self._record.with_name(f".{self._record.name}.{uuid.uuid4().hex}")
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(kept.as_dict(), file)
-        new.replace(self._record)
+    def write(self, record: TreeRecord) -> None:
+        """Atomically."""
+        write_whole(self._record, json.dumps(record.as_dict()).encode())
 
     def forget(self) -> None:
         self._record.unlink(missing_ok=True)
 
     @property
     def _record(self) -> Path:
-        return self.folder / f"{self.place.name}.json"
+        return self.folder / f"{self.path.name}.json"
 
 
-def spot(folder: Path, common_dir: str, key: str) -> Spot:
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:READABLE_MOST]
-    return Spot(folder, readable, _digest(f"{common_dir}\0{key}"))
+def location_of(folder: Path, common_dir: str, key: str) -> TreeLocation:
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:READABLE_MAX_CHARS]
+    return TreeLocation(folder, readable, _digest(f"{common_dir}\0{key}"))
 
 
-def records(folder: Path) -> list[tuple[Kept, Path, bool]]:
-    """Every tree that is noted, its place, and whether it is there."""
+def tree_records(folder: Path) -> list[tuple[TreeRecord, Path, bool]]:
+    """Every tree that has a record: the record, its place, and whether it is there."""
     found = [(_read(path), path.with_suffix("")) for path in sorted(folder.glob("[!.]*.json"))]
-    return [(kept, place, place.is_dir()) for kept, place in found if kept is not None]
+    return [(record, path, path.is_dir()) for record, path in found if record is not None]
 
 
 @contextlib.asynccontextmanager
-async def alone(folder: Path, common_dir: str) -> AsyncIterator[int]:
-    """The lock of a repository's trees. It goes with whoever holds it open, however that one ends."""
+async def repository_lock(folder: Path, common_dir: str) -> AsyncIterator[int]:
+    """The lock of a repository's trees. It ends with the process that holds it, however that process ends."""
     import fcntl
 
     path = folder / f"{_digest(common_dir)}.lock"
@@ -94,95 +91,92 @@ async def alone(folder: Path, common_dir: str) -> AsyncIterator[int]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                await asyncio.sleep(POLL_S)  # a thread that waits for it could not be cancelled
+                await asyncio.sleep(POLL_S)  # waiting in a thread could not be cancelled
         yield handle
     finally:
         os.close(handle)
 
 
-def leads_to(place: Path, git_dir: Path) -> bool:
-    """Whether the tree still says that it is of that git directory. Agents can change what it says."""
-    pointer = place / ".git"
+def points_to(path: Path, git_dir: Path) -> bool:
+    """Whether the tree's `.git` file still points to that git directory. An agent can change the file."""
+    pointer = path / ".git"
     try:
-        if place.is_symlink() or pointer.is_symlink() or not pointer.is_file():
+        if path.is_symlink() or pointer.is_symlink() or not pointer.is_file():
             return False
-        said = os.fsdecode(pointer.read_bytes()[:8192].removesuffix(b"\n"))
+        content = os.fsdecode(pointer.read_bytes()[:8192].removesuffix(b"\n"))
     except OSError:
         return False
-    label, _, path = said.partition(": ")
-    return label == "gitdir" and os.path.normpath(place / path) == str(git_dir)
+    label, _, target = content.partition(": ")
+    return label == "gitdir" and os.path.normpath(path / target) == str(git_dir)
 
 
-def set_aside(place: Path) -> Path:
-    """Out of the way, with all that is in it."""
-    aside = place.with_name(
-        f"{place.name}.aside-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:6]}"
-    )
-    return place.rename(aside)
+def move_aside(path: Path) -> Path:
+    """Renames the folder, with all that is in it."""
+    aside = path.with_name(f"{path.name}.aside-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:6]}")
+    return path.rename(aside)
 
 
-def throw_away(place: Path) -> Path:
-    """All at once, so that nobody ever finds half of it there. `sweep` deletes it."""
-    return place.rename(place.with_name(f"{_GONE}{uuid.uuid4().hex}"))
+def move_to_trash(path: Path) -> Path:
+    """Atomically, so that no process finds half of it. `empty_trash` deletes it."""
+    return path.rename(path.with_name(f"{_TRASH}{uuid.uuid4().hex}"))
 
 
-def sweep(folder: Path) -> None:
-    """Deletes what was thrown away, also by those who were killed before they could."""
-    for gone in folder.glob(f"{_GONE}*"):
+def empty_trash(folder: Path) -> None:
+    """Deletes what is in the trash, also what a killed process left there."""
+    for gone in folder.glob(f"{_TRASH}*"):
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def obstacle(place: Path, git_dir: Path) -> str | None:
+def why_not_removable(path: Path, git_dir: Path) -> str | None:
     """Why the tree must not be removed now."""
     for name in ("index.lock", "HEAD.lock"):
         if os.path.lexists(git_dir / name):
-            return f"a git is at work in it, or was killed: {git_dir / name}"
-    pid = next(_occupants(place), None)
+            return f"git is running in it, or was killed: {git_dir / name}"
+    pid = next(_occupants(path), None)
     if pid is not None:
-        return f"process {pid} is in it"
-    nested = _repositories(place)
+        return f"process {pid} works in it"
+    nested = _repositories(path)
     if nested:
-        more = ", …" if len(nested) > NESTED_MOST else ""
-        return f"it holds repositories of its own: {', '.join(nested[:NESTED_MOST])}{more}"
+        more = ", …" if len(nested) > NESTED_MAX else ""
+        return f"it contains other repositories: {', '.join(nested[:NESTED_MAX])}{more}"
     return None
 
 
-def _occupants(place: Path) -> Iterator[int]:
-    """Those processes whose work directory is in there, as far as we may know."""
+def _occupants(path: Path) -> Iterator[int]:
+    """The processes that work in there, as far as we may see them."""
     if (_PROC / "self" / "cwd").exists():
         for process in _PROC.glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if (process / "cwd").readlink().is_relative_to(place):
+                if (process / "cwd").readlink().is_relative_to(path):
                     yield int(process.name)
         return
     import psutil
 
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if Path(one.cwd()).is_relative_to(place):
+            if Path(one.cwd()).is_relative_to(path):
                 yield int(one.pid)
 
 
-def _repositories(place: Path) -> list[str]:
-    """Those within the tree. Their commits and branches would be in no archive."""
+def _repositories(path: Path) -> list[str]:
+    """The repositories inside the tree. Their commits and branches would be in no archive."""
     found = []
-    for here, folders, files in os.walk(place):
-        inner = Path(here).relative_to(place)
+    for here, folders, files in os.walk(path):
+        inner = Path(here).relative_to(path)
         if inner.parts and (".git" in folders or ".git" in files):
             found.append(str(inner))
             folders.clear()
     return sorted(found)
 
 
-def _read(path: Path) -> Kept | None:
-    """None also for what we did not write: nothing that it says would be safe to act on."""
+def _read(path: Path) -> TreeRecord | None:
+    """None also for a file that Clew did not write: it would not be safe to act on it."""
     try:
-        said = json.loads(path.read_bytes())
-        kept = Kept(**said)
+        record = TreeRecord(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
-    texts = (kept.repository, kept.key, kept.branch, kept.placed or "")
-    return kept if all(isinstance(text, str) for text in texts) and isinstance(kept.own, bool) else None
+    texts = (record.repository, record.key, record.branch, record.placed or "")
+    return record if all(isinstance(text, str) for text in texts) and isinstance(record.own, bool) else None
 
 
 def _digest(text: str) -> str:
@@ -190,8 +184,8 @@ def _digest(text: str) -> str:
 
 
 @contextlib.contextmanager
-def plainly() -> Iterator[None]:
-    """Errors of the disk in our words; the advice of checkpoints is not ours."""
+def plain_errors() -> Iterator[None]:
+    """Turns errors of the disk into UsageErrors, and removes the hint that is meant for checkpoints."""
     try:
         yield
     except UsageError as error:

@@ -1,8 +1,8 @@
-"""The repository that work trees are made from: what it is asked, what is fetched for it, what is changed in it.
+"""The repository that work trees are made from: queries, fetches and changes.
 
-A tree is reached by way of the repository, never by the `.git` in its folder: an agent works there and may have put
-anything in its place. Nor does anything run there that settings of the repository name, with one exception: how to
-reach the remote (its address, ssh, who keeps the passwords) is for them to say. Nobody is ever asked for a password.
+A tree is reached through the repository, never through the `.git` file in its folder: an agent works there and may have
+replaced that file. No command that the repository's settings name is run, with one exception: how to reach the remote
+(its address, ssh, the credential helper) is taken from them. Nobody is ever asked for a password.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clew.core.record import Record
-from clew.engine.git import QUICK_S, WHOLE_S, Done, Git, failure, last_words
 from clew.errors import UsageError
+from clew.git.command import QUICK_S, WHOLE_S, Done, Git, error_text, failure
 
 FETCH_S = 180.0
-SAID_MOST = 300  # characters of what a failed fetch says
-HALF_MADE = "initializing"  # git's word in the lock of a tree that it has not yet made
+FETCH_ERROR_MAX_CHARS = 300
+HALF_MADE = "initializing"  # what git writes into the lock of a tree while it makes it
 
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _SETTINGS = tuple(
@@ -34,75 +34,84 @@ _SETTINGS = tuple(
     for word in ("-c", setting)
 )
 _UPLOAD = "--upload-pack=git-upload-pack"  # a setting could name another program
-_OUTSIDE = {
+_REMOTE_ENVIRON = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
     "GIT_ASKPASS": "",
     "SSH_ASKPASS": "",
     "SSH_ASKPASS_REQUIRE": "never",
     "GCM_INTERACTIVE": "never",
 }
-# How the user reaches remotes may also stand in the environment.
-_THEIRS = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_PROXY_SSL_CAINFO")
+# How the user reaches remotes may also be set in the environment.
+_REMOTE_VARIABLES = (
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+    "GIT_PROXY_SSL_CAINFO",
+)
 
 
-class Tree(Record):
-    """A work tree that git knows of."""
+class LinkedTree(Record):
+    """A linked work tree, as git knows it."""
 
-    place: Path
+    path: Path
     git_dir: Path  # its own, within the repository's
 
     @property
     def environ(self) -> dict[str, str]:
-        return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.place)}
+        return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.path)}
 
     def lock(self) -> str | None:
-        """Why git is to leave it alone, if it is; it may be left unsaid."""
+        """The reason why git must not touch it, possibly empty. None: it is not locked."""
         try:
             return (self.git_dir / "locked").read_text(errors="replace").strip()
         except OSError:
             return None
 
 
-class Source:
-    """One repository of this machine, with a work tree of its own or without."""
+class SourceRepository:
+    """A repository on this machine, bare or not."""
 
     def __init__(self, git: Git, path: str, common_dir: str, environ: Mapping[str, str]) -> None:
         self._git, self.path, self.common_dir = git, path, common_dir
-        self._outside = {name: environ[name] for name in _THEIRS if name in environ} | _OUTSIDE
-        self.held: tuple[int, ...] = ()  # the lock, while it is ours
-        self._answers = False  # the remote has been reached
-        self._guards: dict[str, Mapping[str, str]] = {}
+        self._outside = {name: environ[name] for name in _REMOTE_VARIABLES if name in environ} | _REMOTE_ENVIRON
+        self.held: tuple[int, ...] = ()  # the open lock file, while this process holds the lock
+        self._reached = False  # a fetch from the remote has succeeded
+        self._guard_cache: dict[str, Mapping[str, str]] = {}
 
     @classmethod
-    async def find(cls, repository: str, environ: Mapping[str, str]) -> Source:
-        """UsageError for what is not the top of a repository."""
+    async def find(cls, repository: str, environ: Mapping[str, str]) -> SourceRepository:
+        """Raises UsageError for a folder that is not the top of a repository."""
         git = Git(environ, needed_for="Work trees need", instead="")
         path = os.path.realpath(repository)
         if "\0" in repository or not Path(path).is_dir():
-            raise UsageError(f"The repository {repository} is not there.", hint="Say where it is now.")
+            raise UsageError(f"The repository {repository} is not there.", hint="Set its path.")
         inside = await git.attempt("rev-parse", "--is-inside-work-tree", cwd=path, extra={})
         if inside.status != 0:
             if "safe.directory" in inside.err:
                 raise UsageError(
-                    f"The repository {repository} belongs to somebody else.",
+                    f"The repository {repository} belongs to another user.",
                     hint="If you trust it, add it to git's safe.directory.",
                 )
             known = "not a git repository" in inside.err
-            raise UsageError(f"{repository} is no git repository{'' if known else f': {last_words(inside.err)}'}.")
+            raise UsageError(f"{repository} is not a git repository{'' if known else f': {error_text(inside.err)}'}.")
         asked = ("--show-prefix", "--absolute-git-dir", "--git-common-dir")
-        said = [await git.call("rev-parse", word, cwd=path, extra={}) for word in asked]
-        prefix, git_dir, common_dir = (os.fsdecode(line.removesuffix(b"\n")) for line in said)
+        output = [await git.call("rev-parse", word, cwd=path, extra={}) for word in asked]
+        prefix, git_dir, common_dir = (os.fsdecode(line.removesuffix(b"\n")) for line in output)
         if os.path.realpath(git_dir) != path and (prefix or inside.out.strip() != b"true"):
-            raise UsageError(f"{repository} is no git repository: it lies within one.", hint="Name its top.")
+            raise UsageError(
+                f"{repository} is not a git repository, but a folder in one.", hint="Name the top of the repository."
+            )
         return cls(git, path, os.path.realpath(Path(path, common_dir)), environ)
 
-    def tree(self, place: Path) -> Tree | None:
-        """The tree that the repository has at that place, whether or not anything is there."""
+    def tree(self, path: Path) -> LinkedTree | None:
+        """The tree that git has a record of at that place, whether or not the folder exists."""
         for pointer in Path(self.common_dir, "worktrees").glob("*/gitdir"):
             with contextlib.suppress(OSError):
                 there = os.fsdecode(pointer.read_bytes().removesuffix(b"\n"))
-                if os.path.normpath(pointer.parent / there) == str(place / ".git"):
-                    return Tree(place, pointer.parent)
+                if os.path.normpath(pointer.parent / there) == str(path / ".git"):
+                    return LinkedTree(path, pointer.parent)
         return None
 
     async def has_remote(self, remote: str) -> bool:
@@ -111,36 +120,37 @@ class Source:
         return remote.encode() in (await self._call("remote")).splitlines()
 
     async def fetch(self, remote: str, wanted: str | None, into: str, limit_s: float) -> str | None:
-        """All branches of the remote, and `wanted` as the ref `into`. Why it could not be done, if it could not.
+        """Fetches all branches of the remote, and `wanted` as the ref `into`. Returns why it failed, or None.
 
-        The refs to write are named, so that settings (of a mirror, say) cannot have it write to branches.
+        The refs to write are named, so that the repository's settings (of a mirror, say) cannot make it overwrite
+        branches.
         """
-        words = ["fetch", "--quiet", "--refmap=", "--no-recurse-submodules", "--no-write-fetch-head", _UPLOAD, remote]
-        words += [f"+refs/heads/*:refs/remotes/{remote}/*"] + ([f"+{wanted}:{into}"] if wanted is not None else [])
+        args = ["fetch", "--quiet", "--refmap=", "--no-recurse-submodules", "--no-write-fetch-head", _UPLOAD, remote]
+        args += [f"+refs/heads/*:refs/remotes/{remote}/*"] + ([f"+{wanted}:{into}"] if wanted is not None else [])
         try:
-            done = await self._git.attempt(*_SETTINGS, *words, cwd=self.path, extra=self._outside, limit_s=limit_s)
+            done = await self._git.attempt(*_SETTINGS, *args, cwd=self.path, extra=self._outside, limit_s=limit_s)
         except UsageError as error:
             return error.message
-        self._answers = done.status == 0
-        return None if self._answers else f"git fetch failed: {last_words(done.err)[:SAID_MOST]}"
+        self._reached = done.status == 0
+        return None if self._reached else f"git fetch failed: {error_text(done.err)[:FETCH_ERROR_MAX_CHARS]}"
 
     async def default(self, remote: str | None) -> str:
-        """The branch that the remote (None: the repository) has as its own."""
+        """The default branch of the remote (None: of the repository)."""
         if remote is None:
             return "HEAD"
         name = f"refs/remotes/{remote}/HEAD"
-        if self._answers and await self.commit(name) is None:
+        if self._reached and await self.commit(name) is None:
             with contextlib.suppress(UsageError):
-                await self._learn(remote, name)
+                await self._record_default(remote, name)
         if await self.commit(name) is None:
             return "HEAD"
         done = await self.ask("symbolic-ref", "--quiet", name)
         return os.fsdecode(done.out.strip()) or name
 
-    async def _learn(self, remote: str, name: str) -> None:
-        """Notes which branch it is, as newer gits do when they fetch."""
-        words = ("ls-remote", "--quiet", "--symref", _UPLOAD, remote, "HEAD")
-        done = await self._git.attempt(*_SETTINGS, *words, cwd=self.path, extra=self._outside)
+    async def _record_default(self, remote: str, name: str) -> None:
+        """Records the remote's default branch, as newer versions of git do when they fetch."""
+        args = ("ls-remote", "--quiet", "--symref", _UPLOAD, remote, "HEAD")
+        done = await self._git.attempt(*_SETTINGS, *args, cwd=self.path, extra=self._outside)
         found = re.match(r"ref: refs/heads/(\S+)\tHEAD\n", os.fsdecode(done.out))
         if found is not None:
             await self.change("symbolic-ref", name, f"refs/remotes/{remote}/{found[1]}")
@@ -156,7 +166,7 @@ class Source:
         return "\0" not in name and (await self.ask("check-ref-format", name)).status == 0
 
     async def checked_out_at(self, branch: str) -> str | None:
-        """The work tree that has the branch, if one has."""
+        """The work tree in which the branch is checked out."""
         listed = await self._call("for-each-ref", "--format=%(refname) %(worktreepath)", f"refs/heads/{branch}")
         for line in listed.splitlines():
             name, _, path = os.fsdecode(line).partition(" ")
@@ -164,13 +174,13 @@ class Source:
                 return path or None
         return None
 
-    async def branch(self, tree: Tree) -> str | None:
-        """The one that the tree is on. None: it is on none."""
+    async def branch(self, tree: LinkedTree) -> str | None:
+        """The branch that is checked out in the tree. None: its HEAD is detached."""
         done = await self.ask("symbolic-ref", "--quiet", "HEAD", tree=tree)
         name = os.fsdecode(done.out.strip())
         return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
 
-    async def head(self, tree: Tree) -> str | None:
+    async def head(self, tree: LinkedTree) -> str | None:
         done = await self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}", tree=tree)
         return done.out.decode().strip() or None if done.status == 0 else None
 
@@ -186,42 +196,42 @@ class Source:
         return (await self.ask("merge-base", "--is-ancestor", old, new)).status == 0
 
     async def count(self, commit: str, beside: str) -> int:
-        """How many commits the one has that the other lacks."""
+        """How many commits `commit` has that `beside` lacks."""
         return int(await self._call("rev-list", "--count", commit, f"^{beside}"))
 
-    async def only_here(self, commit: str, *, but: str | None, known: str | None) -> bool:
-        """Whether some of its commits would be lost with the branch `but`. What `known` holds came from elsewhere."""
-        known = await self.commit(known) if known else None  # git may have tidied it up
-        words = ["rev-list", "--max-count=1", commit, "--not", *([known] if known else [])]
-        words += [f"--exclude=refs/heads/{but}"] if but is not None else []
-        words += ["--glob=refs/heads/*", "--remotes", "--tags", "--glob=refs/clew/archive/*"]
-        return bool(await self._call(*words))
+    async def would_lose_commits(self, commit: str, *, but: str | None, known: str | None) -> bool:
+        """Whether deleting the branch `but` would lose some of its commits. Those of `known` came from elsewhere."""
+        known = await self.commit(known) if known else None  # git may have garbage-collected it
+        args = ["rev-list", "--max-count=1", commit, "--not", *([known] if known else [])]
+        args += [f"--exclude=refs/heads/{but}"] if but is not None else []
+        args += ["--glob=refs/heads/*", "--remotes", "--tags", "--glob=refs/clew/archive/*"]
+        return bool(await self._call(*args))
 
-    async def ask(self, *words: str, tree: Tree | None = None, limit_s: float = QUICK_S) -> Done:
-        """A question, to the repository or to one of its trees."""
-        cwd, extra = (self.path, {}) if tree is None else (str(tree.place), await self._safely(tree))
-        return await self._git.attempt(*_SETTINGS, *words, cwd=cwd, extra=extra, limit_s=limit_s)
+    async def ask(self, *args: str, tree: LinkedTree | None = None, limit_s: float = QUICK_S) -> Done:
+        """A query, of the repository or of one of its trees."""
+        cwd, extra = (self.path, {}) if tree is None else (str(tree.path), await self._guarded_environ(tree))
+        return await self._git.attempt(*_SETTINGS, *args, cwd=cwd, extra=extra, limit_s=limit_s)
 
-    async def change(self, *words: str, tree: Tree | None = None) -> Done:
-        """Something that must not be cut off, neither by a cancel nor by our own death."""
-        cwd, extra = self.path if tree is None else str(tree.place), await self._safely(tree)
-        return await self._git.finish(*_SETTINGS, *words, cwd=cwd, extra=extra, limit_s=WHOLE_S, held=self.held)
+    async def change(self, *args: str, tree: LinkedTree | None = None) -> Done:
+        """A change, which must not be cut short by a cancellation or by the death of this process."""
+        cwd, extra = self.path if tree is None else str(tree.path), await self._guarded_environ(tree)
+        return await self._git.finish(*_SETTINGS, *args, cwd=cwd, extra=extra, limit_s=WHOLE_S, held=self.held)
 
-    async def _safely(self, tree: Tree | None) -> dict[str, str]:
-        """For what reads or writes files: without the commands that settings of the repository name."""
+    async def _guarded_environ(self, tree: LinkedTree | None) -> dict[str, str]:
+        """For calls that read or write files: no command runs that the repository's settings name."""
         extra = {} if tree is None else tree.environ
         whose = extra.get("GIT_DIR", "")
-        if whose not in self._guards:
-            self._guards[whose] = await self._git.guarded(self.path, extra)
-        return {**extra, **self._guards[whose]}
+        if whose not in self._guard_cache:
+            self._guard_cache[whose] = await self._git.guarded(self.path, extra)
+        return {**extra, **self._guard_cache[whose]}
 
-    async def must(self, *words: str, tree: Tree | None = None) -> None:
-        done = await self.change(*words, tree=tree)
+    async def must(self, *args: str, tree: LinkedTree | None = None) -> None:
+        done = await self.change(*args, tree=tree)
         if done.status != 0:
-            raise failure(words, done, "")
+            raise failure(args, done, "")
 
-    async def _call(self, *words: str) -> bytes:
-        done = await self.ask(*words)
+    async def _call(self, *args: str) -> bytes:
+        done = await self.ask(*args)
         if done.status != 0:
-            raise failure(words, done, "")
+            raise failure(args, done, "")
         return done.out

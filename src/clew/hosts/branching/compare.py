@@ -6,31 +6,31 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 from clew.agents.adapter import Adapter
-from clew.core.compare import Step, TurnStep, align
-from clew.core.edits import FileCompared, FileEdit, FileStep, compare_files
+from clew.core.branching.compare import DiffKind, TurnDiff, align
+from clew.core.branching.edits import FileDiff, FileDiffKind, FileEdit, compare_files
 from clew.core.history import History
 from clew.core.record import Record
 from clew.core.thread import Thread
-from clew.engine.edits_made import edits_of
 from clew.engine.engine import Engine
-from clew.hosts.checks import single_thread
+from clew.hosts.branching.edits_made import edits_of
+from clew.hosts.validation import single_thread
 from clew.store.store import Store
 
 
-class Compared(Record):
+class Comparison(Record):
     """What two threads have in common, and what not."""
 
     a: Thread
     b: Thread
-    turns: tuple[TurnStep, ...]
-    files: tuple[FileCompared, ...]
+    turns: tuple[TurnDiff, ...]
+    files: tuple[FileDiff, ...]
     part: str | None = None  # of a pair: whose threads they are
 
     @property
     def is_same(self) -> bool:
         """As far as it is known: of some edits only the file's name is."""
-        return all(turn.step is Step.SAME for turn in self.turns) and all(
-            file.step in (FileStep.SAME, FileStep.BOTH) for file in self.files
+        return all(turn.step is DiffKind.SAME for turn in self.turns) and all(
+            file.step in (FileDiffKind.SAME, FileDiffKind.BOTH) for file in self.files
         )
 
 
@@ -42,7 +42,7 @@ class _Read(Record):
     edits: Mapping[str, tuple[FileEdit, ...]]  # by run
 
 
-async def compare(engine: Engine, a: str, b: str) -> tuple[Compared, ...]:
+async def compare(engine: Engine, a: str, b: str) -> tuple[Comparison, ...]:
     """Two threads; or two pairs, part by part. Raises NotFound and UsageError."""
 
     def read(store: Store) -> list[tuple[str | None, _Read, _Read]]:
@@ -52,12 +52,12 @@ async def compare(engine: Engine, a: str, b: str) -> tuple[Compared, ...]:
                 for part, one, other in _named(store, a, b)
             ]
 
-    found = await engine.database.call(read)
+    found = await engine.store.call(read)
     return tuple([await asyncio.to_thread(_compared, part, one, other) for part, one, other in found])
 
 
 def _named(store: Store, a: str, b: str) -> Iterator[tuple[str | None, Thread, Thread]]:
-    pairs = [store.pair(name) if store.thread(name) is None else None for name in (a, b)]
+    pairs = [store.pairs.find(name) if store.threads.find(name) is None else None for name in (a, b)]
     if pairs[0] is None or pairs[1] is None:
         yield None, single_thread(store, a), single_thread(store, b)
         return
@@ -65,30 +65,30 @@ def _named(store: Store, a: str, b: str) -> Iterator[tuple[str | None, Thread, T
         ("instructor", pairs[0].instructor_thread_id, pairs[1].instructor_thread_id),
         ("worker", pairs[0].worker_thread_id, pairs[1].worker_thread_id),
     ):
-        yield part, store.require_thread(one_id), store.require_thread(other_id)
+        yield part, store.threads.require(one_id), store.threads.require(other_id)
 
 
 def _read(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> _Read:
-    return _Read(thread, store.history(thread.id), edits_of(store, thread, adapter))
+    return _Read(thread, store.turns.history(thread.id), edits_of(store, thread, adapter))
 
 
-def _compared(part: str | None, a: _Read, b: _Read) -> Compared:
+def _compared(part: str | None, a: _Read, b: _Read) -> Comparison:
     turns = align(a.history, b.history)
     files = compare_files(
         [*_brought_along(turns, b.edits, a.edits), *_all(a.edits)],
         [*_brought_along(turns, a.edits, b.edits), *_all(b.edits)],
     )
-    return Compared(a.thread, b.thread, tuple(turns), tuple(files), part)
+    return Comparison(a.thread, b.thread, tuple(turns), tuple(files), part)
 
 
 def _brought_along(
-    turns: list[TurnStep], theirs: Mapping[str, tuple[FileEdit, ...]], ours: Mapping[str, tuple[FileEdit, ...]]
+    turns: list[TurnDiff], theirs: Mapping[str, tuple[FileEdit, ...]], ours: Mapping[str, tuple[FileEdit, ...]]
 ) -> Iterator[FileEdit]:
     """A fork has turns of the other thread, and not its runs: what those wrote belongs to both."""
     seen = set[str]()
     for turn in turns:
         runs = {each.run_id for each in (turn.a, turn.b) if each is not None and each.run_id is not None}
-        if turn.step is Step.SAME and not runs & ours.keys():
+        if turn.step is DiffKind.SAME and not runs & ours.keys():
             for run in sorted((runs & theirs.keys()) - seen):
                 seen.add(run)
                 yield from theirs[run]

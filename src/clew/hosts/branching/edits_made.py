@@ -6,24 +6,23 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from clew.agents.adapter import Adapter
-from clew.core.edits import FileEdit
-from clew.core.events import Event, ToolFinished, ToolStarted
+from clew.core.branching.edits import FileEdit
+from clew.core.lookup import ALL_ROWS
+from clew.core.runs.events import Event, ToolFinished, ToolStarted
 from clew.core.thread import Thread
 from clew.errors import UsageError
 from clew.store.store import Store
-
-RUNS_LOOKED_AT = 100_000
 
 
 def edits_of(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> Mapping[str, tuple[FileEdit, ...]]:
     """By run, in their order; runs whose turns no longer stand too: they wrote all the same."""
     found = {}
-    for run in reversed(store.runs(thread_id=thread.id, limit=RUNS_LOOKED_AT)):
+    for run in reversed(store.runs.newest(thread_id=thread.id, limit=ALL_ROWS)):
         try:
             agent = adapter(run.agent)
         except UsageError:  # there is no such agent here any more
             continue
-        found[str(run.id)] = _of_run([stored.event for stored in store.steps(run.id)], agent, thread.cwd)
+        found[str(run.id)] = _of_run([stored.event for stored in store.events.steps(run.id)], agent, thread.cwd)
     return found
 
 

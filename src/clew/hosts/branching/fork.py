@@ -3,7 +3,7 @@
 Rules
 1. The old thread is only read: its rows, its pins and its sessions stay as they are, and a run in it is not disturbed.
 2. Turns are copied under new ids, without their runs: what they cost was the old thread's.
-3. Its pins borrow the old sessions (engine/borrowing.py); the first turn goes on in a copy, or says why it does not.
+3. Its pins borrow the old sessions (engine/sessions/borrowing.py); the first turn continues in a copy, or says why not.
 4. What others ask in (a review's, a job's, a hook's thread) becomes a chat. A pair becomes a pair.
 5. Sessions may be large, so they are read while nobody waits. What they were read for must then still be so.
 """
@@ -12,23 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from clew.core import branch
+from clew.core.branching import fork as branch
 from clew.core.history import History, Turn, visible
 from clew.core.ids import PinId, ThreadId, TurnId
+from clew.core.lookup import ALL_ROWS
 from clew.core.pins import Pin, PinState
 from clew.core.record import Record, replace
-from clew.core.run import LIVE
-from clew.core.thread import How, Origin, Source, Thread
-from clew.engine.borrowing import Loan, borrow
+from clew.core.runs.run import LIVE
+from clew.core.thread import NAME_CHARS, Origin, OriginKind, SourceThread, Thread
 from clew.engine.engine import Engine
-from clew.errors import Busy, Conflict, NotFound, UsageError
-from clew.hosts.checks import check_name
+from clew.engine.sessions.borrowing import Loan, borrow
+from clew.errors import Busy, Conflict, UsageError
+from clew.hosts.validation import check_name, named_turn
 from clew.store.records import flat
-from clew.store.restoring import restore
 from clew.store.store import Store
+from clew.store.transfer.restoring import restore
 
-RUNS_MOST = 10_000
-NAME_CHARS = 80
 SUFFIX = "-fork"
 
 
@@ -45,7 +44,7 @@ class Forked(Record):
     notes: tuple[str, ...] = ()
 
 
-class Cut(Record):
+class ThreadSlice(Record):
     """What is taken of a thread, and the pins whose sessions may hold it."""
 
     thread: Thread
@@ -53,17 +52,17 @@ class Cut(Record):
     pins: tuple[Pin, ...]
 
 
-class Copy(Cut):
+class ThreadCopy(ThreadSlice):
     """The same under new ids, on its way into the store."""
 
 
 Loans = tuple[tuple[Pin, Loan], ...]  # what can be had of each session of a cut
 
 
-class Draft(Record):
+class ForkDraft(Record):
     """A fork as it would be made of what the store holds now: as long as that stands, an equal one comes of it."""
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[ThreadSlice, ...]
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
         """Within a transaction. `loans`: of each cut."""
@@ -83,36 +82,36 @@ async def fork(
     if new is not None:
         check_name(new)
 
-    def look(store: Store) -> Draft:
+    def look(store: Store) -> ForkDraft:
         with store.reading():
             return _draft(store, name, new, at_round, at_turn)
 
-    def read(draft: Draft) -> list[Loans]:
+    def read(draft: ForkDraft) -> list[Loans]:
         return [tuple(_loans(engine, cut)) for cut in draft.cuts]
 
-    def settle(draft: Draft, loans: list[Loans], store: Store) -> Forked | None:
+    def settle(draft: ForkDraft, loans: list[Loans], store: Store) -> Forked | None:
         with store.transaction():
             return draft.write(store, engine, loans) if look(store) == draft else None
 
-    forked = await engine.database.at_leisure(look, read, settle)
+    forked = await engine.store.optimistic_read(look, read, settle)
     if forked is None:
         raise Conflict(f"{name} changes all the time.", hint="Try again when less is going on in it.")
     return forked
 
 
-def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_turn: str | None) -> Draft:
-    from clew.hosts import branch_pairs
+def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_turn: str | None) -> ForkDraft:
+    from clew.hosts.branching import pair_fork as branch_pairs
 
-    thread = store.thread(name)
+    thread = store.threads.find(name)
     pair = branch_pairs.pair_of(store, name if thread is None else thread.id)
     if pair is not None:
         if at_turn is not None:
             raise UsageError("A pair is forked at a round.", hint="Give --at-round.")
         return branch_pairs.draft(store, pair, new, at_round)
-    thread = store.require_thread(name)
-    if new is not None and store.thread(new) is not None:
+    thread = store.threads.require(name)
+    if new is not None and store.threads.find(new) is not None:
         raise Conflict(f"There is a thread named {new} already.", hint="Choose another name.")
-    history = store.history(thread.id)
+    history = store.turns.history(thread.id)
     part, is_left = _part(store, thread, history, at_round, at_turn)
     if not part:
         raise UsageError(f"{thread.name} has no turns yet.", hint="There is nothing to fork.")
@@ -120,7 +119,7 @@ def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_tu
     return _ThreadDraft((cut(store, thread, part),), new, is_all, is_left)
 
 
-class _ThreadDraft(Draft):
+class _ThreadDraft(ForkDraft):
     new: str | None  # its name, if one was given
     is_all: bool
     is_left: bool  # a round was left out because it is being answered just now
@@ -128,7 +127,7 @@ class _ThreadDraft(Draft):
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
         [taken] = self.cuts
         thread, rounds = taken.thread, branch.rounds_in(taken.turns)
-        origin = Origin(How.FORK, (Source(thread.id, thread.name),), None if self.is_all else rounds)
+        origin = Origin(OriginKind.FORK, (SourceThread(thread.id, thread.name),), None if self.is_all else rounds)
         name = self.new or thread.name[: NAME_CHARS - len(SUFFIX)] + SUFFIX
         [stored] = put(store, [copy(engine, taken, loans[0], origin, name=name)])
         notes = ("the round that is being answered just now is not in it",) if self.is_left else ()
@@ -139,11 +138,11 @@ def _part(
     store: Store, thread: Thread, history: History, at_round: int | None, at_turn: str | None
 ) -> tuple[History, bool]:
     """The turns to take along, and whether a round was left out because it is being answered just now."""
-    runs = store.runs(thread_id=thread.id, statuses=LIVE, limit=RUNS_MOST)
+    runs = store.runs.newest(thread_id=thread.id, statuses=LIVE, limit=ALL_ROWS)
     asked = {run.prompt_turn_id for run in runs}
     settled = next((history[:n] for n, turn in enumerate(history) if turn.id in asked), history)
     if at_turn is not None:
-        part = branch.until_turn(history, _named(thread, history, at_turn).id)
+        part = branch.until_turn(history, named_turn(thread, history, at_turn).id)
     elif at_round is not None:
         part = branch.until_round(history, at_round)
         if not 1 <= at_round <= branch.rounds_in(history):
@@ -158,35 +157,25 @@ def _part(
     return part, False
 
 
-def _named(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
-    """By id, or by an unambiguous beginning of one."""
-    found = [turn for turn in history if turn.id.startswith(turn_id)] if turn_id else []
-    exact = [turn for turn in found if turn.id == turn_id]
-    if len(exact or found) != 1:
-        what = "names more than one turn" if found else "is not a turn"
-        raise NotFound(
-            f"{turn_id!r} {what} of {thread.name}.", hint=f"clew threads show {thread.name} lists them with their ids."
-        )
-    return (exact or found)[0]
+def cut(store: Store, thread: Thread, part: History) -> ThreadSlice:
+    return ThreadSlice(thread, part, store.pins.of_thread(thread.id, retired=False))
 
 
-def cut(store: Store, thread: Thread, part: History) -> Cut:
-    return Cut(thread, part, store.pins(thread.id, retired=False))
-
-
-def copy(engine: Engine, taken: Cut, loans: Loans, origin: Origin, *, name: str, kind: str = "chat") -> Copy:
+def copy(
+    engine: Engine, taken: ThreadSlice, loans: Loans, origin: Origin, *, name: str, kind: str = "chat"
+) -> ThreadCopy:
     """The thread with these turns alone, under new ids."""
-    around = engine.around
-    now = around.clock()
+    context = engine.context
+    now = context.clock()
     made = replace(
-        taken.thread, id=ThreadId(around.new_id()), name=name, kind=kind, origin=origin, created_at=now, updated_at=now
+        taken.thread, id=ThreadId(context.new_id()), name=name, kind=kind, origin=origin, created_at=now, updated_at=now
     )
-    turns = {turn.id: replace(turn, id=TurnId(around.new_id()), run_id=None, revision=0) for turn in taken.turns}
-    pins = [_borrowed(pin, loan, made, turns, PinId(around.new_id()), now) for pin, loan in loans]
-    return Copy(made, tuple(turns.values()), tuple(pins))
+    turns = {turn.id: replace(turn, id=TurnId(context.new_id()), run_id=None, revision=0) for turn in taken.turns}
+    pins = [_borrowed(pin, loan, made, turns, PinId(context.new_id()), now) for pin, loan in loans]
+    return ThreadCopy(made, tuple(turns.values()), tuple(pins))
 
 
-def put(store: Store, copies: Sequence[Copy], **content: list[dict[str, object]]) -> list[Thread]:
+def put(store: Store, copies: Sequence[ThreadCopy], **content: list[dict[str, object]]) -> list[Thread]:
     """Within a transaction. A name that is taken gets a number."""
     rows = [
         {**flat(turn), "thread_id": made.thread.id, "position": position}
@@ -197,7 +186,7 @@ def put(store: Store, copies: Sequence[Copy], **content: list[dict[str, object]]
     return restore(store, [made.thread for made in copies], pins, {"turns": rows, **content})
 
 
-def _loans(engine: Engine, taken: Cut) -> Iterable[tuple[Pin, Loan]]:
+def _loans(engine: Engine, taken: ThreadSlice) -> Iterable[tuple[Pin, Loan]]:
     """For each agent and model the newest session that can be copied; else the newest that has anything of it.
 
     Reads the disk.
@@ -228,7 +217,7 @@ def _borrowed(pin: Pin, loan: Loan, thread: Thread, turns: Mapping[TurnId, Turn]
         state=PinState.GOOD,
         absorbed=branch.renewed(pin.absorbed[: loan.turns], turns),
         pending=None,
-        held_back=None,
+        partly_absorbed=None,
         standing=loan.standing,
         mark=pin.mark if pin.pending is None else None,
         failures=0,

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from clew.core.compare import in_common
-from clew.core.edits import FileCompared, FileEdit, compare_files
+from clew.core.branching.compare import in_common
+from clew.core.branching.edits import FileDiff, FileEdit, compare_files
+from clew.core.branching.merge_prompts import MergeSide, attributed, brief, joined_standing
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId, TurnId
-from clew.core.merge_prompts import Side, attributed, brief, joined_standing
 from clew.core.record import Record
-from clew.core.thread import How, Origin, Source, Thread, Trust, narrower
-from clew.engine.edits_made import edits_of
-from clew.engine.engine import Engine, check_word
+from clew.core.thread import Origin, OriginKind, SourceThread, Thread, Trust, narrower
+from clew.engine.engine import Engine
+from clew.engine.request import check_argument
 from clew.errors import Busy, Conflict, UsageError
-from clew.hosts.checks import check_name, existing_dir, single_thread
+from clew.hosts.branching.edits_made import edits_of
+from clew.hosts.validation import check_name, existing_dir, single_thread
 from clew.store.store import Store
 
 MARK_CHARS = 12
@@ -23,7 +24,7 @@ Edits = Mapping[str, tuple[FileEdit, ...]]  # by run
 NAME_CHARS = 35  # of each, in the name of both
 
 
-class Wanted(Record):
+class MergeOptions(Record):
     """What the new thread is to be; None: as the first of the two."""
 
     name: str | None = None
@@ -50,7 +51,7 @@ class _Draft(Record):
     thread: Thread
     turns: tuple[Turn, ...]
     common: int
-    files: tuple[FileCompared, ...]
+    files: tuple[FileDiff, ...]
 
 
 class Merged(Record):
@@ -60,12 +61,12 @@ class Merged(Record):
     of: tuple[Thread, Thread]
     common: int  # turns that both begin with
     own: tuple[int, int]  # turns of each beyond them
-    files: tuple[FileCompared, ...]
+    files: tuple[FileDiff, ...]
     chars: int  # of all turns
     shown_chars: int  # so many of them a fresh session is shown at most
 
 
-async def merge(engine: Engine, a: str, b: str, wanted: Wanted) -> Merged:
+async def merge(engine: Engine, a: str, b: str, wanted: MergeOptions) -> Merged:
     """Both as they are at one moment. What their agents wrote may be much: no writer is kept waiting while it is read.
 
     Raises NotFound, UsageError, Busy while a run is going on in either, and Conflict when the name is taken or they
@@ -75,7 +76,7 @@ async def merge(engine: Engine, a: str, b: str, wanted: Wanted) -> Merged:
         check_name(wanted.name)
     if wanted.agent is not None:
         engine.adapter(wanted.agent)
-    check_word("model", wanted.model)
+    check_argument("model", wanted.model)
 
     def look(store: Store) -> _Seen:
         with store.reading():
@@ -92,7 +93,7 @@ async def merge(engine: Engine, a: str, b: str, wanted: Wanted) -> Merged:
                 return None
             return _write(store, engine, seen.both, draft, unique=wanted.name is None)
 
-    merged = await engine.database.at_leisure(look, read, settle)
+    merged = await engine.store.optimistic_read(look, read, settle)
     if merged is None:
         raise Conflict(f"{a} and {b} change all the time.", hint="Try again when less is going on in them.")
     return merged
@@ -105,19 +106,19 @@ def _both(store: Store, engine: Engine, a: str, b: str) -> _Both:
     for thread in (one, other):
         if engine.is_held(store, thread.id):
             raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
-    histories = store.history(one.id), store.history(other.id)
+    histories = store.turns.history(one.id), store.turns.history(other.id)
     for thread, history in zip((one, other), histories, strict=True):
         if not history:
             raise UsageError(f"There is nothing in {thread.name} yet.", hint="Ask something in it first.")
     return _Both((one, other), histories)
 
 
-def _draft(engine: Engine, seen: _Seen, wanted: Wanted) -> _Draft:
-    (one, other), (ours, theirs), new_id = seen.both.threads, seen.both.histories, engine.around.new_id
+def _draft(engine: Engine, seen: _Seen, wanted: MergeOptions) -> _Draft:
+    (one, other), (ours, theirs), new_id = seen.both.threads, seen.both.histories, engine.context.new_id
     common = in_common(ours, theirs)
-    sides = Side(one, ours[common:]), Side(other, theirs[common:])
+    sides = MergeSide(one, ours[common:]), MergeSide(other, theirs[common:])
     files = tuple(compare_files(_beyond(seen.edits[0], ours[:common]), _beyond(seen.edits[1], theirs[:common])))
-    now = engine.around.clock()
+    now = engine.context.clock()
     mark = _mark((*ours, *theirs), new_id)
     thread = _thread(engine, one, other, wanted, now)
     told = brief(*sides, common, files, mark, f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC")
@@ -130,12 +131,12 @@ def _draft(engine: Engine, seen: _Seen, wanted: Wanted) -> _Draft:
 
 
 def _write(store: Store, engine: Engine, both: _Both, draft: _Draft, *, unique: bool) -> Merged:
-    thread = store.create_thread(draft.thread, unique=unique)
+    thread = store.threads.create(draft.thread, unique=unique)
     for turn in draft.turns:
-        store.add_turn(thread.id, turn)
+        store.turns.add(thread.id, turn)
     ours, theirs = both.histories
     return Merged(
-        thread=store.require_thread_by_id(thread.id),
+        thread=store.threads.require_by_id(thread.id),
         of=both.threads,
         common=draft.common,
         own=(len(ours) - draft.common, len(theirs) - draft.common),
@@ -159,13 +160,13 @@ def _mark(turns: Sequence[Turn], new_id: Callable[[], str]) -> str:
             return mark
 
 
-def _thread(engine: Engine, one: Thread, other: Thread, wanted: Wanted, now: float) -> Thread:
+def _thread(engine: Engine, one: Thread, other: Thread, wanted: MergeOptions, now: float) -> Thread:
     """No wider than either was; and its agents see all of it."""
     agent = wanted.agent or one.agent
     by_agent = next((thread.model for thread in (one, other) if thread.agent == agent and thread.model), None)
     trusted = one.trust is Trust.PROJECT and other.trust is Trust.PROJECT and one.cwd == other.cwd
     return Thread(
-        id=ThreadId(engine.around.new_id()),
+        id=ThreadId(engine.context.new_id()),
         name=wanted.name or f"{one.name[:NAME_CHARS]}-{other.name[:NAME_CHARS]}",
         cwd=existing_dir(wanted.cwd or one.cwd),
         agent=agent,
@@ -174,7 +175,7 @@ def _thread(engine: Engine, one: Thread, other: Thread, wanted: Wanted, now: flo
         trust=Trust.PROJECT if trusted and wanted.cwd is None else Trust.USER,
         visibility=Visibility.SHARED,
         standing=joined_standing(one, other),
-        origin=Origin(How.MERGE, tuple(Source(thread.id, thread.name) for thread in (one, other))),
+        origin=Origin(OriginKind.MERGE, tuple(SourceThread(thread.id, thread.name) for thread in (one, other))),
         created_at=now,
         updated_at=now,
     )

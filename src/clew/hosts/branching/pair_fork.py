@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from itertools import count
 
 from clew.core.history import History, Role, Turn
-from clew.core.pair import Pair, Part, Phase, Round
+from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart, PairRound, Phase
 from clew.core.record import replace
-from clew.core.thread import How, Origin, Source
+from clew.core.thread import Origin, OriginKind, SourceThread
 from clew.engine.engine import Engine
 from clew.errors import Conflict, UsageError
-from clew.hosts.branches import SUFFIX, Draft, Forked, Loans, copy, cut, put
-from clew.hosts.pair_answer import read_order
-from clew.hosts.pair_folder import pair_id
-from clew.hosts.pair_import import KIND
-from clew.hosts.pair_rows import known_files
-from clew.hosts.shaped import DoesNotFit
-from clew.store.pair_rows import KeptFiles, pair_row, round_row
-from clew.store.pairs import NAME_CHARS
+from clew.hosts.branching.fork import SUFFIX, ForkDraft, Forked, Loans, copy, cut, put
+from clew.hosts.pairs.answer import read_order
+from clew.hosts.pairs.folder import pair_id
+from clew.hosts.pairs.imports import KIND
+from clew.hosts.pairs.rows import known_files
+from clew.hosts.structured_output import DoesNotFit
+from clew.store.rows.pairs import KeptFiles, pair_row, round_row
 from clew.store.store import Store
 
 FILES_STAY = "the files are as they are now: a fork does not bring them back to that round"
@@ -26,19 +25,19 @@ FILES_STAY = "the files are as they are now: a fork does not bring them back to 
 
 def pair_of(store: Store, name_or_id: str) -> Pair | None:
     """Of a pair's own name, or of one of its threads."""
-    thread = store.thread(name_or_id)
+    thread = store.threads.find(name_or_id)
     if thread is None:
-        return store.pair(name_or_id)
-    return store.pair_of_thread(thread.id) if thread.kind == KIND else None
+        return store.pairs.find(name_or_id)
+    return store.pairs.of_thread(thread.id) if thread.kind == KIND else None
 
 
-def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> Draft:
+def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> ForkDraft:
     """The new pair stands after that round, and goes on when somebody says so."""
-    if new is not None and (len(new) > NAME_CHARS or store.pair(new) is not None):
-        if len(new) > NAME_CHARS:
-            raise UsageError(f"The name is longer than {NAME_CHARS} characters.")
+    if new is not None and (len(new) > PAIR_NAME_CHARS or store.pairs.find(new) is not None):
+        if len(new) > PAIR_NAME_CHARS:
+            raise UsageError(f"The name is longer than {PAIR_NAME_CHARS} characters.")
         raise Conflict(f"There is a pair named {new} already.", hint="Choose another name.")
-    rounds = [round_ for round_ in store.pair_rounds(pair.id) if round_.ended_at is not None or _is_whole(round_)]
+    rounds = [round_ for round_ in store.pairs.rounds(pair.id) if round_.ended_at is not None or _is_whole(round_)]
     if not rounds:
         raise UsageError(f"No round of {pair.name} has ended yet.", hint="There is nothing to fork.")
     last = rounds[-1].number
@@ -47,29 +46,29 @@ def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> Dr
     if number not in (round_.number for round_ in rounds):
         raise UsageError(f"{pair.name} has no round {number} that has ended.", hint=f"The last one is {last}.")
     cuts = tuple(
-        cut(store, store.require_thread(pair.thread_of(part)), _until(store, pair, part, taken)) for part in Part
+        cut(store, store.threads.require(pair.thread_of(part)), _until(store, pair, part, taken)) for part in PairPart
     )
     kept = _files(store, pair) if number == pair.number else None
     return _PairDraft(cuts, pair, new, at_round, tuple(taken), last, kept)
 
 
-class _PairDraft(Draft):
+class _PairDraft(ForkDraft):
     pair: Pair
     new: str | None  # its name, if one was given
     at_round: int | None  # as it was given
-    taken: tuple[Round, ...]
+    taken: tuple[PairRound, ...]
     last: int  # number of the last round that has ended
     kept: KeptFiles | None
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
         pair, number = self.pair, self.taken[-1].number
-        named = self.new or _free_name(store, pair.name[: NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
+        named = self.new or _free_name(store, pair.name[: PAIR_NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
         copies = []
-        for part, each, lent in zip(Part, self.cuts, loans, strict=True):
-            origin = Origin(How.FORK, (Source(each.thread.id, each.thread.name),), self.at_round)
+        for part, each, lent in zip(PairPart, self.cuts, loans, strict=True):
+            origin = Origin(OriginKind.FORK, (SourceThread(each.thread.id, each.thread.name),), self.at_round)
             copies.append(copy(engine, each, lent, origin, name=f"pair-{named}-{part}", kind=KIND))
         made = replace(
-            _pair(pair, self.taken[-1], named, engine, engine.around.clock(), is_last=number == self.last),
+            _pair(pair, self.taken[-1], named, engine, engine.context.clock(), is_last=number == self.last),
             instructor_thread_id=copies[0].thread.id,
             worker_thread_id=copies[1].thread.id,
         )
@@ -78,8 +77,8 @@ class _PairDraft(Draft):
             for round_ in self.taken
         ]
         threads = put(store, copies, pairs=[pair_row(made)], pair_rounds=rounds)
-        store.keep_pair_files(made.id, self.kept)
-        stored = store.require_pair(made.id)
+        store.pairs.keep_files(made.id, self.kept)
+        stored = store.pairs.require(made.id)
         return Forked(
             tuple(threads),
             pair.name,
@@ -100,7 +99,7 @@ class _PairDraft(Draft):
 
 def _free_name(store: Store, name: str) -> str:
     numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(each for each in numbered if store.pair(each) is None)
+    return next(each for each in numbered if store.pairs.find(each) is None)
 
 
 def _files(store: Store, pair: Pair) -> KeptFiles | None:
@@ -109,17 +108,17 @@ def _files(store: Store, pair: Pair) -> KeptFiles | None:
     return None if kept is None else replace(kept, run_id=None)
 
 
-def _is_whole(round_: Round) -> bool:
+def _is_whole(round_: PairRound) -> bool:
     """Of a state file no times are known."""
     return round_.result is not None or (round_.order is not None and not round_.order.should_continue)
 
 
-def _pair(pair: Pair, last: Round, name: str, engine: Engine, now: float, *, is_last: bool) -> Pair:
+def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, now: float, *, is_last: bool) -> Pair:
     """At rest after that round. What the user has said since and nobody was told yet comes along with the last one."""
     finished = last.order is not None and not last.order.should_continue
     return replace(
         pair,
-        id=pair_id(now, engine.around.new_id()),
+        id=pair_id(now, engine.context.new_id()),
         name=name,
         number=last.number,
         last_round=max(pair.last_round, last.number),
@@ -140,21 +139,21 @@ def _pair(pair: Pair, last: Round, name: str, engine: Engine, now: float, *, is_
     )
 
 
-def _until(store: Store, pair: Pair, part: Part, rounds: Sequence[Round]) -> History:
+def _until(store: Store, pair: Pair, part: PairPart, rounds: Sequence[PairRound]) -> History:
     """That thread up to the last of these rounds: its answer there, or the last one that it gave before."""
-    history = store.history(pair.thread_of(part))
+    history = store.turns.history(pair.thread_of(part))
     end = 0
     for round_ in rounds:
         end = _answer_of(store, part, round_, history, end)
     return history[:end]
 
 
-def _answer_of(store: Store, part: Part, round_: Round, history: History, start: int) -> int:
+def _answer_of(store: Store, part: PairPart, round_: PairRound, history: History, start: int) -> int:
     """Where the round's answer ends: by its run, else (it came from elsewhere) by its words. `start`: it gave none."""
-    if (round_.order if part is Part.INSTRUCTOR else round_.result) is None:
+    if (round_.order if part is PairPart.INSTRUCTOR else round_.result) is None:
         return start
-    run_id = round_.instructor_run_id if part is Part.INSTRUCTOR else round_.worker_run_id
-    run = store.run(run_id) if run_id is not None else None
+    run_id = round_.instructor_run_id if part is PairPart.INSTRUCTOR else round_.worker_run_id
+    run = store.runs.find(run_id) if run_id is not None else None
     for place, turn in enumerate(history[start:], start=start + 1):
         if turn.role is not Role.ASSISTANT:
             continue
@@ -166,8 +165,8 @@ def _answer_of(store: Store, part: Part, round_: Round, history: History, start:
     )
 
 
-def _says(part: Part, round_: Round, turn: Turn) -> bool:
-    if part is Part.WORKER:
+def _says(part: PairPart, round_: PairRound, turn: Turn) -> bool:
+    if part is PairPart.WORKER:
         return turn.text == round_.result
     try:
         return read_order(turn.text) == round_.order

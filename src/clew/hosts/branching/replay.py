@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
-from clew.core.compare import Round, rounds
-from clew.core.events import Event
+from clew.core.branching.compare import PromptRound, rounds
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Role
 from clew.core.ids import ThreadId, TurnId
 from clew.core.record import Record
-from clew.core.thread import How, Origin, Permissions, Source, Thread, name_from
-from clew.core.usage import NO_USAGE, Usage
-from clew.engine.engine import Engine, check_word
-from clew.engine.settings import Ask, Person
+from clew.core.runs.events import Event
+from clew.core.runs.options import Person, TurnOptions
+from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thread, name_from
+from clew.engine.engine import Engine
+from clew.engine.request import TurnRequest, check_argument
 from clew.engine.turn import LiveTurn
 from clew.errors import (
     AgentError,
@@ -31,7 +32,7 @@ from clew.errors import (
     UsageError,
     WrongModel,
 )
-from clew.hosts.checks import check_dir, check_name, existing_dir, single_thread
+from clew.hosts.validation import check_dir, check_name, existing_dir, single_thread
 from clew.store.store import Store
 
 NAME_CHARS = 39  # of the old thread's name, in the new one's
@@ -39,7 +40,7 @@ KEPT = "What was answered is kept, and the replay can go on."
 MORE_TIME = "What was answered is kept, and the replay can go on; give it more time with --timeout."
 
 
-class Wanted(Record):
+class ReplayOptions(Record):
     """Who is asked, and how; None: as the old thread has it."""
 
     model: str | None = None
@@ -50,7 +51,7 @@ class Wanted(Record):
     name: str | None = None
 
 
-class Said(Record):
+class ReplayAnswer(Record):
     """An answer, and what it took."""
 
     agent: str
@@ -62,13 +63,13 @@ class Said(Record):
     seconds: float | None = None  # None: not known
 
 
-class Answers(Record):
+class ReplayRound(Record):
     """One prompt, and what came of it in both threads; None: nothing."""
 
     number: int
     prompt: str
-    before: Said | None
-    after: Said | None
+    before: ReplayAnswer | None
+    after: ReplayAnswer | None
 
 
 class ReplayEvent(Record):
@@ -78,21 +79,21 @@ class ReplayEvent(Record):
     number: int  # of the round
 
 
-class Asking(ReplayEvent):
+class ReplayAsking(ReplayEvent):
     kind: ClassVar[str] = "asking"
     prompt: str
 
 
-class Heard(ReplayEvent):
+class ReplayRunEvent(ReplayEvent):
     """An event of the run, as it came."""
 
     kind: ClassVar[str] = "heard"
     event: Event
 
 
-class Answered(ReplayEvent):
+class ReplayAnswered(ReplayEvent):
     kind: ClassVar[str] = "answered"
-    answers: Answers
+    answers: ReplayRound
 
 
 class _Due(Record):
@@ -135,7 +136,7 @@ class LiveReplay:
             if self._stopped:
                 self.error = Cancelled("The replay was stopped.", hint=KEPT)
                 return
-            yield Asking(due.number, due.text)
+            yield ReplayAsking(due.number, due.text)
             try:
                 self._turn = await self._ask(due, person)
             except ClewError as error:
@@ -144,49 +145,41 @@ class LiveReplay:
             if self._stopped:
                 self._turn.cancel()
             async for noted in self._turn.events():
-                yield Heard(due.number, noted.event)
+                yield ReplayRunEvent(due.number, noted.event)
             finished = await self._turn.finish()
             self._turn = None
             self.error = _in_our_words(finished.error)
-            yield Answered(due.number, await self._answers_to(due))
+            yield ReplayAnswered(due.number, await self._answers_to(due))
             if self.error is not None:
                 return
 
     async def _ask(self, due: _Due, person: Person | None) -> LiveTurn:
         thread = self.thread
         check_dir(thread)
+        options = TurnOptions(model=thread.model, fresh_session=due.retry_of is not None, person=person)
         return await self._engine.start(
-            Ask(
-                thread=thread,
-                text=due.text,
-                agent=thread.agent,
-                model=thread.model,
-                standing=thread.standing,
-                force_fresh=due.retry_of is not None,
-                retry_of=due.retry_of,
-                person=person,
-            )
+            TurnRequest(thread, due.text, options, standing=thread.standing, retry_of=due.retry_of)
         )
 
-    async def _answers_to(self, due: _Due) -> Answers:
+    async def _answers_to(self, due: _Due) -> ReplayRound:
         """A prompt that was stopped while it waited did not come into its thread."""
         known = await self.answers()
-        return known[due.number - 1] if len(known) >= due.number else Answers(due.number, due.text, None, None)
+        return known[due.number - 1] if len(known) >= due.number else ReplayRound(due.number, due.text, None, None)
 
-    async def answers(self) -> list[Answers]:
+    async def answers(self) -> list[ReplayRound]:
         """Every prompt that was asked in both, and what was answered so far."""
 
-        def read(store: Store) -> list[Answers]:
+        def read(store: Store) -> list[ReplayRound]:
             old, new = _asked(store, self.old), _asked(store, self.thread)
             return [
-                Answers(number, mine.prompt, _said(store, theirs), _said(store, mine))
+                ReplayRound(number, mine.prompt, _said(store, theirs), _said(store, mine))
                 for number, (theirs, mine) in enumerate(zip(old, new, strict=False), start=1)
             ]
 
-        return await self._engine.database.call(read)
+        return await self._engine.store.call(read)
 
 
-async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
+async def replay(engine: Engine, name: str, wanted: ReplayOptions) -> LiveReplay:
     """The new thread is on disk when this returns; its events carry the replay out.
 
     Raises NotFound, UsageError, AgentMissing, Busy while a run is going on in the new thread, and Conflict when its
@@ -196,7 +189,7 @@ async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
         check_name(wanted.name)
     if wanted.model is not None and not wanted.model.strip():
         raise UsageError("The model has no name.", hint="Name one, or leave it out: then it is the agent's own.")
-    check_word("model", wanted.model)
+    check_argument("model", wanted.model)
     cwd = existing_dir(wanted.cwd) if wanted.cwd is not None else None
 
     def prepare(store: Store) -> LiveReplay:
@@ -205,15 +198,15 @@ async def replay(engine: Engine, name: str, wanted: Wanted) -> LiveReplay:
         if not prompts:
             raise UsageError(f"Nothing was asked in {old.name} yet.", hint="There is nothing to replay.")
         engine.find(wanted.agent or old.agent)
-        found = store.thread(wanted.name) if wanted.name is not None else None
+        found = store.threads.find(wanted.name) if wanted.name is not None else None
         if found is None:
-            thread = store.create_thread(_new(engine, old, wanted, cwd), unique=wanted.name is None)
+            thread = store.threads.create(_new(engine, old, wanted, cwd), unique=wanted.name is None)
         else:
             thread = _gone_on(store, engine, old, found, wanted, cwd)
         due = _due(store, old, thread, prompts)
         return LiveReplay(engine, old, thread, due, len(prompts), goes_on=found is not None)
 
-    return await engine.database.atomically(prepare)
+    return await engine.store.atomically(prepare)
 
 
 def _in_our_words(error: ClewError | None) -> ClewError | None:
@@ -223,31 +216,33 @@ def _in_our_words(error: ClewError | None) -> ClewError | None:
     return error
 
 
-def _asked(store: Store, thread: Thread) -> list[Round]:
-    return [each for each in rounds(store.history(thread.id)) if each.turns[0].role is Role.USER]
+def _asked(store: Store, thread: Thread) -> list[PromptRound]:
+    return [each for each in rounds(store.turns.history(thread.id)) if each.turns[0].role is Role.USER]
 
 
-def _new(engine: Engine, old: Thread, wanted: Wanted, cwd: str | None) -> Thread:
-    now = engine.around.clock()
+def _new(engine: Engine, old: Thread, wanted: ReplayOptions, cwd: str | None) -> Thread:
+    now = engine.context.clock()
     agent = wanted.agent or old.agent
     return Thread(
-        id=ThreadId(engine.around.new_id()),
+        id=ThreadId(engine.context.new_id()),
         name=wanted.name or f"{old.name[:NAME_CHARS]}-{name_from(wanted.model or agent)}",
         cwd=cwd or existing_dir(old.cwd),
         agent=agent,
         model=wanted.model,
         permissions=wanted.permissions or Permissions.READ_ONLY,
         standing=old.standing,
-        origin=Origin(How.REPLAY, (Source(old.id, old.name),)),
+        origin=Origin(OriginKind.REPLAY, (SourceThread(old.id, old.name),)),
         created_at=now,
         updated_at=now,
     )
 
 
-def _gone_on(store: Store, engine: Engine, old: Thread, found: Thread, wanted: Wanted, cwd: str | None) -> Thread:
+def _gone_on(
+    store: Store, engine: Engine, old: Thread, found: Thread, wanted: ReplayOptions, cwd: str | None
+) -> Thread:
     """A replay that was begun before, with the directory and the permissions that are wanted now."""
     origin = found.origin
-    if origin is None or origin.how is not How.REPLAY or [source.id for source in origin.of] != [old.id]:
+    if origin is None or origin.how is not OriginKind.REPLAY or [source.id for source in origin.of] != [old.id]:
         raise Conflict(
             f"There is a thread named {found.name} already, and it is no replay of {old.name}.",
             hint="Choose another --name.",
@@ -260,10 +255,10 @@ def _gone_on(store: Store, engine: Engine, old: Thread, found: Thread, wanted: W
         raise Conflict(f"{found.name} is a replay with {who}.", hint="Choose another --name for another model.")
     changes = {"cwd": cwd, "permissions": wanted.permissions}
     changes = {key: value for key, value in changes.items() if value not in (None, getattr(found, key))}
-    return store.update_thread(found.id, at=engine.around.clock(), **changes) if changes else found
+    return store.threads.update(found.id, at=engine.context.clock(), **changes) if changes else found
 
 
-def _due(store: Store, old: Thread, thread: Thread, prompts: Sequence[Round]) -> list[_Due]:
+def _due(store: Store, old: Thread, thread: Thread, prompts: Sequence[PromptRound]) -> list[_Due]:
     """What is still to be asked. Raises Conflict when the threads no longer ask the same."""
     asked = _asked(store, thread)
     theirs = [each.prompt for each in _asked(store, old)]
@@ -281,21 +276,21 @@ def _due(store: Store, old: Thread, thread: Thread, prompts: Sequence[Round]) ->
     ]
 
 
-def _is_answered(round_: Round) -> bool:
+def _is_answered(round_: PromptRound) -> bool:
     return any(not turn.partial for turn in round_.answers)
 
 
-def _said(store: Store, round_: Round) -> Said | None:
+def _said(store: Store, round_: PromptRound) -> ReplayAnswer | None:
     if not round_.answers:
         return None
     last = round_.answers[-1]
-    run = store.run(last.run_id) if last.run_id is not None else None
+    run = store.runs.find(last.run_id) if last.run_id is not None else None
     seconds = None
     if run is not None and run.started_at is not None and run.ended_at is not None:
         seconds = max(0.0, run.ended_at - run.started_at)
     # A run that took tokens and cost nothing is one whose price the agent does not report.
     is_priced = run is not None and (run.cost_usd > 0 or run.usage == NO_USAGE)
-    return Said(
+    return ReplayAnswer(
         agent=last.agent or "agent",
         model=last.model,
         text=round_.answer,

@@ -1,7 +1,8 @@
 """The agents' own sessions on this machine, begun in their plain CLIs, and their adoption into threads.
 
-Listing reads folders, then the beginning of the files that are asked for, the newest first: there may be thousands, and
-some are hundreds of megabytes long. Adopting reads one whole, and writes nothing to it: it stays usable where it was.
+Listing reads folders, then the beginning of the files that are asked for, the newest first: there may be thousands of
+them, and some have hundreds of megabytes. Adopting reads one file whole, and does not write to it: the session can
+still be used in its plain CLI.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionHead
 from clew.core.ids import ThreadId
+from clew.core.lookup import by_beginning
 from clew.core.record import Record
 from clew.core.thread import Permissions, Thread, Trust, name_from
-from clew.engine import adoption
 from clew.engine.engine import Engine
-from clew.errors import Conflict, NotFound
+from clew.engine.sessions import adoption
+from clew.errors import Conflict
 from clew.store.store import Store
 
-AT_ONCE = 50  # files that are looked into between two answers
-SHORTEST_BEGINNING = 4  # of an id
+AT_ONCE = 50  # files that are read between two results
+SHORTEST_BEGINNING = 4  # characters of an id
 
 
 class AgentSession(Record):
-    """A session's file, as far as its beginning tells."""
+    """A session, as far as the beginning of its file tells."""
 
     agent: str
     id: str
@@ -36,19 +38,17 @@ class AgentSession(Record):
     changed_at: float
     size_bytes: int
     path: Path
-    thread: str | None = None  # the name of the one that has it
+    thread: str | None = None  # the name of the thread that has it
 
 
-class TakenOver(Record):
-    """What came of an adoption."""
-
+class AdoptionResult(Record):
     session: AgentSession
     thread: str | None  # None: it was not adopted
     turns: int = 0
-    why: str = ""  # not
+    why: str = ""  # it was not adopted
 
 
-class _Found(Record):
+class _SessionFile(Record):
     agent: str
     path: Path
     changed_at: float
@@ -60,12 +60,12 @@ class AgentSessions:
         self._engine = engine
 
     async def newest(self, *, agent: str | None = None, project: str | None = None) -> AsyncIterator[AgentSession]:
-        """The last used first. `project`: those of that directory, and of what is below it."""
+        """The last used first. `project`: only those of that directory and of directories below it."""
         within = os.path.realpath(project) if project is not None else None
         files = iter(await asyncio.to_thread(self._files, agent))
         while some := list(islice(files, AT_ONCE)):
             heads = await asyncio.to_thread(self._heads, some)
-            for session in await self._engine.database.call(partial(_all_as_known, heads)):
+            for session in await self._engine.store.call(partial(_all_as_known, heads)):
                 if within is None or _is_within(session.work_dir, within):
                     yield session
 
@@ -76,18 +76,17 @@ class AgentSessions:
             files = await asyncio.to_thread(self._files, agent)
             named = [each for each in files if _id_of(each.path).startswith(session_id)]
             heads = await asyncio.to_thread(self._heads, named)
-            found = [each for each in heads if each.id == session_id] or heads
-        if len(found) != 1:
-            what = "names more than one session" if found else "is not a session of an agent on this machine"
-            raise NotFound(f"{session_id!r} {what}.", hint="clew sessions list --all shows them.")
-        return await self._engine.database.call(lambda store: _as_known(store, found[0]))
+            found = heads
+        noun, hint = "session of an agent on this machine", "clew sessions list --all shows them."
+        meant = by_beginning(session_id, found, lambda session: session.id, noun=noun, hint=hint)
+        return await self._engine.store.call(lambda store: _as_known(store, meant))
 
-    def _files(self, agent: str | None) -> list[_Found]:
+    def _files(self, agent: str | None) -> list[_SessionFile]:
         names = [agent] if agent is not None else self._engine.agents()
-        found = [each for name in names for each in _of(self._engine.adapter(name), self._engine.around.environ)]
+        found = [each for name in names for each in _of(self._engine.adapter(name), self._engine.context.environ)]
         return sorted(found, key=lambda each: (-each.changed_at, str(each.path)))
 
-    def _heads(self, files: list[_Found]) -> list[AgentSession]:
+    def _heads(self, files: list[_SessionFile]) -> list[AgentSession]:
         found = []
         for file in files:
             head = _head(self._engine.adapter(file.agent), file.path)
@@ -112,29 +111,29 @@ class AgentSessions:
         permissions: Permissions = Permissions.ASK,
         trust: Trust = Trust.USER,
         dry_run: bool = False,
-    ) -> TakenOver:
-        """Into a thread of its own, named after its first words. One that a thread has is left to it.
+    ) -> AdoptionResult:
+        """Adopts it into a new thread, named after its first words.
 
-        Unless it went on outside Clew: its thread cannot resume it then, and keeps only what was said in it. Raises
-        Busy while a run is going on there.
+        A session that a thread has stays there, unless it was continued outside Clew: then its thread can no longer
+        resume it, and keeps its turns alone. Raises Busy during a run in that thread.
         """
-        owner = await self._engine.database.call(lambda store: store.pin_by_session(session.id))
+        owner = await self._engine.store.call(lambda store: store.pins.of_session(session.id))
         if owner is not None and owner.pending is None and owner.mark and owner.mark.size_bytes == session.size_bytes:
-            return _left(session)  # without reading it
+            return _not_taken(session)  # its file is as that thread left it: no need to read it
         if not session.work_dir or not Path(session.work_dir).is_dir():
-            return TakenOver(session, None, why=f"its directory is gone: {session.work_dir or 'it names none'}")
+            return AdoptionResult(session, None, why=f"its directory is gone: {session.work_dir or 'it names none'}")
         work_dir = os.path.realpath(session.work_dir)
-        found = await self._engine.look_at(session.agent, work_dir, session.id)
-        if owner is not None and (found is None or not adoption.went_on_outside(owner, found)):
-            return _left(session)
+        found = await self._engine.find_session(session.agent, work_dir, session.id)
+        if owner is not None and (found is None or not adoption.diverged_outside(owner, found)):
+            return _not_taken(session)
         if found is None:
-            return TakenOver(session, None, why="there is nothing in it")
+            return AdoptionResult(session, None, why="it is empty")
         engine = self._engine
 
-        def work(store: Store) -> TakenOver:
-            now = engine.around.clock()
+        def work(store: Store) -> AdoptionResult:
+            now = engine.context.clock()
             thread = Thread(
-                id=ThreadId(engine.around.new_id()),
+                id=ThreadId(engine.context.new_id()),
                 name=name_from(session.first_words),
                 cwd=work_dir,
                 agent=session.agent,
@@ -145,31 +144,31 @@ class AgentSessions:
                 updated_at=now,
             )
             if dry_run:
-                return TakenOver(session, thread.name, len(adoption.turns_of(found, engine.around)))
-            thread = store.create_thread(thread)
-            adopted = adoption.adopt(store, thread, found, session.id, None, engine.around, owner)
-            return TakenOver(session, thread.name, len(adopted.turns))
+                return AdoptionResult(session, thread.name, len(adoption.turns_of(found, engine.context)))
+            thread = store.threads.create(thread)
+            adopted = adoption.adopt(store, thread, found, session.id, None, engine.context, owner)
+            return AdoptionResult(session, thread.name, len(adopted.turns))
 
         if owner is not None:
-            await engine.recover()  # a run that died there is brought to its end before
+            await engine.recover()  # ends a dead run in that thread first
         try:
-            return await engine.database.atomically(work)
-        except Conflict as error:  # somebody was faster
-            return TakenOver(session, None, why=error.message)
+            return await engine.store.atomically(work)
+        except Conflict as error:  # another process was faster
+            return AdoptionResult(session, None, why=error.message)
 
 
-def _left(session: AgentSession) -> TakenOver:
-    return TakenOver(session, None, why=f"{session.thread or 'another thread'} has it already")
+def _not_taken(session: AgentSession) -> AdoptionResult:
+    return AdoptionResult(session, None, why=f"{session.thread or 'another thread'} has it already")
 
 
-def _of(adapter: Adapter, environ: Mapping[str, str]) -> Iterator[_Found]:
+def _of(adapter: Adapter, environ: Mapping[str, str]) -> Iterator[_SessionFile]:
     for path in adapter.session_paths(adapter.config_dir(environ)):
         try:
             stat = path.stat()
         except OSError:
-            continue  # it went while we looked
+            continue  # it was deleted meanwhile
         if stat.st_size:
-            yield _Found(adapter.name, path, stat.st_mtime, stat.st_size)
+            yield _SessionFile(adapter.name, path, stat.st_mtime, stat.st_size)
 
 
 def _head(adapter: Adapter, path: Path) -> SessionHead | None:
@@ -180,7 +179,7 @@ def _head(adapter: Adapter, path: Path) -> SessionHead | None:
 
 
 def _id_of(path: Path) -> str:
-    return path.stem[-36:]  # both kinds of file end in it
+    return path.stem[-36:]  # both agents' file names end in it
 
 
 def _is_within(work_dir: str, folder: str) -> bool:
@@ -193,13 +192,13 @@ def _all_as_known(sessions: Sequence[AgentSession], store: Store) -> list[AgentS
 
 
 def _as_known(store: Store, session: AgentSession) -> AgentSession:
-    """One that a thread has is where the thread is, and began with what was asked there: its file may have been made
-    on another machine, and begins with the standing text."""
-    pin = store.pin_by_session(session.id)
-    thread = store.thread_by_id(pin.thread_id) if pin is not None else None
+    """A session that a thread has is shown with the thread's directory and first prompt: its file may come from
+    another machine, and begins with the standing text."""
+    pin = store.pins.of_session(session.id)
+    thread = store.threads.by_id(pin.thread_id) if pin is not None else None
     if pin is None or thread is None:
         return session
-    pair = store.pair_of_thread(thread.id)
-    began = store.turn(pin.absorbed[0].turn_id) if pin.absorbed else None
+    pair = store.pairs.of_thread(thread.id)
+    began = store.turns.find(pin.absorbed[0].turn_id) if pin.absorbed else None
     words = pair.task if pair is not None else began.text if began is not None else session.first_words
     return session.replace(thread=thread.name, work_dir=pin.work_dir, first_words=words)

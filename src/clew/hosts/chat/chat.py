@@ -1,44 +1,46 @@
 """The chat host: a thread with a person in it. Asks, edits, truncates, retries.
 
-It words nothing of its own: `standing` and `text` are what the person gave, and full and delta prompts are the core's.
+It adds no words of its own: `standing` and `text` are the person's, and the core makes full and delta prompts of them.
 """
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.history import History, Role, Turn, Visibility
-from clew.core.ids import RunId, ThreadId
+from clew.core.ids import ThreadId
 from clew.core.outcome import Outcome
-from clew.core.question import QuestionState
 from clew.core.record import Record, replace
-from clew.core.run import Run, RunStatus
+from clew.core.runs.options import NO_OPTIONS, TurnOptions
+from clew.core.runs.question import QuestionState
+from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
-from clew.engine.leases import is_dead, thread_key
-from clew.engine.settings import Ask, Person
+from clew.engine.leases import live_lease, thread_key
+from clew.engine.request import TurnRequest
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, Conflict, NotFound, UsageError
-from clew.hosts.checks import check_dir, check_name, check_prompt, existing_dir
-from clew.hosts.outlook import Outlook, after_change, session_stands, worded
-from clew.hosts.waiting import Waiting
+from clew.errors import Busy, Conflict, UsageError
+from clew.hosts.validation import check_dir, check_name, check_prompt, existing_dir, named_turn
 from clew.store.store import Store
 
-log = logging.getLogger("clew.hosts.chat")
+if TYPE_CHECKING:
+    from clew.hosts.chat.preview import Preview
+    from clew.hosts.chat.questions import OpenQuestions
+    from clew.hosts.chat.queued import QueuedPrompts
 
 T = TypeVar("T")
-RUNS_LOOKED_AT = 1000
+RUNS_READ = 1000  # the newest: more than a thread ever has queued
 
-
+# Kinds of threads in which another host asks, with what a person can do there.
 ASKED_BY_OTHERS = {
     "review": "clew review follow asks for the next round.",
     "job": "clew jobs retry tries the job again.",
     "hook": "clew jobs retry tries the job again.",
-    "pair": "clew pair --resume goes on.",
+    "pair": "clew pair --resume continues the pair.",
 }
 
 
@@ -55,19 +57,35 @@ class NewThread(Record):
 
 
 class Deleted(Record):
-    """What a delete took away, and where it is kept."""
+    """What a delete removed, and where the archive is."""
 
     name: str
     turns: int  # all of them
     archive: Path | None  # None: a dry run
-    archived_turns: int = 0  # of these, those that did not stand any more
-    others: tuple[str, ...] = ()  # threads that went with it: the other one of a pair
+    archived_turns: int = 0  # of these, those that were archived before
+    others: tuple[str, ...] = ()  # threads that were deleted with it: the other one of a pair
 
 
-class Chat(Waiting):
-    def __init__(self, engine: Engine, archive_dir: Path) -> None:
-        super().__init__(engine)
-        self._archive_dir = archive_dir
+# Writes a thread to an archive file, with the other one of a pair, and removes it from the store. Raises Busy.
+Archive = Callable[[str], Awaitable[Path | None]]
+
+
+class Chat:
+    def __init__(self, engine: Engine, archive: Archive) -> None:
+        self._engine = engine
+        self._archive = archive
+
+    @cached_property
+    def questions(self) -> OpenQuestions:
+        from clew.hosts.chat.questions import OpenQuestions
+
+        return OpenQuestions(self._engine)
+
+    @cached_property
+    def queued(self) -> QueuedPrompts:
+        from clew.hosts.chat.queued import QueuedPrompts
+
+        return QueuedPrompts(self._engine)
 
     async def create(
         self, new: NewThread, *, name: str | None = None, prompt: str = "", thread_id: str | None = None
@@ -76,9 +94,9 @@ class Chat(Waiting):
         self._engine.adapter(new.agent)
         if name is not None:
             check_name(name)
-        now = self._engine.around.clock()
+        now = self._engine.context.clock()
         thread = Thread(
-            id=ThreadId(thread_id or self._engine.around.new_id()),
+            id=ThreadId(thread_id or self._engine.context.new_id()),
             name=name or name_from(prompt),
             cwd=existing_dir(new.cwd),
             agent=new.agent,
@@ -90,26 +108,29 @@ class Chat(Waiting):
             created_at=now,
             updated_at=now,
         )
-        return await self._call(lambda store: store.create_thread(thread, unique=name is None))
+        return await self._call(lambda store: store.threads.create(thread, unique=name is None))
+
+    async def require(self, name: str) -> Thread:
+        return await self._call(lambda store: store.threads.require(name))
 
     async def find(self, name: str) -> Thread | None:
-        return await self._call(lambda store: store.thread(name))
+        return await self._call(lambda store: store.threads.find(name))
 
     async def latest(self, cwd: str) -> Thread | None:
         """The thread last used in this directory."""
-        return await self._call(lambda store: store.latest_thread(os.path.realpath(cwd)))
+        return await self._call(lambda store: store.threads.latest(os.path.realpath(cwd)))
 
     async def list(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
-        return await self._call(lambda store: store.threads(cwd=cwd, limit=limit, offset=offset))
+        return await self._call(lambda store: store.threads.recent(cwd=cwd, limit=limit, offset=offset))
 
     async def history(self, thread: Thread) -> History:
-        return await self._call(lambda store: store.history(thread.id))
+        return await self._call(lambda store: store.turns.history(thread.id))
 
     async def change(self, thread: Thread, **changes: Any) -> Thread:
-        """Other fields of its record, None for those that stay. All but the name wait until no run is going on.
+        """Changes fields of its record; None leaves a field. Raises Busy during a run, unless only the name changes.
 
-        Another directory starts a fresh session; another agent takes its own default model unless one is named. An
-        empty model or standing text takes it back.
+        Another directory starts a fresh session; another agent uses its own default model unless one is named. An
+        empty model or standing text removes it.
         """
         wanted = {key: value for key, value in changes.items() if value is not None}
         if "cwd" in wanted:
@@ -127,82 +148,43 @@ class Chat(Waiting):
         if not wanted:
             return thread
         if wanted.keys() == {"name"}:
-            now = self._engine.around.clock()
-            return await self._call(lambda store: store.update_thread(thread.id, at=now, **wanted))
-        return await self._idle(thread, lambda store, now: store.update_thread(thread.id, at=now, **wanted))
+            now = self._engine.context.clock()
+            return await self._call(lambda store: store.threads.update(thread.id, at=now, **wanted))
+        return await self._while_idle(thread, lambda store, now: store.threads.update(thread.id, at=now, **wanted))
 
-    async def ask(
-        self,
-        thread: Thread,
-        text: str,
-        *,
-        agent: str | None = None,
-        model: str | None = None,
-        standing: str | None = None,
-        force_fresh: bool = False,
-        enable_resume: bool | None = None,
-        timeout_s: float | None = None,
-        wait: bool = True,
-        person: Person | None = None,
-        run_id: str | None = None,
-        lasting: bool = False,
-    ) -> LiveTurn:
-        """Asks the thread's agent, or another one for this turn. `standing` holds from now on; "" takes it back."""
+    async def ask(self, thread: Thread, text: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
+        """Asks the thread's agent, or another one for this turn."""
         check_prompt(text)
         check_dir(thread)
-        if standing is not None and (standing or None) != thread.standing:
-            now = self._engine.around.clock()
-            thread = await self._call(lambda store: store.update_thread(thread.id, at=now, standing=standing or None))
-        return await self._engine.start(
-            Ask(
-                thread=thread,
-                text=text,
-                agent=agent or thread.agent,
-                model=model,
-                standing=thread.standing,
-                force_fresh=force_fresh,
-                enable_resume=enable_resume,
-                timeout_s=timeout_s,
-                wait=wait,
-                person=person,
-                run_id=None if run_id is None else RunId(run_id),
-                lasting=lasting,
-            )
-        )
+        thread = await self._instructed(thread, options.instructions)
+        return await self._engine.start(TurnRequest(thread, text, options, standing=thread.standing))
 
-    async def continue_after_limit(self, thread: Thread, limited: str, **options: Any) -> LiveTurn:
+    async def continue_after_limit(self, thread: Thread, limited: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
 
-        The prompt is stored when this returns, and the thread is the new run's while it waits. Raises Conflict when the
-        run met no limit, or the thread has moved on since.
+        Agent, model, `resume` and `timeout_s` are that run's. The prompt is stored when this returns, and the new run
+        holds the thread while it waits. Raises Conflict when the run met no limit, or something was asked since.
         """
         if thread.kind in ASKED_BY_OTHERS:
-            raise UsageError(f"A {thread.kind} waits for a usage limit by itself.", hint=ASKED_BY_OTHERS[thread.kind])
+            raise UsageError(f"A {thread.kind} waits for usage limits by itself.", hint=ASKED_BY_OTHERS[thread.kind])
         from clew.core.continuation import CONTINUE
 
         check_dir(thread)
         run, not_before = await self._call(lambda store: _limited(store, thread, limited))
+        asked = run.asked
+        options = replace(
+            options, agent=run.agent, model=run.model, resume=asked.enable_resume, timeout_s=asked.timeout_s
+        )
         return await self._engine.start(
-            Ask(
-                thread=thread,
-                text=CONTINUE,
-                agent=run.agent,
-                model=run.model,
-                standing=thread.standing,
-                enable_resume=run.asked.enable_resume,
-                timeout_s=run.asked.timeout_s,
-                not_before=not_before,
-                continues=run.id,
-                **options,
-            ),
+            TurnRequest(thread, CONTINUE, options, standing=thread.standing, not_before=not_before, continues=run.id),
             lambda store, made: _check_newest(store, thread, run, made),
         )
 
-    async def retry(self, thread: Thread, turn_id: str, **options: Any) -> LiveTurn:
+    async def retry(self, thread: Thread, turn_id: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
         if thread.kind in ASKED_BY_OTHERS:
             raise UsageError(
-                f"What {thread.name} is asked is not yours to ask again here: it is a {thread.kind}'s.",
+                f"{thread.name} is the thread of a {thread.kind}: its prompts cannot be asked again here.",
                 hint=ASKED_BY_OTHERS[thread.kind],
             )
         turn = await self._turn(thread, turn_id)
@@ -212,124 +194,118 @@ class Chat(Waiting):
                 f"{turn_id} is an agent's turn; only a user's can be asked again.",
                 hint="clew threads show lists the turns with their ids.",
             )
-        agent = options.pop("agent", None) or turn.agent or thread.agent
-        model = options.pop("model", None) or (turn.model if turn.agent == agent else None)
+        thread = await self._instructed(thread, options.instructions)
+        agent = options.agent or turn.agent or thread.agent
+        model = options.model or (turn.model if turn.agent == agent else None)
+        options = replace(options, agent=agent, model=model, fresh_session=True)
         return await self._engine.start(
-            Ask(
-                thread=thread,
-                text=turn.text,
-                agent=agent,
-                model=model,
-                standing=thread.standing,
-                force_fresh=True,
-                retry_of=turn.id,
-                **options,
-            )
+            TurnRequest(thread, turn.text, options, standing=thread.standing, retry_of=turn.id)
         )
+
+    async def _instructed(self, thread: Thread, instructions: str | None) -> Thread:
+        """Stores the thread's new standing text; "" removes it, None leaves it."""
+        if instructions is None or (instructions or None) == thread.standing:
+            return thread
+        now = self._engine.context.clock()
+        return await self._call(lambda store: store.threads.update(thread.id, at=now, standing=instructions or None))
 
     async def edit(self, thread: Thread, turn_id: str, text: str) -> Turn:
         """Another text for a turn. The old one is kept; later turns stay."""
         turn = await self._turn(thread, turn_id)
         check_prompt(text)
-        now = self._engine.around.clock()
+        now = self._engine.context.clock()
         if text == turn.text:
             return turn
-        return await self._call(lambda store: store.edit_turn(turn.id, text, now))
+        return await self._call(lambda store: store.turns.edit(turn.id, text, now))
 
     async def truncate(self, thread: Thread, turn_id: str) -> int:
         """Archives that turn and all after it. Returns how many."""
         turn = await self._turn(thread, turn_id)
 
         def archive(store: Store, now: float) -> int:
-            count = store.archive_turns(thread.id, turn.id, inclusive=True, at=now, why="truncate")
-            standing = {each.id for each in store.history(thread.id)}
-            for question in store.open_questions(thread.id):
-                if store.require_run(question.run_id).prompt_turn_id not in standing:
-                    store.close_question(question, QuestionState.WITHDRAWN, now)
+            count = store.turns.archive(thread.id, turn.id, inclusive=True, at=now, why="truncate")
+            standing = {each.id for each in store.turns.history(thread.id)}
+            for question in store.questions.open(thread.id):
+                if store.runs.require(question.run_id).prompt_turn_id not in standing:
+                    store.questions.close(question, QuestionState.WITHDRAWN, now)
             return count
 
-        return await self._idle(thread, archive)
+        return await self._while_idle(thread, archive)
 
     async def session_stands(self, thread: Thread) -> bool | None:
-        """Does all that the thread's session was given still stand? None: it has none that could be resumed."""
-        return await self._call(lambda store: session_stands(store, thread, store.history(thread.id)))
+        """Is everything that the thread's session was sent still part of the thread? None: no session to resume."""
+        from clew.hosts.chat.preview import session_stands
 
-    async def outlook(self, thread: Thread, turn_id: str | None = None) -> Outlook:
-        """What the next turn of the thread's own agent would be, and what changing that turn would do to it."""
-        decision = await self._engine.outlook(
-            Ask(thread=thread, text="?", agent=thread.agent, standing=thread.standing)
-        )
-        said = worded(decision)
+        return await self._call(lambda store: session_stands(store, thread, store.turns.history(thread.id)))
+
+    async def preview(self, thread: Thread, turn_id: str | None = None) -> Preview:
+        """What the next turn of the thread's own agent would be, and what a change of that turn would do to it."""
+        from clew.hosts.chat.preview import after_change, preview_of
+
+        decision = await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing))
+        preview = preview_of(decision)
         if turn_id is None:
-            return said
+            return preview
         turn = await self._turn(thread, turn_id)
-        return replace(said, after_change=await self._call(lambda store: after_change(store, thread, turn)))
+        return replace(preview, after_change=await self._call(lambda store: after_change(store, thread, turn)))
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
-        """Puts the thread away, with the other one of a pair. Raises Busy while it is in use."""
+        """Archives the thread, with the other one of a pair, and deletes it. Raises Busy while it is in use."""
 
         def planned(store: Store) -> Deleted:
-            others = store.companions(thread.id)
-            turns = [turn for each in (thread, *others) for turn in store.all_turns(each.id)]
+            others = store.threads.companions(thread.id)
+            turns = [turn for each in (thread, *others) for turn in store.turns.all(each.id)]
             names = tuple(other.name for other in others)
             return Deleted(thread.name, len(turns), None, sum(turn.archived for turn in turns), names)
 
         plan = await self._call(planned)
         if dry_run:
             return plan
+        return replace(plan, archive=await self._archive(thread.id))
 
-        from clew.hosts.archives import Archives
-
-        done = await Archives(self._engine, self._archive_dir).archive(thread.id, asked=True)
-        return replace(plan, archive=done.path)
+    async def _call(self, work: Callable[[Store], T]) -> T:
+        return await self._engine.store.call(work)
 
     async def _turn(self, thread: Thread, turn_id: str) -> Turn:
-        """By id, or by an unambiguous beginning of one."""
-        found = [turn for turn in await self.history(thread) if turn.id.startswith(turn_id)] if turn_id else []
-        exact = [turn for turn in found if turn.id == turn_id]
-        if len(exact or found) != 1:
-            what = "names more than one turn" if found else "is not a turn"
-            raise NotFound(
-                f"{turn_id!r} {what} of {thread.name}.",
-                hint=f"clew threads show {thread.name} lists them with their ids.",
-            )
-        return (exact or found)[0]
+        return named_turn(thread, await self.history(thread), turn_id)
 
-    async def _idle(self, thread: Thread, work: Callable[[Store, float], T]) -> T:
-        """Changes that a run under way would not survive need the thread to themselves.
+    async def _while_idle(self, thread: Thread, work: Callable[[Store, float], T]) -> T:
+        """For changes that must not happen during a run. Raises Busy during one.
 
-        One that died is brought to its end before: what it said belongs where it was asked.
+        A dead run is ended first, so that its answer stands after its prompt.
         """
-        around = self._engine.around
+        context = self._engine.context
         await self._engine.recover()
 
         def guarded(store: Store) -> T:
-            held = store.lease(thread_key(thread.id))
-            holder = held.run_id if held is not None and not is_dead(store, held, around) else None
-            begun = store.runs(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
+            held = live_lease(store, thread_key(thread.id), context)
+            holder = held.run_id if held is not None else None
+            begun = store.runs.newest(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
             if holder is not None or begun:
                 raise Busy(
                     f"A run is going on in {thread.name}.",
                     hint="Wait for it, or stop it with clew runs cancel.",
                     run_id=holder or begun[0].id,
                 )
-            return work(store, around.clock())
+            return work(store, context.clock())
 
-        return await self._engine.database.atomically(guarded)
+        return await self._engine.store.atomically(guarded)
 
 
 def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
     """The run, and when it may be continued."""
     from clew.engine.limits import wake_at
 
-    run = store.require_run(run_id)
+    run = store.runs.require(run_id)
     if run.thread_id != thread.id or run.outcome != Outcome.USAGE_LIMIT:
         raise Conflict("That run met no usage limit.", hint="Ask again.")
     return run, wake_at(store, run)
 
 
 def _check_newest(store: Store, thread: Thread, run: Run, made: Run) -> None:
-    """Inside the transaction that stores the run `made`: nothing else was asked since."""
-    newest = [each for each in store.runs(thread_id=thread.id, limit=RUNS_LOOKED_AT) if each.id != made.id]
-    if [each.id for each in newest if not each.asked.held][:1] != [run.id]:  # a held one asks nothing by itself
-        raise Conflict(f"{thread.name} has moved on since.", hint="Ask again, or wait for what is queued.")
+    """Inside the transaction that stores the run `made`. Raises Conflict when something else was asked since."""
+    newest = [each for each in store.runs.newest(thread_id=thread.id, limit=RUNS_READ) if each.id != made.id]
+    if [each.id for each in newest if not each.asked.held][:1] != [run.id]:  # a held one does not count
+        raise Conflict(
+            f"Something else was asked in {thread.name} since.", hint="Ask again, or wait for what is queued."
+        )

@@ -1,45 +1,45 @@
-"""What the next turn will be, and what a change would make of it: said before, not after."""
+"""What the next turn will be, and what a change of a turn would do to the session: said beforehand."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clew.core.decision import ADOPT, MEANING, Fresh, Reason, Resume, candidate
+from clew.core.decision import ADOPT_HINT, MEANING, Fresh, Reason, Resume, candidate
 from clew.core.history import History, Role, Turn, visible
-from clew.core.pins import PinState, stands
+from clew.core.pins import PinState, is_valid
 from clew.core.record import Record, replace
 from clew.core.thread import Thread
 from clew.store.store import Store
-from clew.store.turns import no_such_turn
+from clew.store.tables.turns import no_such_turn
 
-GOES_ON = "The session has not seen this turn as it is: it goes on, and the next turn brings the new text along."
+KEEPS_SESSION = "The session has not seen this turn as it is: it is kept, and the next turn sends the new text."
 STARTS_FRESH = "The session holds this turn as it was: the next turn starts a fresh session with the whole transcript."
-NO_SESSION = "There is no session to lose."
+NO_SESSION = "The thread has no session that this could affect."
 
 
-class Outlook(Record):
-    """Of the thread's next turn, asked of its own agent."""
+class Preview(Record):
+    """Of the thread's next turn, if its own agent is asked."""
 
     resumes: bool
-    reason: str | None  # why not
+    reason: str | None  # why it does not
     words: str
     after_change: Mapping[str, str] | None = None  # what an edit, a truncate or a retry of a turn would do
 
 
-def worded(decision: object) -> Outlook:
+def preview_of(decision: object) -> Preview:
     if isinstance(decision, Fresh):
         adopt = ""
-        if decision.reason is Reason.SESSION_DIVERGED and decision.passed_over is not None:
-            adopt = f" {ADOPT.format(session_id=decision.passed_over)}"
-        return Outlook(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.{adopt}")
+        if decision.reason is Reason.SESSION_DIVERGED and decision.skipped_session is not None:
+            adopt = f" {ADOPT_HINT.format(session_id=decision.skipped_session)}"
+        return Preview(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.{adopt}")
     if isinstance(decision, Resume) and decision.pin.borrowed_at is not None:
-        return Outlook(True, None, "Goes on in a copy of the session that it was forked from.")
-    return Outlook(True, None, "Resumes the session and sends the new prompt alone.")
+        return Preview(True, None, "Continues in a copy of the session that it was forked from.")
+    return Preview(True, None, "Resumes the session and sends the new prompt alone.")
 
 
 def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
-    """A sentence each. Compares what the session was given with what would stand."""
-    history = store.history(thread.id)
+    """What an edit, a truncate and a retry of this turn would do, a sentence each."""
+    history = store.turns.history(thread.id)
     place = next((n for n, known in enumerate(history) if known.id == turn.id), None)
     if place is None:  # it was archived since the caller read it
         raise no_such_turn(turn.id)
@@ -56,16 +56,16 @@ def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
 
 
 def session_stands(store: Store, thread: Thread, history: History) -> bool | None:
-    """Would all that the thread's session was given stand in that history? None: it has none that could be resumed."""
-    pin = candidate(store.pins(thread.id, retired=False), thread.agent, thread.model or "")
+    """Is everything that the thread's session was sent part of that history? None: no session could be resumed."""
+    pin = candidate(store.pins.of_thread(thread.id, retired=False), thread.agent, thread.model or "")
     if pin is None or pin.state is PinState.POISONED:
         return None
     given = pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
-    return stands(replace(pin, absorbed=given), visible(history, thread.agent, thread.visibility))
+    return is_valid(replace(pin, absorbed=given), visible(history, thread.agent, thread.visibility))
 
 
 def _session(store: Store, thread: Thread, history: History) -> str:
-    said = {None: NO_SESSION, True: GOES_ON, False: STARTS_FRESH}
+    said = {None: NO_SESSION, True: KEEPS_SESSION, False: STARTS_FRESH}
     return said[session_stands(store, thread, history)]
 
 

@@ -1,4 +1,4 @@
-"""The secrets of this machine that Clew knows: what must be in nothing that it publishes by itself."""
+"""The secrets of this machine that Clew knows. Nothing that Clew publishes by itself may contain one of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from clew.core.leaks import SHORTEST
-from clew.core.redaction import find_secrets, secret_values
-from clew.core.tokens import TOKEN_FILE, cookie_of, page_key_of
+from clew.core.secrets.daemon_token import TOKEN_FILE, cookie_of, page_key_of
+from clew.core.secrets.leaks import SHORTEST
+from clew.core.secrets.redaction import find_secrets, secret_values
 
 
 def own_secrets(environ: Mapping[str, str], home: Path, settings: Path | None = None) -> dict[str, str]:
-    """By value, what each is. Of the environment, of the user's settings, and the daemon's token as it is now."""
+    """By value, the name of each: from the environment, from the user's settings, and the daemon's present token."""
     found = secret_values(environ.items(), os.path.lexists)
-    for name, value in environ.items():  # ours, however plain they are
+    for name, value in environ.items():  # our own, even when they look like ordinary words
         if name.startswith("CLEW_") and name.endswith(("_SECRET", "_TOKEN", "_PASSPHRASE")) and len(value) >= SHORTEST:
             found[value] = name
     text = _read(settings) if settings is not None else ""

@@ -1,88 +1,89 @@
-"""Sessions by key: `boss:charles/peon:4` leads to a thread, and that to the session which its next event goes on in.
+"""Sessions by key: `boss:charles/peon:4` leads to a thread, and the thread to the session that its next event resumes.
 
-Small, public and on the store: safe under any number of workers.
+A small public API on the store, safe under any number of workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+import builtins
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from clew.core.hook import HookAgent, session_key, split_key
-from clew.core.hook_settings import HookRepo, HookSettings
+from clew.core.hooks.hook import KIND, HookAgent, session_key, split_key
+from clew.core.hooks.settings import HookRepo, HookSettings
 from clew.core.ids import ThreadId
 from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.thread import Thread, Trust
 from clew.engine.engine import Engine
-from clew.engine.worktrees import WorkTrees
 from clew.errors import NotFound, UsageError
-from clew.hosts.hook_outlook import next_sessions, noted
-from clew.store.hook_rows import HookKey
+from clew.git.worktrees.worktrees import WorkTrees
+from clew.hosts.hooks.preview import next_sessions, stored_session
+from clew.store.rows.hooks import HookKey
 from clew.store.store import Store
 
 if TYPE_CHECKING:
-    from clew.engine.adoption import Found
-
-T = TypeVar("T")
-KIND = "hook"  # of a thread and of a job
+    from clew.engine.sessions.adoption import FoundSession
 
 
-class Session(Record):
-    """A key and what it leads to, for a list."""
+class HookSession(Record):
+    """A key and the session that it leads to, for a list."""
 
     key: HookKey
     session_id: str | None
-    state: str  # running, resumable, fresh: what the next event would find
+    state: str  # running, resumable or fresh: what the next event would find
 
 
 class HookSessions:
-    def __init__(self, engine: Engine, settings: HookSettings, home: Path) -> None:
+    def __init__(self, engine: Engine, settings: HookSettings, trees: WorkTrees) -> None:
         self._engine = engine
-        self.settings = settings
-        self.trees = WorkTrees(home / "worktrees", engine.around.environ)
+        self._settings = settings
+        self._trees = trees
 
-    async def get_session(self, key: str) -> str | None:
-        """The id of the session that the key's next event would go on in."""
-        named = self._named(key)
-        known = await self._call(lambda store: store.hook_key(named))
-        return None if known is None else (await self._next([known]))[named]
+    async def get(self, key: str) -> str | None:
+        """The id of the session that the key's next event would resume."""
+        name = self._normalized(key)
+        known = await self._engine.store.call(lambda store: store.hooks.key(name))
+        return None if known is None else (await self._next([known]))[name]
 
-    async def set_session(self, key: str, session_id: str) -> bool:
-        """Adopts a session that was begun elsewhere. False: it has no file here, so there is nothing to resume."""
-        key = self._named(key)
-        agent, repo, _ = split_key(key)
-        known = self.settings.agent(agent)
-        place = self.settings.repo(repo)
-        if known is None or place is None:
-            raise NotFound(f"The settings have no {agent if known is None else repo}.", hint="See clew hooks check.")
-        work_dir = await self.trees.place(place.path, key)
-        found = await self._engine.look_at(known.agent, work_dir, session_id)
+    async def set(self, key: str, session_id: str) -> bool:
+        """Adopts a session that was started elsewhere. False: it has no file here, so there is nothing to resume."""
+        key = self._normalized(key)
+        agent_name, repo_name, _ = split_key(key)
+        agent, repo = self._settings.agent(agent_name), self._settings.repo(repo_name)
+        if agent is None or repo is None:
+            missing = agent_name if agent is None else repo_name
+            raise NotFound(f"The settings have no {missing}.", hint="See clew hooks check.")
+        work_dir = await self._trees.path_of(repo.path, key)
+        found = await self._engine.find_session(agent.agent, work_dir, session_id)
         if found is None:
             return False
-        return await self._engine.database.atomically(
-            lambda store: self._adopt(store, key, known, place, work_dir, session_id, found)
+        return await self._engine.store.atomically(
+            lambda store: self._adopt(store, key, agent, repo, work_dir, session_id, found)
         )
 
     def _adopt(
-        self, store: Store, key: str, agent: HookAgent, repo: HookRepo, cwd: str, session_id: str, found: Found
+        self, store: Store, key: str, agent: HookAgent, repo: HookRepo, cwd: str, session_id: str, found: FoundSession
     ) -> bool:
-        from clew.engine import adoption
+        from clew.engine.sessions import adoption
 
-        now = self._engine.around.clock()
+        now = self._engine.context.clock()
         _, _, number = split_key(key)
-        self._forget(store, key)
+        self.forget(store, key)
         thread = self.new_thread(store, key, agent, cwd, now)
-        adopted = adoption.adopt(store, thread, found, session_id, agent.model, self._engine.around)
-        store.save_hook_key(HookKey(key, agent.name, repo.name, number, None, thread.id, None, now, now))
+        adopted = adoption.adopt(store, thread, found, session_id, agent.model, self._engine.context)
+        store.hooks.save_key(HookKey(key, agent.name, repo.name, number, None, thread.id, None, now, now))
         return adopted.pin is not None
 
     def new_thread(self, store: Store, key: str, agent: HookAgent, cwd: str, now: float) -> Thread:
-        """The key's, as its agent is set up now. None of the repository's own agent settings are loaded in it."""
-        return store.create_thread(
+        """A thread for the key, with the agent's settings as they are now.
+
+        Its trust is `user`: the repository's own agent settings are not loaded in it.
+        """
+        return store.threads.create(
             Thread(
-                id=ThreadId(self._engine.around.new_id()),
+                id=ThreadId(self._engine.context.new_id()),
                 name=thread_name(key),
                 cwd=cwd,
                 agent=agent.agent,
@@ -95,78 +96,68 @@ class HookSessions:
             )
         )
 
-    async def drop_session(self, key: str) -> bool:
-        """True when something was removed: the key's next event is told the whole skill, in a fresh session."""
-        key = self._named(key)
-        return await self._engine.database.atomically(lambda store: self._forget(store, key))
+    async def drop(self, key: str) -> bool:
+        """True when there was one. The key's next event then sends the full skill to a fresh session."""
+        key = self._normalized(key)
+        return await self._engine.store.atomically(lambda store: self.forget(store, key))
 
-    async def drop_all_for_issue(self, repo: str, number: int) -> list[str]:
-        """Every agent's session of that issue or pull request. The keys that were dropped."""
-        name = found.name if (found := self.settings.repo(repo)) is not None else repo
+    async def drop_issue(self, repo: str, number: int) -> builtins.list[str]:
+        """Drops every agent's session of that issue or pull request; returns their keys."""
+        name = found.name if (found := self._settings.repo(repo)) is not None else repo
 
-        def drop(store: Store) -> list[str]:
-            keys = [key.key for key in store.hook_keys(repo=name, issue=number)]
-            return [key for key in keys if self._forget(store, key)]
+        def drop(store: Store) -> builtins.list[str]:
+            keys = [key.key for key in store.hooks.keys(repo=name, issue=number)]
+            return [key for key in keys if self.forget(store, key)]
 
-        return await self._engine.database.atomically(drop)
+        return await self._engine.store.atomically(drop)
 
-    def _forget(self, store: Store, key: str) -> bool:
-        known = store.hook_key(key)
+    def forget(self, store: Store, key: str) -> bool:
+        """Drops the session in the caller's transaction. False: the key leads to none."""
+        known = store.hooks.key(key)
         if known is None:
             return False
         if not self._engine.is_held(store, ThreadId(known.thread_id)):
-            for pin in store.pins(known.thread_id, retired=False):
+            for pin in store.pins.of_thread(known.thread_id, retired=False):
                 if pin.state is not PinState.POISONED:
-                    store.save_pin(pin.replace(state=PinState.RETIRED))
-        return store.delete_hook_key(key)
+                    store.pins.save(pin.replace(state=PinState.RETIRED))
+        return store.hooks.delete_key(key)
 
-    async def keys(self) -> list[HookKey]:
-        """Every key that leads somewhere, by repository, number and agent."""
-        return await self._call(lambda store: store.hook_keys())
+    async def keys(self) -> builtins.list[HookKey]:
+        """Every key that leads to a thread, by repository, number and agent."""
+        return await self._engine.store.call(lambda store: store.hooks.keys())
 
-    async def sessions(self) -> list[Session]:
-        """All of them, each looked at as its next event would do."""
+    async def list(self) -> builtins.list[HookSession]:
+        """All sessions, each checked as its next event would check it."""
 
-        def held(store: Store) -> tuple[list[HookKey], dict[str, str | None]]:
-            keys = store.hook_keys()
+        def read(store: Store) -> tuple[builtins.list[HookKey], dict[str, str | None]]:
+            keys = store.hooks.keys()
             busy = [key for key in keys if self._engine.is_held(store, ThreadId(key.thread_id))]
-            return keys, {key.key: noted(store, key) for key in busy}
+            return keys, {key.key: stored_session(store, key) for key in busy}
 
-        keys, running = await self._call(held)
+        keys, running = await self._engine.store.call(read)
         found = await self._next([key for key in keys if key.key not in running])
         return [
-            Session(key, running[key.key], "running")
+            HookSession(key, running[key.key], "running")
             if key.key in running
-            else Session(key, found[key.key], "fresh" if found[key.key] is None else "resumable")
+            else HookSession(key, found[key.key], "fresh" if found[key.key] is None else "resumable")
             for key in keys
         ]
 
-    async def _next(self, keys: Sequence[HookKey]) -> dict[str, str | None]:
-        return await next_sessions(self._engine, self.settings, self.trees, keys)
-
     async def counts(self) -> dict[tuple[str, str, str], int]:
         """Sessions by repository, agent and state."""
-        found: dict[tuple[str, str, str], int] = {}
-        for session in await self.sessions():
-            place = (session.key.repo, session.key.agent, session.state)
-            found[place] = found.get(place, 0) + 1
-        return found
+        return Counter((each.key.repo, each.key.agent, each.state) for each in await self.list())
 
-    def _named(self, key: str) -> str:
-        """The key with the repository as the settings spell it: forges do not tell upper case from lower."""
-        agent, repo, number = _parts(key)
-        place = self.settings.repo(repo)
-        return session_key(agent, place.name, number) if place is not None else key
+    async def _next(self, keys: Sequence[HookKey]) -> dict[str, str | None]:
+        return await next_sessions(self._engine, self._settings, self._trees, keys)
 
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.database.call(work)
-
-
-def _parts(key: str) -> tuple[str, str, int]:
-    try:
-        return split_key(key)
-    except ValueError as error:
-        raise UsageError(f"{error}.") from error
+    def _normalized(self, key: str) -> str:
+        """The key with the repository's name as the settings spell it: on a forge, case does not matter."""
+        try:
+            agent, name, number = split_key(key)
+        except ValueError as error:
+            raise UsageError(f"{error}.") from error
+        repo = self._settings.repo(name)
+        return session_key(agent, repo.name, number) if repo is not None else key
 
 
 def thread_name(key: str) -> str:
@@ -174,8 +165,8 @@ def thread_name(key: str) -> str:
     return f"{agent}-{repo.replace('/', '-')}-{number}"[:70].lstrip(".-_")
 
 
-def by_key(old: Mapping[str, object]) -> dict[str, str]:
-    """An old sessions.json: keys and ids; what is neither is left out."""
+def sessions_in(old: Mapping[str, object]) -> dict[str, str]:
+    """The session ids of an old sessions.json, by key. Entries that are not a key and an id are left out."""
     found = {}
     for key, value in old.items():
         session = value.get("sessionId") or value.get("id") if isinstance(value, dict) else value

@@ -1,12 +1,12 @@
-"""Skills: what an agent is told about an event, as templates in a folder of its own.
+"""Skills: what an agent is told about an event, as templates in a folder per agent.
 
-    skills/boss/issue.opened.full.md      no session yet: the whole skill
-    skills/boss/issue.opened.delta.md     the session goes on: only what is new
-    skills/boss/default.full.md           for events that have none of their own; and default.delta.md
+    skills/boss/issue.opened.full.md      for a fresh session: the whole skill
+    skills/boss/issue.opened.delta.md     for a resumed session: only what is new
+    skills/boss/default.full.md           for events without a template of their own; and default.delta.md
 
-Jinja2, in its sandbox. What somebody wrote on the forge is marked: a line of it stands in quotation marks, a longer
-text between fence lines with a mark of its own. A template takes the marks off only if it sets out to. All of it is
-data, except a command or a review of a person with write access (`core.hook.meaning`).
+Templates are Jinja2, in its sandbox. Text from the forge is marked: a single line is in quotation marks, a longer text
+is between fence lines with a random mark. A template cannot remove the marks by accident. All such text is data, except
+a command or a review of a person with write access (`core.hooks.hook.meaning`).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import Any
 from jinja2 import StrictUndefined, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from clew.core.hook import CLEAN_UP, KINDS, Forge, HookAgent, HookEvent, Match, Meaning, Rule, matches, meaning
-from clew.core.hook_prompts import note, quoted
-from clew.core.hook_settings import HookSettings
-from clew.core.review_prompts import fenced
+from clew.core.hooks.hook import CLEAN_UP, KINDS, Forge, HookAgent, HookEvent, Match, Meaning, Rule, matches, meaning
+from clew.core.hooks.prompts import note, quoted
+from clew.core.hooks.settings import HookSettings
+from clew.core.reviews.prompts import fenced
 from clew.errors import ConfigError
 
-TEMPLATE_MOST = 200_000
-PROMPT_MOST = 400_000
+TEMPLATE_MAX_CHARS = 200_000
+PROMPT_MAX_CHARS = 400_000
 
 
-class Form(StrEnum):
+class SkillForm(StrEnum):
     FULL = "full"
     DELTA = "delta"
 
 
-class Foreign:
-    """A text from the forge. It prints in its marks, however a template turns it."""
+class ForgeText:
+    """A text from the forge. It keeps its marks, whatever a template does with it."""
 
     def __init__(self, text: str, mark: str, limit: int, *, block: bool, meaning: Meaning = Meaning.DATA) -> None:
         self._text = text.replace("\r\n", "\n")
@@ -50,18 +50,18 @@ class Foreign:
             return "(nothing)"
         return self._fence() if self._block else quoted(self._text)
 
-    __repr__ = __str__  # in a list, too
+    __repr__ = __str__  # a list prints its items with it
 
     def __html__(self) -> str:
         return str(self)
 
     def __lt__(self, other: object) -> bool:
-        return self._text < (other._text if isinstance(other, Foreign) else str(other))
+        return self._text < (other._text if isinstance(other, ForgeText) else str(other))
 
-    def cut(self, length: int) -> Foreign:
-        """Shorter, and as safe."""
+    def cut(self, length: int) -> ForgeText:
+        """Shortened, and still marked."""
         text = self._text if len(self._text) <= length else f"{self._text[: max(0, length - 1)]}…"
-        return Foreign(text, self._mark, self._limit, block=self._block, meaning=self._meaning)
+        return ForgeText(text, self._mark, self._limit, block=self._block, meaning=self._meaning)
 
     def __bool__(self) -> bool:
         return bool(self._text.strip())
@@ -70,7 +70,7 @@ class Foreign:
         return len(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return self._text == (other._text if isinstance(other, Foreign) else other)
+        return self._text == (other._text if isinstance(other, ForgeText) else other)
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -83,19 +83,19 @@ class Foreign:
 
 
 def _truncate(value: Any, length: int = 255, *_: Any, **__: Any) -> Any:
-    """The template language's own takes texts apart, which these are not to be."""
-    if isinstance(value, Foreign):
+    """Replaces Jinja2's own filter, which would slice the text and lose its marks."""
+    if isinstance(value, ForgeText):
         return value.cut(length)
     text = str(value)
     return text if len(text) <= length else f"{text[: max(0, length - 1)]}…"
 
 
-def _as_it_is(value: Any) -> Any:
-    return value if isinstance(value, Foreign) else str(value)
+def _to_string(value: Any) -> Any:
+    return value if isinstance(value, ForgeText) else str(value)
 
 
 class Skills:
-    """Every agent's templates."""
+    """The templates of all agents."""
 
     def __init__(self, settings: HookSettings, new_mark: Callable[[], str] = lambda: os.urandom(8).hex()) -> None:
         self._settings = settings
@@ -103,40 +103,33 @@ class Skills:
         self._environment = ImmutableSandboxedEnvironment(
             undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False
         )
-        self._environment.filters |= {"truncate": _truncate, "string": _as_it_is}
+        self._environment.filters |= {"truncate": _truncate, "string": _to_string}
 
     def check(self) -> list[str]:
-        """What is missing or broken, one line each: what would otherwise show when an event arrives."""
-        problems = []
+        """What is missing or broken, one line each, so that it is found before an event arrives."""
+        found: dict[str | None, None] = {}
         for rule in self._settings.rules:
             agent = self._settings.agent(rule.agent)
-            for kind in kinds_of(rule) if agent is not None else ():
-                for form in Form:
-                    assert agent is not None
-                    problem = self._problem(agent, kind, form)
-                    if problem is not None and problem not in problems:
-                        problems.append(problem)
-        return problems
+            if agent is not None:
+                found |= {self._problem(agent, kind, form): None for kind in kinds_of(rule) for form in SkillForm}
+        return [problem for problem in found if problem is not None]
 
-    def _problem(self, agent: HookAgent, kind: str, form: Form) -> str | None:
+    def _problem(self, agent: HookAgent, kind: str, form: SkillForm) -> str | None:
         try:
             for event, match in _examples(agent.name, kind):
-                self._render(agent, event, match, form)
+                self.render(agent, event, match, form)
         except ConfigError as error:
             return error.message
         return None
 
-    def render(self, agent: HookAgent, event: HookEvent, match: Match, form: Form) -> str:
+    def render(self, agent: HookAgent, event: HookEvent, match: Match, form: SkillForm) -> str:
         """Raises ConfigError."""
-        return self._render(agent, event, match, form)
-
-    def _render(self, agent: HookAgent, event: HookEvent, match: Match, form: Form) -> str:
         path = self._path(agent, event.kind, form)
         mark = self._new_mark()
         try:
             source = path.read_text("utf-8")
-            if len(source) > TEMPLATE_MOST:
-                raise ConfigError(f"{path} is too long for a skill.")
+            if len(source) > TEMPLATE_MAX_CHARS:
+                raise ConfigError(f"{path} is longer than {TEMPLATE_MAX_CHARS:,} characters.")
             text = self._environment.from_string(source).render(self._variables(agent, event, match, mark))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} cannot be read: {error}.") from error
@@ -148,14 +141,14 @@ class Skills:
             ) from error
         if not text.strip():
             raise ConfigError(f"{path} is empty for {event.kind}.")
-        if len(text) > PROMPT_MOST:
-            raise ConfigError(f"{path} makes a prompt of {len(text):,} characters; the limit is {PROMPT_MOST:,}.")
+        if len(text) > PROMPT_MAX_CHARS:
+            raise ConfigError(f"{path} makes a prompt of {len(text):,} characters; the limit is {PROMPT_MAX_CHARS:,}.")
         shown = meaning(match, event)
         if f"<<<{shown} {mark}" not in text.lower():
-            shown = Meaning.DATA  # the template does not print it
+            shown = Meaning.DATA  # the template leaves the text out
         return f"{text.strip()}\n\n{note(shown, match, event, mark)}"
 
-    def _path(self, agent: HookAgent, kind: str, form: Form) -> Path:
+    def _path(self, agent: HookAgent, kind: str, form: SkillForm) -> Path:
         folder = Path(agent.skills)
         for name in (kind, "default"):
             path = folder / f"{name}.{form}.md"
@@ -164,19 +157,19 @@ class Skills:
         raise ConfigError(
             f"{agent.name} has no {form} text for {kind}: there is no {folder / f'{kind}.{form}.md'}, "
             f"and no default.{form}.md.",
-            hint="clew hooks check finds these.",
+            hint="clew hooks check lists all that are missing.",
         )
 
     def _variables(self, agent: HookAgent, event: HookEvent, match: Match, mark: str) -> dict[str, Any]:
         limit = self._settings.text_limit
-        new = meaning(match, event)  # of the text; without one, of the description
+        new = meaning(match, event)  # of the text; if there is none, of the description
         is_task = new is Meaning.TASK
 
-        def line(text: str | None) -> Foreign:
-            return Foreign(text or "", mark, limit, block=False)
+        def line(text: str | None) -> ForgeText:
+            return ForgeText(text or "", mark, limit, block=False)
 
-        def block(text: str, meaning: Meaning) -> Foreign:
-            return Foreign(text, mark, limit, block=True, meaning=meaning)
+        def block(text: str, meaning: Meaning) -> ForgeText:
+            return ForgeText(text, mark, limit, block=True, meaning=meaning)
 
         return {
             "agent": agent.name,
@@ -207,13 +200,13 @@ class Skills:
 
 
 def kinds_of(rule: Rule) -> Iterable[str]:
-    """The events that the rule may be asked about: those that only clean up wake nobody."""
+    """The kinds of events that the rule may match, without clean-up events: they wake no agent."""
     found = [kind for kind in KINDS if matches(Rule(rule.agent, rule.events), _example(kind)) is not None]
     return [kind for kind in found if kind not in CLEAN_UP]
 
 
 def _examples(agent: str, kind: str) -> list[tuple[HookEvent, Match]]:
-    """What takes a template through its branches: a full event, an empty one, a command, a review."""
+    """Events that exercise a template's branches: a full event, an empty one, a command, a review."""
     plain, command = Rule(agent, (kind,)), Rule(agent, (kind,), command="/command")
     return [
         (_example(kind), Match(plain, "words")),

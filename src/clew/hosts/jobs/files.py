@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from clew.core.job import Job
-from clew.engine.checkpoints import Checkpoints
+from clew.core.jobs.job import Job
+from clew.engine.settings import RuntimeContext
 from clew.errors import ClewError, Conflict
+from clew.git.checkpoints import Checkpoints
 
-log = logging.getLogger("clew.hosts.jobs")
+log = logging.getLogger("clew.hosts.jobs.jobs")
 
 
 class FilesChanged(Conflict):
@@ -30,12 +31,11 @@ class FilesChanged(Conflict):
 
 
 class JobFiles:
-    def __init__(self, environ: Mapping[str, str], clock: Callable[[], float]) -> None:
-        self._environ = environ
-        self._clock = clock
+    def __init__(self, context: RuntimeContext) -> None:
+        self._context = context
 
     def of(self, cwd: str, job_id: str) -> Checkpoints:
-        return Checkpoints(cwd, job_id, self._environ, clock=self._clock)
+        return Checkpoints(cwd, job_id, self._context.environ, clock=self._context.clock)
 
     async def check(self, job: Job) -> None:
         """Saves the files after a run whose end nobody saw; raises FilesChanged when somebody else changed them since.

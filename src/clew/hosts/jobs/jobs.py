@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clew.core.durations import DAY_S
 from clew.core.ids import ThreadId
-from clew.core.job import LATEST, UNDER_WAY, Job, JobStatus, Limits, Wish
+from clew.core.jobs.job import LATEST, UNDER_WAY, Job, JobStatus, Limits, StartMode
+from clew.core.lookup import by_beginning
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
+from clew.engine.engine import Engine
 from clew.errors import Conflict, NotFound, UsageError
-from clew.hosts.job_rows import heard_at
-from clew.hosts.job_runs import JobRuns
+from clew.hosts.jobs.files import JobFiles
+from clew.hosts.jobs.rows import end, heard_at
+from clew.hosts.jobs.runner import JobRunner
 from clew.store.store import Store
 
 KIND = "job"
 JOBS_LOOKED_AT = 100_000
-MOST_AHEAD_S = 10 * 366 * 86_400.0
+MOST_AHEAD_S = 10 * 366 * DAY_S
 
 
-class NewJob(Record):
+class JobSpec(Record):
     """What a job is made with."""
 
     prompt: str
@@ -39,11 +43,18 @@ class NewJob(Record):
     id: str | None = None  # that it is to get; None: a new one
 
 
-class Jobs(JobRuns):
-    async def submit(self, new: NewJob) -> Job:
+class Jobs:
+    """What can be done with jobs; `runner` carries them out."""
+
+    def __init__(self, engine: Engine, runner: JobRunner) -> None:
+        self.runner = runner
+        self._engine = engine
+        self._files = JobFiles(engine.context)
+
+    async def submit(self, new: JobSpec) -> Job:
         """The job is on disk when this returns; a worker takes it up."""
         self._engine.adapter(new.agent)
-        now, job_id = self._engine.around.clock(), new.id or self._engine.around.new_id()
+        now, job_id = self._engine.context.clock(), new.id or self._engine.context.new_id()
         for at in (new.not_before, new.limits.deadline_at):
             if at is not None and not 0 <= at <= now + MOST_AHEAD_S:  # nor is it when it is no number
                 raise UsageError(
@@ -52,7 +63,7 @@ class Jobs(JobRuns):
         if new.checkpoint:
             await self._files.of(new.cwd, job_id).check()
         thread = Thread(
-            id=ThreadId(self._engine.around.new_id()),
+            id=ThreadId(self._engine.context.new_id()),
             name=f"job-{job_id[:8]}",
             cwd=new.cwd,
             agent=new.agent,
@@ -80,17 +91,17 @@ class Jobs(JobRuns):
         )
 
         def create(store: Store) -> None:
-            store.create_thread(thread)
-            store.create_job(job)
+            store.threads.create(thread)
+            store.jobs.create(job)
 
-        await self._engine.database.atomically(create)
+        await self._engine.store.atomically(create)
         return job
 
     async def list(
         self, *, statuses: Sequence[JobStatus] | None = None, key: str | None = None, limit: int = 50
     ) -> Sequence[Job]:
-        return await self._call(
-            lambda store: [_as_it_is(store, job) for job in store.jobs(statuses=statuses, key=key, limit=limit)]
+        return await self._engine.store.call(
+            lambda store: [_as_it_is(store, job) for job in store.jobs.newest(statuses=statuses, key=key, limit=limit)]
         )
 
     async def find(self, job_id: str) -> Job:
@@ -98,40 +109,41 @@ class Jobs(JobRuns):
 
         def look(store: Store) -> Job:
             if job_id == LATEST:
-                newest = store.jobs(limit=1)
+                newest = store.jobs.newest(limit=1)
                 if not newest:
                     raise NotFound("There is no job yet.", hint="Submit one with clew jobs submit PROMPT.")
                 return _as_it_is(store, newest[0])
-            exact = store.job(job_id)
+            exact = store.jobs.find(job_id)
             if exact is not None:
                 return _as_it_is(store, exact)
-            close = [job for job in store.jobs(limit=JOBS_LOOKED_AT) if job_id and job.id.startswith(job_id)]
-            if len(close) != 1:
-                what = "names more than one job" if close else "is not a job"
-                raise NotFound(f"{job_id!r} {what}.", hint="clew jobs list shows them.")
-            return _as_it_is(store, close[0])
+            recent = store.jobs.newest(limit=JOBS_LOOKED_AT)
+            found = by_beginning(job_id, recent, lambda job: job.id, noun="job", hint="clew jobs list shows them.")
+            return _as_it_is(store, found)
 
-        return await self._call(look)
+        return await self._engine.store.call(look)
 
     async def cancel(self, job_id: str) -> Job:
         """A job that runs is told to stop, with all that it started; any other that is not over is over at once."""
 
         def ask_to_stop(store: Store) -> Job:
-            job = store.require_job(job_id)
+            job = store.jobs.require(job_id)
             if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED):
                 how = "was cancelled" if job.status is JobStatus.CANCELLED else f"has {job.status}"
                 raise Conflict(f"The job is over: it {how}.", hint="clew jobs show tells more.")
             if job.status is JobStatus.RUNNING and self._engine.is_held(store, job.thread_id):
-                return store.update_job(job.id, cancel_requested=True)
-            return self._end(store, job, JobStatus.CANCELLED, "The job was cancelled while it waited.")
+                return store.jobs.update(job.id, cancel_requested=True)
+            now = self._engine.context.clock()
+            return end(store, job, JobStatus.CANCELLED, "The job was cancelled while it waited.", now)
 
         await self._engine.recover()  # a dead worker's agent may still be running
-        job = await self._engine.database.atomically(ask_to_stop)
+        job = await self._engine.store.atomically(ask_to_stop)
         if job.status is JobStatus.RUNNING and job.run_id is not None:
             await self._engine.cancel(job.run_id)
         return job
 
-    async def retry(self, job_id: str, wish: Wish | None = None, *, restore: bool = False, keep: bool = False) -> Job:
+    async def retry(
+        self, job_id: str, start_mode: StartMode | None = None, *, restore: bool = False, keep: bool = False
+    ) -> Job:
         """Queues a job again that ended or stopped without success. `restore` puts its files back first."""
         job = await self.find(job_id)
         if job.status is JobStatus.SUCCEEDED or job.status in UNDER_WAY:
@@ -147,15 +159,15 @@ class Jobs(JobRuns):
             await self._files.of(job.cwd, job.id).restore()
 
         def queue(store: Store) -> Job:
-            stored, limits = store.require_job(job.id), job.limits
+            stored, limits = store.jobs.require(job.id), job.limits
             if stored.tries != job.tries or stored.status is not job.status:
                 raise Conflict("Somebody else has retried the job in the meantime.", hint="clew jobs show tells more.")
-            if limits.deadline_at is not None and limits.deadline_at <= self._engine.around.clock():
+            if limits.deadline_at is not None and limits.deadline_at <= self._engine.context.clock():
                 limits = replace(limits, deadline_at=None)  # whoever retries it wants it all the same
-            return store.update_job(
+            return store.jobs.update(
                 job.id,
                 status=JobStatus.QUEUED,
-                wish=wish,
+                start_mode=start_mode,
                 keep_files=keep,
                 tries=job.tries + 1,
                 troubles=0,
@@ -171,12 +183,12 @@ class Jobs(JobRuns):
                 ended_at=None,
             )
 
-        return await self._engine.database.atomically(queue)
+        return await self._engine.store.atomically(queue)
 
 
 def _as_it_is(store: Store, job: Job) -> Job:
     """With the session of the run that is going on: stored before its process was spawned."""
-    run = store.run(job.run_id) if job.status is JobStatus.RUNNING and job.run_id is not None else None
+    run = store.runs.find(job.run_id) if job.status is JobStatus.RUNNING and job.run_id is not None else None
     if run is None or run.session_id is None:
         return job
     return replace(job, session_id=run.session_id, session_saved_at=heard_at(store, job) or run.started_at)

@@ -10,35 +10,36 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
 from clew.core.decision import Reason
-from clew.core.events import MessageSaid
 from clew.core.ids import RunId
-from clew.core.job import OVER, TOO_LATE, UNDER_WAY, IllegalJobMove, Job, JobStatus, after_run
+from clew.core.jobs.job import OVER, TOO_LATE, UNDER_WAY, IllegalJobMove, Job, JobStatus, after_run
 from clew.core.outcome import Outcome
-from clew.core.run import LIVE, Run, RunStatus
+from clew.core.runs.events import MessageSaid
+from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.engine import leases
-from clew.engine.claims import Place
-from clew.engine.closing import Finished
+from clew.engine.durable.claims import WorkerSlot
 from clew.engine.engine import Engine
-from clew.engine.journal import Noted
-from clew.engine.settings import Slots
+from clew.engine.finish.results import FinishedRun
+from clew.engine.journal import JournalEntry
+from clew.engine.request import Slots
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, AgentMissing, Busy, ClewError, StoreError, UsageLimit
-from clew.hosts import job_asks, job_rows
-from clew.hosts.job_files import FilesChanged, JobFiles
-from clew.hosts.job_rows import NotItsTurn
+from clew.hosts.jobs import asks as job_asks
+from clew.hosts.jobs import rows as job_rows
+from clew.hosts.jobs.files import FilesChanged, JobFiles
+from clew.hosts.jobs.preparation import JobPreparation
+from clew.hosts.jobs.rows import NotItsTurn
 from clew.store.store import Store
 
-log = logging.getLogger("clew.hosts.jobs")
+log = logging.getLogger("clew.hosts.jobs.jobs")
 
 T = TypeVar("T")
-Prepare = Callable[[Job], Awaitable[None]]
-NOTHING: Mapping[str, Prepare] = MappingProxyType({})
+NO_PREPARATIONS: Mapping[str, JobPreparation] = MappingProxyType({})
 SLOTS = "slots/jobs"
 LOOK_S = 1.0  # how soon a job that waits sees that it is cancelled, or that its turn has come
 CHECKPOINT_S = 120.0
@@ -48,43 +49,43 @@ class _ToBeEnded(Exception):
     """The job was cancelled, or its deadline has passed: that is written in a transaction."""
 
 
-class JobRuns:
+class JobRunner:
+    """Carries jobs out: all their runs, one after the other."""
+
     def __init__(
         self,
         engine: Engine,
         *,
         most_at_once: int | None = None,
-        prepare: Mapping[str, Prepare] = NOTHING,
-        dice: Callable[[], float] = random.random,
+        preparations: Mapping[str, JobPreparation] = NO_PREPARATIONS,
         checkpoint_s: float = CHECKPOINT_S,
     ) -> None:
         """`most_at_once`: over all machines; each worker has a limit of its own.
 
-        `prepare`: what is to be done before the first run of a job, and when its directory is gone, by its kind.
+        `preparations`: by the kind of the jobs that need one.
         """
-        self._prepare = prepare
+        self._preparations = preparations
         self._engine = engine
         self._slots = Slots(SLOTS, most_at_once) if most_at_once is not None else None
-        self._dice = dice
         self._checkpoint_s = checkpoint_s
-        self._files = JobFiles(engine.around.environ, engine.around.clock)
+        self._files = JobFiles(engine.context)
 
-    async def carry_out(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
+    async def carry_out(self, job_id: str, worker: str) -> None:
         """To the job's end, or until somebody must act. Cancelled: what was under way is handed back.
 
         For a process that is no worker and has no claim. Those of its key that stand before it come first, whoever was
         to carry them out.
         """
         while True:
-            first = await self._call(lambda store: store.job_before(job_id))
+            first = await self._call(lambda store: store.jobs.before(job_id))
             try:
-                await self._carry_to_end(first.id if first is not None else job_id, worker, slots)
+                await self._carry_to_end(first.id if first is not None else job_id, worker)
             except NotItsTurn:
                 continue
             if first is None:
                 return
 
-    async def carry_on(self, job_id: str, worker: str, place: Place) -> float | None:
+    async def carry_out_claimed(self, job_id: str, worker: str, slot: WorkerSlot) -> float | None:
         """A job that this worker has claimed, with a place for it among those that run: as far as it goes.
 
         None: it is over, or somebody must act. Else it is not the job's turn or not yet its time, and nothing of it is
@@ -98,39 +99,32 @@ class JobRuns:
                     return None
                 if wait_s > 0:
                     if job.run_id is None:
-                        return self._engine.around.clock() + wait_s
-                    place.leave()
+                        return self._engine.context.clock() + wait_s
+                    slot.release()
                     await asyncio.sleep(min(wait_s, LOOK_S))
                     continue
-                await place.take()
+                await slot.acquire()
                 if not await self._run_once(job, worker):
                     return None
             except NotItsTurn:
-                return self._engine.around.clock() + LOOK_S
+                return self._engine.context.clock() + LOOK_S
             except (Busy, IllegalJobMove):  # another worker has it after all, or it was cancelled in this very moment
-                place.leave()
+                slot.release()
                 await asyncio.sleep(LOOK_S)
             except asyncio.CancelledError:
                 await self._hand_back(job_id, worker)
                 raise
 
-    async def _carry_to_end(self, job_id: str, worker: str, slots: asyncio.Semaphore) -> None:
-        while True:
-            job = await self._ready(job_id)
-            if job is None:
-                return
-            async with slots:
-                try:
-                    job = await self._call(lambda store: store.require_job(job_id))  # it may have waited long
-                    if not await self._run_once(job, worker):
-                        return
-                except Busy:
-                    await asyncio.sleep(LOOK_S)  # another worker has it after all
-                except asyncio.CancelledError:
-                    await self._hand_back(job_id, worker)
-                    raise
-                except IllegalJobMove:
-                    await asyncio.sleep(LOOK_S)  # it was cancelled, or retried, in this very moment
+    async def _carry_to_end(self, job_id: str, worker: str) -> None:
+        while (job := await self._ready(job_id)) is not None:
+            try:
+                if not await self._run_once(job, worker):
+                    return
+            except (Busy, IllegalJobMove):  # another worker has it after all, or its state changed at this very moment
+                await asyncio.sleep(LOOK_S)
+            except asyncio.CancelledError:
+                await self._hand_back(job_id, worker)
+                raise
 
     async def _ready(self, job_id: str) -> Job | None:
         """The job when it may run; None: it is over. Raises NotItsTurn."""
@@ -145,26 +139,26 @@ class JobRuns:
         try:
             return await self._call(lambda store: self._look(store, job_id, may_end=False))
         except _ToBeEnded:
-            return await self._engine.database.atomically(lambda store: self._look(store, job_id))
+            return await self._engine.store.atomically(lambda store: self._look(store, job_id))
 
     def _look(self, store: Store, job_id: str, *, may_end: bool = True) -> tuple[Job | None, float]:
-        job = store.job(job_id)
+        job = store.jobs.find(job_id)
         if job is None or job.status in OVER:
             return None, 0.0
-        now = leases.now(store, self._engine.around)  # other machines set the times that it is compared with
+        now = leases.now(store, self._engine.context)  # other machines set the times that it is compared with
         if self._engine.is_held(store, job.thread_id):
             return job, LOOK_S  # by a run of a worker that is alive
         is_late = job.limits.deadline_at is not None and now >= job.limits.deadline_at
         if (job.cancel_requested or is_late) and not may_end:
             raise _ToBeEnded
         if job.cancel_requested:
-            self._end(store, job, JobStatus.CANCELLED, "The job was cancelled.")
+            job_rows.end(store, job, JobStatus.CANCELLED, "The job was cancelled.", self._engine.context.clock())
             return None, 0.0
         if is_late:
-            store.update_job(job_id, outcome=Outcome.TIMED_OUT)
-            self._end(store, job, JobStatus.FAILED, TOO_LATE)
+            store.jobs.update(job_id, outcome=Outcome.TIMED_OUT)
+            job_rows.end(store, job, JobStatus.FAILED, TOO_LATE, self._engine.context.clock())
             return None, 0.0
-        if store.job_before(job_id) is not None:
+        if store.jobs.before(job_id) is not None:
             raise NotItsTurn
         ready_at = max(job.not_before or 0.0, job.wake_at or 0.0)
         return job, min(ready_at, job.limits.deadline_at or ready_at) - now
@@ -173,21 +167,21 @@ class JobRuns:
         """One run. True: another is to follow."""
         if job.run_id is not None:
             await self._engine.recover()  # the last worker may have died with it
-            job = await self._call(lambda store: store.require_job(job.id))
+            job = await self._call(lambda store: store.jobs.require(job.id))
         begun: RunId | None = None
         try:
             ended = await self._call(lambda store: job_rows.unconcluded(store, job)) if job.run_id is not None else None
             if ended is not None:
                 return await self._conclude(job, ended)
             is_there = job.run_id is not None and await asyncio.to_thread(os.path.isdir, job.cwd)
-            if job.kind in self._prepare and not is_there:
-                await self._prepare[job.kind](job)
+            if job.kind in self._preparations and not is_there:
+                await self._preparations[job.kind].prepare(job)
             await self._files.check(job)
             turn = await self._begin(job, worker)
             if turn is None:
                 return True  # cancelled in the meantime: a look at the row tells
             begun = turn.run.id
-            said: list[Noted] = []
+            said: list[JournalEntry] = []
             return await self._conclude(job, await self._follow(job, turn, said), said)
         except (StoreError, Busy, IllegalJobMove, NotItsTurn):
             raise  # whoever called waits until it is well again
@@ -200,24 +194,24 @@ class JobRuns:
         """Ends the job for want of a run. True: it is another worker's by now, and not this one's to end."""
 
         def end(store: Store) -> bool:
-            job_now = store.require_job(job.id)
+            job_now = store.jobs.require(job.id)
             if job_now.run_id != (begun or job.run_id) or self._engine.is_held(store, job.thread_id):
                 return True
-            if begun is not None and store.require_run(begun).status is RunStatus.INTERRUPTED:
+            if begun is not None and store.runs.require(begun).status is RunStatus.INTERRUPTED:
                 return True  # by whoever took it over
             if job_now.status in UNDER_WAY:
                 changed = isinstance(error, FilesChanged)
                 outcome = error.code if isinstance(error, AgentMissing) else None
-                store.update_job(job.id, outcome=outcome, conflicts=error.paths if changed else ())  # type: ignore[attr-defined]
+                store.jobs.update(job.id, outcome=outcome, conflicts=error.paths if changed else ())  # type: ignore[attr-defined]
                 status = JobStatus.CONFLICT if changed else JobStatus.FAILED
-                self._end(store, job_now, status, error.message, error.hint)
+                job_rows.end(store, job_now, status, error.message, self._engine.context.clock(), error.hint)
             return False
 
-        return await self._engine.database.atomically(end)
+        return await self._engine.store.atomically(end)
 
     async def _begin(self, job: Job, worker: str) -> LiveTurn | None:
         """None: the job was cancelled, or is another worker's by now. Raises NotItsTurn."""
-        now = self._engine.around.clock()
+        now = self._engine.context.clock()
         state = await self._call(lambda store: job_rows.state(store, job))
         ask = job_asks.ask(job, state, self._slots, now)
         try:
@@ -226,7 +220,7 @@ class JobRuns:
         except job_rows.NotOurs:
             return None
 
-    async def _follow(self, job: Job, turn: LiveTurn, said: list[Noted]) -> Finished:
+    async def _follow(self, job: Job, turn: LiveTurn, said: list[JournalEntry]) -> FinishedRun:
         """The run to its end; its markers and, now and then, its files are saved meanwhile.
 
         Markers of messages that are stored together with the run's end are left to its conclusion, in `said`.
@@ -238,7 +232,7 @@ class JobRuns:
                     said.append(noted)
                 elif isinstance(noted.event, MessageSaid):
                     marker = partial(job_rows.add_marker, job.id, turn.run.id, noted)
-                    await self._engine.database.atomically(marker)
+                    await self._engine.store.atomically(marker)
             return await turn.finish()
         except asyncio.CancelledError:
             await turn.abandon()
@@ -252,7 +246,7 @@ class JobRuns:
                 saving.cancel()
                 await asyncio.gather(saving, return_exceptions=True)
 
-    async def _conclude(self, job: Job, finished: Finished, said: Sequence[Noted] = ()) -> bool:
+    async def _conclude(self, job: Job, finished: FinishedRun, said: Sequence[JournalEntry] = ()) -> bool:
         """What follows from the end of a run, once: written only while the run is the job's newest."""
         if isinstance(finished.error, StoreError):
             return True  # the store tells what became of it, when it is well and recovery has been there
@@ -263,33 +257,41 @@ class JobRuns:
         _tell_of_loss(job, finished.run)
 
         def write(store: Store) -> bool:
-            job_now, run = store.require_job(job.id), store.require_run(finished.run.id)
+            job_now, run = store.jobs.require(job.id), store.runs.require(finished.run.id)
             if not job_rows.is_open_now(job_now, run.id):
                 return True
             if run.status in LIVE:
                 return True  # so is the run: what this process has to say of it does not count
             for noted in said:
                 job_rows.add_marker(job.id, run.id, noted, store)
-            now = leases.now(store, self._engine.around)
+            now = leases.now(store, self._engine.context)
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
-            before = {} if outcome is Outcome.SUCCESS else job_rows.before(store, job_now, run)
-            what = after_run(job_now, outcome, **before, resets_at=resets_at, now=now, dice=self._dice())
+            is_success = outcome is Outcome.SUCCESS  # then nothing depends on the runs before it
+            what = after_run(
+                job_now,
+                outcome,
+                earlier=() if is_success else job_rows.earlier_outcomes(store, job_now, run),
+                resumed=not is_success and job_rows.was_resumed(store, run),
+                resets_at=resets_at,
+                now=now,
+                dice=random.random(),
+            )
             if job_now.status is not JobStatus.RUNNING:
-                store.update_job(job.id, status=JobStatus.RUNNING)
-            store.update_job(job.id, **job_rows.changes(store, job_now, run, finished, outcome, what, now))
+                store.jobs.update(job.id, status=JobStatus.RUNNING)
+            store.jobs.update(job.id, **job_rows.changes(store, job_now, run, finished, outcome, what, now))
             return what.status in UNDER_WAY
 
-        return await self._engine.database.atomically(write)
+        return await self._engine.store.atomically(write)
 
     async def _hand_back(self, job_id: str, worker: str) -> None:
         """This worker ends; another goes on."""
 
         def give_back(store: Store) -> None:
-            job = store.require_job(job_id)
+            job = store.jobs.require(job_id)
             if job.status is JobStatus.RUNNING and job.worker == worker:
-                store.update_job(job_id, status=JobStatus.QUEUED, worker=None)
+                store.jobs.update(job_id, status=JobStatus.QUEUED, worker=None)
 
-        await self._engine.database.atomically(give_back)
+        await self._engine.store.atomically(give_back)
 
     async def _save_now_and_then(self, job: Job, run: Run) -> None:
         while True:
@@ -297,11 +299,8 @@ class JobRuns:
             if await self._call(lambda store: job_rows.is_open(store, job.id, run.id)):
                 await self._files.save(job, "interval")
 
-    def _end(self, store: Store, job: Job, status: JobStatus, error: str, hint: str | None = None) -> Job:
-        return store.update_job(job.id, status=status, error=error, hint=hint, ended_at=self._engine.around.clock())
-
     async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.database.call(work)
+        return await self._engine.store.call(work)
 
 
 LOST = frozenset({Reason.EXPIRED, Reason.SESSION_MISSING, Reason.REJECTED})

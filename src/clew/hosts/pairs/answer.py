@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from clew.core.pair import Order
-from clew.hosts.shaped import DoesNotFit, read_shaped
+from clew.core.pairs.pair import Order
+from clew.hosts.structured_output import DoesNotFit, read_shaped
 
 Text = Annotated[str, msgspec.Meta(max_length=200_000)]
 

@@ -18,11 +18,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from clew.core.record import Record
-from clew.engine.changes import Repository
 from clew.errors import ClewError
-from clew.store.pair_rows import KeptFile, KeptFiles
+from clew.git.changes import Repository
+from clew.store.rows.pairs import KeptFile, KeptFiles
 
-log = logging.getLogger("clew.hosts.pair")
+log = logging.getLogger("clew.hosts.pairs.pairs")
 
 LOOK_S = 5.0
 FILES_MOST = 5_000  # that have changed in a git work tree

@@ -5,7 +5,6 @@ A repository may have put something there before us, to have us write elsewhere:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from clew.core.history import text_digest
+from clew.system.files import write_whole
 
 FOLDER = Path(".clew", "sessions")
 CURRENT = "current.json"
@@ -50,30 +50,7 @@ def write(cwd: str, pair_id: str, text: str) -> Path:
 
 
 def _replace(path: Path, text: str) -> None:
-    """On the disk before it takes the old one's place."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        beside.unlink()
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    _settle(path.parent)
-
-
-def _settle(folder: Path) -> None:
-    """So that the new name too outlives a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_whole(path, text.encode("utf-8", "backslashreplace"))
 
 
 def point_at(path: Path) -> Path:

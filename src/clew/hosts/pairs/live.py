@@ -7,19 +7,21 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from clew.core.ids import ThreadId
-from clew.core.pair import Pair, PairEvent
+from clew.core.pairs.pair import Pair, PairEvent
 from clew.core.pins import PinState
 from clew.core.record import Record
+from clew.core.runs.options import Person
 from clew.engine.engine import Engine
-from clew.engine.leases import is_dead
-from clew.engine.settings import Person
+from clew.engine.leases import HeldLeases, live_lease
 from clew.engine.turn import LiveTurn
 from clew.errors import Busy, ClewError
-from clew.hosts.pair_files import Look
+from clew.hosts.pairs.files import Look
 from clew.store.store import Store
 
+LEASE_PREFIX = "pair/"
 
-class Manner(Record):
+
+class PairRunOptions(Record):
     """How a pair is carried out, this time."""
 
     timeout_s: float | None = None  # of a run
@@ -28,19 +30,18 @@ class Manner(Record):
     person: Person | None = None  # who answers the agents' questions; None: nobody
 
 
-AS_EVER = Manner()
+DEFAULT_RUN_OPTIONS = PairRunOptions()
 
 
 class LivePair:
     """A pair that this process carries out: its events as they come, and its end."""
 
-    def __init__(self, pair: Pair, token: str, manner: Manner) -> None:
+    def __init__(self, pair: Pair, leases: HeldLeases, manner: PairRunOptions) -> None:
         self.pair = pair  # as it began
         self.manner = manner
-        self.token = token
+        self.leases = leases
         self.stopped = False
         self.task: asyncio.Task[None]
-        self.lost = False
         self.not_before: float | None = None  # when the usage limit has reset that its last run met
         self.saved: str | None = None  # its state file, once it was written
         self.told_too_much = False  # that nobody looks at the files
@@ -49,6 +50,11 @@ class LivePair:
         self._killed = False
         self._looking: asyncio.Task[Look | None] | None = None
         self._events: asyncio.Queue[PairEvent | None] = asyncio.Queue()
+
+    @property
+    def lost(self) -> bool:
+        """Another process took it over."""
+        return self.leases.is_lost
 
     async def events(self) -> AsyncIterator[PairEvent]:
         """For one listener."""
@@ -95,19 +101,18 @@ class LivePair:
 
 
 def lease_key(pair: Pair) -> str:
-    return f"pair/{pair.id}"
+    return f"{LEASE_PREFIX}{pair.id}"
 
 
 def check_free(store: Store, engine: Engine, pair: Pair) -> None:
     """Raises Busy while a process that is alive carries it out."""
-    held = store.lease(lease_key(pair))
-    if held is not None and not is_dead(store, held, engine.around):
+    if live_lease(store, lease_key(pair), engine.context) is not None:
         raise Busy(f"The pair {pair.name} is going on in another process.", hint="Wait for it, or stop it there.")
 
 
 def sessions_of(store: Store, thread_id: ThreadId) -> dict[str, str]:
     """One a model: the one that its next turn would go on in."""
-    pins = store.pins(thread_id, retired=False)
+    pins = store.pins.of_thread(thread_id, retired=False)
     return {
         pin.model or "default": pin.session_id for pin in pins if pin.state is PinState.GOOD and pin.borrowed_at is None
     }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from clew.core.pair import Pair, Part
+from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart
 from clew.core.record import Record
 from clew.engine.engine import Engine
 from clew.errors import UsageError
-from clew.hosts import pair_folder, pair_saving
-from clew.hosts.checks import check_name
-from clew.hosts.pair_live import check_free
-from clew.store.pairs import NAME_CHARS
+from clew.hosts.pairs import folder as pair_folder
+from clew.hosts.pairs import saving as pair_saving
+from clew.hosts.pairs.live import check_free
+from clew.hosts.validation import check_name
 from clew.store.store import Store
 
 
@@ -25,12 +25,12 @@ class Renamed(Record):
 
 def check_pair_name(name: str) -> None:
     check_name(name)
-    if len(name) > NAME_CHARS:
-        raise UsageError(f"The name is longer than {NAME_CHARS} characters.")
+    if len(name) > PAIR_NAME_CHARS:
+        raise UsageError(f"The name is longer than {PAIR_NAME_CHARS} characters.")
 
 
-def thread_name(pair: Pair, part: Part) -> str:
-    return f"pair-{pair.name}-{part}"
+def thread_name(pair_name: str, part: PairPart) -> str:
+    return f"pair-{pair_name}-{part}"
 
 
 async def rename(engine: Engine, name: str, new: str) -> Renamed | None:
@@ -40,26 +40,26 @@ async def rename(engine: Engine, name: str, new: str) -> Renamed | None:
     """
 
     def renamed(store: Store) -> Renamed | None:
-        pair = store.pair(name) if store.thread(name) is None else None
+        pair = store.pairs.find(name) if store.threads.find(name) is None else None
         if pair is None:
             return None
         check_pair_name(new)
         check_free(store, engine, pair)
         names = [(pair.name, new)]
         hint = pair.hint and pair.hint.replace(f"--session {pair.name} ", f"--session {new} ")
-        pair = store.rename_pair(pair.id, new, hint=hint)
-        for part in Part:
-            thread = store.require_thread(pair.thread_of(part))
-            now = store.update_thread(thread.id, at=thread.updated_at, name=thread_name(pair, part))
+        pair = store.pairs.rename(pair.id, new, hint=hint)
+        for part in PairPart:
+            thread = store.threads.require(pair.thread_of(part))
+            now = store.threads.update(thread.id, at=thread.updated_at, name=thread_name(pair.name, part))
             names.append((thread.name, now.name))
         return Renamed(pair, tuple(names))
 
-    done = await engine.database.atomically(renamed)
+    done = await engine.store.atomically(renamed)
     if done is None or not (path := pair_folder.path_of(done.pair.cwd, done.pair.id)).is_file():
         return done
-    whole = await engine.database.call(lambda store: pair_saving.whole_of(store, done.pair.id))
+    whole = await engine.store.call(lambda store: pair_saving.saved_pair(store, done.pair.id))
     try:
-        await asyncio.to_thread(pair_saving.write, whole, engine.around.environ)
+        await asyncio.to_thread(pair_saving.write, whole, engine.context.environ)
     except OSError as error:
         return done.replace(trouble=pair_saving.not_written(path, error))
     return done

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from clew.core import pair_prompts as words
 from clew.core.history import Role
-from clew.core.pair import Order, Part, Phase, Round
+from clew.core.pairs import prompts as words
+from clew.core.pairs.pair import Order, PairPart, PairRound, Phase
 from clew.core.record import Record
 from clew.errors import UsageError
-from clew.hosts.checks import read_plain
-from clew.hosts.pair_folder import CURRENT, ID
-from clew.hosts.pair_state import VERSION
+from clew.hosts.pairs.folder import CURRENT, ID
+from clew.hosts.pairs.state import VERSION
+from clew.hosts.validation import read_plain
 
 FILE_MOST = 200_000_000
 ROUNDS_MOST = 1_000_000
@@ -62,7 +62,7 @@ class _Round(msgspec.Struct, rename="camel"):
     result: str | None = None
 
 
-class State(msgspec.Struct, rename="camel"):
+class StateFile(msgspec.Struct, rename="camel"):
     """A state file, ours or the older tool's."""
 
     session_id: str
@@ -88,8 +88,8 @@ class State(msgspec.Struct, rename="camel"):
     rounds: list[_Round] = []
     sessions: dict[str, dict[str, str]] = {}
 
-    def messages(self, part: Part) -> list[tuple[Role, str, bool]]:
-        side = self.instructor if part is Part.INSTRUCTOR else self.worker
+    def messages(self, part: PairPart) -> list[tuple[Role, str, bool]]:
+        side = self.instructor if part is PairPart.INSTRUCTOR else self.worker
         roles = {role.value: role for role in Role}
         said = [
             (roles[each.role], _text(each.content), each.partial)
@@ -122,7 +122,7 @@ def _text(content: Any) -> str:
     return "\n".join(parts)
 
 
-def read(path: Path) -> State:
+def read(path: Path) -> StateFile:
     """Raises UsageError, in one line, whatever the file holds."""
     body = _body(path)
     named = _named(body)
@@ -135,7 +135,7 @@ def read(path: Path) -> State:
         )
     _check_version(body, path)
     try:
-        state = msgspec.json.decode(body, type=State)
+        state = msgspec.json.decode(body, type=StateFile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(
             f"{path} is no state of a pair: {' '.join(str(error).split())[:200]}.",
@@ -180,7 +180,7 @@ def _check_version(body: bytes, path: Path) -> None:
         )
 
 
-class Place(Record):
+class PairPosition(Record):
     """Where a file says that its pair stands."""
 
     number: int
@@ -188,7 +188,7 @@ class Place(Record):
     is_finished: bool
     asking: str
     last_round: int
-    rounds: tuple[Round, ...]
+    rounds: tuple[PairRound, ...]
 
 
 def within(number: int) -> int:
@@ -196,11 +196,11 @@ def within(number: int) -> int:
     return min(max(1, number), ROUNDS_MOST)
 
 
-def place_of(state: State) -> Place:
+def position_of(state: StateFile) -> PairPosition:
     number = within(state.current_round)
     last = within(state.last_round if state.last_round is not None else number + max(0, state.remaining_rounds))
     rounds = [
-        Round(
+        PairRound(
             state.session_id,
             each.number,
             each.message,
@@ -219,36 +219,36 @@ def place_of(state: State) -> Place:
         asking = words.CONTINUE
     if not any(round_.number == number for round_ in rounds):
         response = state.last_instructor_response
-        result = state.messages(Part.WORKER)[-1:] if phase is Phase.DONE and not finished else []
+        result = state.messages(PairPart.WORKER)[-1:] if phase is Phase.DONE and not finished else []
         rounds.append(
-            Round(
+            PairRound(
                 state.session_id,
                 number,
                 order=order_of(response) if response is not None else None,
                 result=result[0][1] if result else None,
             )
         )
-    return Place(number, phase, finished, asking, last, tuple(rounds))
+    return PairPosition(number, phase, finished, asking, last, tuple(rounds))
 
 
-def _asked(state: State, phase: Phase) -> str | None:
+def _asked(state: StateFile, phase: Phase) -> str | None:
     """What whoever's turn it is was told last."""
-    part = Part.WORKER if phase is Phase.WORKING else Part.INSTRUCTOR
+    part = PairPart.WORKER if phase is Phase.WORKING else PairPart.INSTRUCTOR
     return next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
 
 
-def _older(state: State) -> tuple[Phase, str, bool]:
+def _older(state: StateFile) -> tuple[Phase, str, bool]:
     """Where the older tool stood, which does not say so itself."""
-    response, worker = state.last_instructor_response, state.messages(Part.WORKER)
+    response, worker = state.last_instructor_response, state.messages(PairPart.WORKER)
     instruction = state.last_instruction or (response.instruction if response is not None else "")
     if response is not None and not response.should_continue:
         return Phase.DONE, "", True
-    if not state.messages(Part.INSTRUCTOR):
+    if not state.messages(PairPart.INSTRUCTOR):
         return Phase.INSTRUCTING, "Plan the task, and give the first instruction.", False
     if instruction.strip() and not any(role is Role.USER and text == instruction for role, text, _ in worker):
         return Phase.WORKING, instruction, False
     if worker and worker[-1][0] is Role.USER:
         return Phase.WORKING, "", False
-    if state.messages(Part.INSTRUCTOR)[-1][0] is Role.USER:
+    if state.messages(PairPart.INSTRUCTOR)[-1][0] is Role.USER:
         return Phase.INSTRUCTING, "", False
     return Phase.DONE, "", False  # a round is complete: whoever goes on opens the next

@@ -7,31 +7,30 @@ another took its pair over, writes nothing more.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from clew.core import pair_prompts as words
-from clew.core.pair import (
-    Asked,
-    Heard,
+from clew.core.pairs import prompts as words
+from clew.core.pairs.pair import (
     Order,
-    Ordered,
     Pair,
+    PairAsked,
+    PairOrdered,
+    PairPart,
+    PairRunEvent,
+    PairSaved,
     PairWarned,
-    Part,
+    PairWorked,
     Phase,
-    Saved,
-    Worked,
 )
-from clew.core.run import Run
-from clew.engine import leases
-from clew.engine.closing import Finished
+from clew.core.runs.options import TurnOptions
+from clew.core.runs.run import Run
 from clew.engine.engine import Engine
+from clew.engine.finish.results import FinishedRun
 from clew.engine.limits import wake_at
-from clew.engine.settings import Ask
+from clew.engine.request import TurnRequest
 from clew.errors import (
     AgentFailed,
     AuthFailed,
@@ -39,20 +38,22 @@ from clew.errors import (
     Busy,
     Cancelled,
     ClewError,
-    StoreError,
     TimedOut,
     UsageLimit,
     WrongModel,
 )
-from clew.hosts import pair_files, pair_folder, pair_rows, pair_saving
-from clew.hosts.pair_answer import read_order
-from clew.hosts.pair_files import Look
-from clew.hosts.pair_live import LivePair, lease_key
-from clew.hosts.shaped import DoesNotFit
-from clew.store.pair_rows import KeptFiles
+from clew.hosts.pairs import files as pair_files
+from clew.hosts.pairs import folder as pair_folder
+from clew.hosts.pairs import rows as pair_rows
+from clew.hosts.pairs import saving as pair_saving
+from clew.hosts.pairs.answer import read_order
+from clew.hosts.pairs.files import Look
+from clew.hosts.pairs.live import LivePair
+from clew.hosts.structured_output import DoesNotFit
+from clew.store.rows.pairs import KeptFiles
 from clew.store.store import Store
 
-log = logging.getLogger("clew.hosts.pair")
+log = logging.getLogger("clew.hosts.pairs.pairs")
 
 T = TypeVar("T")
 SAVE_EVERY = 5  # rounds
@@ -63,26 +64,19 @@ class PairRuns:
         self._engine = engine
 
     async def carry_out(self, live: LivePair) -> None:
-        beat = asyncio.create_task(self._beat(live))
         try:
-            try:
-                live.error = await self._go(live)
-            except ClewError as error:
-                live.error = error
-            except Exception as error:
-                live.error = AgentFailed(f"A fault in Clew itself: {error!r}")
-                raise
-            finally:
-                await self._put_down(live)
+            async with live.leases.kept(on_lost=live.cancel):
+                try:
+                    live.error = await self._go(live)
+                except ClewError as error:
+                    live.error = error
+                except Exception as error:
+                    live.error = AgentFailed(f"A fault in Clew itself: {error!r}")
+                    raise
+                finally:
+                    await self._put_down(live)
         finally:
-            try:
-                beat.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await beat
-                with contextlib.suppress(StoreError):
-                    await self._call(lambda store: store.release_lease(live.token))
-            finally:
-                live.tell(None)  # or whoever listens to its events would wait for ever
+            live.tell(None)  # or whoever listens to its events would wait for ever
 
     async def _go(self, live: LivePair) -> ClewError | None:
         """To its end, or to what must stop it."""
@@ -92,11 +86,11 @@ class PairRuns:
             if error is not None:
                 return error
         while True:
-            pair = await self._call(lambda store: store.require_pair(live.pair.id))
+            pair = await self._call(lambda store: store.pairs.require(live.pair.id))
             if pair.phase is Phase.DONE:
                 return None
             if live.lost:
-                return _taken_over(pair)
+                return taken_over(pair)
             if live.stopped:
                 return Cancelled("The pair was stopped.")
             finished = await self._ask(live, pair)
@@ -110,18 +104,18 @@ class PairRuns:
             if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY == 0:
                 await self._save(live)
 
-    async def _pick_up(self, live: LivePair) -> Finished | None:
+    async def _pick_up(self, live: LivePair) -> FinishedRun | None:
         """What it was left with, and which files somebody has changed since; told once."""
         pair, (run_id, kept) = await self._call(
-            lambda store: (store.require_pair(live.pair.id), pair_rows.known_files(store, live.pair))
+            lambda store: (store.pairs.require(live.pair.id), pair_rows.known_files(store, live.pair))
         )
         look = await self._look(live, pair, run_id, kept)
         changed = look.changed if look is not None else ()
 
-        def write(store: Store, now: float) -> Finished | None:
+        def write(store: Store, now: float) -> FinishedRun | None:
             if look is not None:
-                store.keep_pair_files(pair.id, look.files)
-            return pair_rows.pick_up(store, store.require_pair(pair.id), changed, now, self._mark())
+                store.pairs.keep_files(pair.id, look.files)
+            return pair_rows.pick_up(store, store.pairs.require(pair.id), changed, now, self._mark())
 
         left = await self._write(live, write)
         if changed:
@@ -131,51 +125,44 @@ class PairRuns:
 
     async def _look(self, live: LivePair, pair: Pair, run_id: str | None, kept: KeptFiles | None = None) -> Look | None:
         """At the files. That there are too many is said once."""
-        look = await live.looked(pair_files.look(pair.cwd, self._engine.around.environ, run_id, kept))
+        look = await live.looked(pair_files.look(pair.cwd, self._engine.context.environ, run_id, kept))
         if look is not None and look.too_much and not live.told_too_much:
             live.told_too_much = True
             message = f"the files here are not looked at: {look.too_much}. What somebody else changes is not told"
             live.tell(PairWarned(pair.number, "not_looked", message))
         return look
 
-    async def _ask(self, live: LivePair, pair: Pair) -> Finished:
+    async def _ask(self, live: LivePair, pair: Pair) -> FinishedRun:
         """What is due, asked, to the end of its run."""
         part = pair.part
 
-        def prepared(store: Store) -> Ask:
-            thread = store.require_thread(pair.thread_of(part))
+        def prepared(store: Store) -> TurnRequest:
+            thread = store.threads.require(pair.thread_of(part))
             model = pair.instructor_model
-            if part is Part.WORKER:
-                rounds = {each.number: each for each in store.pair_rounds(pair.id)}
+            if part is PairPart.WORKER:
+                rounds = {each.number: each for each in store.pairs.rounds(pair.id)}
                 model = rounds[pair.number].worker_model or pair.worker_model
-            return Ask(
-                thread=thread,
-                text=pair.asking,
-                agent=pair.agent,
-                model=model,
-                standing=thread.standing,
-                timeout_s=live.manner.timeout_s,
-                person=live.manner.person,
-                not_before=live.not_before,
-            )
+            manner = live.manner
+            options = TurnOptions(agent=pair.agent, model=model, timeout_s=manner.timeout_s, person=manner.person)
+            return TurnRequest(thread, pair.asking, options, standing=thread.standing, not_before=live.not_before)
 
         def note(store: Store, run: Run) -> None:
-            self._check_ours(store, live)
-            pair_rows.began(store, pair, run, self._engine.around.clock())
+            live.leases.fence(store)
+            pair_rows.began(store, pair, run, self._engine.context.clock())
 
         turn = await self._engine.start(await self._call(prepared), note)
         live.not_before = None
         run = turn.run
         live.follow(turn)
-        live.tell(Asked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
+        live.tell(PairAsked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
         async for noted in turn.events():
-            live.tell(Heard(pair.number, part, run.id, noted.event))
+            live.tell(PairRunEvent(pair.number, part, run.id, noted.event))
         return await turn.finish()
 
-    async def _settle(self, live: LivePair, finished: Finished) -> ClewError | None:
+    async def _settle(self, live: LivePair, finished: FinishedRun) -> ClewError | None:
         """What follows from the end of a run, written down. An error: the pair stops, and can be gone on with."""
-        pair = await self._call(lambda store: store.require_pair(live.pair.id))
-        if pair.part is Part.WORKER:
+        pair = await self._call(lambda store: store.pairs.require(live.pair.id))
+        if pair.part is PairPart.WORKER:
             look = await self._look(live, pair, finished.run.id)
             await self._worked(live, pair, finished, look.files if look is not None else None)
             return finished.error
@@ -197,19 +184,19 @@ class PairRuns:
         await self._ordered(live, pair, finished, order)
         return None
 
-    async def _worked(self, live: LivePair, pair: Pair, finished: Finished, kept: KeptFiles | None) -> None:
+    async def _worked(self, live: LivePair, pair: Pair, finished: FinishedRun, kept: KeptFiles | None) -> None:
         def write(store: Store, now: float) -> None:
-            store.keep_pair_files(pair.id, kept)
+            store.pairs.keep_files(pair.id, kept)
             if finished.error is None:
                 pair_rows.worked(store, pair, finished.text, now, self._mark())
 
         await self._write(live, write)
         if finished.error is None:
-            live.tell(Worked(pair.number, finished.text, finished.run.id))
+            live.tell(PairWorked(pair.number, finished.text, finished.run.id))
 
-    async def _ordered(self, live: LivePair, pair: Pair, finished: Finished, order: Order) -> None:
+    async def _ordered(self, live: LivePair, pair: Pair, finished: FinishedRun, order: Order) -> None:
         await self._write(live, lambda store, now: pair_rows.ordered(store, pair, order, now, self._mark()))
-        live.tell(Ordered(pair.number, order, finished.run.id))
+        live.tell(PairOrdered(pair.number, order, finished.run.id))
         if order.worker_model is not None and order.worker_model not in pair.models:
             known = ", ".join(pair.models) or "none"
             words_ = f"the instructor named a model that was not given ({order.worker_model}; known: {known}): ignored"
@@ -222,7 +209,7 @@ class PairRuns:
             if error is not None and not live.lost:
                 error.hint = hint_of(error, live.pair)
                 fields = {"error": error.message, "hint": error.hint, "error_code": error.code}
-                await self._write(live, lambda store, now: store.update_pair(live.pair.id, at=now, **fields))
+                await self._write(live, lambda store, now: store.pairs.update(live.pair.id, at=now, **fields))
             if not live.lost:
                 await self._save(live)
         except ClewError as trouble:
@@ -232,8 +219,8 @@ class PairRuns:
         """The state file. One that cannot be written stops nobody: all of it is in the store."""
         if not live.manner.auto_save:
             return
-        whole = await self._call(lambda store: pair_saving.whole_of(store, live.pair.id))
-        pair, environ = whole.pair, self._engine.around.environ
+        whole = await self._call(lambda store: pair_saving.saved_pair(store, live.pair.id))
+        pair, environ = whole.pair, self._engine.context.environ
         where, saved = pair_folder.path_of(pair.cwd, pair.id), None
         try:
             saved = await asyncio.to_thread(pair_saving.write, whole, environ)
@@ -243,40 +230,22 @@ class PairRuns:
             live.tell(PairWarned(pair.number, "not_saved", pair_saving.not_written(where, error)))
         if saved is not None:
             live.saved = str(saved)
-            live.tell(Saved(pair.number, live.saved))
-
-    async def _beat(self, live: LivePair) -> None:
-        """Keeps the lease. A process that slept too long may find the pair another's: then it stops."""
-        lease_s = self._engine.settings.lease_s
-        while True:
-            await asyncio.sleep(lease_s / 3)
-            with contextlib.suppress(StoreError):
-                if not await self._call(
-                    lambda store: store.renew_lease(live.token, leases.now(store, self._engine.around), lease_s)
-                ):
-                    live.lost = True
-                    live.cancel()
+            live.tell(PairSaved(pair.number, live.saved))
 
     async def _write(self, live: LivePair, work: Callable[[Store, float], T]) -> T:
         """In one transaction, and only while the pair is this process's own."""
 
         def fenced(store: Store) -> T:
-            self._check_ours(store, live)
-            return work(store, self._engine.around.clock())
+            live.leases.fence(store)
+            return work(store, self._engine.context.clock())
 
-        return await self._engine.database.atomically(fenced)
-
-    def _check_ours(self, store: Store, live: LivePair) -> None:
-        held = store.lease(lease_key(live.pair))
-        if held is None or held.token != live.token:
-            live.lost = True
-            raise _taken_over(live.pair)
+        return await self._engine.store.atomically(fenced)
 
     def _mark(self) -> str:
-        return self._engine.around.new_id()[:16]
+        return self._engine.context.new_id()[:16]
 
     async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.database.call(work)
+        return await self._engine.store.call(work)
 
 
 def _goes_on(pair: Pair) -> str:
@@ -307,5 +276,5 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
-def _taken_over(pair: Pair) -> Busy:
+def taken_over(pair: Pair) -> Busy:
     return Busy(f"Another process took the pair {pair.name} over.", hint="It goes on there.")

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from clew.core.pair import Part
-from clew.hosts import pair_folder, pair_state
-from clew.hosts.pair_live import sessions_of
+from clew.core.pairs.pair import PairPart
+from clew.hosts.pairs import folder as pair_folder
+from clew.hosts.pairs import state as pair_state
+from clew.hosts.pairs.live import sessions_of
 from clew.store.store import Store
 
 
@@ -18,17 +19,17 @@ def iso(at: float | None) -> str | None:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
 
 
-def whole_of(store: Store, pair_id: str) -> pair_state.Whole:
-    pair = store.require_pair(pair_id)
-    return pair_state.Whole(
+def saved_pair(store: Store, pair_id: str) -> pair_state.SavedPair:
+    pair = store.pairs.require(pair_id)
+    return pair_state.SavedPair(
         pair,
-        tuple(store.pair_rounds(pair_id)),
-        {part: store.history(pair.thread_of(part)) for part in Part},
-        {part: sessions_of(store, pair.thread_of(part)) for part in Part},
+        tuple(store.pairs.rounds(pair_id)),
+        {part: store.turns.history(pair.thread_of(part)) for part in PairPart},
+        {part: sessions_of(store, pair.thread_of(part)) for part in PairPart},
     )
 
 
-def write(whole: pair_state.Whole, environ: Mapping[str, str]) -> Path:
+def write(whole: pair_state.SavedPair, environ: Mapping[str, str]) -> Path:
     """Raises OSError."""
     return pair_folder.write(whole.pair.cwd, whole.pair.id, pair_state.worded(whole, environ, iso))
 

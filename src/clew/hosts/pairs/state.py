@@ -10,11 +10,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from clew.core import pair_prompts as words
-from clew.core import redaction
 from clew.core.history import Turn
-from clew.core.pair import Order, Pair, Part, Round
+from clew.core.pairs import prompts as words
+from clew.core.pairs.pair import Order, Pair, PairPart, PairRound
 from clew.core.record import Record
+from clew.core.secrets import redaction
 
 VERSION = "1.0.0"
 BLANKED = "[blanked]"
@@ -22,13 +22,13 @@ BLANKED = "[blanked]"
 Stamp = Callable[[float | None], str | None]
 
 
-class Whole(Record):
+class SavedPair(Record):
     """A pair with all that its file holds."""
 
     pair: Pair
-    rounds: tuple[Round, ...]
-    turns: Mapping[Part, tuple[Turn, ...]]
-    sessions: Mapping[Part, Mapping[str, str]]  # by model
+    rounds: tuple[PairRound, ...]
+    turns: Mapping[PairPart, tuple[Turn, ...]]
+    sessions: Mapping[PairPart, Mapping[str, str]]  # by model
 
 
 def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _fits(text: str, blanked: str) -> bool:
     return text.endswith(last) and len(text) - len(last) >= place
 
 
-def worded(whole: Whole, environ: Mapping[str, str], stamp: Stamp) -> str:
+def worded(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> str:
     """The file's text. Its first fields are those of the older tool, under their names."""
     pair, rounds = whole.pair, whole.rounds
     last = next((each for each in reversed(rounds) if each.order is not None), None)
@@ -85,10 +85,10 @@ def worded(whole: Whole, environ: Mapping[str, str], stamp: Stamp) -> str:
         "currentRound": pair.number,
         "remainingRounds": pair.rounds_left,
         "instructor": {
-            "conversationHistory": _messages(whole.turns[Part.INSTRUCTOR]),
+            "conversationHistory": _messages(whole.turns[PairPart.INSTRUCTOR]),
             "systemPrompt": words.rubric(pair),
         },
-        "worker": {"conversationHistory": _messages(whole.turns[Part.WORKER])},
+        "worker": {"conversationHistory": _messages(whole.turns[PairPart.WORKER])},
         "lastInstruction": order.instruction if order is not None else "",
         "lastInstructorResponse": None if order is None else _response(order, pair),
         "name": pair.name,
@@ -131,7 +131,7 @@ def _response(order: Order, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _round(round_: Round, stamp: Stamp) -> dict[str, Any]:
+def _round(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
     order = round_.order
     return {
         "number": round_.number,

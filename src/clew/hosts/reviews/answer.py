@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from clew.core.review import Answer, Finding, Severity, State, Verdict, numbered
-from clew.hosts.shaped import read_shaped
+from clew.core.reviews.review import Finding, FindingState, FindingVerdict, ReviewAnswer, Severity, numbered
+from clew.hosts.structured_output import read_shaped
 
 TEXT_MOST = 20_000  # characters
 FINDINGS_MOST = 200
@@ -27,7 +27,7 @@ class _Finding(msgspec.Struct):
 
 class _Verdict(msgspec.Struct):
     id: Annotated[str, msgspec.Meta(max_length=100)]
-    state: State
+    state: FindingState
     note: Words | None = None
 
 
@@ -47,13 +47,13 @@ def check(text: str) -> None:
     read_shaped(text, _Answer)
 
 
-def read_answer(text: str, *, already: int, round_number: int, is_file: Callable[[str], bool]) -> Answer:
+def read_answer(text: str, *, already: int, round_number: int, is_file: Callable[[str], bool]) -> ReviewAnswer:
     """`already`: how many findings the review has; `is_file`: whether the diff or the repository has such a path.
     Raises DoesNotFit."""
     return _answer(read_shaped(text, _Answer), already, round_number, is_file)
 
 
-def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[str], bool]) -> Answer:
+def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[str], bool]) -> ReviewAnswer:
     fresh = [
         Finding(
             id="",
@@ -67,8 +67,10 @@ def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[
         for each in found.findings
     ]
     known = {f"F{number}" for number in range(1, already + 1)}  # a verdict on any other is about nothing
-    earlier = [Verdict(each.id, each.state, (each.note or "").strip()) for each in found.earlier if each.id in known]
-    return Answer(found.summary.strip(), numbered(fresh, already, round_number), tuple(earlier))
+    earlier = [
+        FindingVerdict(each.id, each.state, (each.note or "").strip()) for each in found.earlier if each.id in known
+    ]
+    return ReviewAnswer(found.summary.strip(), numbered(fresh, already, round_number), tuple(earlier))
 
 
 def _path(file: str | None, is_file: Callable[[str], bool]) -> str | None:

@@ -16,18 +16,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core import review_prompts as words
 from clew.core.history import Role, Turn
 from clew.core.ids import ThreadId, TurnId
 from clew.core.record import Record
-from clew.core.review import Answer, Finding, Review, Round, RoundStatus, Severity, findings_of, numbered
-from clew.core.thread import Permissions, Thread, Trust, is_word
-from clew.engine import adoption
-from clew.engine.adoption import Found
-from clew.engine.changes import Repository
+from clew.core.reviews import prompts as words
+from clew.core.reviews.review import (
+    Finding,
+    Review,
+    ReviewAnswer,
+    ReviewRound,
+    RoundStatus,
+    Severity,
+    findings_of,
+    numbered,
+)
+from clew.core.thread import Permissions, Thread, Trust, is_safe_argument
 from clew.engine.engine import Engine
+from clew.engine.sessions import adoption
+from clew.engine.sessions.adoption import FoundSession
 from clew.errors import Conflict, UsageError
-from clew.hosts.checks import existing_dir
+from clew.git.changes import Repository
+from clew.hosts.validation import existing_dir
 from clew.store.store import Store
 
 FILE_MOST = 50_000_000
@@ -49,7 +58,7 @@ _SEVERITIES = {
 } | {severity.value: severity for severity in Severity}
 
 
-class Imported(Record):
+class ImportedReview(Record):
     """What came of a file."""
 
     review_id: str
@@ -70,15 +79,17 @@ class _Old(Record):
     cwd: str | None
 
 
-async def import_file(engine: Engine, path: Path, cwd: str | None = None, *, model: str | None = None) -> Imported:
+async def import_file(
+    engine: Engine, path: Path, cwd: str | None = None, *, model: str | None = None
+) -> ImportedReview:
     """`cwd` is where the old tool ran the agent (default: what the file says), `model` the one of a review whose file
     and sessions name none. Raises UsageError and Conflict."""
     old = read_file(path)
     work_dir = existing_dir(cwd or old.cwd or ".")
-    top = await Repository(work_dir, engine.around.environ).top()
-    found = {model: await engine.look_at(AGENT, work_dir, session) for model, session in old.sessions.items()}
-    review = Review(old.id, ThreadId(engine.around.new_id()), top, imported_from=str(path.absolute()))
-    return await engine.database.atomically(lambda store: _store(store, engine, old, review, work_dir, model, found))
+    top = await Repository(work_dir, engine.context.environ).top()
+    found = {model: await engine.find_session(AGENT, work_dir, session) for model, session in old.sessions.items()}
+    review = Review(old.id, ThreadId(engine.context.new_id()), top, imported_from=str(path.absolute()))
+    return await engine.store.atomically(lambda store: _store(store, engine, old, review, work_dir, model, found))
 
 
 def read_file(path: Path) -> _Old:
@@ -107,7 +118,7 @@ def read_file(path: Path) -> _Old:
 
 def _model(body: Mapping[str, Any]) -> str | None:
     model = body.get("model")
-    return model if isinstance(model, str) and model not in ("", DEFAULT) and is_word(model) else None
+    return model if isinstance(model, str) and model not in ("", DEFAULT) and is_safe_argument(model) else None
 
 
 def _sessions(body: Mapping[str, Any]) -> dict[str, str]:
@@ -115,7 +126,7 @@ def _sessions(body: Mapping[str, Any]) -> dict[str, str]:
     found = {
         model: session
         for model, session in (named.items() if isinstance(named, dict) else ())
-        if isinstance(session, str) and session and model and is_word(model)
+        if isinstance(session, str) and session and model and is_safe_argument(model)
     }
     if isinstance(single, str) and single and single not in found.values():
         found.setdefault(_model(body) or DEFAULT, single)
@@ -129,13 +140,13 @@ def _store(
     review: Review,
     work_dir: str,
     model: str | None,
-    found: Mapping[str, Found | None],
-) -> Imported:
+    found: Mapping[str, FoundSession | None],
+) -> ImportedReview:
     """All of it in one transaction."""
-    around = engine.around
-    now = around.clock()
+    context = engine.context
+    now = context.clock()
     models = [each for each in old.sessions if each != DEFAULT]
-    thread = store.create_thread(
+    thread = store.threads.create(
         Thread(
             id=review.thread_id,
             name=f"review-{old.id}",
@@ -150,31 +161,31 @@ def _store(
             updated_at=now,
         )
     )
-    store.import_review(review.replace(created_at=_made_at(old, now)), old.day, old.number)
-    rounds: list[Round] = []
+    store.reviews.add_imported(review.replace(created_at=_made_at(old, now)), old.day, old.number)
+    rounds: list[ReviewRound] = []
     for number, body in enumerate(old.rounds, start=1):
         answer = _answer(body, already=len(findings_of(rounds)), number=number)
-        round_ = Round(
+        round_ = ReviewRound(
             review_id=old.id,
             number=number,
             status=RoundStatus.DONE,
             agent=AGENT,
             model=body["model"] if isinstance(body.get("model"), str) else None,
-            owner=around.owner,
+            owner=context.owner,
             reason="imported",
             answer=answer,
             started_at=now,
             ended_at=now,
         )
-        store.add_round(round_, diff="", files={})
+        store.reviews.add_round(round_, diff="", files={})
         rounds.append(round_)
     adopted, warnings = _adopt(store, engine, thread, old, found)
     if not any(adopted.values()):
         if thread.model is None and model is not None:
-            store.update_thread(thread.id, at=now, model=model)
+            store.threads.update(thread.id, at=now, model=model)
         for body, round_ in zip(old.rounds, rounds, strict=True):
             _tell(store, engine, thread, body, round_)
-    return Imported(old.id, len(rounds), adopted, tuple(warnings))
+    return ImportedReview(old.id, len(rounds), adopted, tuple(warnings))
 
 
 def _made_at(old: _Old, now: float) -> float:
@@ -186,7 +197,7 @@ def _made_at(old: _Old, now: float) -> float:
 
 
 def _adopt(
-    store: Store, engine: Engine, thread: Thread, old: _Old, found: Mapping[str, Found | None]
+    store: Store, engine: Engine, thread: Thread, old: _Old, found: Mapping[str, FoundSession | None]
 ) -> tuple[dict[str, bool], list[str]]:
     """The oldest session first: a later one was told of the earlier rounds by the old tool, in its own prompt."""
     adopted = dict.fromkeys(old.sessions, False)
@@ -202,17 +213,17 @@ def _adopt(
             continue
         try:
             with store.savepoint():
-                pin = adoption.adopt(store, thread, session, old.sessions[model], named, engine.around).pin
+                pin = adoption.adopt(store, thread, session, old.sessions[model], named, engine.context).pin
         except Conflict as error:
             warnings.append(error.message)
             continue
         adopted[model] = pin is not None
         if thread.model is None and pin is not None and pin.model:
-            thread = store.update_thread(thread.id, at=engine.around.clock(), model=pin.model)
+            thread = store.threads.update(thread.id, at=engine.context.clock(), model=pin.model)
     return adopted, warnings
 
 
-def _tell(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any], round_: Round) -> None:
+def _tell(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any], round_: ReviewRound) -> None:
     """A round as the old file has it, as turns."""
     asked = next((body[key] for key in ("request", "prompt", "changes") if body.get(key)), None)
     said = next((body[key] for key in ("review", "result", "response", "findings") if body.get(key)), None)
@@ -222,20 +233,20 @@ def _tell(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any],
             continue
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
         if role is Role.USER:
-            mark = engine.around.new_id()[:16]
+            mark = engine.context.new_id()[:16]
             text = f"Round {round_.number} (kept by an older tool):\n{words.fenced(text[:TEXT_MOST], mark)}"
         turn = Turn(
-            TurnId(engine.around.new_id()),
+            TurnId(engine.context.new_id()),
             role,
             text[: 2 * TEXT_MOST],
             agent=AGENT,
             model=round_.model,
             created_at=round_.started_at,
         )
-        store.add_turn(thread.id, turn)
+        store.turns.add(thread.id, turn)
 
 
-def _answer(body: Mapping[str, Any], *, already: int, number: int) -> Answer | None:
+def _answer(body: Mapping[str, Any], *, already: int, number: int) -> ReviewAnswer | None:
     """The findings, as far as they can be read."""
     said = next((body[key] for key in ("review", "result", "response") if isinstance(body.get(key), dict)), body)
     listed: list[Any] = next(
@@ -245,7 +256,7 @@ def _answer(body: Mapping[str, Any], *, already: int, number: int) -> Answer | N
     summary = next((said[key] for key in ("summary", "overall", "assessment") if isinstance(said.get(key), str)), "")
     if not findings and not summary:
         return None
-    return Answer(summary, numbered(findings, already, number))
+    return ReviewAnswer(summary, numbered(findings, already, number))
 
 
 def _finding(body: Mapping[str, Any]) -> Finding | None:

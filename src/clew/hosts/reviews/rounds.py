@@ -9,44 +9,45 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from clew.core import review_prompts as words
 from clew.core.decision import candidate
 from clew.core.history import Role
 from clew.core.record import Record, replace
-from clew.core.review import (
+from clew.core.reviews import prompts as words
+from clew.core.reviews.review import (
     FileChange,
     Review,
-    Round,
+    ReviewRound,
     RoundStatus,
     findings_of,
 )
-from clew.core.run import LIVE, Run
+from clew.core.runs.options import TurnOptions
+from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Thread
 from clew.engine import recovery
-from clew.engine.changes import Diff
-from clew.engine.closing import Finished
 from clew.engine.engine import Engine
-from clew.engine.journal import Noted
-from clew.engine.leases import is_gone, now
-from clew.engine.settings import Ask
+from clew.engine.finish.results import FinishedRun
+from clew.engine.journal import JournalEntry
+from clew.engine.leases import is_process_dead, now
+from clew.engine.request import TurnRequest
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, ClewError
-from clew.hosts.review_answer import check, read_answer
-from clew.hosts.shaped import DoesNotFit
+from clew.git.changes import Diff
+from clew.hosts.reviews.answer import check, read_answer
+from clew.hosts.structured_output import DoesNotFit
 from clew.store.store import Store
 
-log = logging.getLogger("clew.hosts.reviews")
+log = logging.getLogger("clew.hosts.reviews.reviews")
 
 SILENCE_S = 60.0  # of a process on another machine, before a round of its counts as cut off
 
 
-class Next(Record):
+class RoundOptions(Record):
     """What the next round is asked with; None: the review's own, or the setting."""
 
     message: str = ""
     agent: str | None = None
     model: str | None = None
-    enable_resume: bool | None = None
+    resume: bool | None = None
     timeout_s: float | None = None
 
 
@@ -63,15 +64,15 @@ class Prepared(Record):
 class LiveRound:
     """A round of this process: its events as they come, and its end."""
 
-    def __init__(self, review: Review, round_: Round, turn: LiveTurn) -> None:
+    def __init__(self, review: Review, round_: ReviewRound, turn: LiveTurn) -> None:
         self.review = review
         self.round = round_  # as it began
         self.turns = [turn]  # the second asks again for an answer that fits
         self.decided = asyncio.Event()  # whether there is a second one
         self.stopped = False  # somebody said so, maybe between its two runs
-        self.task: asyncio.Task[Round]
+        self.task: asyncio.Task[ReviewRound]
 
-    async def events(self) -> AsyncIterator[Noted]:
+    async def events(self) -> AsyncIterator[JournalEntry]:
         """Of its first run, and of the second if there is one."""
         place = 0
         while place < len(self.turns):
@@ -81,7 +82,7 @@ class LiveRound:
             if place == len(self.turns):
                 await self.decided.wait()
 
-    async def finish(self) -> Round:
+    async def finish(self) -> ReviewRound:
         """Waits for the end; a cancelled wait does not cancel the round."""
         return await asyncio.shield(self.task)
 
@@ -94,79 +95,74 @@ class LiveRound:
 
 
 class ReviewRounds:
-    def __init__(self, engine: Engine, *, max_age_s: float | None = 86_400.0) -> None:
+    """Carries rounds out."""
+
+    def __init__(self, engine: Engine, *, max_age_s: float | None) -> None:
         self._engine = engine
         self._max_age_s = max_age_s
 
-    async def begin(self, review: Review, thread: Thread, prepared: Prepared, wanted: Next) -> LiveRound:
+    async def begin(self, review: Review, thread: Thread, prepared: Prepared, options: RoundOptions) -> LiveRound:
         """The round and its run are stored together: there is none that nobody was asked about."""
-        around, diff = self._engine.around, prepared.diff
-        round_ = Round(
+        context, diff = self._engine.context, prepared.diff
+        round_ = ReviewRound(
             review_id=review.id,
             number=prepared.number,
             status=RoundStatus.RUNNING,
-            agent=wanted.agent or thread.agent,
-            model=wanted.model or thread.model,
-            owner=around.owner,
-            message=wanted.message,
+            agent=options.agent or thread.agent,
+            model=options.model or thread.model,
+            owner=context.owner,
+            message=options.message,
             base_commit=diff.base_commit,
             head_commit=diff.head_commit,
             changes=prepared.changes,
             changed_since=prepared.changed_since,
-            started_at=around.clock(),
+            started_at=context.clock(),
         )
 
         def add(store: Store, run: Run) -> None:
-            known = [self.concluded(store, each) for each in store.rounds(review.id)]
+            known = [self.concluded(store, each) for each in store.reviews.rounds(review.id)]
             if len(known) != prepared.number - 1 or any(each.status is RoundStatus.RUNNING for each in known):
                 raise busy(known[-1])
-            pin = candidate(store.pins(thread.id, retired=False), run.agent, run.model or "")
-            age = None if pin is None else max(0.0, around.clock() - pin.used_at)
+            pin = candidate(store.pins.of_thread(thread.id, retired=False), run.agent, run.model or "")
+            age = None if pin is None else max(0.0, context.clock() - pin.used_at)
             begun = round_.replace(
-                started_at=now(store, around),
+                started_at=now(store, context),
                 model=run.model,
                 run_id=run.id,
                 first_run_id=run.id,
                 runs=1,
                 session_age_s=age,
             )
-            store.add_round(begun, diff=diff.text, files=diff.files)
+            store.reviews.add_round(begun, diff=diff.text, files=diff.files)
 
         try:
-            turn = await self._engine.start(self._ask(thread, prepared.text, wanted, round_.agent), add)
+            turn = await self._engine.start(self._ask(thread, prepared.text, options, round_.agent), add)
         except Busy as error:
-            rounds = await self._engine.database.call(lambda store: store.rounds(review.id))
+            rounds = await self._engine.store.call(lambda store: store.reviews.rounds(review.id))
             raise busy(rounds[-1]) if rounds and rounds[-1].run_id == error.run_id else error from None
-        rounds = await self._engine.database.call(lambda store: store.rounds(review.id))
+        rounds = await self._engine.store.call(lambda store: store.reviews.rounds(review.id))
         live = LiveRound(review, rounds[prepared.number - 1], turn)
-        live.task = self._engine.beside(self._carry_out(live, thread, wanted))
+        live.task = self._engine.in_background(self._carry_out(live, thread, options))
         return live
 
-    def _ask(self, thread: Thread, text: str, wanted: Next, agent: str) -> Ask:
-        return Ask(
-            thread=thread,
-            text=text,
-            agent=agent,
-            model=wanted.model,
-            standing=thread.standing,
-            enable_resume=wanted.enable_resume,
-            max_age_s=self._max_age_s,
-            timeout_s=wanted.timeout_s,
-            wait=False,
+    def _ask(self, thread: Thread, text: str, wanted: RoundOptions, agent: str) -> TurnRequest:
+        options = TurnOptions(
+            agent=agent, model=wanted.model, resume=wanted.resume, timeout_s=wanted.timeout_s, wait=False
         )
+        return TurnRequest(thread, text, options, standing=thread.standing, max_age_s=self._max_age_s)
 
-    async def _carry_out(self, live: LiveRound, thread: Thread, wanted: Next) -> Round:
+    async def _carry_out(self, live: LiveRound, thread: Thread, options: RoundOptions) -> ReviewRound:
         round_ = live.round
         try:
             finished = await live.turns[0].finish()
             wrong = _misfit(finished)
             if wrong is not None:
                 # In the session, whatever is set: it is the same round.
-                again = replace(wanted, enable_resume=True, model=finished.run.model)
+                again = replace(options, resume=True, model=finished.run.model)
                 figures = _figures(round_, finished.run)
 
                 def note(store: Store, run: Run) -> None:
-                    store.update_round(round_.review_id, round_.number, **figures, run_id=run.id, runs=2)
+                    store.reviews.update_round(round_.review_id, round_.number, **figures, run_id=run.id, runs=2)
 
                 turn = await self._engine.start(self._ask(thread, words.again(wrong), again, round_.agent), note)
                 live.turns.append(turn)
@@ -174,7 +170,7 @@ class ReviewRounds:
                     turn.cancel()
                 live.decided.set()
                 finished = await turn.finish()
-            return await self._engine.database.atomically(lambda store: self._conclude(store, live.round, finished))
+            return await self._engine.store.atomically(lambda store: self._conclude(store, live.round, finished))
         except ClewError as error:
             log.debug("a round failed: %s", error.message)
             return await self._update(round_, **self._failure(error))
@@ -184,18 +180,18 @@ class ReviewRounds:
         finally:
             live.decided.set()
 
-    def _conclude(self, store: Store, round_: Round, finished: Finished) -> Round:
+    def _conclude(self, store: Store, round_: ReviewRound, finished: FinishedRun) -> ReviewRound:
         """Figures and end in one transaction: what a run came to counts once."""
-        round_ = next(each for each in store.rounds(round_.review_id) if each.number == round_.number)
-        round_ = store.update_round(round_.review_id, round_.number, **_figures(round_, finished.run))
+        round_ = next(each for each in store.reviews.rounds(round_.review_id) if each.number == round_.number)
+        round_ = store.reviews.update_round(round_.review_id, round_.number, **_figures(round_, finished.run))
         if finished.error is not None:
-            return store.update_round(round_.review_id, round_.number, **self._failure(finished.error))
+            return store.reviews.update_round(round_.review_id, round_.number, **self._failure(finished.error))
         return self._write_answer(store, round_, finished.text)
 
-    def _write_answer(self, store: Store, round_: Round, text: str) -> Round:
+    def _write_answer(self, store: Store, round_: ReviewRound, text: str) -> ReviewRound:
         """Findings are numbered here, in the transaction that stores them."""
-        already = len(findings_of(store.rounds(round_.review_id)))
-        top = store.require_review(round_.review_id).top
+        already = len(findings_of(store.reviews.rounds(round_.review_id)))
+        top = store.reviews.require(round_.review_id).top
         try:
             answer = read_answer(
                 text, already=already, round_number=round_.number, is_file=lambda path: _is_file(path, round_, top)
@@ -206,13 +202,13 @@ class ReviewRounds:
                 f"The answer does not fit{again}: {error}",
                 hint=f"clew threads show review-{round_.review_id} has it. Ask again, or with another model.",
             )
-            return store.update_round(round_.review_id, round_.number, **self._failure(failure))
-        return store.update_round(
+            return store.reviews.update_round(round_.review_id, round_.number, **self._failure(failure))
+        return store.reviews.update_round(
             round_.review_id,
             round_.number,
             status=RoundStatus.DONE,
             answer=answer,
-            ended_at=self._engine.around.clock(),
+            ended_at=self._engine.context.clock(),
         )
 
     def _failure(self, error: BaseException) -> dict[str, object]:
@@ -222,15 +218,15 @@ class ReviewRounds:
             "error": known.message,
             "hint": known.hint,
             "error_code": known.code,
-            "ended_at": self._engine.around.clock(),
+            "ended_at": self._engine.context.clock(),
         }
 
-    async def _update(self, round_: Round, **changes: object) -> Round:
-        return await self._engine.database.call(
-            lambda store: store.update_round(round_.review_id, round_.number, **changes)
+    async def _update(self, round_: ReviewRound, **changes: object) -> ReviewRound:
+        return await self._engine.store.call(
+            lambda store: store.reviews.update_round(round_.review_id, round_.number, **changes)
         )
 
-    def as_it_is(self, store: Store, round_: Round) -> Round:
+    def as_it_is(self, store: Store, round_: ReviewRound) -> ReviewRound:
         """A round that its process did not live to conclude, as it would be concluded. Nothing is written."""
         run, is_left = self._left(store, round_)
         seen = round_
@@ -238,24 +234,24 @@ class ReviewRounds:
             with contextlib.suppress(_OnlyLooked), store.savepoint():
                 if run is not None and run.status in LIVE:
                     error = AgentFailed("Clew died while the run was going on.", hint="Ask for the next round.")
-                    seen = store.update_round(round_.review_id, round_.number, **self._failure(error))
+                    seen = store.reviews.update_round(round_.review_id, round_.number, **self._failure(error))
                 else:
                     seen = self.concluded(store, round_)
                 raise _OnlyLooked
             seen = seen.replace(ended_at=(run and run.ended_at) or round_.started_at)  # and not now, each time
         return seen
 
-    def _left(self, store: Store, round_: Round) -> tuple[Run | None, bool]:
+    def _left(self, store: Store, round_: ReviewRound) -> tuple[Run | None, bool]:
         """Its newest run; and whether its process died before it was concluded."""
         if round_.status is not RoundStatus.RUNNING:
             return None, False
-        run = store.run(round_.run_id) if round_.run_id is not None else None
+        run = store.runs.find(round_.run_id) if round_.run_id is not None else None
         if run is not None and run.status in LIVE:
-            return run, recovery.is_gone(store, run, self._engine.around)
+            return run, recovery.is_run_dead(store, run, self._engine.context)
         heard = (run.ended_at if run is not None else None) or round_.started_at
-        return run, is_gone(store, round_.owner, heard + SILENCE_S, self._engine.around)
+        return run, is_process_dead(store, round_.owner, heard + SILENCE_S, self._engine.context)
 
-    def concluded(self, store: Store, round_: Round) -> Round:
+    def concluded(self, store: Store, round_: ReviewRound) -> ReviewRound:
         """Such a round is concluded by whoever begins the next one, once its run has been brought to its end."""
         run, is_left = self._left(store, round_)
         if not is_left or (run is not None and run.status in LIVE):
@@ -263,18 +259,18 @@ class ReviewRounds:
         with store.transaction():
             if run is None:
                 error = AgentFailed("The round was cut off before it had begun.")
-                return store.update_round(round_.review_id, round_.number, **self._failure(error))
-            turn = store.turn(run.answer_turn_id) if run.answer_turn_id is not None else None
+                return store.reviews.update_round(round_.review_id, round_.number, **self._failure(error))
+            turn = store.turns.find(run.answer_turn_id) if run.answer_turn_id is not None else None
             answered = turn is not None and not turn.partial
             error_of = None if answered else AgentFailed(run.error or "The round was cut off.")
-            return self._conclude(store, round_, Finished(run, turn.text if turn is not None else "", error_of))
+            return self._conclude(store, round_, FinishedRun(run, turn.text if turn is not None else "", error_of))
 
 
 class _OnlyLooked(Exception):
     """Undoes what was written in order to see what it would be."""
 
 
-def _misfit(finished: Finished) -> str | None:
+def _misfit(finished: FinishedRun) -> str | None:
     """What is wrong with an answer that came, in words for the model."""
     if finished.error is not None:
         return None
@@ -285,7 +281,7 @@ def _misfit(finished: Finished) -> str | None:
     return None
 
 
-def _is_file(path: str, round_: Round, top: str) -> bool:
+def _is_file(path: str, round_: ReviewRound, top: str) -> bool:
     """In the diff of that round, or now in the repository."""
     if any(path in (change.path, change.old_path) for change in round_.changes):
         return True
@@ -293,7 +289,7 @@ def _is_file(path: str, round_: Round, top: str) -> bool:
     return not leads_out and os.path.lexists(Path(top, path))
 
 
-def _figures(round_: Round, run: Run) -> dict[str, object]:
+def _figures(round_: ReviewRound, run: Run) -> dict[str, object]:
     """What its runs came to, with this one. How the session began is told by the first."""
     figures: dict[str, object] = {
         "usage": round_.usage + run.usage,
@@ -311,16 +307,16 @@ def _figures(round_: Round, run: Run) -> dict[str, object]:
     return figures
 
 
-def last_seen(store: Store, review: Review, rounds: Sequence[Round]) -> Round | None:
+def last_seen(store: Store, review: Review, rounds: Sequence[ReviewRound]) -> ReviewRound | None:
     """The newest round whose text is part of the thread, as it was worded: what changed is told from there."""
-    turns = store.history(review.thread_id)
+    turns = store.turns.history(review.thread_id)
     standing = {turn.run_id for turn in turns if turn.role is Role.USER and turn.run_id and not turn.revision}
     return next((each for each in reversed(rounds) if each.first_run_id in standing), None)
 
 
-def busy(last: Round) -> Busy:
+def busy(last: ReviewRound) -> Busy:
     return Busy(
-        f"Round {last.number} of {last.review_id} is going on.",
+        f"ReviewRound {last.number} of {last.review_id} is going on.",
         hint="Wait for it, or stop it.",
         run_id=last.run_id,
     )

@@ -1,9 +1,9 @@
-"""Threads put away into archive files and brought back; what is old goes by itself when the settings say so.
+"""Threads are archived into files and restored from them; old ones are archived by themselves if the settings say so.
 
 Rules
 1. A thread leaves the store only in the transaction in which its archive has been written (law 7).
-2. None is put away that somebody uses: a run, a queued prompt, a job under way, an open question.
-3. What comes back is at rest. A pin comes back only while its session's file stands; else the next turn is fresh.
+2. A thread in use is not archived: it has a run, a queued prompt, a job under way or an open question.
+3. A restored thread is stopped. A pin is restored only if its session's file exists; else the next turn is fresh.
 """
 
 from __future__ import annotations
@@ -12,59 +12,61 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from clew.core.durations import DAY_S
 from clew.core.history import Turn
 from clew.core.pins import Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
-from clew.engine.leases import is_dead, thread_key
+from clew.engine.leases import is_holder_dead, live_lease, thread_key
 from clew.errors import Busy, ClewError, NotFound, StoreError, UsageError
-from clew.hosts import archive_file, pair_folder
-from clew.hosts.archive_file import ArchiveFile, Dump, Tables
-from clew.hosts.checks import is_file, named_path
-from clew.hosts.portable_rows import at_rest, narrowed, renewed
-from clew.store import foreign
+from clew.hosts.pairs import folder as pair_folder
+from clew.hosts.pairs.live import LEASE_PREFIX
+from clew.hosts.transfer import archive_file
+from clew.hosts.transfer.archive_file import ArchiveFile
+from clew.hosts.transfer.arrival import narrowed, stopped, with_new_ids
+from clew.hosts.validation import is_file, named_path
 from clew.store.records import each, thread_from, turn_from
-from clew.store.restoring import TABLES, Taken, pins_of, restore
 from clew.store.store import Store
+from clew.store.transfer.codec import PLAIN_TABLES, Dump, Tables, merged
+from clew.store.transfer.import_checks import check
+from clew.store.transfer.restoring import IdTaken, pins_of, restore
 
-DAY_S = 86_400.0
-PAIR_LEASES = "pair/"
-TIDIED = "threads_tidied_at"  # the fact that keeps several daemons from doing it at once
+TIDIED = "threads_tidied_at"  # the key that keeps several daemons from doing it at once
 
 
-class Archived(Record):
-    """A thread that was put away, or would be."""
+class ArchivedThread(Record):
+    """A thread that was archived, or would be."""
 
     name: str
     kind: str
     turns: int
     path: Path | None  # None: a dry run
-    others: tuple[str, ...] = ()  # went with it: the other one of a pair
-    pairs: tuple[tuple[str, str], ...] = ()  # that went: directory and id
+    others: tuple[str, ...] = ()  # archived with it: the other thread of a pair
+    pairs: tuple[tuple[str, str], ...] = ()  # archived with it: directory and id
 
 
-class Restored(Record):
-    """What came back."""
+class RestoredArchive(Record):
+    """The threads of an archive, back in the store."""
 
     threads: tuple[Thread, ...]
-    turns: int  # that stand
-    resumable: int  # sessions that still stand
-    was: str  # the thread's name when it was put away
-    is_copy: bool  # its ids were taken: it came under new ones
-    is_narrowed: bool  # from a file of elsewhere: its permissions or its trust were wider
+    turns: int  # without archived ones
+    resumable: int  # sessions that can still be resumed
+    was: str  # the thread's name when it was archived
+    is_copy: bool  # its ids were taken, so it has new ones
+    is_narrowed: bool  # the file is from elsewhere, and its permissions or its trust were wider
 
 
-class Cleaned(Record):
+class CleanupResult(Record):
     """What a clean-up did, or would do."""
 
-    archived: tuple[Archived, ...] = ()
+    archived: tuple[ArchivedThread, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()  # old, but in use: name, why
     expired: tuple[Path, ...] = ()  # archives that were removed
 
 
-# Hears of each that was put away, and of each archive that was removed, as it happens; in any thread.
-Tell = Callable[[Archived | Path], None]
+# Called with each thread that was archived and each archive that was removed, as it happens, in any OS thread.
+Tell = Callable[[ArchivedThread | Path], None]
 
 
 class Archives:
@@ -81,15 +83,15 @@ class Archives:
         self._keep_threads_s = keep_threads_s
         self._keep_archives_s = keep_archives_s
 
-    async def archive(self, name: str, *, asked: bool = False) -> Archived:
-        """Writes the thread to a file and takes it out of the store; of a pair, both. Raises NotFound and Busy.
+    async def archive(self, name: str, *, asked: bool = False) -> ArchivedThread:
+        """Writes the thread to a file and deletes it from the store; of a pair, both. Raises NotFound and Busy.
 
-        `asked`: also when a question of a run that is over is open; it could only be answered by another run.
+        `asked`: also when a question of an ended run is open. Only another run could answer it.
         """
-        done = await self._engine.database.atomically(
-            lambda store: self.put_away(store, store.together(name)[0], asked=asked, and_files=False)
+        done = await self._engine.store.atomically(
+            lambda store: self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
         )
-        await self._engine.database.call(lambda store: _remove_files(store, done))
+        await self._engine.store.call(lambda store: _remove_files(store, done))
         return done
 
     async def files(self) -> list[ArchiveFile]:
@@ -100,13 +102,13 @@ class Archives:
         """The archive that is meant. Raises NotFound."""
         return self._find(file_or_name)
 
-    async def restore(self, file_or_name: str) -> Restored:
-        """Of an archive's path, or the newest one of a thread's name."""
+    async def restore(self, file_or_name: str) -> RestoredArchive:
+        """By the path of an archive, or by a thread's name: its newest archive."""
         path = self._find(file_or_name)
-        ours = path.resolve().parent == self._folder.resolve()
+        is_ours = path.resolve().parent == self._folder.resolve()
         content = archive_file.read(path)
         try:
-            return await self._engine.database.atomically(lambda store: self._restore(store, content, ours=ours))
+            return await self._engine.store.atomically(lambda store: self._restore(store, content, is_ours=is_ours))
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is damaged: it does not hold a whole thread.") from error
         except (StoreError, UsageError) as error:
@@ -116,39 +118,39 @@ class Archives:
 
     async def clean(
         self, older_than_s: float, *, kind: str | None = None, dry_run: bool = False, tell: Tell | None = None
-    ) -> Cleaned:
-        """Puts away what was not used for so long, each in a transaction of its own; what is in use stays."""
-        before = self._engine.around.clock() - older_than_s
-        old = await self._engine.database.call(lambda store: store.unused_threads(before, kind))
+    ) -> CleanupResult:
+        """Archives threads that were not used for so long, each in its own transaction; those in use stay."""
+        before = self._engine.context.clock() - older_than_s
+        old = await self._engine.store.call(lambda store: store.threads.unused(before, kind))
         archived, kept, gone = [], [], set[str]()
         for thread in old:
             if thread.id in gone:
-                continue  # with the other one of its pair
+                continue  # archived with the other thread of its pair
             try:
-                unit, put_away = await self._clean_one(thread, before, dry_run=dry_run, tell=tell)
+                group, done = await self._clean_one(thread, before, dry_run=dry_run, tell=tell)
             except NotFound:
-                continue  # somebody was faster
+                continue  # somebody else has archived it
             except Busy as error:
                 kept.append((thread.name, error.message))
                 continue
-            gone |= unit
-            archived.append(put_away)
-        return Cleaned(tuple(archived), tuple(kept))
+            gone |= group
+            archived.append(done)
+        return CleanupResult(tuple(archived), tuple(kept))
 
-    async def expire(self, older_than_s: float, *, dry_run: bool = False, tell: Tell | None = None) -> Cleaned:
-        """Removes archives for good that are older."""
-        before = self._engine.around.clock() - older_than_s
+    async def expire(self, older_than_s: float, *, dry_run: bool = False, tell: Tell | None = None) -> CleanupResult:
+        """Deletes archives that are older."""
+        before = self._engine.context.clock() - older_than_s
         old = [file.path for file in await self.files() if max(file.archived_at, file.changed_at) < before]
         for path in old:
             if not dry_run:
                 path.unlink(missing_ok=True)
             if tell is not None:
                 tell(path)
-        return Cleaned(expired=tuple(old))
+        return CleanupResult(expired=tuple(old))
 
-    async def tidy(self, *, dry_run: bool = False, tell: Tell | None = None) -> Cleaned:
-        """What the settings retention.threads and retention.archives say."""
-        done = Cleaned()
+    async def tidy(self, *, dry_run: bool = False, tell: Tell | None = None) -> CleanupResult:
+        """Does what the settings retention.threads and retention.archives say."""
+        done = CleanupResult()
         if self._keep_archives_s is not None:
             done = await self.expire(self._keep_archives_s, dry_run=dry_run, tell=tell)
         if self._keep_threads_s is not None:
@@ -156,68 +158,70 @@ class Archives:
             done = replace(cleaned, expired=done.expired)
         return done
 
-    async def tidy_if_due(self) -> Cleaned | None:
-        """Once a day, whichever daemon or worker of this store comes first. None: it is not time yet."""
-        now = self._engine.around.clock()
+    async def tidy_if_due(self) -> CleanupResult | None:
+        """Once a day, by the first daemon or worker of this store that asks. None: it was done less than a day ago."""
+        now = self._engine.context.clock()
 
         def is_due(store: Store) -> bool:
-            last = store.fact(TIDIED)
+            last = store.key_values.get(TIDIED)
             if last is not None and 0 <= now - float(last) < DAY_S:
                 return False
-            store.save_fact(TIDIED, repr(now))
+            store.key_values.set(TIDIED, repr(now))
             return True
 
-        return await self.tidy() if await self._engine.database.atomically(is_due) else None
+        return await self.tidy() if await self._engine.store.atomically(is_due) else None
 
-    def put_away(self, store: Store, thread: Thread, *, asked: bool = False, and_files: bool = True) -> Archived:
-        """Within a transaction. Raises Busy. `and_files`: also what a pair keeps beside the work."""
-        unit = [thread, *store.companions(thread.id)]
-        for each_ in unit:
+    def archive_in(
+        self, store: Store, thread: Thread, *, asked: bool = False, and_files: bool = True
+    ) -> ArchivedThread:
+        """Within a transaction. Raises Busy. `and_files`: also removes the files of a pair in its work directory."""
+        group = [thread, *store.threads.companions(thread.id)]
+        for each_ in group:
             self._check_idle(store, each_, asked=asked)
-        content = [store.dump_thread(each_.id) for each_ in unit]
-        path = archive_file.write(self._folder, thread, content, self._engine.around.clock())
-        for each_ in unit:
-            store.delete_thread(each_.id)
-        others, pairs = (each_.name for each_ in unit[1:]), ((row["cwd"], row["id"]) for row in content[0]["pairs"])
-        done = Archived(thread.name, thread.kind, _count(content), path, tuple(others), tuple(pairs))
+        content = [store.threads.dump(each_.id) for each_ in group]
+        path = archive_file.write(self._folder, thread, content, self._engine.context.clock())
+        for each_ in group:
+            store.threads.delete(each_.id)
+        others, pairs = (each_.name for each_ in group[1:]), ((row["cwd"], row["id"]) for row in content[0]["pairs"])
+        done = ArchivedThread(thread.name, thread.kind, _count(content), path, tuple(others), tuple(pairs))
         if and_files:
             _remove_files(store, done)
         return done
 
     async def _clean_one(
         self, thread: Thread, before: float, *, dry_run: bool, tell: Tell | None
-    ) -> tuple[set[str], Archived]:
-        def clean(store: Store) -> tuple[set[str], Archived]:
-            found = store.require_thread_by_id(thread.id)
-            unit = [found, *store.companions(found.id)]
-            for each_ in unit:
+    ) -> tuple[set[str], ArchivedThread]:
+        def clean(store: Store) -> tuple[set[str], ArchivedThread]:
+            found = store.threads.require_by_id(thread.id)
+            group = [found, *store.threads.companions(found.id)]
+            for each_ in group:
                 self._check_idle(store, each_)
-            if any(each_.updated_at >= before for each_ in unit):
-                raise Busy(f"{found.name} is in use: it, or the other one of its pair, has been used since.")
-            ids = {str(each_.id) for each_ in unit}
+            if any(each_.updated_at >= before for each_ in group):
+                raise Busy(f"{found.name} is in use: it, or the other thread of its pair, has been used since.")
+            ids = {str(each_.id) for each_ in group}
             if not dry_run:
-                return ids, self.put_away(store, found, and_files=False)
-            turns = sum(len(store.all_turns(each_.id)) for each_ in unit)
-            return ids, Archived(found.name, found.kind, turns, None, tuple(each_.name for each_ in unit[1:]))
+                return ids, self.archive_in(store, found, and_files=False)
+            turns = sum(len(store.turns.all(each_.id)) for each_ in group)
+            return ids, ArchivedThread(found.name, found.kind, turns, None, tuple(each_.name for each_ in group[1:]))
 
-        def clean_and_tell(store: Store) -> tuple[set[str], Archived]:
+        def clean_and_tell(store: Store) -> tuple[set[str], ArchivedThread]:
             with store.transaction():
                 ids, done = clean(store)
             _remove_files(store, done)
             if tell is not None:
-                tell(done)  # here, so that one that is stopped by now is told of, too
+                tell(done)  # here, so that it is reported even if the caller was stopped by now
             return ids, done
 
-        return await self._engine.database.call(clean_and_tell)
+        return await self._engine.store.call(clean_and_tell)
 
     def _check_idle(self, store: Store, thread: Thread, *, asked: bool = False) -> None:
-        held = store.lease(thread_key(thread.id))
-        use = store.use_of(thread.id, asked=asked)
-        if held is not None and not is_dead(store, held, self._engine.around):
+        held = store.leases.find(thread_key(thread.id))
+        use = store.threads.use_of(thread.id, asked=asked)
+        if live_lease(store, thread_key(thread.id), self._engine.context) is not None:
             use = use or "a run is going on"
         if thread.kind == "pair" and any(
-            not is_dead(store, lease, self._engine.around) and _is_of(store, lease.key, thread)
-            for lease in store.leases(PAIR_LEASES)
+            not is_holder_dead(store, lease, self._engine.context) and _is_of(store, lease.key, thread)
+            for lease in store.leases.under(LEASE_PREFIX)
         ):
             use = use or "its pair is at work"
         if use is not None:
@@ -228,58 +232,69 @@ class Archives:
             )
 
     def _find(self, file_or_name: str) -> Path:
-        """A bare word is a thread's before it is a file that happens to lie here."""
+        """A plain name is a thread's name first, and a file in this directory second."""
         path = named_path(file_or_name)
         files = archive_file.all_in(self._folder) if path.name == file_or_name else []
         named = [file.path for file in files if file_or_name in (file.name, file.path.name)]
         named += [file.path for file in files if file_or_name in file.also]
         if named or is_file(path):
-            return (named[0] if named else path).absolute()  # so that it stays a file, wherever it is named next
+            return (named[0] if named else path).absolute()  # a path, and no longer a plain name
         raise NotFound(
-            f"There is no archive of {file_or_name!r}, nor a file of that name.",
+            f"There is no archive of {file_or_name!r}, and no file of that name.",
             hint="clew threads archives lists them.",
         )
 
-    def _restore(self, store: Store, content: Sequence[Dump], *, ours: bool) -> Restored:
-        came = archive_file.merged(content)
-        foreign.check(came)
-        tables = at_rest(came, self._engine.around.clock())
-        if not ours:  # a file from elsewhere brings no rights along
+    def _restore(self, store: Store, content: Sequence[Dump], *, is_ours: bool) -> RestoredArchive:
+        came = _without_half_pairs(merged(content))
+        check(came, store.database.catalogue())
+        tables = stopped(came, self._engine.context.clock())
+        if not is_ours:  # a file from elsewhere brings no permissions
             tables = narrowed(tables, Permissions.ASK, Trust.USER)
         name = str(tables["threads"][0]["name"])
         try:
             threads, pins = self._stored(store, tables)
             is_copy = False
-        except Taken:
+        except IdTaken:
             turns: list[Turn] = each(turn_from, tables["turns"])
-            threads, pins = self._stored(store, renewed(tables, turns, self._engine.around.new_id))
+            threads, pins = self._stored(store, with_new_ids(tables, turns, self._engine.context.new_id))
             is_copy = True
-        turns_now = sum(len(store.history(thread.id)) for thread in threads)
+        turns_now = sum(len(store.turns.history(thread.id)) for thread in threads)
         alive = sum(pin.state in (PinState.GOOD, PinState.PROVISIONAL) for pin in pins)
-        return Restored(tuple(threads), turns_now, alive, name, is_copy, _rights(tables) != _rights(came))
+        return RestoredArchive(tuple(threads), turns_now, alive, name, is_copy, _rights(tables) != _rights(came))
 
     def _stored(self, store: Store, tables: Tables) -> tuple[Sequence[Thread], list[Pin]]:
         pins = [self._pin(pin) for pin in pins_of(tables)]
-        content = {table: tables[table] for table in TABLES}
+        content = {table: tables[table] for table in PLAIN_TABLES}
         threads = restore(store, each(thread_from, tables["threads"]), pins, content)
-        return threads, [pin for thread in threads for pin in store.pins(thread.id)]
+        return threads, [pin for thread in threads for pin in store.pins.of_thread(thread.id)]
 
     def _pin(self, pin: Pin) -> Pin:
-        """As it was, or given up: no file, no memory. That a session has one thread, the store sees to."""
+        """Retired if its session's file is gone. The store ensures that a session belongs to one thread."""
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
             return pin
         try:
             adapter = self._engine.adapter(pin.agent)
-            stands = adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id) is not None
+            has_file = adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id) is not None
         except (ClewError, OSError, ValueError):
-            stands = False
-        return pin if stands else replace(pin, state=PinState.RETIRED)
+            has_file = False
+        return pin if has_file else replace(pin, state=PinState.RETIRED)
 
 
-def _remove_files(store: Store, done: Archived) -> None:
-    """What the pairs kept beside the work: it would look as if it were another store's. Theirs is gone by now."""
+def _remove_files(store: Store, done: ArchivedThread) -> None:
+    """The state files of pairs, in their work directories: they would look as if another store had these pairs."""
     for cwd, pair_id in done.pairs:
-        pair_folder.remove(cwd, pair_id, [pair.id for pair in store.pairs(cwd=cwd)])
+        pair_folder.remove(cwd, pair_id, [pair.id for pair in store.pairs.recent(cwd=cwd)])
+
+
+def _without_half_pairs(tables: Tables) -> Tables:
+    """Without pairs of which only one thread is in the file."""
+    threads = {row.get("id") for row in tables["threads"]}
+    pairs = [
+        row for row in tables["pairs"] if {row.get("instructor_thread_id"), row.get("worker_thread_id")} <= threads
+    ]
+    whole = {row.get("id") for row in pairs}
+    rounds = [row for row in tables["pair_rounds"] if row.get("pair_id") in whole]
+    return tables | {"pairs": pairs, "pair_rounds": rounds}
 
 
 def _count(content: Sequence[Dump]) -> int:
@@ -292,5 +307,5 @@ def _rights(tables: Tables) -> list[tuple[Any, ...]]:
 
 
 def _is_of(store: Store, key: str, thread: Thread) -> bool:
-    pair = store.pair(key.removeprefix(PAIR_LEASES))
+    pair = store.pairs.find(key.removeprefix(LEASE_PREFIX))
     return pair is not None and thread.id in (pair.instructor_thread_id, pair.worker_thread_id)

@@ -1,4 +1,4 @@
-"""Encryption of exported files, in the age format: whoever has `age` can open them without Clew."""
+"""Encryption of exports and remotes, in the age format: `age` decrypts them without Clew."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from clew.errors import UsageError
 
 HEADER = b"age-encryption.org/v1\n"
 PASSPHRASE_STANZA = b"-> scrypt "
-HEADER_MOST = 1024**2
-WORK_MOST = 20  # a doubling each: 20 takes a gigabyte and some seconds, and age itself writes 18
+HEADER_MOST_BYTES = 1024**2
+WORK_FACTOR_MOST = 20  # each step doubles the work: 20 takes a gigabyte and some seconds, and age itself writes 18
 
-# age times a small piece of that work and refuses what would take 16 s and more: on a busy machine that comes out wrong
-# by as much, so it is asked again. What is too much for us is refused before.
+# age times a small part of that work, and refuses what would take 16 s or more. On a busy machine that estimate is far
+# too high, so decryption is retried. A work factor that is too large is refused before.
 EXCESSIVE, TRIES = "Excessive work", 30
-_WORK = re.compile(rb"^-> scrypt \S+ ([0-9]{1,9})$", re.MULTILINE)
+_WORK_FACTOR = re.compile(rb"^-> scrypt \S+ ([0-9]{1,9})$", re.MULTILINE)
 
 
-class NotOpened(UsageError):
-    """Not the passphrase, or damaged."""
+class NotDecrypted(UsageError):
+    """The passphrase is wrong, or the content is damaged."""
 
 
-def is_sealed(raw: bytes) -> bool:
+def is_encrypted(raw: bytes) -> bool:
     return raw.startswith(HEADER)
 
 
 def wants_passphrase(raw: bytes) -> bool:
-    """Raises UsageError for one that ends before it says how it was encrypted."""
-    if b"\n---" not in raw[:HEADER_MOST]:
+    """Raises UsageError for a file that ends before its header does."""
+    if b"\n---" not in raw[:HEADER_MOST_BYTES]:
         raise UsageError("The file is damaged: its encrypted part is missing.", hint="Export the thread again.")
     return raw[len(HEADER) :].startswith(PASSPHRASE_STANZA)
 
 
-def seal_with(passphrase: str, raw: bytes) -> bytes:
+def encrypt_with(passphrase: str, raw: bytes) -> bytes:
     import pyrage
 
     return bytes(pyrage.passphrase.encrypt(raw, passphrase))
 
 
-def seal_for(recipients: Sequence[str], raw: bytes) -> bytes:
+def encrypt_for(recipients: Sequence[str], raw: bytes) -> bytes:
     """For the holders of these keys: `age1…`, or an SSH public key."""
     import pyrage
 
@@ -53,27 +53,27 @@ def check_recipients(recipients: Sequence[str]) -> None:
         _recipient(key)
 
 
-def open_with(passphrase: str, raw: bytes) -> bytes:
+def decrypt_with(passphrase: str, raw: bytes) -> bytes:
     import pyrage
 
-    if any(int(work) > WORK_MOST for work in _WORK.findall(raw[:HEADER_MOST])):
+    if any(int(factor) > WORK_FACTOR_MOST for factor in _WORK_FACTOR.findall(raw[:HEADER_MOST_BYTES])):
         raise UsageError(
-            "The file wants far more work of whoever opens it than age does.",
-            hint="It is not as Clew writes them: ask whoever made it, or open it with age first.",
+            "To decrypt the file takes far more work than Clew accepts.",
+            hint="Clew does not write such files: ask its author, or decrypt it with age first.",
         )
     for _ in range(TRIES):
         try:
             return bytes(pyrage.passphrase.decrypt(raw, passphrase))
         except pyrage.DecryptError as error:
             if EXCESSIVE not in str(error):
-                raise NotOpened(
-                    "The passphrase does not open the file, or the file is damaged.",
+                raise NotDecrypted(
+                    "The passphrase does not decrypt the file, or the file is damaged.",
                     hint="Give the passphrase that it was exported with.",
                 ) from error
-    raise UsageError("This machine is too slow or too busy now to open the file.", hint="Try again in a while.")
+    raise UsageError("This machine is too busy to decrypt the file now.", hint="Try again later.")
 
 
-def open_as(identities: str, raw: bytes) -> bytes:
+def decrypt_as(identities: str, raw: bytes) -> bytes:
     """`identities` is the text of an age identity file, or an SSH private key."""
     import pyrage
 
@@ -81,8 +81,8 @@ def open_as(identities: str, raw: bytes) -> bytes:
         return bytes(pyrage.decrypt(raw, _identities(identities)))
     except pyrage.DecryptError as error:
         raise UsageError(
-            "The identity does not open the file, or the file is damaged.",
-            hint="Give the identity of one of the recipients that it was exported for.",
+            "The identity does not decrypt the file, or the file is damaged.",
+            hint="Give the identity of one of the recipients for whom it was exported.",
         ) from error
 
 
@@ -94,7 +94,7 @@ def _recipient(key: str) -> Any:
         return kind.Recipient.from_str(key)
     except (pyrage.RecipientError, ValueError) as error:
         raise UsageError(
-            f"{key[:80]} is no key that a file can be encrypted for.",
+            f"{key[:80]} is not a key for which a file can be encrypted.",
             hint="It looks like age1… (age-keygen makes one), or is an SSH public key.",
         ) from error
 
@@ -112,5 +112,5 @@ def _identities(text: str) -> list[Any]:
         pass
     raise UsageError(
         "The identity file holds no key that Clew can use.",
-        hint="age-keygen writes one; an SSH private key without a passphrase will do, too.",
+        hint="age-keygen writes one; an SSH private key without a passphrase works, too.",
     )

@@ -1,8 +1,8 @@
-"""Threads that leave: all of one, in a file that another machine can go on from.
+"""Export: a whole thread in a file, with which another machine can continue.
 
-What belongs together leaves together: the two threads of a pair are one file. A session's own file goes along when it
-bears its pin out, so that the other machine really resumes; where it does not, the history alone is enough for a fresh
-session. Nothing of this machine is in it: no directory, no program, no process, and no value of the environment.
+The two threads of a pair belong together, and are one file. The file of a session is included when its content confirms
+the pin, so that the other machine really resumes; when it does not, the history is enough for a fresh session. Nothing
+of this machine is in it: no directory, no program, no process, and no value of the environment.
 """
 
 from __future__ import annotations
@@ -14,67 +14,66 @@ from typing import Any
 
 from clew.agents.adapter import Adapter
 from clew.core.decision import candidate
-from clew.core.explained import Known
 from clew.core.history import Turn, visible
-from clew.core.pins import Pin, PinState, stands
+from clew.core.pins import Pin, PinState, is_valid
 from clew.core.record import Record, replace
-from clew.core.redaction import gives_away, redact, secret_values
+from clew.core.secrets.redaction import gives_away, redact, secret_values
+from clew.core.session_check import ShownThread
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
-from clew.engine.placing import ends_with, portable
-from clew.engine.sessions import file_of
+from clew.engine.sessions.observation import file_of
+from clew.engine.sessions.transfer import ends_with
+from clew.engine.sessions.transfer import portable as portable_session
 from clew.errors import Busy, UsageError
-from clew.hosts.outgoing import Secret, look_through, refuse, session_name
-from clew.hosts.portable_file import HISTORY, STATE, as_json, pack, session_part
-from clew.hosts.portable_rows import HISTORY as HISTORY_TABLES
-from clew.hosts.portable_rows import STATE as STATE_TABLES
-from clew.hosts.portable_rows import Tables, outward
-from clew.store.review_rows import shown_in
+from clew.hosts.transfer.export_file import pack, parts_of, session_part
+from clew.hosts.transfer.secret_scan import FoundSecret, refuse_secrets, scan, session_name
+from clew.store.rows.reviews import shown_in
 from clew.store.store import Store
+from clew.store.transfer.codec import HISTORY_TABLES, Tables, portable
 
-LEANS = "it is a copy, and its beginning stands in another session's file"
-WENT_ON = "it went on without Clew, or does not hold just what the thread shows"
-NOT_BLANKED = "a session that was changed cannot be resumed, so only the history is in a redacted file"
+INCOMPLETE = "it is a copy, and its beginning is in another session's file"
+DIFFERENT = "it was continued without Clew, or does not hold exactly what the thread shows"
+REDACTED = "a session that was changed cannot be resumed, so a redacted file has the history only"
 EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
 
 
-class Left(Record):
-    """A session that a turn could have resumed, and whether it goes along."""
+class ExportedSession(Record):
+    """A session that a turn could have resumed, and whether its file is included."""
 
     agent: str
     model: str
     session_id: str
-    taken: bool
-    why: str = ""  # not
+    included: bool
+    why: str = ""  # it is not
 
 
-class Exported(Record):
+class ExportedThread(Record):
     """A thread as a file's content."""
 
-    name: str  # in the file; the pair's own, if it was asked for by that
-    threads: tuple[str, ...]  # the names of all that are in it
-    turns: int  # that stand, of all of them
-    sessions: tuple[Left, ...]
+    name: str  # in the file; the pair's own, if it was exported by that
+    threads: tuple[str, ...]  # the names of all threads in it
+    turns: int  # of all of them, without archived ones
+    sessions: tuple[ExportedSession, ...]
     content: bytes
-    redacted: int | None = None  # how many secrets were blanked; None: not asked for
-    secrets: tuple[Secret, ...] = ()  # that were blanked, or are in it
+    redacted: int | None = None  # how many secrets were blanked; None: it is not redacted
+    secrets: tuple[FoundSecret, ...] = ()  # that were blanked, or are in it
 
 
-class Member(Record):
-    """A thread of those that leave together, and what its sessions are held against."""
+class GroupMember(Record):
+    """A thread of a group, and what its sessions are compared with."""
 
     thread: Thread
     history: tuple[Turn, ...]
     pins: tuple[Pin, ...]
-    known: Known
+    shown: ShownThread
 
 
-class Gathered(Record):
-    """One moment's state of what belongs together."""
+class ThreadGroup(Record):
+    """A thread, or the two of a pair, as they were at one moment."""
 
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
     dumps: tuple[Mapping[str, Any], ...]
-    sessions: tuple[Left, ...]
+    sessions: tuple[ExportedSession, ...]
     files: Mapping[str, bytes]  # by the name of their part
 
     @property
@@ -93,82 +92,82 @@ class Gathered(Record):
 
 async def export_thread(
     engine: Engine, name: str, environ: Mapping[str, str], *, redacted: bool = False, with_secrets: bool = False
-) -> Exported:
-    """Raises NotFound, Busy while a run is going on, and SecretFound."""
-    found = await gather(engine, name, with_files=not redacted)
-    tables, count = outward(found.dumps), None
+) -> ExportedThread:
+    """Raises NotFound, Busy during a run, and SecretFound."""
+    group = await gather(engine, name, with_files=not redacted)
+    tables, count = portable(group.dumps), None
     if redacted:
         tables = {table: tables[table] for table in HISTORY_TABLES}
-    besides = {} if redacted else {session_name(part): raw for part, raw in found.files.items()} | reviewed(found.dumps)
-    secrets = await asyncio.to_thread(look_through, tables, besides, environ, doubtful=redacted)
+    others = {session_name(part): raw for part, raw in group.files.items()} | reviewed_texts(group.dumps)
+    secrets = await asyncio.to_thread(scan, tables, {} if redacted else others, environ, doubtful=redacted)
     if redacted:
         tables, count = _redacted(tables, tuple(secret_values(environ.items(), os.path.lexists)))
     elif not with_secrets:
-        refuse(found.name, secrets, EXPORT_HINT)
-    retire_others(tables, found.files)
-    parts = {HISTORY: as_json({table: tables[table] for table in HISTORY_TABLES}), **found.files}
-    if not redacted:
-        parts[STATE] = as_json({table: tables[table] for table in STATE_TABLES})
-    first = found.threads[0]
+        refuse_secrets(group.name, secrets, EXPORT_HINT)
+    retire_pins_without_file(tables, group.files)
+    parts = {**parts_of(tables), **group.files}
+    first = group.threads[0]
     names = {row["id"]: row["name"] for row in tables["threads"]}
     about = {
-        "schema": found.dumps[0]["schema"],
+        "schema": group.dumps[0]["schema"],
         "redacted": redacted,
-        "thread": {"name": names[first.id], "kind": first.kind, "agent": first.agent, "turns": found.turns},
+        "thread": {"name": names[first.id], "kind": first.kind, "agent": first.agent, "turns": group.turns},
     }
-    sessions = _left_behind(found.members) if redacted else found.sessions
+    sessions = _not_included(group.members) if redacted else group.sessions
     content = pack(about, parts)
-    called = name if name == found.name and not redacted else names[first.id]
-    return Exported(called, tuple(names.values()), found.turns, sessions, content, count, secrets)
+    called = name if name == group.name and not redacted else names[first.id]
+    return ExportedThread(called, tuple(names.values()), group.turns, sessions, content, count, secrets)
 
 
-async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Gathered:
-    """Everything as it was at one moment. Raises NotFound, and Busy while a run is going on.
+async def gather(engine: Engine, name: str, *, with_files: bool = True) -> ThreadGroup:
+    """Everything as it was at one moment. Raises NotFound, and Busy during a run.
 
-    Nobody is kept waiting meanwhile: the files may be large. What they are held against must then still be so: a run
+    Files may be large, so they are read outside of a transaction, and the pins must be the same afterwards: a run
     stores what it changes of a pin before it starts an agent.
     """
 
-    def read(rows: Gathered) -> list[tuple[Left, bytes | None]]:
+    def read(rows: ThreadGroup) -> list[tuple[ExportedSession, bytes | None]]:
         return _sessions(engine, rows.members) if with_files else []
 
-    def settle(rows: Gathered, found: list[tuple[Left, bytes | None]], store: Store) -> Gathered | None:
-        if found and not _still(store, engine, rows.members):
+    def confirm(
+        rows: ThreadGroup, found: list[tuple[ExportedSession, bytes | None]], store: Store
+    ) -> ThreadGroup | None:
+        if found and not _is_unchanged(store, engine, rows.members):
             return None
-        files = {part: content for left, content in found if (part := _part(left)) and content is not None}
-        return replace(rows, sessions=tuple(left for left, _ in found), files=files)
+        files = {part: content for session, content in found if (part := _part(session)) and content is not None}
+        return replace(rows, sessions=tuple(session for session, _ in found), files=files)
 
-    gathered = await engine.database.at_leisure(lambda store: gather_rows(store, engine, name), read, settle)
+    gathered = await engine.store.optimistic_read(lambda store: gather_rows(store, engine, name), read, confirm)
     if gathered is None:
-        raise Busy(f"{name} changes all the time.", hint="Try again when nothing is going on in it.")
+        raise Busy(f"{name} changes all the time.", hint="Try again when nothing runs in it.")
     return gathered
 
 
-def gather_rows(store: Store, engine: Engine, name: str) -> Gathered:
-    """The rows alone. Raises NotFound, and Busy while a run is going on."""
+def gather_rows(store: Store, engine: Engine, name: str) -> ThreadGroup:
+    """The rows alone. Raises NotFound, and Busy during a run."""
     with store.reading():
-        threads = store.together(name)
-        dumps = [store.dump_thread(thread.id) for thread in threads]
+        threads = store.threads.together(name)
+        dumps = [store.threads.dump(thread.id) for thread in threads]
         for thread in threads:
             if engine.is_held(store, thread.id):
                 raise Busy(
                     f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel."
                 )
         members = [_member(store, thread) for thread in threads]
-    return Gathered(tuple(members), tuple(dumps), (), {})
+    return ThreadGroup(tuple(members), tuple(dumps), (), {})
 
 
-def _member(store: Store, thread: Thread) -> Member:
-    history = store.history(thread.id)
-    return Member(thread, history, _pins(store, thread), known_of(thread, history))
+def _member(store: Store, thread: Thread) -> GroupMember:
+    history = store.turns.history(thread.id)
+    return GroupMember(thread, history, _pins(store, thread), shown_by(thread, history))
 
 
 def _pins(store: Store, thread: Thread) -> tuple[Pin, ...]:
-    return tuple(store.pins(thread.id, retired=False))
+    return tuple(store.pins.of_thread(thread.id, retired=False))
 
 
-def _still(store: Store, engine: Engine, members: Sequence[Member]) -> bool:
-    """No session has been used since."""
+def _is_unchanged(store: Store, engine: Engine, members: Sequence[GroupMember]) -> bool:
+    """No session has been used since then."""
     with store.reading():
         return all(
             not engine.is_held(store, member.thread.id) and _pins(store, member.thread) == member.pins
@@ -176,38 +175,38 @@ def _still(store: Store, engine: Engine, members: Sequence[Member]) -> bool:
         )
 
 
-def _sessions(engine: Engine, members: Sequence[Member]) -> list[tuple[Left, bytes | None]]:
-    """Those that a turn would resume, and their files. Reads the disk."""
+def _sessions(engine: Engine, members: Sequence[GroupMember]) -> list[tuple[ExportedSession, bytes | None]]:
+    """The sessions that a turn would resume, and their files. Reads the disk."""
     found = []
     for member in members:
         for pin in _in_use(member.pins):
-            left = Left(pin.agent, pin.model, pin.session_id, taken=True)
-            content, why = _session(engine, pin, member) if _part(left) else (None, "its id is no file's name")
-            found.append((replace(left, taken=content is not None, why=why), content))
+            session = ExportedSession(pin.agent, pin.model, pin.session_id, included=True)
+            content, why = _session(engine, pin, member) if _part(session) else (None, "its id cannot name a file")
+            found.append((replace(session, included=content is not None, why=why), content))
     return found
 
 
-def _left_behind(members: Sequence[Member]) -> tuple[Left, ...]:
+def _not_included(members: Sequence[GroupMember]) -> tuple[ExportedSession, ...]:
     pins = [pin for member in members for pin in _in_use(member.pins)]
-    return tuple(Left(pin.agent, pin.model, pin.session_id, taken=False, why=NOT_BLANKED) for pin in pins)
+    return tuple(ExportedSession(pin.agent, pin.model, pin.session_id, included=False, why=REDACTED) for pin in pins)
 
 
-def _part(left: Left) -> str | None:
-    return session_part(left.agent, left.session_id)
+def _part(session: ExportedSession) -> str | None:
+    return session_part(session.agent, session.session_id)
 
 
 def _in_use(pins: Sequence[Pin]) -> Iterator[Pin]:
-    """The newest of each agent and model: the one that a turn would resume."""
+    """The pins that a turn would resume: the newest of each agent and model."""
     for agent, model in dict.fromkeys((pin.agent, pin.model) for pin in pins):
         pin = candidate(pins, agent, model)
         if pin is not None and pin.state is not PinState.POISONED:
             yield pin
 
 
-def _session(engine: Engine, pin: Pin, member: Member) -> tuple[bytes | None, str]:
-    """Its file, or why not."""
+def _session(engine: Engine, pin: Pin, member: GroupMember) -> tuple[bytes | None, str]:
+    """The content of its file, or why it is not included."""
     thread, history = member.thread, member.history
-    if not stands(pin, visible(history, pin.agent, thread.visibility)):
+    if not is_valid(pin, visible(history, pin.agent, thread.visibility)):
         return None, "the thread has changed since the session saw it"
     try:
         adapter: Adapter = engine.adapter(pin.agent)
@@ -222,22 +221,22 @@ def _session(engine: Engine, pin: Pin, member: Member) -> tuple[bytes | None, st
     except OSError as error:
         return None, f"its file cannot be read: {error.strerror}"
     if not view.is_whole:
-        return None, LEANS
+        return None, INCOMPLETE
     if not ends_with(view, pin):
-        return None, "it is the session of the old thread, and does not end where this fork does"
+        return None, "it is the session of the forked thread, and does not end where the fork does"
     if len(content) != view.size_bytes:
-        return None, WENT_ON
-    found = portable(adapter, content, pin, member.known)
-    return found, "" if found is not None else WENT_ON
+        return None, DIFFERENT
+    found = portable_session(adapter, content, pin, member.shown)
+    return found, "" if found is not None else DIFFERENT
 
 
-def known_of(thread: Thread, standing: Sequence[Turn]) -> Known:
-    """What the thread shows, for a session to be held against: archived turns are not shown."""
-    return Known({str(turn.id): turn for turn in standing}, thread.standing)
+def shown_by(thread: Thread, history: Sequence[Turn]) -> ShownThread:
+    """What the thread shows, to compare a session with. Archived turns are not shown."""
+    return ShownThread({str(turn.id): turn for turn in history}, thread.standing)
 
 
-def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
-    """A pin whose session stays behind is of no use elsewhere."""
+def retire_pins_without_file(tables: Tables, files: Mapping[str, bytes]) -> None:
+    """Elsewhere, a pin is of no use without its session's file."""
     for pin in tables.get("pins", ()):
         part = session_part(pin["agent"], pin["session_id"])
         if part not in files and pin["state"] in (PinState.GOOD, PinState.PROVISIONAL):
@@ -245,7 +244,7 @@ def retire_others(tables: Tables, files: Mapping[str, bytes]) -> None:
 
 
 def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
-    """The history alone, its secrets blanked. A name is made from the first words, so a secret may be in it, too."""
+    """The history alone, its secrets blanked. A name is made of the first words said, so it may hold a secret, too."""
     blanked: list[str] = []
     kept: Tables = {table: [dict(row) for row in rows] for table, rows in tables.items()}
     for rows, column in ((kept["turns"], "text"), (kept["turn_revisions"], "text"), (kept["threads"], "standing")):
@@ -255,13 +254,13 @@ def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
     for turn in kept["turns"]:
         turn["run_id"], turn["message_id"] = None, None
     for number, thread in enumerate(kept["threads"], 1):
-        thread["origin"] = None  # names other threads
+        thread["origin"] = None  # it names other threads
         if gives_away(thread["name"], (*blanked, *values)):
             thread["name"] = "redacted" if number == 1 else f"redacted-{number}"
     return kept, len(blanked)
 
 
-def reviewed(dumps: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-    """What reviewers were shown, as a part to look for secrets in: in the rows it is packed, and tells nothing."""
+def reviewed_texts(dumps: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+    """What reviewers were shown, to be scanned for secrets: in the rows it is compressed."""
     rows = [row for dump in dumps for row in dump.get("review_rounds", ())]
-    return {"reviews": b"\n".join(piece for row in rows for piece in shown_in(row))} if rows else {}
+    return {"reviews": b"\n".join(text for row in rows for text in shown_in(row))} if rows else {}

@@ -1,23 +1,23 @@
 """The file of an exported thread: a zip of plain parts, and a manifest that says what they are.
 
-    manifest.json            format, version, schema, who and how much; every part's size and SHA-256
+    manifest.json            format, version, schema, about the thread; the size and SHA-256 of every part
     history.json             the thread's own row, its turns (archived ones too), the texts that edits replaced
     state.json               the rest: runs, attempts, events, pins, and what its kind adds (not when redacted)
     sessions/AGENT/ID.jsonl  the agent's own session, byte for byte
 
 Rules
-1. Nothing is compressed, so no part can be larger than the file that it came in: a zip bomb cannot be written down.
-   Order, times and modes are fixed, so the same thread gives the same bytes.
-2. A name that is not one of these, stands twice or differs from another by case alone, a link, an unlisted part: the
-   whole file is refused. And nothing is ever extracted under a name that the file chose.
-3. The newer version is looked for first: a later format may be laid out otherwise.
+1. Nothing is compressed, so no part can be larger than the file: there can be no zip bomb. Order, times and modes are
+   fixed, so the same thread gives the same bytes.
+2. The whole file is refused for an unknown name, for a name that occurs twice or differs from another by case alone,
+   for a link and for a part that the manifest does not list. Nothing is ever extracted under a name that the file
+   chose.
+3. The version is checked first: a later format may have another layout.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import stat
 from collections.abc import Mapping
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.core.record import Record
 from clew.errors import UsageError
+from clew.store.transfer.codec import AGAIN, HISTORY_TABLES, STATE_TABLES, PortableThread, Tables, as_json, from_json
 
 if TYPE_CHECKING:
     import zipfile
@@ -34,7 +35,7 @@ VERSION = 1
 FILE_MOST = 2 * 1024**3
 MANIFEST_MOST = 1024**2
 PARTS_MOST = 1000
-EXPORTED = "clew threads export writes one; an archive comes back with clew threads restore."
+EXPORTED = "clew threads export writes one; clew threads restore reads an archive."
 MANIFEST, HISTORY, STATE = "manifest.json", "history.json", "state.json"
 
 _PART = re.compile(r"(?:history\.json|state\.json|sessions/[a-z0-9_-]{1,40}/[A-Za-z0-9-]{1,100}\.jsonl)\Z")
@@ -43,16 +44,40 @@ _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
 
 class Unpacked(Record):
-    """A file that is whole: what its manifest says, and its parts by name."""
+    """A file whose parts match its manifest."""
 
     manifest: Mapping[str, Any]
-    parts: Mapping[str, bytes]
+    parts: Mapping[str, bytes]  # by name
 
 
 def session_part(agent: str, session_id: str) -> str | None:
-    """The name of a session's part; None: no file can bear it."""
+    """The name of a session's part. None: these cannot be a file's name."""
     name = f"sessions/{agent}/{session_id}.jsonl"
     return name if _PART.match(name) else None
+
+
+def parts_of(tables: Tables) -> dict[str, bytes]:
+    """The rows as parts. A redacted thread has its history only."""
+    named = {HISTORY: HISTORY_TABLES, STATE: STATE_TABLES}
+    return {
+        part: as_json({table: tables[table] for table in its_tables})
+        for part, its_tables in named.items()
+        if tables.keys() >= set(its_tables)
+    }
+
+
+def read_export(raw: bytes) -> PortableThread:
+    """The thread in the file, not checked yet. Raises UsageError for what is not an export."""
+    file = unpack(raw)
+    history = from_json(file.parts[HISTORY])
+    state = from_json(file.parts[STATE]) if STATE in file.parts else {}
+    if not isinstance(history, dict) or not isinstance(state, dict):
+        raise UsageError("The file holds something that this Clew does not know.", hint="Update Clew.")
+    state.pop("pair_files", None)  # of an older Clew: it means something in one directory of one machine alone
+    if state.keys() & history.keys():
+        raise UsageError("The file holds a table twice.", hint=AGAIN)
+    sessions = {name: content for name, content in file.parts.items() if name not in (HISTORY, STATE)}
+    return PortableThread(file.manifest.get("schema"), history | state, sessions)
 
 
 def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
@@ -74,11 +99,11 @@ def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(raw: bytes) -> Unpacked:
-    """Raises UsageError, in one line, for whatever is not exactly such a file."""
+    """Raises UsageError, in one line, for whatever Clew would not write exactly so."""
     import zipfile
 
     if not raw.startswith(b"PK\x03\x04"):
-        raise UsageError("The file is not a thread that Clew exported.", hint=EXPORTED)
+        raise UsageError("The file is not an export of Clew.", hint=EXPORTED)
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             return _read(archive, len(raw))
@@ -91,7 +116,7 @@ def unpack(raw: bytes) -> Unpacked:
         RuntimeError,
         OSError,
     ) as error:
-        raise UsageError("The file is damaged.", hint="Export the thread again.") from error
+        raise UsageError("The file is damaged.", hint=AGAIN) from error
 
 
 def _read(archive: zipfile.ZipFile, size: int) -> Unpacked:
@@ -101,11 +126,11 @@ def _read(archive: zipfile.ZipFile, size: int) -> Unpacked:
     manifest = _manifest(archive, size)
     names = [info.filename for info in listed]
     if len({name.casefold() for name in names}) != len(names):
-        raise _refused("two of its parts bear the same name")
+        raise _refused("two of its parts have the same name")
     if sum(info.file_size for info in listed) > size:
-        raise _refused("its parts are larger than itself")
-    told = {part["name"]: part for part in manifest["parts"]}
-    if set(names) != {MANIFEST, *told} or HISTORY not in told:
+        raise _refused("its parts are larger than the file")
+    listed_parts = {part["name"]: part for part in manifest["parts"]}
+    if set(names) != {MANIFEST, *listed_parts} or HISTORY not in listed_parts:
         raise _refused("its parts are not those of its manifest")
     parts = {}
     for info in listed:
@@ -113,11 +138,9 @@ def _read(archive: zipfile.ZipFile, size: int) -> Unpacked:
             continue
         _check(info)
         content = archive.read(info)
-        part = told[info.filename]
+        part = listed_parts[info.filename]
         if len(content) != part["size_bytes"] or _sha256(content) != part["sha256"]:
-            raise UsageError(
-                f"The file is damaged: {info.filename} is not what was exported.", hint="Export the thread again."
-            )
+            raise UsageError(f"The file is damaged: {info.filename} is not what was exported.", hint=AGAIN)
         parts[info.filename] = content
     return Unpacked(manifest, parts)
 
@@ -126,19 +149,19 @@ def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
     try:
         info = archive.getinfo(MANIFEST)
     except KeyError:
-        raise UsageError("The file is not a thread that Clew exported: it has no manifest.", hint=EXPORTED) from None
+        raise UsageError("The file is not an export of Clew: it has no manifest.", hint=EXPORTED) from None
     if info.file_size > min(MANIFEST_MOST, size):
         raise _refused("its manifest is too large")
     _check(info)
     found = from_json(archive.read(info))
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise UsageError("The file is not a thread that Clew exported.", hint=EXPORTED)
+        raise UsageError("The file is not an export of Clew.", hint=EXPORTED)
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise _refused("its manifest names no version")
     if version > VERSION:
         raise UsageError(
-            f"The file is of a newer Clew (version {version}; this one knows {VERSION}).", hint="Update Clew."
+            f"The file was written by a newer Clew (version {version}; this one knows {VERSION}).", hint="Update Clew."
         )
     listed = found.get("parts")
     if not isinstance(listed, list) or not all(_is_part(part) for part in listed):
@@ -165,24 +188,8 @@ def _check(info: zipfile.ZipInfo) -> None:
 
 
 def _refused(why: str) -> UsageError:
-    return UsageError(f"The file is not as Clew writes them: {why}.", hint="Export the thread again.")
+    return UsageError(f"Clew does not write such files: {why}.", hint=AGAIN)
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def as_json(value: Any, indent: int | None = None) -> bytes:
-    """One text for one value. Not ASCII alone: two lone surrogates would come back as one character."""
-    separators = (",", ": ") if indent else (",", ":")
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=separators, indent=indent, allow_nan=False)
-    return f"{text}\n".encode("utf-8", "surrogatepass")
-
-
-def from_json(content: bytes) -> Any:
-    try:
-        return json.loads(content.decode("utf-8", "surrogatepass"))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            "The file is damaged: a part of it cannot be read.", hint="Export the thread again."
-        ) from error

@@ -1,12 +1,12 @@
-"""Threads that arrive: out of a file, into this store, with their sessions where the agents here will look.
+"""Import: a thread out of a file, into this store, with its sessions where the agents of this machine look for them.
 
 Rules
-1. Nothing of the file is believed. Its rows are checked, its sessions are read and held against them, permissions come
-   in no wider than the one who imports them would give.
-2. A pin is bound to this directory and this machine's runtime only when its session's file is in place and bears it
-   out. Every other one is retired: the next turn then starts fresh, with the history that came along.
-3. All of it happens, or nothing: rows are one transaction, and session files that were written for one that fails are
-   taken back.
+1. Nothing in the file is trusted. Its rows are checked, its sessions are compared with the rows, and permissions are no
+   wider than the user who imports it would give.
+2. A pin is bound to this directory and this machine's runtime only when its session's file is in place and confirms it.
+   Every other pin is retired: the next turn then starts fresh, with the imported history.
+3. All of it happens, or nothing: the rows are one transaction, and when it fails, the session files that were written
+   for it are removed.
 """
 
 from __future__ import annotations
@@ -17,109 +17,123 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from clew.core.explained import Known
 from clew.core.history import Turn
-from clew.core.pair import Part
+from clew.core.pairs.pair import PairPart
 from clew.core.pins import Mark, Pin, PinState, Runtime
 from clew.core.record import Record, replace
+from clew.core.session_check import ShownThread
 from clew.core.thread import Permissions, Thread, Trust
-from clew.engine.changes import Repository
 from clew.engine.engine import Engine
-from clew.engine.placing import UNEXPLAINED, Arriving, Placed, Where, look, mark_in, place, portable, take_back
-from clew.engine.plan import runtime_of
+from clew.engine.planning.plan import runtime_of
+from clew.engine.sessions.transfer import (
+    UNEXPLAINED,
+    Placement,
+    PlacementState,
+    SessionFile,
+    mark_in,
+    place,
+    plan_placement,
+    portable,
+    undo_placements,
+)
 from clew.errors import AgentError, Conflict, StoreError, UsageError
-from clew.hosts.checks import check_name, existing_dir
-from clew.hosts.portable import known_of
-from clew.hosts.portable_file import HISTORY, STATE, Unpacked, from_json, session_part
-from clew.hosts.portable_rows import Home, Tables, as_here, inward, renewed
-from clew.store import foreign, sql
-from clew.store.pairs import NAME_CHARS
+from clew.git.changes import Repository
+from clew.hosts.pairs.naming import check_pair_name, thread_name
+from clew.hosts.transfer.arrival import Destination, localized, with_local_values, with_new_ids
+from clew.hosts.transfer.export import shown_by
+from clew.hosts.transfer.export_file import session_part
+from clew.hosts.validation import check_name, existing_dir
+from clew.store.database.dialect import Catalogue
 from clew.store.records import each, thread_from, turn_from
-from clew.store.restoring import TABLES, Taken, pins_of, restore
 from clew.store.store import Store
+from clew.store.transfer.codec import AGAIN, PLAIN_TABLES, PortableThread, Tables, check_schema
+from clew.store.transfer.import_checks import check
+from clew.store.transfer.restoring import IdTaken, pins_of, restore
 
 T = TypeVar("T")
 
-THREADS_MOST = 2  # a pair's
 
-
-class Arrived(Record):
+class ImportedSession(Record):
     """A session of the thread, and whether the next turn can resume it here."""
 
     agent: str
     model: str
     session_id: str
     resumable: bool
-    why: str = ""  # not
+    why: str = ""  # it cannot
     path: Path | None = None
-    part: Part | None = None  # of a pair
+    part: PairPart | None = None  # of a pair
 
 
-class Imported(Record):
-    """What came of a file."""
+class ImportResult(Record):
+    """The imported threads and sessions."""
 
     threads: tuple[Thread, ...]
-    turns: int  # that stand
-    sessions: tuple[Arrived, ...]
-    renewed: bool  # its ids were taken: it is a copy under new ones
+    turns: int  # without archived ones
+    sessions: tuple[ImportedSession, ...]
+    renewed: bool  # its ids exist here already: it is a copy with new ones
     pair: str | None = None  # the pair's name here
     notes: tuple[str, ...] = ()
 
 
-class _Luggage(Record):
-    """A session file that was read and believed."""
+class _Confirmed(Record):
+    """A session file whose content confirms its pin."""
 
     runtime: Runtime
     content: bytes
 
 
-class _Bound(Record):
-    """What a pin is bound to here."""
+class _Binding(Record):
+    """What a pin is bound to on this machine."""
 
     runtime: Runtime
     mark: Mark | None
 
 
 class _DryRun(Exception):
-    """Undoes the transaction."""
+    """Rolls the transaction back."""
 
 
 async def import_thread(
     engine: Engine,
-    file: Unpacked,
+    thread: PortableThread,
     *,
     cwd: str,
     name: str | None = None,
     permissions: Permissions = Permissions.ASK,
     trust: Trust = Trust.USER,
     dry_run: bool = False,
-    instead: Callable[[Store], Tables] | None = None,
-    then: Callable[[Store, Imported], None] | None = None,
-) -> Imported:
-    """`permissions` and `trust` are the widest that it may bring. Raises UsageError, and Conflict for a taken name.
+    replacing: Callable[[Store], Tables] | None = None,
+    then: Callable[[Store, ImportResult], None] | None = None,
+) -> ImportResult:
+    """`permissions` and `trust` are the widest that it may have. Raises UsageError, and Conflict for a taken name.
 
-    `instead` takes away what it replaces, and gives its rows as they were. `then` follows. Both are part of the
-    transaction.
+    `replacing` removes what it replaces from the store, and returns those rows. `then` is called at the end. Both are
+    part of the transaction.
     """
     if name is not None:
         check_name(name)
-    came = _tables(file)
+    catalogue = await engine.store.call(lambda store: store.database.catalogue())
+    came = _checked(thread, catalogue)
     work_dir = existing_dir(cwd)
-    home = Home(work_dir, await _top(engine, work_dir), engine.around.owner, permissions, trust, engine.around.clock())
-    tables = inward(came, home)
+    here = Destination(
+        work_dir, await _top(engine, work_dir), engine.context.owner, permissions, trust, engine.context.clock()
+    )
+    tables = localized(came, here, catalogue)
     if name is not None:
         _rename(tables, name)
-    luggage, refused = await _unpack_sessions(engine, tables, file)
-    placed: list[Placed] = []
-    made: list[Imported] = []
+    confirmed, refused = await _check_sessions(engine, tables, thread.sessions)
+    placed: list[Placement] = []
+    made: list[ImportResult] = []
 
     def work(store: Store) -> None:
-        taken = store.pair if tables.get("pairs") else store.thread
+        taken = store.pairs.find if tables.get("pairs") else store.threads.find
         if name is not None and taken(name) is not None:
             what = "pair" if tables.get("pairs") else "thread"
             raise Conflict(f"There is a {what} named {name} already.", hint="Choose another name.")
-        at_home = tables if instead is None else as_here(tables, instead(store))
-        stored = _store(store, engine, at_home, luggage, refused, placed, dry_run=dry_run, may_grow=instead is not None)
+        fitted = tables if replacing is None else with_local_values(tables, replacing(store))
+        is_update = replacing is not None
+        stored = _store(store, engine, fitted, confirmed, refused, placed, dry_run=dry_run, is_update=is_update)
         made.append(stored)
         if then is not None:
             then(store, stored)
@@ -127,64 +141,49 @@ async def import_thread(
             raise _DryRun
 
     try:
-        await engine.database.atomically(work)
+        await engine.store.atomically(work)
     except _DryRun:
         pass
     except BaseException:
-        take_back(placed)
+        undo_placements(placed)
         raise
     return replace(made[-1], notes=_notes(came, tables, made[-1].pair))
 
 
-def _tables(file: Unpacked) -> Tables:
-    schema = file.manifest.get("schema")
-    if type(schema) is not int or schema < 1:
-        raise UsageError("The file's manifest names no schema.", hint="Export the thread again.")
-    if schema > len(sql.migrations()):
-        raise UsageError("The file is of a newer Clew.", hint="Update Clew.")
-    tables = from_json(file.parts[HISTORY])
-    state = from_json(file.parts[STATE]) if STATE in file.parts else {}
-    if not isinstance(tables, dict) or not isinstance(state, dict):
-        raise UsageError("The file holds what this Clew does not know.", hint="Update Clew.")
-    state.pop("pair_files", None)  # of an older Clew: it holds in one directory of one machine alone
-    if state.keys() & tables.keys():
-        raise UsageError("The file tells its history twice.", hint="Export the thread again.")
-    tables = tables | state
-    foreign.check(tables)
-    if not 1 <= len(tables.get("threads", ())) <= THREADS_MOST:
-        raise UsageError("The file holds no thread.", hint="Export the thread again.")
-    return tables
+def _checked(thread: PortableThread, catalogue: Catalogue) -> Tables:
+    check_schema(thread.schema, "The file")
+    check(thread.tables, catalogue)
+    return thread.tables
 
 
 def _rename(tables: Tables, name: str) -> None:
-    """A pair takes the name, and both of its threads bear it. Raises UsageError."""
+    """A pair gets the name, and its threads get names that are made of it. Raises UsageError."""
     pair = next(iter(tables.get("pairs", ())), None)
     if pair is None:
         tables["threads"][0]["name"] = name
         return
-    if len(name) > NAME_CHARS:
-        raise UsageError(f"The name of a pair has {NAME_CHARS} characters at most.", hint="Choose a shorter one.")
+    check_pair_name(name)
     pair["name"] = name
     parts = _parts(tables)
     for thread in tables["threads"]:
-        thread["name"] = f"pair-{name}-{parts.get(thread['id'], Part.WORKER)}"
+        thread["name"] = thread_name(name, parts.get(thread["id"], PairPart.WORKER))
 
 
-def _parts(tables: Tables) -> dict[str, Part]:
-    """Of a pair, by thread."""
-    return {pair[f"{part}_thread_id"]: part for pair in tables.get("pairs", ()) for part in Part}
+def _parts(tables: Tables) -> dict[str, PairPart]:
+    """The parts in a pair, by thread."""
+    return {pair[f"{part}_thread_id"]: part for pair in tables.get("pairs", ()) for part in PairPart}
 
 
 async def _top(engine: Engine, work_dir: str) -> str:
     with contextlib.suppress(UsageError, OSError):
-        return await Repository(work_dir, engine.around.environ).top()
+        return await Repository(work_dir, engine.context.environ).top()
     return work_dir
 
 
 def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
     notes = []
     if pair is None and tables["threads"][0]["kind"] == "pair":
-        notes.append("The file holds the two histories of a pair alone: clew pair cannot go on with them.")
+        notes.append("The file holds only the two histories of a pair: clew pair cannot continue them.")
     for before, after in zip(came["threads"], tables["threads"], strict=True):
         for what in ("permissions", "trust"):
             if before.get(what) != after[what]:
@@ -195,17 +194,17 @@ def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-async def _unpack_sessions(
-    engine: Engine, tables: Tables, file: Unpacked
-) -> tuple[dict[str, _Luggage], dict[str, str]]:
-    """By pin: the sessions that can go on here, and why the others cannot."""
-    luggage, refused = dict[str, _Luggage](), dict[str, str]()
+async def _check_sessions(
+    engine: Engine, tables: Tables, files: Mapping[str, bytes]
+) -> tuple[dict[str, _Confirmed], dict[str, str]]:
+    """By pin: the sessions that can be resumed here, and why the others cannot."""
+    confirmed, refused = dict[str, _Confirmed](), dict[str, str]()
     runtimes: dict[str, Runtime | str] = {}
-    known = _known(tables)
+    shown = _shown(tables)
     for pin in _pins(tables, {}):
         part = session_part(pin.agent, pin.session_id)
-        if part is None or part not in file.parts:
-            refused[pin.id] = "its file did not come along"
+        if part is None or part not in files:
+            refused[pin.id] = "its file was not included"
             continue
         if pin.agent not in runtimes:
             runtimes[pin.agent] = await _runtime(engine, pin.agent)
@@ -213,30 +212,30 @@ async def _unpack_sessions(
         if isinstance(runtime, str):
             refused[pin.id] = runtime
         elif not runtime.can_resume or runtime.product != pin.runtime.product:
-            refused[pin.id] = f"the {pin.agent} here is another program than the one that made it"
+            refused[pin.id] = f"the {pin.agent} of this machine is another program than the one that made it"
         else:
             adapter = engine.adapter(pin.agent)
-            content = await asyncio.to_thread(portable, adapter, file.parts[part], pin, known[pin.thread_id])
+            content = await asyncio.to_thread(portable, adapter, files[part], pin, shown[pin.thread_id])
             if content is None:
                 refused[pin.id] = UNEXPLAINED
             else:
-                luggage[pin.id] = _Luggage(runtime, content)
-    return luggage, refused
+                confirmed[pin.id] = _Confirmed(runtime, content)
+    return confirmed, refused
 
 
 async def _runtime(engine: Engine, agent: str) -> Runtime | str:
     try:
         adapter, binary = engine.adapter(agent), engine.find(agent)
-        return runtime_of(adapter, binary, await engine.abilities(agent, binary), engine.around)
+        return runtime_of(adapter, binary, await engine.abilities(agent, binary), engine.context)
     except (AgentError, UsageError):
         return f"there is no {agent} on this machine"
 
 
-def _known(tables: Tables) -> dict[str, Known]:
-    """What each thread of the file shows."""
-    standing = [row for row in tables.get("turns", ()) if row.get("archived_at") is None]
+def _shown(tables: Tables) -> dict[str, ShownThread]:
+    """What each thread in the file shows."""
+    turns = [row for row in tables.get("turns", ()) if row.get("archived_at") is None]
     return {
-        thread.id: known_of(thread, _turns({"turns": [row for row in standing if row["thread_id"] == thread.id]}))
+        thread.id: shown_by(thread, _turns({"turns": [row for row in turns if row["thread_id"] == thread.id]}))
         for thread in _threads(tables)
     }
 
@@ -245,82 +244,82 @@ def _store(
     store: Store,
     engine: Engine,
     tables: Tables,
-    luggage: Mapping[str, _Luggage],
+    confirmed: Mapping[str, _Confirmed],
     refused: Mapping[str, str],
-    placed: list[Placed],
+    placed: list[Placement],
     *,
     dry_run: bool,
-    may_grow: bool,
-) -> Imported:
-    """Within a transaction. What is written to disk is noted in `placed`."""
-    sessions, bound, parts = list[Arrived](), dict[str, _Bound](), _parts(tables)
+    is_update: bool,
+) -> ImportResult:
+    """Within a transaction. What is written to disk is added to `placed`."""
+    sessions, bindings, parts = list[ImportedSession](), dict[str, _Binding](), _parts(tables)
     for pin in _pins(tables, {}):
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
             continue
-        arrived = Arrived(pin.agent, pin.model, pin.session_id, False, refused.get(pin.id, ""))
-        if pin.id in luggage:
-            arrived = _placed(store, engine, pin, luggage[pin.id], placed, dry_run=dry_run, may_grow=may_grow)
-        if arrived.resumable:
-            bound[pin.id] = _Bound(luggage[pin.id].runtime, None if dry_run else _mark(engine, pin, arrived))
-        sessions.append(replace(arrived, part=parts.get(pin.thread_id)))
+        session = ImportedSession(pin.agent, pin.model, pin.session_id, False, refused.get(pin.id, ""))
+        if pin.id in confirmed:
+            session = _place(store, engine, pin, confirmed[pin.id], placed, dry_run=dry_run, is_update=is_update)
+        if session.resumable:
+            bindings[pin.id] = _Binding(confirmed[pin.id].runtime, None if dry_run else _mark(engine, pin, session))
+        sessions.append(replace(session, part=parts.get(pin.thread_id)))
     try:
-        threads, is_new = _restored(store, tables, bound), False
-    except Taken:
-        if may_grow:
-            raise  # what it replaces is gone: others have its ids
-        # Pins keep their place in the list, so what was bound is found again under its new id.
-        copy = renewed(tables, _turns(tables), engine.around.new_id)
+        threads, is_copy = _restore(store, tables, bindings), False
+    except IdTaken:
+        if is_update:
+            raise  # what it replaces has been removed, so another thread has these ids
+        # Pins keep their place in the list, so a binding is found again under the pin's new id.
+        copy = with_new_ids(tables, _turns(tables), engine.context.new_id)
         ids = dict(
             zip((row["id"] for row in tables.get("pins", ())), (row["id"] for row in copy.get("pins", ())), strict=True)
         )
         try:
-            threads, is_new = _restored(store, copy, {ids[pin]: each for pin, each in bound.items()}), True
-        except Taken as error:
-            raise UsageError("The file's rows do not fit together.", hint="Export the thread again.") from error
-    turns = sum(len(store.history(thread.id)) for thread in threads)
-    pair = store.pair_of_thread(threads[0].id) if len(threads) > 1 else None
-    return Imported(tuple(threads), turns, tuple(sessions), is_new, pair.name if pair is not None else None)
+            threads, is_copy = _restore(store, copy, {ids[pin]: each for pin, each in bindings.items()}), True
+        except IdTaken as error:
+            raise UsageError("The file's rows do not fit together.", hint=AGAIN) from error
+    turns = sum(len(store.turns.history(thread.id)) for thread in threads)
+    pair = store.pairs.of_thread(threads[0].id) if len(threads) > 1 else None
+    return ImportResult(tuple(threads), turns, tuple(sessions), is_copy, pair.name if pair is not None else None)
 
 
-def _placed(
+def _place(
     store: Store,
     engine: Engine,
     pin: Pin,
-    luggage: _Luggage,
-    placed: list[Placed],
+    confirmed: _Confirmed,
+    placed: list[Placement],
     *,
     dry_run: bool,
-    may_grow: bool,
-) -> Arrived:
-    arrived = Arrived(pin.agent, pin.model, pin.session_id, False)
-    known = store.pin_by_session(pin.session_id)
+    is_update: bool,
+) -> ImportedSession:
+    session = ImportedSession(pin.agent, pin.model, pin.session_id, False)
+    known = store.pins.of_session(pin.session_id)
     if known is not None and pin.borrowed_at is None:
-        other = store.thread_by_id(known.thread_id)
-        return replace(arrived, why=f"the session belongs to {other.name if other else 'another thread'} already")
-    config_dir = luggage.runtime.config_dir
-    arriving = Arriving(engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, luggage.content)
-    put = look if dry_run else place
+        other = store.threads.by_id(known.thread_id)
+        return replace(session, why=f"the session belongs to {other.name if other else 'another thread'} already")
+    config_dir = confirmed.runtime.config_dir
+    file = SessionFile(engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, confirmed.content)
+    put = plan_placement if dry_run else place
     try:
-        grows = may_grow and pin.borrowed_at is None  # a borrowed one is another thread's
-        found = put(arriving, may_grow=grows)
+        may_grow = is_update and pin.borrowed_at is None  # a borrowed session belongs to another thread
+        found = put(file, may_grow=may_grow)
     except OSError as error:
-        return replace(arrived, why=f"its file cannot be written: {error.strerror}")
+        return replace(session, why=f"its file cannot be written: {error.strerror}")
     placed.append(found)
-    if found.where is Where.OTHER:
-        return replace(arrived, why="another file of that session is there, and is left as it is", path=found.path)
-    if found.where is Where.NOWHERE:
-        return replace(arrived, why="the agent has no place for it in this directory")
-    return replace(arrived, resumable=True, path=found.path)
+    if found.state is PlacementState.OTHER:
+        return replace(session, why="the session has another file there, which is left as it is", path=found.path)
+    if found.state is PlacementState.NOWHERE:
+        return replace(session, why="the agent has no place for it in this directory")
+    return replace(session, resumable=True, path=found.path)
 
 
-def _mark(engine: Engine, pin: Pin, arrived: Arrived) -> Mark | None:
-    assert arrived.path is not None  # it is resumable
-    return mark_in(engine.adapter(pin.agent), arrived.path, pin)
+def _mark(engine: Engine, pin: Pin, session: ImportedSession) -> Mark | None:
+    assert session.path is not None  # it is resumable
+    return mark_in(engine.adapter(pin.agent), session.path, pin)
 
 
-def _restored(store: Store, tables: Tables, bound: Mapping[str, _Bound]) -> list[Thread]:
-    content = {table: tables.get(table, []) for table in TABLES}
-    return restore(store, _threads(tables), _pins(tables, bound, retire=True), content)
+def _restore(store: Store, tables: Tables, bindings: Mapping[str, _Binding]) -> list[Thread]:
+    content = {table: tables.get(table, []) for table in PLAIN_TABLES}
+    return restore(store, _threads(tables), _pins(tables, bindings, retire=True), content)
 
 
 def _threads(tables: Tables) -> list[Thread]:
@@ -331,22 +330,22 @@ def _turns(tables: Tables) -> list[Turn]:
     return _made(lambda: each(turn_from, tables.get("turns", [])))
 
 
-def _pins(tables: Tables, bound: Mapping[str, _Bound], *, retire: bool = False) -> list[Pin]:
-    """As records. With `retire`, those that are not bound are given up."""
+def _pins(tables: Tables, bindings: Mapping[str, _Binding], *, retire: bool = False) -> list[Pin]:
+    """As records. With `retire`, those without a binding are retired."""
     pins = _made(lambda: pins_of(tables))
-    return [_bound(pin, bound.get(pin.id), retire=retire) for pin in pins]
+    return [_bound(pin, bindings.get(pin.id), retire=retire) for pin in pins]
 
 
-def _bound(pin: Pin, here: _Bound | None, *, retire: bool) -> Pin:
+def _bound(pin: Pin, here: _Binding | None, *, retire: bool) -> Pin:
     if here is not None:
         return replace(pin, runtime=here.runtime, mark=here.mark)
-    given_up = retire and pin.state in (PinState.GOOD, PinState.PROVISIONAL)
-    return replace(pin, state=PinState.RETIRED) if given_up else pin
+    is_useless = retire and pin.state in (PinState.GOOD, PinState.PROVISIONAL)
+    return replace(pin, state=PinState.RETIRED) if is_useless else pin
 
 
 def _made(make: Callable[[], T]) -> T:
-    """Rows that make no record are the file's fault, not the store's."""
+    """Rows that are not valid records are a fault of the file, not of the store."""
     try:
         return make()
     except (StoreError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError("The file holds a row that makes no sense.", hint="Export the thread again.") from error
+        raise UsageError("The file holds a row that is not valid.", hint=AGAIN) from error

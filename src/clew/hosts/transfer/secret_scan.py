@@ -1,8 +1,8 @@
-"""What is about to leave this machine, looked through for secrets: of which kind they are, and in which turn.
+"""A scan for secrets of what is about to leave this machine: which kinds there are, and in which turns.
 
-Secrets are known by the environment's values and by their shape (core/redaction). A session's file cannot be blanked
-and still be resumed, and a history that was blanked is not the thread's: so a secret stops an export or a push, unless
-the user decides otherwise.
+Secrets are recognised by values of the environment and by their shape (core/secrets). A session file whose secrets were
+blanked could not be resumed, and a blanked history is not the thread's history: so a secret stops an export or a push,
+unless the user decides otherwise.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from itertools import accumulate
 from typing import Any
 
 from clew.core.record import Record
-from clew.core.redaction import blank, find_secrets, secret_values
+from clew.core.secrets.redaction import blank, find_secrets, secret_values
 from clew.errors import SecretFound
-from clew.hosts.portable_file import as_json
-from clew.hosts.portable_rows import Tables
+from clew.store.transfer.codec import Tables, as_json
 
 PLACES_SHOWN = 5  # of one kind; the rest is counted
 
 
-class Secret(Record):
-    """That one was found, without the secret itself."""
+class FoundSecret(Record):
+    """What was found, without the secret itself."""
 
     kind: str  # "Anthropic API key", "value of MY_TOKEN"
     where: str  # "turn 3", "the session of claude"
@@ -31,10 +30,10 @@ class Secret(Record):
     count: int = 1
 
 
-def look_through(
+def scan(
     tables: Tables, parts: Mapping[str, bytes], environ: Mapping[str, str], *, doubtful: bool = False
-) -> tuple[Secret, ...]:
-    """`parts`: what leaves besides the rows, by what it is called."""
+) -> tuple[FoundSecret, ...]:
+    """`parts` are what leaves besides the rows, by a name for the user."""
     values = _spelled(secret_values(environ.items(), os.path.lexists))
     places, found = _Places(tables), list[tuple[str, str, str | None]]()
     for table, rows in tables.items():
@@ -45,16 +44,16 @@ def look_through(
     for name, content in parts.items():
         text = content.decode("utf-8", "replace")
         found += [(each.kind, name, None) for each in find_secrets(text, values, doubtful=doubtful)]
-    return tuple(Secret(*each, count=found.count(each)) for each in dict.fromkeys(found))
+    return tuple(FoundSecret(*each, count=found.count(each)) for each in dict.fromkeys(found))
 
 
 def session_name(part: str) -> str:
-    """Of `sessions/AGENT/ID.jsonl`."""
+    """The name for the user of the part `sessions/AGENT/ID.jsonl`."""
     return f"the session of {part.split('/')[1]}"
 
 
-def refuse(whose: str, secrets: Sequence[Secret], hint: str) -> None:
-    """Raises SecretFound when there is one."""
+def refuse_secrets(whose: str, secrets: Sequence[FoundSecret], hint: str) -> None:
+    """Raises SecretFound if there are any."""
     if not secrets:
         return
     kinds: dict[str, list[str]] = {}
@@ -66,13 +65,13 @@ def refuse(whose: str, secrets: Sequence[Secret], hint: str) -> None:
     raise SecretFound(f"{whose} holds {'; '.join(told)}: {places} in all.", hint=hint, secrets=as_objects(secrets))
 
 
-def as_objects(secrets: Iterable[Secret]) -> list[dict[str, Any]]:
-    """For machines."""
+def as_objects(secrets: Iterable[FoundSecret]) -> list[dict[str, Any]]:
+    """As JSON objects."""
     return [{"kind": each.kind, "where": each.where, "turn": each.turn_id, "count": each.count} for each in secrets]
 
 
 def blanked(value: Any, environ: Mapping[str, str]) -> tuple[Any, list[str]]:
-    """A text, or JSON with texts in it, without its secrets; and the kind of each that was there."""
+    """A text, or JSON with texts in it, without its secrets; and the kind of each secret that was in it."""
     values, kinds = secret_values(environ.items(), os.path.lexists), list[str]()
 
     def cleared(value: Any) -> Any:
@@ -88,7 +87,7 @@ def blanked(value: Any, environ: Mapping[str, str]) -> tuple[Any, list[str]]:
 
 
 class _Places:
-    """Where a row stands, in words of the thread."""
+    """Says where in the thread a row belongs."""
 
     def __init__(self, tables: Tables) -> None:
         self._turns = {row["id"]: row["position"] for row in tables.get("turns", ())}
@@ -111,7 +110,7 @@ class _Places:
 
 
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
-    """Also as JSON spells them."""
+    """The values, and how JSON spells them."""
     spelled = dict(values)
     for value, name in values.items():
         spelled.setdefault(as_json(value).decode("utf-8", "surrogatepass").strip().strip('"'), name)

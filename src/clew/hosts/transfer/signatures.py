@@ -1,7 +1,7 @@
-"""Signatures of what travels: SSH signatures, made and verified by the user's own ssh-keygen.
+"""SSH signatures of exports and pushes, made and verified by the user's own ssh-keygen.
 
-So the key may be a file, in an agent or on a token, and anybody can verify a signature without Clew. Who may sign is
-said by public keys, or by a file of them as `ssh-keygen` reads it (ALLOWED SIGNERS in its manual).
+So the key may be in a file, in an SSH agent or on a token, and anybody can verify a signature without Clew. Accepted
+signers are given as public keys, or as a file of them that `ssh-keygen` reads (ALLOWED SIGNERS in its manual).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clew.core.record import Record
-from clew.core.redaction import blank, find_secrets
+from clew.core.secrets.redaction import blank, find_secrets
 from clew.errors import UsageError
-from clew.hosts.checks import named_path
+from clew.hosts.validation import named_path
 
-OF_A_FILE, OF_A_REMOTE = "clew-file", "clew-remote"  # what a signature is for: one of a file is none of a remote
+# The namespace of a signature: one that was made for a file is not valid for a remote.
+FOR_A_FILE, FOR_A_REMOTE = "clew-file", "clew-remote"
 BEGIN = b"-----BEGIN SSH SIGNATURE-----"
 SIGNATURE_MOST = 64 * 1024
 SIGNERS_MOST = 1024**2
@@ -28,16 +29,16 @@ _KEY_TYPE = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+\Z")
 
 
 class Signer(Record):
-    """Who signs."""
+    """The key to sign with."""
 
     key: Path  # a private key, or the public key of one that an agent holds
     environ: Mapping[str, str]  # with the agent's socket
 
 
 class Signers(Record):
-    """Whose signature is accepted."""
+    """Those whose signature is accepted."""
 
-    text: str  # one a line, as ssh-keygen reads it
+    text: str  # one on each line, as ssh-keygen reads it
     environ: Mapping[str, str]
 
 
@@ -51,12 +52,12 @@ def signer(key: str, environ: Mapping[str, str]) -> Signer:
 
 
 def signers(entries: Sequence[str], environ: Mapping[str, str]) -> Signers:
-    """Each is a public key, or names a file of them. Raises UsageError."""
+    """Each entry is a public key, or the name of a file of them. Raises UsageError."""
     lines = [line for entry in entries for line in (_lines(entry) if not _is_key(entry) else [entry])]
     named = [_named(line.strip(), number) for number, line in enumerate(lines, 1)]
     text = "".join(f"{line}\n" for line in named if line)
     if not text:
-        raise UsageError("No signer is named.", hint="A public key a line: ssh-ed25519 AAAA… name.")
+        raise UsageError("No signer is named.", hint="Each line has a public key: ssh-ed25519 AAAA… name.")
     _ssh_keygen(environ)
     return Signers(text, environ)
 
@@ -65,15 +66,15 @@ def sign(by: Signer, purpose: str, content: bytes) -> bytes:
     """Blocks. Raises UsageError."""
     done = _run(by.environ, ["-Y", "sign", "-n", purpose, "-f", str(by.key)], content)
     if done.returncode or BEGIN not in done.stdout:
-        raise UsageError(f"Nothing was signed with {by.key}: {_last_words(done)}.", hint="See that it is an SSH key.")
+        raise UsageError(f"{by.key} cannot sign: {_last_line(done)}.", hint="Check that it is an SSH key.")
     return done.stdout
 
 
 def verify(signers: Signers, purpose: str, content: bytes, signature: bytes, what: str) -> str:
-    """Who signed it. Blocks. Raises UsageError for a signature that is of nobody who may, or of something else."""
+    """Who signed it. Blocks. Raises UsageError for a signature by somebody else, or of other content."""
     if BEGIN not in signature:
         raise UsageError(
-            f"The signature of {what} is no SSH signature.", hint="Nothing was stored. Have it signed anew."
+            f"The signature of {what} is not an SSH signature.", hint="Nothing was stored. Have it signed again."
         )
     with tempfile.TemporaryDirectory(prefix="clew-") as folder:
         allowed, file = Path(folder) / "signers", Path(folder) / "signature"
@@ -87,24 +88,25 @@ def verify(signers: Signers, purpose: str, content: bytes, signature: bytes, wha
             if verified.returncode == 0:
                 return _who(name, verified.stdout)
     if names:
-        raise UsageError(f"The signature of {what} does not fit it.", hint="It was changed, or signed as another.")
-    raise UsageError(f"{what} is signed by nobody who may.", hint="Nothing was stored. See whose key signed it.")
+        raise UsageError(f"The signature of {what} does not match it.", hint="It was changed after it was signed.")
+    hint = "Nothing was stored. Find out whose key signed it."
+    raise UsageError(f"{what} is not signed by an accepted signer.", hint=hint)
 
 
 def _principals(said: bytes) -> list[str]:
-    """Of the signer's line. One with an exclamation mark is an exception, and nobody's name."""
+    """The names in the signer's line. An exclamation mark begins an exception, which is not a name."""
     return [name for name in said.decode("utf-8", "replace").splitlines() if not name.startswith("!")]
 
 
 def _who(name: str, verified: bytes) -> str:
-    """A pattern names nobody, so its key is told as well: ssh-keygen says `… for NAME with ED25519 key SHA256:…`."""
+    """A pattern does not name anybody, so the key is added: ssh-keygen says `… for NAME with ED25519 key SHA256:…`."""
     if not {"*", "?"} & set(name):
         return name
     return f"{name} ({verified.decode('utf-8', 'replace').strip().rpartition(' with ')[2]})"
 
 
 def unsigned(what: str) -> UsageError:
-    return UsageError(f"{what} is not signed.", hint="Nothing was stored. Whoever made it signs with --sign KEY.")
+    return UsageError(f"{what} is not signed.", hint="Nothing was stored. Its author signs it with --sign KEY.")
 
 
 def _is_key(line: str) -> bool:
@@ -118,12 +120,12 @@ def _lines(file: str) -> list[str]:
         with path.open(encoding="utf-8") as opened:
             return opened.read(SIGNERS_MOST).splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"The signers in {path} cannot be read: {why}.", hint="A public key a line.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"The signers in {path} cannot be read: {why}.", hint="Each line has a public key.") from error
 
 
 def _named(line: str, number: int) -> str:
-    """A bare public key, as in a .pub file, gets its comment for a name."""
+    """A bare public key, as in a .pub file, is named by its comment."""
     if not line or line.startswith("#"):
         return ""
     words = line.split()
@@ -144,7 +146,7 @@ def _run(environ: Mapping[str, str], args: Sequence[str], given: bytes) -> subpr
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise UsageError("ssh-keygen took too long.", hint="Does it wait for a passphrase, or for a token?") from error
+        raise UsageError("ssh-keygen took too long.", hint="Is it waiting for a passphrase, or for a token?") from error
     except OSError as error:
         raise UsageError(f"ssh-keygen cannot be started: {error.strerror}.") from error
 
@@ -156,7 +158,7 @@ def _ssh_keygen(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _last_words(done: subprocess.CompletedProcess[bytes]) -> str:
+def _last_line(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     said = lines[-1].strip().rstrip(".") if lines else f"exit status {done.returncode}"
     return blank(said, find_secrets(said))[0]

@@ -1,10 +1,11 @@
-"""Connections that do not wait for ever, and whose own refusals are problems too.
+"""Connections with time limits, whose own refusals are problem details too.
 
-The server library answers broken HTTP with plain text and lets a client take as long as it likes over its headers. Here
-a request's head has ten seconds and its body half a minute, and what is not HTTP gets the same form as everything else.
+uvicorn answers broken HTTP with plain text and lets a client take as long as it likes to send its headers. Here a
+request's head must arrive within ten seconds and its body within half a minute, and what is not HTTP is answered with
+problem details like every other error.
 
-There is a limit to connections, and strangers can open them. So whoever connects is let in, and when there are too many
-the one goes that has the least right to stay: `first_to_go` says which.
+The number of connections is limited, and clients without the token can open them too. So every connection is accepted,
+and when there are too many, the one that has the least right to stay is closed: `first_to_evict` says which.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 from websockets.http11 import Request
 
-from clew.server import problems
-from clew.server.encoded import Parts, pieces
-from clew.server.guards import BODY_S, KNOWN, NO_STORE, SECURITY_HEADERS
-from clew.server.unsent import CONNECTION
+from clew.server.live.event_encoding import Parts, pieces
+from clew.server.live.send_buffers import CONNECTION
+from clew.server.models import problems
+from clew.server.security.guards import AUTHENTICATED, BODY_S, NO_STORE, SECURITY_HEADERS
 
 HEAD_S = 10.0
-ANSWER_S = 60.0  # who takes nothing of an answer for so long is let go (patience.py)
-PAGE_S = 20.0  # the same for a page's WebSocket: it comes back and catches up
-PARTS = "clew.parts"  # a message as parts, which goes out piece by piece
-MOST_CONNECTIONS = 512  # half of the files that a process may usually have open; agents need some too
-MOST_ACCEPTED = 128  # at once, before the first of them is looked at
+ANSWER_S = 60.0  # a client that reads nothing of an answer for so long is disconnected (slow_clients.py)
+PAGE_S = 20.0  # the same for a page's WebSocket: the page reconnects and catches up
+PARTS = "clew.parts"  # a message in parts, which is sent piece by piece
+MAX_CONNECTIONS = 512  # half of the files that a process may usually have open; agents need some too
+MAX_ACCEPTED = 128  # at once, before the first of them is handled
 
 
-class Connection(H11Protocol):
-    patience_s = ANSWER_S
+class HttpConnection(H11Protocol):
+    stall_limit_s = ANSWER_S
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -51,8 +52,8 @@ class Connection(H11Protocol):
         self.since = self.loop.time()
         connections: set[Any] = self.connections
         others = [each for each in connections if each is not self and not each.transport.is_closing()]
-        if len(others) >= MOST_CONNECTIONS:
-            (first_to_go(others) or self).give_way()
+        if len(others) >= MAX_CONNECTIONS:
+            (first_to_evict(others) or self).evict()
         self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -61,16 +62,16 @@ class Connection(H11Protocol):
 
     @property
     def rank(self) -> int | None:
-        """Who goes first when there are too many: a stranger before the owner. None: it stays."""
+        """The lowest rank is closed first when there are too many: clients without the token. None: it stays."""
         is_idle = self.cycle is None or self.cycle.response_complete
         scope: Any = self.scope
-        if scope is None or not scope.get(KNOWN):
+        if scope is None or not scope.get(AUTHENTICATED):
             return 0 if is_idle else 1
         return 2 if is_idle else None
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
-            self._say(503, "There are too many connections.")
+            self._send_problem(503, "There are too many connections.")
         else:
             self.transport.abort()
 
@@ -100,12 +101,12 @@ class Connection(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._clear_deadline()
-        self._waits_for = "nothing"  # the WebSocket has clocks of its own
+        self._waits_for = "nothing"  # the WebSocket has time limits of its own
         super().handle_websocket_upgrade(event)
 
     def _set_deadline(self) -> None:
-        """From the first moment in which it is waited for, not from the last byte: a drip does not move it."""
-        waits_for = self._wanted()
+        """Counts from when the server began to wait, not from the last byte: sending slowly does not postpone it."""
+        waits_for = self._missing_part()
         if waits_for == self._waits_for or self._waits_for == "nothing":
             return
         self._clear_deadline()
@@ -114,14 +115,14 @@ class Connection(H11Protocol):
             seconds = HEAD_S if waits_for == "head" else BODY_S
             self._deadline = self.loop.call_later(seconds, self._too_slow)
 
-    def _wanted(self) -> str | None:
+    def _missing_part(self) -> str | None:
         if self.transport is None or self.transport.is_closing():
             return None
         state = self.conn.their_state
         if state is h11.SEND_BODY:
             return "body"
         begun = bool(self.conn.trailing_data[0]) or self.cycle is None
-        return "head" if state is h11.IDLE and begun else None  # an idle one has the keep-alive's own clock
+        return "head" if state is h11.IDLE and begun else None  # an idle one has the keep-alive time-out
 
     def _clear_deadline(self) -> None:
         if self._deadline is not None:
@@ -133,17 +134,17 @@ class Connection(H11Protocol):
     def _too_slow(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            self._say(408, "The request took too long to arrive.")
+            self._send_problem(408, "The request took too long to arrive.")
 
     def send_400_response(self, msg: str) -> None:
-        """Called while the parser's error is being handled, which knows whether it was size."""
+        """Called while the parser's error is being handled, which says whether the headers were too large."""
         if getattr(sys.exception(), "error_status_hint", 400) == 431:
-            self._say(431, "The headers are too large.")
+            self._send_problem(431, "The headers are too large.")
         else:
-            self._say(400, "This is not HTTP.")
+            self._send_problem(400, "This is not HTTP.")
 
-    def _say(self, status: int, detail: str) -> None:
-        """A problem as the last word on this connection, unless a response is on its way already."""
+    def _send_problem(self, status: int, detail: str) -> None:
+        """Closes the connection, with problem details unless a response is being sent already."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = problems.problem(status, detail, headers={"Connection": "close"})
             headers = [*response.raw_headers, *SECURITY_HEADERS, NO_STORE]
@@ -157,11 +158,11 @@ class Connection(H11Protocol):
         self.transport.close()
 
 
-class Socket(WebSocketsSansIOProtocol):
-    """A page's WebSocket. A large message goes out as fragments, each when there is room for it: the library would
-    copy it whole into the connection's buffer, for every page again."""
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    """A page's WebSocket. A large message is sent as fragments, each when there is room for it: uvicorn would copy the
+    whole message into the buffer of every page's connection."""
 
-    patience_s = PAGE_S
+    stall_limit_s = PAGE_S
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -172,11 +173,11 @@ class Socket(WebSocketsSansIOProtocol):
 
     @property
     def rank(self) -> int | None:
-        """As a connection's: a page's stays, one that nobody has looked at yet does not."""
+        """As for an HTTP connection: an authenticated page stays, one that was not checked yet does not."""
         scope: Any = getattr(self, "scope", {})
-        return None if scope.get(KNOWN) else 1
+        return None if scope.get(AUTHENTICATED) else 1
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         self.transport.abort()
 
     def pause_writing(self) -> None:
@@ -189,7 +190,7 @@ class Socket(WebSocketsSansIOProtocol):
         super().resume_writing()
 
     def handle_ping(self) -> None:
-        """Who does not read is not answered: the answers would pile up."""
+        """A client that does not read gets no pong: the pongs would pile up."""
         if self.writable.is_set():
             super().handle_ping()
         else:
@@ -209,7 +210,7 @@ class Socket(WebSocketsSansIOProtocol):
                 return
             await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
-            self.handshake_complete = True  # refused in order; the library would log it as an error
+            self.handshake_complete = True  # an orderly refusal; uvicorn would log it as an error
 
     async def _send_parts(self, parts: Parts) -> None:
         last = b""
@@ -233,8 +234,8 @@ class Socket(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
 
 
-class Seated(Protocol):
-    """What `first_to_go` knows of a connection."""
+class Evictable(Protocol):
+    """What `first_to_evict` needs to know of a connection."""
 
     since: float
 
@@ -242,11 +243,11 @@ class Seated(Protocol):
     def rank(self) -> int | None: ...
 
 
-S = TypeVar("S", bound=Seated)
+E = TypeVar("E", bound=Evictable)
 
 
-def first_to_go(connections: Iterable[S]) -> S | None:
-    """A silent stranger's, then any stranger's, then one of the owner's that is not in use; of these the oldest."""
+def first_to_evict(connections: Iterable[E]) -> E | None:
+    """An idle one without the token, then any without the token, then an idle one with it; of these the oldest."""
     ranked = [(each.rank, each.since, each) for each in connections]
-    going = [(rank, since, each) for rank, since, each in ranked if rank is not None]
-    return min(going, key=lambda known: known[:2])[2] if going else None
+    evictable = [(rank, since, each) for rank, since, each in ranked if rank is not None]
+    return min(evictable, key=lambda candidate: candidate[:2])[2] if evictable else None

@@ -1,4 +1,4 @@
-"""An event's JSON, made once for all who listen: an answer of 30 MB is held once, however many are slow to take it."""
+"""An event's JSON, encoded once for all clients: an answer of 30 MB is held once, however many read it slowly."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from clew.client import Client
-from clew.server import bodies
-from clew.server.json_body import json_bytes
-from clew.server.unsent import LARGE_BYTES
+from clew.api.client import Client
+from clew.server.live.send_buffers import LARGE_BYTES
+from clew.server.models import bodies
+from clew.server.models.json_body import json_bytes
 from clew.store.records import StoredEvent
 
-PIECE_BYTES = 64 * 1024  # of what is handed to a connection at once
+PIECE_BYTES = 64 * 1024  # the most that a connection is given at once
 
 Parts = Sequence[bytes | memoryview]  # that make up one message
 T = TypeVar("T")
-Made = TypeVar("Made")
+U = TypeVar("U")
 
 
-class Encoded:
-    """One event. Lives as long as somebody has it to send."""
+class EncodedEvent:
+    """One event. It lives as long as somebody has it to send."""
 
     __slots__ = ("__weakref__", "data", "kind", "seq")
 
@@ -31,35 +31,33 @@ class Encoded:
         self.data = data
 
 
-class Encoder:
-    """One a daemon."""
+class EventEncoder:
+    """One per daemon."""
 
     def __init__(self) -> None:
-        self._large: WeakValueDictionary[tuple[str, int], Encoded] = WeakValueDictionary()
+        self._large: WeakValueDictionary[tuple[str, int], EncodedEvent] = WeakValueDictionary()
 
-    def following(self, client: Client, run_id: str, after: int) -> AsyncGenerator[Encoded, None]:
-        """A run's events after that one, as they become durable, to the last."""
+    def following(self, client: Client, run_id: str, after: int) -> AsyncGenerator[EncodedEvent, None]:
+        """A run's events after that one, as they become durable, up to the last."""
 
-        async def encode(stored: StoredEvent) -> Encoded:
+        async def encode(stored: StoredEvent) -> EncodedEvent:
             return self.of(run_id, stored)
 
-        return converted(client.follow(run_id, after), encode)
+        return map_stream(client.views.follow(run_id, after), encode)
 
-    def of(self, run_id: str, stored: StoredEvent) -> Encoded:
-        """What is stored never changes, so its place (run, seq) says which it is."""
-        held = self._large.get((run_id, stored.seq))
-        if held is not None:
-            return held
-        made = Encoded(stored.seq, stored.kind, json_bytes(bodies.event(stored)))
-        if len(made.data) >= LARGE_BYTES:  # smaller ones are not worth the book-keeping
-            self._large[run_id, stored.seq] = made
-        return made
+    def of(self, run_id: str, stored: StoredEvent) -> EncodedEvent:
+        """A stored event never changes, so its run and sequence number identify it."""
+        cached = self._large.get((run_id, stored.seq))
+        if cached is not None:
+            return cached
+        event = EncodedEvent(stored.seq, stored.kind, json_bytes(bodies.event(stored)))
+        if len(event.data) >= LARGE_BYTES:  # a cache of smaller ones would cost more than it saves
+            self._large[run_id, stored.seq] = event
+        return event
 
 
-async def converted(
-    source: AsyncGenerator[T, None], convert: Callable[[T], Awaitable[Made]]
-) -> AsyncGenerator[Made, None]:
-    """Each item as it goes out. The item itself is not kept: a client may take long, and others share what goes out."""
+async def map_stream(source: AsyncGenerator[T, None], convert: Callable[[T], Awaitable[U]]) -> AsyncGenerator[U, None]:
+    """Each item converted. The original is not kept: clients may take long, and they share the converted one."""
     async with contextlib.aclosing(source):
         with contextlib.suppress(StopAsyncIteration):
             while True:
@@ -67,7 +65,7 @@ async def converted(
 
 
 def pieces(parts: Parts) -> Iterator[bytes]:
-    """The message in pieces of a bounded size; small parts go together."""
+    """The message in pieces of a bounded size; small parts are joined."""
     pending = b""
     for part in parts:
         if len(pending) + len(part) <= PIECE_BYTES:

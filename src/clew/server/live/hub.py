@@ -1,6 +1,7 @@
-"""One task a daemon that learns what changed in the store, by whichever process, and tells all who listen.
+"""One task per daemon that learns what changed in the store, whichever process wrote it, and notifies all subscribers.
 
-A write of this process wakes it at once; those of others (the command line, a second daemon) are seen at the next look.
+A write of this process wakes the task at once. Writes of other processes (the command line, a second daemon) are seen
+at the next poll.
 """
 
 from __future__ import annotations
@@ -10,67 +11,67 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from clew.client import Client
+from clew.api.client import Client
 from clew.errors import ClewError, StoreError
-from clew.server.problems import log
+from clew.server.models.problems import log
 from clew.store.records import Changes
 
-LOOK_S = 0.25
-AFTER_TROUBLE_S = 1.0
-NOW = 2**62  # a version that nothing comes after: asks for the present one alone
+POLL_S = 0.25
+RETRY_S = 1.0
+LATEST = 2**62  # higher than any version: there are no changes after it, so only the present version is returned
 
 
-class Listener(Protocol):
+class Subscriber(Protocol):
     def changed(self, changes: Changes) -> None: ...
 
 
 class Hub:
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._listeners: set[Listener] = set()
-        self._somebody = asyncio.Event()
-        self._version: int | None = None  # up to which every listener has been told; None: not known
+        self._subscribers: set[Subscriber] = set()
+        self._has_subscribers = asyncio.Event()
+        self._version: int | None = None  # up to which every subscriber was notified; None: not known
 
     @contextlib.contextmanager
-    def telling(self, listener: Listener) -> Iterator[None]:
-        self._listeners.add(listener)
-        self._somebody.set()
+    def subscribed(self, subscriber: Subscriber) -> Iterator[None]:
+        self._subscribers.add(subscriber)
+        self._has_subscribers.set()
         try:
             yield
         finally:
-            self._listeners.discard(listener)
-            if not self._listeners:
-                self._somebody.clear()
+            self._subscribers.discard(subscriber)
+            if not self._subscribers:
+                self._has_subscribers.clear()
 
-    def knows(self, version: int) -> None:
-        """A listener has read the store itself, up to this version. Whatever came later is still to be told."""
+    def has_read(self, version: int) -> None:
+        """A subscriber has read the store itself, up to this version, and must still be notified of later ones."""
         if self._version is None or version < self._version:
             self._version = version
 
     async def run(self) -> None:
-        """Until it is cancelled. Looks only while somebody listens; each who comes asks for what it lacks itself."""
+        """Until it is cancelled. Polls only while there are subscribers: a new one reads what it lacks by itself."""
         while True:
-            if not self._listeners:
+            if not self._subscribers:
                 self._version = None
-                await self._somebody.wait()
+                await self._has_subscribers.wait()
             asked = self._version
             try:
-                changes = await self._client.changes(NOW if asked is None else asked)
-            except ClewError as error:  # busy or full: the listeners get it at a later look
+                changes = await self._client.views.changes(LATEST if asked is None else asked)
+            except ClewError as error:  # busy or full: the subscribers are notified after a later poll
                 if isinstance(error, StoreError) and error.kind == "lost":
-                    return  # it is said elsewhere, and there is nothing more to come
+                    return  # health.py logs it, and there will be no more changes
                 log.warning("what changed could not be read: %s", error.code)
-                await asyncio.sleep(AFTER_TROUBLE_S)
+                await asyncio.sleep(RETRY_S)
                 continue
             if self._version != asked:
-                continue  # meanwhile a listener came that knows less than this look would tell
+                continue  # meanwhile a subscriber came whose version is older than what was asked for
             if asked is not None and changes.version != asked:
-                for listener in list(self._listeners):
-                    listener.changed(changes)
+                for subscriber in list(self._subscribers):
+                    subscriber.changed(changes)
             self._version = changes.version
-            await self._woken()
+            await self._written_or_due()
 
-    async def _woken(self) -> None:
+    async def _written_or_due(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S):
-                await self._client.written()
+            async with asyncio.timeout(POLL_S):
+                await self._client.views.written()

@@ -1,8 +1,8 @@
-"""What is held for clients that have not taken it yet, of all of them together.
+"""What is held in memory for clients that have not read it yet, of all clients together.
 
-A client's own queue is short (`watch.py`, `encoded.py`), but one answer may be as large as a conversation. So large
-pieces are counted here, one that several clients wait for once. When there are too many, the clients that have taken
-nothing for the longest time are disconnected: they come back, and say what they have.
+A client's own queue is short (`watch.py`, `event_encoding.py`), but one answer may be as large as a conversation. So
+large pieces are counted here; one that several clients wait for counts once. When too much is held, the clients that
+have been stuck for the longest time are disconnected. They reconnect, and say what they have.
 """
 
 from __future__ import annotations
@@ -15,80 +15,80 @@ from typing import Any, Protocol
 
 from starlette.types import Scope
 
-LARGE_BYTES = 64 * 1024  # what is smaller is bounded by the number of connections
-MOST_UNSENT_BYTES = 32_000_000  # or one answer that is larger
+LARGE_BYTES = 64 * 1024  # smaller pieces are bounded by the number of connections
+MAX_UNSENT_BYTES = 32_000_000  # or one answer that is larger
 CONNECTION = "clew.connection"  # in a request's scope: the connection that it came by
 
 
 class Connected(Protocol):
-    """A connection as `wire.py` makes them."""
+    """What is known of a connection of `connections.py`."""
 
     transport: asyncio.Transport
-    paused_at: float | None  # since when it takes nothing; None: there is room
+    paused_at: float | None  # since when its send buffer is full; None: there is room
 
 
-class Unsent:
-    """One a daemon."""
+class SendBuffers:
+    """One per daemon."""
 
-    def __init__(self, most_bytes: int = MOST_UNSENT_BYTES) -> None:
-        self._most = most_bytes
-        self._readers: list[Reader] = []
-        self._waited_for: Counter[int] = Counter()  # by identity: how many readers hold that piece
+    def __init__(self, max_bytes: int = MAX_UNSENT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._clients: list[ClientBuffer] = []
+        self._holders: Counter[int] = Counter()  # how many clients hold a piece, by the piece's identity
         self.held_bytes = 0
 
     @contextmanager
-    def reader(self, scope: Scope) -> Iterator[Reader]:
-        """A client that may be given large pieces, until it goes."""
-        made = Reader(self, scope.get(CONNECTION))
-        self._readers.append(made)
+    def buffer_for(self, scope: Scope) -> Iterator[ClientBuffer]:
+        """A client that may be sent large pieces, until it disconnects."""
+        buffer = ClientBuffer(self, scope.get(CONNECTION))
+        self._clients.append(buffer)
         try:
-            yield made
+            yield buffer
         finally:
-            made.let_go()
-            self._readers.remove(made)
+            buffer.release()
+            self._clients.remove(buffer)
 
     def add(self, piece: Any) -> None:
-        self._waited_for[id(piece)] += 1
-        if self._waited_for[id(piece)] == 1:
+        self._holders[id(piece)] += 1
+        if self._holders[id(piece)] == 1:
             self.held_bytes += len(piece)
 
     def remove(self, piece: Any) -> None:
-        self._waited_for[id(piece)] -= 1
-        if not self._waited_for[id(piece)]:
-            del self._waited_for[id(piece)]
+        self._holders[id(piece)] -= 1
+        if not self._holders[id(piece)]:
+            del self._holders[id(piece)]
             self.held_bytes -= len(piece)
 
-    def make_room(self, newest: Reader) -> None:
-        """Disconnects those that have been stuck the longest, as long as too much is held."""
-        while self.held_bytes > self._most:
-            stuck = [each for each in self._readers if each is not newest and each.is_stuck]
+    def make_room(self, newest: ClientBuffer) -> None:
+        """Disconnects the clients that have been stuck the longest, as long as too much is held."""
+        while self.held_bytes > self._max_bytes:
+            stuck = [each for each in self._clients if each is not newest and each.is_stuck]
             if not stuck:
                 return
-            min(stuck, key=lambda each: each.paused_at).drop()
+            min(stuck, key=lambda each: each.paused_at).disconnect()
 
 
-class Reader:
-    """One client, and the large pieces that it has not taken. A piece is held by reference until `let_go`."""
+class ClientBuffer:
+    """The large pieces that one client has not read yet. A piece is held by reference until `release`."""
 
-    def __init__(self, unsent: Unsent, connection: Connected | None) -> None:
-        self._unsent = unsent
+    def __init__(self, all_buffers: SendBuffers, connection: Connected | None) -> None:
+        self._all = all_buffers
         self._connection = connection
         self._pieces: list[bytes] = []
 
     def hold(self, piece: bytes | memoryview) -> None:
         if len(piece) < LARGE_BYTES:
             return
-        whole: Any = piece.obj if isinstance(piece, memoryview) else piece  # what others may hold too
+        whole: Any = piece.obj if isinstance(piece, memoryview) else piece  # other clients may hold the same object
         self._pieces.append(whole)
-        self._unsent.add(whole)
-        self._unsent.make_room(self)
+        self._all.add(whole)
+        self._all.make_room(self)
 
-    def let_go(self, piece: bytes | None = None) -> None:
-        """That piece was sent; without one, all of them are."""
-        gone = [each for each in self._pieces if piece is None or each is piece]
+    def release(self, piece: bytes | None = None) -> None:
+        """That piece was sent; without an argument, all of them were."""
+        released = [each for each in self._pieces if piece is None or each is piece]
         self._pieces = [each for each in self._pieces if not (piece is None or each is piece)]
-        for each in gone:
-            self._unsent.remove(each)
+        for each in released:
+            self._all.remove(each)
 
     @property
     def is_stuck(self) -> bool:
@@ -100,7 +100,7 @@ class Reader:
         assert self._connection.paused_at is not None
         return self._connection.paused_at
 
-    def drop(self) -> None:
-        self.let_go()
+    def disconnect(self) -> None:
+        self.release()
         if self._connection is not None:
             self._connection.transport.abort()

@@ -1,7 +1,7 @@
-"""Who stops reading is let go: what waits for such a reader would be held for ever, and so would its place.
+"""A client that stops reading is disconnected: else what waits for it would be held for ever, and so would its place.
 
-A transport only says how much it still holds, so it is looked at again and again. A reader takes something when its
-buffer got smaller or ran empty between two looks, or when its writer was allowed to go on.
+A transport only tells how much it still holds, so it is checked periodically. A client has read something if its buffer
+got smaller or empty between two checks, or if its writer was allowed to continue.
 """
 
 from __future__ import annotations
@@ -12,56 +12,56 @@ from typing import Protocol
 
 from clew.core.record import Record
 
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
-class Reader(Protocol):
-    """A connection as this room makes them (`wire.py`)."""
+class WatchedConnection(Protocol):
+    """What is known of a connection of `connections.py`."""
 
     transport: asyncio.Transport
-    patience_s: float  # how long it may take nothing
-    resumed: int  # how often its writer was allowed to go on
+    stall_limit_s: float  # how long its client may read nothing
+    resumed: int  # how often its writer was allowed to continue
 
 
-class Waiting(Record):
-    """What was seen of a reader at the last look."""
+class BufferState(Record):
+    """What was seen of a connection at the last check."""
 
     held_bytes: int
     resumed: int
-    since: float  # the last moment in which it had taken something
+    since: float  # the last time when its client had read something
 
 
-class Patience:
+class SlowClients:
     """Watches the connections of one server."""
 
-    def __init__(self, connections: Set[Reader]) -> None:
+    def __init__(self, connections: Set[WatchedConnection]) -> None:
         self._connections = connections
-        self._waiting: dict[Reader, Waiting] = {}
+        self._waiting: dict[WatchedConnection, BufferState] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            self.look(asyncio.get_running_loop().time())
+            await asyncio.sleep(POLL_S)
+            self.check(asyncio.get_running_loop().time())
 
-    def look(self, now: float) -> None:
-        """Lets those go who took nothing for as long as they may."""
+    def check(self, now: float) -> None:
+        """Disconnects the clients that have read nothing for as long as they may."""
         before, self._waiting = self._waiting, {}
-        for reader in list(self._connections):
-            held = reader.transport.get_write_buffer_size()
+        for connection in list(self._connections):
+            held = connection.transport.get_write_buffer_size()
             if not held:
                 continue
-            seen = before.get(reader)
-            stuck = seen is not None and held >= seen.held_bytes and reader.resumed == seen.resumed
+            seen = before.get(connection)
+            stuck = seen is not None and held >= seen.held_bytes and connection.resumed == seen.resumed
             since = seen.since if seen is not None and stuck else now
-            if now - since >= reader.patience_s:
-                reader.transport.abort()
+            if now - since >= connection.stall_limit_s:
+                connection.transport.abort()
             else:
-                self._waiting[reader] = Waiting(held, reader.resumed, since)
+                self._waiting[connection] = BufferState(held, connection.resumed, since)
 
     def end(self, now: float, *, stuck_s: float) -> None:
-        """At the daemon's end: lets those go who have taken nothing for so long already."""
-        for reader, seen in self._waiting.items():
+        """When the daemon ends: disconnects the clients that have read nothing for so long already."""
+        for connection, seen in self._waiting.items():
             if now - seen.since >= stuck_s:
-                reader.transport.abort()
+                connection.transport.abort()
         self._waiting = {}

@@ -1,4 +1,4 @@
-"""The WebSocket: one a page. Tells what changed, and the events of the thread that the page shows."""
+"""The WebSocket, one per page. It carries changes of all threads, and the events of the thread that the page shows."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from clew.errors import ClewError, NotFound
-from clew.server import bodies
-from clew.server.access import Shared, shared_of
-from clew.server.doors import SUBPROTOCOL
-from clew.server.encoded import Parts
-from clew.server.hub import NOW, Hub
-from clew.server.json_body import json_text
-from clew.server.problems import log
-from clew.server.unsent import Reader
-from clew.server.watch import Watch
-from clew.server.wire import PARTS
+from clew.server.access import SharedState, shared_of
+from clew.server.live.connections import PARTS
+from clew.server.live.event_encoding import Parts
+from clew.server.live.hub import LATEST, Hub
+from clew.server.live.send_buffers import ClientBuffer
+from clew.server.live.watch import ThreadWatch
+from clew.server.models import bodies
+from clew.server.models.json_body import json_text
+from clew.server.models.problems import log
+from clew.server.security.access_policy import SUBPROTOCOL
 from clew.store.records import Changes
 
 router = APIRouter()
 
-NOT_UNDERSTOOD = 1008
-RESTARTING = 1012
-LATER = 1013
+POLICY_VIOLATION = 1008  # the close codes of RFC 6455
+SERVICE_RESTART = 1012
+TRY_AGAIN_LATER = 1013
 MAX_VERSION = 2**62
-MOST_RUNS = 1_000  # that a page may name in one message
+MAX_RUNS = 1_000  # that a page may name in one message
 
 
-class NotUnderstood(Exception):
-    """The page said something that has no meaning here."""
+class InvalidMessage(Exception):
+    """The page sent something that the protocol does not have."""
 
 
 @router.websocket("/api/live")
@@ -45,40 +45,41 @@ async def live(socket: WebSocket) -> None:
     with shared.listening(), contextlib.suppress(WebSocketDisconnect, ClientDisconnected):  # the page is gone
         await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
         try:
-            with shared.unsent.reader(socket.scope) as reader:
-                await Listener(socket, shared, reader).run(_version(socket.query_params.get("after")))
-            await socket.close(RESTARTING)
-        except NotUnderstood as error:
-            await socket.close(NOT_UNDERSTOOD, str(error))
+            with shared.send_buffers.buffer_for(socket.scope) as buffer:
+                await PageSocket(socket, shared, buffer).run(_version(socket.query_params.get("after")))
+            await socket.close(SERVICE_RESTART)
+        except InvalidMessage as error:
+            await socket.close(POLICY_VIOLATION, str(error))
         except ClewError as error:
-            log.warning("a page is let go, what it asks for could not be read: %s", error.code)
-            await socket.close(LATER)
+            log.warning("a page is disconnected, what it asks for could not be read: %s", error.code)
+            await socket.close(TRY_AGAIN_LATER)
 
 
-class Listener:
-    """A page that is connected. What has not been sent yet is kept by thread, so it cannot pile up."""
+class PageSocket:
+    """A page that is connected. Unsent changes are kept by thread, only the newest of each, so they cannot pile up."""
 
-    def __init__(self, socket: WebSocket, shared: Shared, reader: Reader) -> None:
+    def __init__(self, socket: WebSocket, shared: SharedState, buffer: ClientBuffer) -> None:
         self._socket = socket
         self._shared = shared
-        self._reader = reader
+        self._buffer = buffer
         self._version = 0
         self._threads: dict[str, Any] = {}
         self._deleted: dict[str, None] = {}
-        self._watch: Watch | None = None
+        self._watch: ThreadWatch | None = None
         self._ready = asyncio.Event()
 
     async def run(self, after: int | None) -> None:
-        """Until the page goes, the daemon closes, or something is wrong."""
+        """Until the page disconnects, the daemon closes, or something fails."""
         hub: Hub = self._shared.hub
-        with hub.telling(self):
-            first = await self._shared.client.changes(NOW if after is None else after)
-            if after is not None and after > first.version:  # of another store: the page knows nothing of this one
-                first = await self._shared.client.changes(0)
-            hub.knows(first.version)
+        with hub.subscribed(self):
+            first = await self._shared.client.views.changes(LATEST if after is None else after)
+            if after is not None and after > first.version:  # it was of another store
+                first = await self._shared.client.views.changes(0)
+            hub.has_read(first.version)
             await self._send({"type": "hello", "version": first.version, "daemon": self._shared.daemon_id})
             self.changed(first)
-            tasks = [asyncio.create_task(work) for work in (self._hear(), self._tell(), self._shared.closing.wait())]
+            work = (self._receive(), self._send_all(), self._shared.closing.wait())
+            tasks = [asyncio.create_task(each) for each in work]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -91,33 +92,33 @@ class Listener:
                     await self._watch.close()
 
     def changed(self, changes: Changes) -> None:
-        """What a page has not been told yet; a later state of a thread takes the place of an earlier one."""
+        """Keeps what the page was not sent yet; a later state of a thread replaces an earlier one."""
         if changes.version <= self._version:
             return
         self._version = changes.version
-        for card in changes.cards:
+        for card in changes.summaries:
             self._threads[card.thread.id] = card
         for thread_id in changes.deleted:
             self._threads.pop(thread_id, None)
             self._deleted[thread_id] = None
-        if self._watch is not None and any(card.thread.id == self._watch.thread_id for card in changes.cards):
-            self._watch.look()
+        if self._watch is not None and any(card.thread.id == self._watch.thread_id for card in changes.summaries):
+            self._watch.changed()
         self._ready.set()
 
-    async def _tell(self) -> None:
+    async def _send_all(self) -> None:
         while True:
             await self._ready.wait()
             self._ready.clear()
-            await self._tell_changed()
+            await self._send_changes()
             while (watch := self._watch) is not None and (batch := watch.take()) is not None:
                 run_id, events = batch
                 head = json_text({"type": "events", "thread": watch.thread_id, "run": run_id, "events": []})
-                told = chain.from_iterable((b",", event.data) for event in events)
-                await self._send_parts([head[:-2].encode(), *islice(told, 1, None), b"]}"])
+                joined = chain.from_iterable((b",", event.data) for event in events)
+                await self._send_parts([head[:-2].encode(), *islice(joined, 1, None), b"]}"])
                 for event in events:
-                    self._reader.let_go(event.data)
+                    self._buffer.release(event.data)
 
-    async def _tell_changed(self) -> None:
+    async def _send_changes(self) -> None:
         if not self._threads and not self._deleted:
             return
         threads, self._threads = self._threads, {}
@@ -131,13 +132,13 @@ class Listener:
             }
         )
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         while True:
-            said = _message(await self._socket.receive())
-            if said["type"] == "ping":
+            message = _message(await self._socket.receive())
+            if message["type"] == "ping":
                 await self._send({"type": "pong"})
-            elif said["type"] == "watch":
-                await self._watch_thread(*_wish(said))
+            elif message["type"] == "watch":
+                await self._watch_thread(*_watched(message))
 
     async def _watch_thread(self, thread: str | None, after: Mapping[str, int]) -> None:
         old, self._watch = self._watch, None
@@ -149,18 +150,18 @@ class Listener:
         try:
             found = await client.find(thread)
         except NotFound:
-            return  # deleted in the meantime; the page hears of it by `changed`
-        self._watch = Watch(client, found, after, self._shared.encoder, self._reader, self._ready.set)
+            return  # deleted in the meantime; the page is notified by `changed`
+        self._watch = ThreadWatch(client, found, after, self._shared.encoder, self._buffer, self._ready.set)
         self._watch.start()
 
     async def _send(self, message: Mapping[str, Any]) -> None:
         data = json_text(message).encode()
-        self._reader.hold(data)
+        self._buffer.hold(data)
         await self._send_parts([data])
-        self._reader.let_go(data)
+        self._buffer.release(data)
 
     async def _send_parts(self, parts: Parts) -> None:
-        """Waits until the page has room. One that takes nothing is dropped (patience.py), and this raises then."""
+        """Waits until the page has room. Raises when slow_clients.py disconnects a page that reads nothing."""
         if PARTS in self._socket.scope.get("extensions", {}):
             await self._socket.send({"type": "websocket.send", PARTS: parts})
         else:
@@ -171,7 +172,7 @@ def _version(given: str | None) -> int | None:
     if given is None or given == "":
         return None
     if not given.isascii() or not given.isdigit() or len(given) > 18:
-        raise NotUnderstood("after is not a version")
+        raise InvalidMessage("after is not a version")
     return int(given)
 
 
@@ -179,18 +180,19 @@ def _message(received: Mapping[str, Any]) -> Mapping[str, Any]:
     if received["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(received.get("code", 1000))
     try:
-        said = json.loads(received.get("text") or "")
+        message = json.loads(received.get("text") or "")
     except (ValueError, RecursionError):
-        raise NotUnderstood("not JSON") from None
-    if not isinstance(said, dict) or said.get("type") not in ("ping", "watch"):
-        raise NotUnderstood("neither watch nor ping")
-    return said
+        raise InvalidMessage("not JSON") from None
+    if not isinstance(message, dict) or message.get("type") not in ("ping", "watch"):
+        raise InvalidMessage("neither watch nor ping")
+    return message
 
 
-def _wish(said: Mapping[str, Any]) -> tuple[str | None, dict[str, int]]:
-    thread, after = said.get("thread"), said.get("after") or {}
-    if not (thread is None or isinstance(thread, str)) or not isinstance(after, dict) or len(after) > MOST_RUNS:
-        raise NotUnderstood("watch wants a thread and its runs")
+def _watched(message: Mapping[str, Any]) -> tuple[str | None, dict[str, int]]:
+    """The thread, and the last event that the page has of each of its runs."""
+    thread, after = message.get("thread"), message.get("after") or {}
+    if not (thread is None or isinstance(thread, str)) or not isinstance(after, dict) or len(after) > MAX_RUNS:
+        raise InvalidMessage("watch needs a thread and its runs")
     if not all(isinstance(seq, int) and not isinstance(seq, bool) and 0 <= seq < MAX_VERSION for seq in after.values()):
-        raise NotUnderstood("after wants numbers")
+        raise InvalidMessage("after needs whole numbers")
     return thread, after

@@ -1,25 +1,25 @@
-"""Records as the objects of docs/http.md. Plain dicts, built once and written as JSON; schemas.py describes them."""
+"""Records as the JSON objects of docs/http.md, built as plain dicts; schemas.py describes them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-from clew.core.question import Question, QuestionState
+from clew.core.costs.savings import DailySavings, Savings, transcript_new_tokens, transcript_tokens
 from clew.core.record import Record
-from clew.core.run import LIVE, Run
-from clew.core.savings import Day, Savings, transcript_new_tokens, transcript_tokens
+from clew.core.runs.question import Question, QuestionState
+from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Origin
-from clew.server.json_body import money, stamp
-from clew.server.run_errors import error_of
-from clew.store.records import RunCard, StoredEvent, ThreadCard, ThreadView, TurnCard
+from clew.server.models.json_body import money, stamp
+from clew.server.models.run_errors import error_of
+from clew.store.records import RunView, StoredEvent, ThreadSummary, ThreadView, TurnView
 
 Body = dict[str, Any]
 
 
-def thread(card: ThreadCard) -> Body:
-    record = card.thread
-    live = card.live
+def thread(summary: ThreadSummary) -> Body:
+    record = summary.thread
+    live = summary.live
     return {
         "id": record.id,
         "name": record.name,
@@ -34,12 +34,12 @@ def thread(card: ThreadCard) -> Body:
         "origin": None if record.origin is None else origin(record.origin),
         "created_at": stamp(record.created_at),
         "updated_at": stamp(record.updated_at),
-        "version": card.version,
-        "turns": card.turns,
-        "cost_usd": money(card.cost_usd),
+        "version": summary.version,
+        "turns": summary.turns,
+        "cost_usd": money(summary.cost_usd),
         "live": None if live is None else {"run_id": live.id, "status": live.status.value},
-        "questions": card.questions,
-        "last_text": card.last_text,
+        "questions": summary.questions,
+        "last_text": summary.last_text,
     }
 
 
@@ -47,11 +47,11 @@ def origin(found: Origin) -> Body:
     return {"how": found.how.value, "of": [source.as_dict() for source in found.of], "round": found.round}
 
 
-def turn(card: TurnCard) -> Body:
-    record = card.turn
+def turn(view: TurnView) -> Body:
+    record = view.turn
     return {
         "id": record.id,
-        "position": card.position,
+        "position": view.position,
         "role": record.role.value,
         "text": record.text,
         "agent": record.agent,
@@ -60,12 +60,12 @@ def turn(card: TurnCard) -> Body:
         "revision": record.revision,
         "created_at": stamp(record.created_at),
         "run_id": record.run_id,
-        "run": None if card.run is None else run_note(card.run, card.stderr_tail),
-        "steps": card.steps,
+        "run": None if view.run is None else run_summary(view.run, view.stderr_tail),
+        "steps": view.steps,
     }
 
 
-def run_note(record: Run, stderr_tail: str) -> Body:
+def run_summary(record: Run, stderr_tail: str) -> Body:
     return {
         "id": record.id,
         "status": record.status.value,
@@ -85,11 +85,11 @@ def run_note(record: Run, stderr_tail: str) -> Body:
     }
 
 
-def run(card: RunCard) -> Body:
-    record = card.run
-    asked = card.question
+def run(view: RunView) -> Body:
+    record = view.run
+    asked = view.question
     return {
-        **run_note(record, card.stderr_tail),
+        **run_summary(record, view.stderr_tail),
         "thread_id": record.thread_id,
         "agent": record.agent,
         "model": record.model,
@@ -102,14 +102,14 @@ def run(card: RunCard) -> Body:
         "held": record.asked.held,
         "cancel_requested": record.cancel_requested,
         "not_before": stamp(record.asked.not_before),
-        "last_seq": card.last_seq,
+        "last_seq": view.last_seq,
         "created_at": stamp(record.created_at),
     }
 
 
 def question(record: Question, *, live: bool) -> Body:
-    """One with a reply is answered for all who look, also before its agent has heard."""
-    said = None if record.state is not QuestionState.OPEN else record.reply
+    """A question with a reply counts as answered, also before its agent got the reply."""
+    reply = None if record.state is not QuestionState.OPEN else record.reply
     return {
         "id": record.id,
         "run_id": record.run_id,
@@ -117,22 +117,22 @@ def question(record: Question, *, live: bool) -> Body:
         "tool": record.tool,
         "input": dict(record.input),
         "is_form": record.is_form,
-        "state": record.state.value if said is None else QuestionState.ANSWERED.value,
+        "state": record.state.value if reply is None else QuestionState.ANSWERED.value,
         "asked_at": stamp(record.asked_at),
         "answered_at": stamp(record.answered_at),
-        "allowed": record.allowed if said is None else said.allow,
+        "allowed": record.allowed if reply is None else reply.allow,
         "live": live,
     }
 
 
-def view(found: ThreadView) -> Body:
-    going_on = {card.run.id for card in found.runs if card.run.status in LIVE}
+def thread_view(found: ThreadView) -> Body:
+    live = {each.run.id for each in found.runs if each.run.status in LIVE}
     return {
-        "thread": thread(found.card),
-        "turns": [turn(card) for card in found.turns],
+        "thread": thread(found.summary),
+        "turns": [turn(each) for each in found.turns],
         "more": found.more,
-        "runs": [run(card) for card in found.runs],
-        "questions": [question(asked, live=asked.run_id in going_on) for asked in found.questions],
+        "runs": [run(each) for each in found.runs],
+        "questions": [question(asked, live=asked.run_id in live) for asked in found.questions],
         "version": found.version,
     }
 
@@ -161,7 +161,7 @@ def savings(found: Savings) -> Body:
     }
 
 
-def figures(record: Run) -> Body:
+def run_figures(record: Run) -> Body:
     """A run as a point of a chart."""
     return {
         "run_id": record.id,
@@ -181,7 +181,7 @@ def figures(record: Run) -> Body:
     }
 
 
-def day(found: Day) -> Body:
+def day(found: DailySavings) -> Body:
     return {
         "day": datetime.fromtimestamp(found.day * 86_400, UTC).date().isoformat(),
         "runs": found.runs,
@@ -195,5 +195,5 @@ def day(found: Day) -> Body:
 
 
 def agent(found: Record) -> Body:
-    """Its health: every field has the name that it has here."""
+    """An agent's health: the record's fields have the names of the JSON fields."""
     return found.as_dict()

@@ -1,4 +1,4 @@
-"""Hooks as they come in and go out. `clew.hook` builds what goes out; the tests hold it against these."""
+"""Requests and responses of hooks. `clew.api.hooks` builds the responses; the tests check them against these models."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.server import review_shapes
-from clew.server.requests import Given, Permissions, Word
-from clew.server.schemas import Made, Time
+from clew.server.models import reviews as review_shapes
+from clew.server.models.requests import Permissions, PrintableText, RequestModel
+from clew.server.models.schemas import ResponseModel, Time
 
 ForgeName = Literal["github", "gitea", "forgejo"]
 EventState = Literal["received", "dispatched", "ignored", "failed"]
 SessionState = Literal["running", "resumable", "fresh"]
 
 
-class HookTold(Made):
+class HookReceipt(ResponseModel):
     """What became of a forge's message."""
 
-    id: str | None = Field(description="Of the event, when it was received")
+    id: str | None = Field(description="Of the event, if it was received")
     state: Literal["received", "duplicate", "ignored"]
 
 
-class HookReset(Given):
-    agent: Annotated[Word, Field(min_length=1, max_length=40, description="As the settings name it")]
-    repo: Annotated[Word, Field(min_length=3, max_length=201, description="owner/name")]
+class HookReset(RequestModel):
+    agent: Annotated[PrintableText, Field(min_length=1, max_length=40, description="As the settings name it")]
+    repo: Annotated[PrintableText, Field(min_length=3, max_length=201, description="owner/name")]
     number: int = Field(ge=1, le=2**63 - 1, description="Of the issue or pull request")
 
 
-class HookDropped(Made):
-    dropped: bool = Field(description="Was there a session?")
+class HookDropped(ResponseModel):
+    dropped: bool = Field(description="Whether there was a session")
 
 
-class HookEvent(Made):
-    """Something that a forge told, and what became of it."""
+class HookEvent(ResponseModel):
+    """An event of a forge, and what became of it."""
 
     id: str
     forge: ForgeName
     delivery: str = Field(description="The forge's own id of the message")
     kind: str
     repo: str
-    number: int | None = Field(description="Of the issue or pull request; null: of a branch")
+    number: int | None = Field(description="Of the issue or pull request; null for an event of a branch")
     branch: str | None
     actor: str = Field(description="Who did it")
     title: str
     url: str
     state: EventState
-    why: str | None = Field(description="Why nobody was woken, or what became of what was cleaned up")
+    why: str | None = Field(description="Why no agent was woken, or what became of the work trees that were cleaned up")
     tries: int
-    jobs: list[str] = Field(description="The ids of the jobs that it became")
+    jobs: list[str] = Field(description="The ids of its jobs")
     received_at: Time
     done_at: Time | None
 
 
-class HookSession(Made):
-    """A key and where its agent left off."""
+class HookSession(ResponseModel):
+    """A key and the session that it leads to."""
 
     key: str
     agent: str
@@ -65,20 +65,20 @@ class HookSession(Made):
     session_id: str | None
     thread_id: str
     branch: str | None
-    last_event: HookEvent | None = Field(description="That woke the agent")
+    last_event: HookEvent | None = Field(description="The last one that woke the agent")
     created_at: Time
     used_at: Time
 
 
-class HookSessionList(Made):
+class HookSessionList(ResponseModel):
     items: list[HookSession]
 
 
-class HookEventList(Made):
+class HookEventList(ResponseModel):
     items: list[HookEvent]
 
 
-class HookAgent(Made):
+class HookAgent(ResponseModel):
     name: str
     agent: str
     model: str | None
@@ -89,7 +89,7 @@ class HookAgent(Made):
     max_age_s: float | None
 
 
-class HookRepo(Made):
+class HookRepo(ResponseModel):
     name: str
     path: str
     forge: ForgeName | None
@@ -98,7 +98,7 @@ class HookRepo(Made):
     writers: list[str]
 
 
-class HookRule(Made):
+class HookRule(ResponseModel):
     agent: str
     events: list[str]
     repos: list[str]
@@ -115,39 +115,39 @@ class HookRule(Made):
     update: Literal["none", "fetch", "forward"]
 
 
-class HookForge(Made):
+class HookForge(ResponseModel):
     forge: ForgeName
     url: str | None
     has_secret: bool
     has_token: bool
 
 
-class HookSettings(Made):
+class HookSettings(ResponseModel):
     is_used: bool = Field(description="There are rules, sessions or events")
-    work: int = Field(description="How many jobs this daemon carries out at once")
+    work: int = Field(description="How many jobs this daemon runs at once")
     agents: list[HookAgent]
     repos: list[HookRepo]
     rules: list[HookRule]
     forges: list[HookForge]
 
 
-class SessionCount(Made):
+class SessionCount(ResponseModel):
     repo: str
     agent: str
     state: SessionState
     count: int
 
 
-class EventCount(Made):
+class EventCount(ResponseModel):
     forge: ForgeName
     state: EventState
     count: int
 
 
-class HookCounts(Made):
+class HookCounts(ResponseModel):
     sessions: list[SessionCount]
     events: list[EventCount]
 
 
-class Stats(review_shapes.Stats):
+class Stats(review_shapes.StatsWithReviews):
     hooks: HookCounts

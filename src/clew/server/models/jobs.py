@@ -1,4 +1,4 @@
-"""Jobs as they come in and go out. `clew.job.JobCard.to_json` builds what goes out; the tests hold it against these."""
+"""Jobs as they come in and go out. `JobView.to_json` in api/jobs.py builds what goes out; tests compare the two."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from clew.server.requests import Agent, Cwd, Given, Model, Permissions, Prompt, Trust, Word
-from clew.server.schemas import Made, RunError, Time, Usage
+from clew.server.models.requests import Agent, Cwd, Model, Permissions, PrintableText, Prompt, RequestModel, Trust
+from clew.server.models.schemas import ResponseModel, RunError, Time, Usage
 
 Status = Literal["queued", "running", "waiting", "blocked", "conflict", "succeeded", "failed", "cancelled"]
 RFC_3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
@@ -32,11 +32,13 @@ Moment = Annotated[
     AfterValidator(_a_time),
     Field(pattern=RFC_3339, description="RFC 3339", examples=["2026-01-31T12:00:00Z"]),
 ]
-Key = Annotated[Word, Field(min_length=1, max_length=200, description="Jobs of one key run one at a time, in order")]
+Key = Annotated[
+    PrintableText, Field(min_length=1, max_length=200, description="Jobs of one key run one at a time, in order")
+]
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
-class NewJob(Given):
+class NewJob(RequestModel):
     prompt: Prompt
     cwd: Cwd
     agent: Agent | None = None
@@ -57,12 +59,12 @@ class NewJob(Given):
     checkpoint: bool | None = Field(None, description="Keep the work tree in refs/clew/jobs/ID; wants a git repository")
 
 
-class JobRetry(Given):
+class JobRetry(RequestModel):
     restore: bool | None = Field(None, description="Put the files of the last checkpoint back first")
     keep: bool | None = Field(None, description="Go on with the files as they are")
 
 
-class Limits(Made):
+class Limits(ResponseModel):
     timeout_s: float | None
     retries: int
     max_resumes: int
@@ -71,7 +73,7 @@ class Limits(Made):
     deadline_at: Time | None
 
 
-class Job(Made):
+class Job(ResponseModel):
     """Work that an agent is to finish, over as many runs as it takes."""
 
     id: str
@@ -110,7 +112,7 @@ class Job(Made):
     no_worker: str | None = Field(description="It waits, and nobody is there to take it up: what to do")
 
 
-class Marker(Made):
+class Marker(ResponseModel):
     """How far a job has come: one whole message of the agent's."""
 
     number: int = Field(description="From 1, over all runs")
@@ -127,6 +129,6 @@ class ShownJob(Job):
     markers: list[Marker] = Field(description="The newest 1000, the oldest first")
 
 
-class JobList(Made):
+class JobList(ResponseModel):
     items: list[Job]
     workers: int = Field(description="How many are alive that take submitted jobs")

@@ -1,4 +1,4 @@
-"""JSON as it goes over the wire. Agents print anything, also half a character: such a text is escaped, not refused."""
+"""JSON as it is sent. Agents may print anything, also a lone surrogate: such a text is escaped, not refused."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 def json_text(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # a NaN in a tool's input: no JSON, and no browser reads it
+    except ValueError:  # a NaN in a tool's input: it is not JSON, and no browser can read it
         return json_text(_finite(value))
-    return text if _is_whole(text) else json.dumps(value, separators=(",", ":"))
+    return text if _is_unicode(text) else json.dumps(value, separators=(",", ":"))
 
 
 def json_bytes(value: Any) -> bytes:
     return json_text(value).encode()
 
 
-def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON response. The models of schemas.py describe it; tests hold every response against them."""
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """The models of schemas.py describe the bodies; tests check every response against them."""
     return Response(json_bytes(value), status_code=status, headers=dict(headers or {}), media_type="application/json")
 
 
 def stamp(at: float | None) -> str | None:
-    """A time as RFC 3339 in UTC, with milliseconds; one that no calendar has is the first or the last of all."""
+    """A time as RFC 3339 in UTC, with milliseconds; one that is out of range becomes the first or the last possible."""
     if at is None or at != at:
         return None
     try:
@@ -53,7 +53,7 @@ def _finite(value: Any) -> Any:
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _is_whole(text: str) -> bool:
+def _is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

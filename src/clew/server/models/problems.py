@@ -1,7 +1,7 @@
-"""Errors as problem details (RFC 9457): the class says the status, the error's own words are the detail.
+"""Errors as problem details (RFC 9457): the error's class gives the status, its message is the detail.
 
-What nobody foresaw is answered without internals, and logged by where it happened, not by what was in it: an
-exception's text may hold a prompt.
+An unexpected exception is answered without internals. The log says where it happened, but not its message, which may
+hold a prompt.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clew import errors
-from clew.server import faults
-from clew.server.json_body import json_bytes
+from clew.server.models import request_errors
+from clew.server.models.json_body import json_bytes
 
 log = logging.getLogger("clew.server")
 
 MEDIA_TYPE = "application/problem+json"
-MOST_FAULTS = 10  # that are told; of the others, how many there are
+MAX_FIELD_ERRORS = 10  # that are listed; the others are only counted
 
-# The first class that fits counts, so the narrow ones stand before the wide ones.
+# The first class that matches counts, so subclasses stand before their base classes.
 STATUS_OF: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.NotFound, 404),
     (errors.Conflict, 409),
@@ -37,7 +37,7 @@ STATUS_OF: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.AgentError, 503),
 )
 
-# What is no error of Clew's: the server's own refusals.
+# For the server's own refusals, which are no ClewErrors.
 CODES = {
     400: "bad_request",
     401: "unauthorized",
@@ -57,13 +57,13 @@ CODES = {
 }
 
 
-OF_THE_PATH = frozenset(
+PATH_ERRORS = frozenset(
     (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 )
 
 
-class Refusal(Exception):
-    """The server itself will not do it: who asks, from where, or how much."""
+class RequestRefused(Exception):
+    """The server itself refuses a request: because of who asks, from where, or how much is sent."""
 
     def __init__(
         self, status: int, detail: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
@@ -96,7 +96,11 @@ def problem(
     return Response(json_bytes(body), status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
-def of_refusal(refusal: Refusal) -> Response:
+def wrong_method(method: str, allowed: str) -> RequestRefused:
+    return RequestRefused(405, f"This address does not allow {method}.", headers={"Allow": allowed})
+
+
+def of_refusal(refusal: RequestRefused) -> Response:
     return problem(refusal.status, refusal.detail, hint=refusal.hint, headers=refusal.headers)
 
 
@@ -108,53 +112,52 @@ def of_error(error: errors.ClewError) -> Response:
 
 
 def of_os_error(error: OSError) -> Response:
-    """The file system's own refusal: of the path that was asked for, or of the machine's state."""
-    if error.errno in OF_THE_PATH:
+    """The path that was asked for cannot be used, or the machine is in a bad state."""
+    if error.errno in PATH_ERRORS:
         return problem(422, f"The path cannot be used: {error.strerror}.")
     log_unexpected(error, "the operating system refused")
-    words = f"The operating system refused: {error.strerror or 'it does not say why'}."
-    return problem(503, words, code="store", headers={"Retry-After": "1"})
+    detail = f"The operating system refused: {error.strerror or 'it does not say why'}."
+    return problem(503, detail, code="store", headers={"Retry-After": "1"})
 
 
 def unexpected() -> Response:
-    hint = "The daemon's log says where it happened."
-    return problem(500, "Something unexpected happened.", hint=hint)
+    return problem(500, "An unexpected error happened.", hint="The daemon's log says where it happened.")
 
 
 def log_unexpected(error: BaseException, what: str) -> None:
-    """Where it happened and of which kind; not what it said, nor any value."""
+    """Logs where it happened and its class; neither its message nor any value."""
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
     log.error("%s: unexpected %s\n%s", what, type(error).__name__, frames)
 
 
 def invalid(found: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> Response:
-    """The first fault is the detail, the first of them are `errors`. `fields`: those that the body may have."""
-    if any(fault.get("type") == "json_invalid" for fault in found):
+    """The first error is the detail, the first ten are `errors`. `fields`: those that the body may have."""
+    if any(error.get("type") == "json_invalid" for error in found):
         return problem(400, "The body is not JSON.")
-    named = faults.told(found[:MOST_FAULTS], fields)
-    detail, hint = (named[0].what, named[0].hint) if named else ("The request is not valid.", None)
-    told = [{"where": each.where, "what": each.what} for each in named]
-    if more := len(found) - len(named):
-        told.append({"where": "request", "what": f"And {more:,} more."})
-    return problem(422, detail, hint=hint, errors=told)
+    described = request_errors.field_errors(found[:MAX_FIELD_ERRORS], fields)
+    detail, hint = (described[0].what, described[0].hint) if described else ("The request is not valid.", None)
+    listed = [{"where": each.where, "what": each.what} for each in described]
+    if more := len(found) - len(described):
+        listed.append({"where": "request", "what": f"And {more:,} more."})
+    return problem(422, detail, hint=hint, errors=listed)
 
 
 def _fields_of_body(request: Request) -> tuple[str, ...]:
-    """The names that the called route's body may have."""
+    """The fields that the called route's body may have."""
     body = getattr(request.scope.get("route"), "body_field", None)
     model = getattr(getattr(body, "field_info", None), "annotation", None)
     return tuple(getattr(model, "model_fields", ()))
 
 
 def install(app: FastAPI) -> None:
-    """Every way in which a call can fail ends in a problem."""
+    """Every failure of a call is answered with problem details."""
 
     async def on_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, errors.ClewError)
         return of_error(error)
 
     async def on_refusal(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refusal)
+        assert isinstance(error, RequestRefused)
         return of_refusal(error)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
@@ -168,14 +171,14 @@ def install(app: FastAPI) -> None:
     async def on_os_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, OSError)
         if request.scope["type"] == "websocket":
-            raise error  # there is nobody to be told
+            raise error  # no response can be sent
         return of_os_error(error)
 
     async def on_unexpected(_request: Request, _error: Exception) -> Response:
         return unexpected()
 
     app.add_exception_handler(errors.ClewError, on_error)
-    app.add_exception_handler(Refusal, on_refusal)
+    app.add_exception_handler(RequestRefused, on_refusal)
     app.add_exception_handler(RequestValidationError, on_invalid)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(OSError, on_os_error)
@@ -183,14 +186,13 @@ def install(app: FastAPI) -> None:
 
 
 def _of_http(error: HTTPException, request: Request) -> Response:
-    """What the framework refuses by itself: no such route, another method, a body that cannot be read."""
+    """What the framework itself refuses: an unknown route, a wrong method, a body that cannot be read."""
     headers = {name.title(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 404:
         return problem(404, "There is nothing at this address.", headers=headers)
     if error.status_code == 405:
         allowed = request.app.state.methods_at(request.url.path) or {"GET"}
-        headers["Allow"] = ", ".join(sorted(allowed))
-        return problem(405, f"{request.method} is not possible here.", headers=headers)
+        return of_refusal(wrong_method(request.method, ", ".join(sorted(allowed))))
     if error.status_code == 400:
         return problem(400, "The body cannot be read as JSON.", headers=headers)
     return problem(error.status_code, HTTPStatus(error.status_code).phrase, headers=headers)

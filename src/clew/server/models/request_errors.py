@@ -1,4 +1,4 @@
-"""What is wrong with a request, in plain sentences: where, what, what to do. Never the value: it may be a prompt."""
+"""What is wrong with a request, in sentences: where, what, and what to do. Never the value: it may be a prompt."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from clew.core.record import Record
 
 Context = Mapping[str, Any]
-NAME_CHARS = 100  # of a place that is told: a field's name may be as long as the body
+NAME_CHARS = 100  # shown of a field's name, which may be as long as the body
 
 
-class Fault(Record):
+class FieldError(Record):
     where: str
     what: str  # a sentence
     hint: str | None
 
 
-# By pydantic's name of the fault. Each gets the place and the fault's own figures.
+# By pydantic's type of the error. Each gets the place and the error's context.
 SENTENCES: dict[str, Callable[[str, Context], str]] = {
     "missing": lambda where, _: f"{where} is missing.",
     "extra_forbidden": lambda where, _: f"There is no field {where}.",
     "string_too_short": lambda where, _: f"{where} is empty.",
-    "string_too_long": lambda where, given: f"{where} is longer than {given['max_length']:,} characters.",
+    "string_too_long": lambda where, context: f"{where} is longer than {context['max_length']:,} characters.",
     "too_short": lambda where, _: f"{where} is empty.",
-    "too_long": lambda where, given: f"{where} is longer than {given['max_length']:,} {_counted(given)}.",
+    "too_long": lambda where, context: f"{where} is longer than {context['max_length']:,} {_counted(context)}.",
     "string_type": lambda where, _: f"{where} must be a text.",
     "bool_type": lambda where, _: f"{where} must be true or false.",
     "bool_parsing": lambda where, _: f"{where} must be true or false.",
@@ -41,35 +41,35 @@ SENTENCES: dict[str, Callable[[str, Context], str]] = {
     "model_type": lambda where, _: f"{where} must be an object.",
     "model_attributes_type": lambda where, _: f"{where} must be an object.",
     "list_type": lambda where, _: f"{where} must be a list.",
-    "literal_error": lambda where, given: f"{where} must be one of {_choices(given)}.",
-    "enum": lambda where, given: f"{where} must be one of {_choices(given)}.",
-    "greater_than": lambda where, given: f"{where} must be greater than {given['gt']:g}.",
-    "greater_than_equal": lambda where, given: f"{where} must be at least {given['ge']:g}.",
-    "less_than": lambda where, given: f"{where} must be less than {given['lt']:g}.",
-    "less_than_equal": lambda where, given: f"{where} must be at most {given['le']:g}.",
-    "value_error": lambda where, given: f"{where} {given.get('error', 'is not valid')}.",
+    "literal_error": lambda where, context: f"{where} must be one of {_choices(context)}.",
+    "enum": lambda where, context: f"{where} must be one of {_choices(context)}.",
+    "greater_than": lambda where, context: f"{where} must be greater than {context['gt']:g}.",
+    "greater_than_equal": lambda where, context: f"{where} must be at least {context['ge']:g}.",
+    "less_than": lambda where, context: f"{where} must be less than {context['lt']:g}.",
+    "less_than_equal": lambda where, context: f"{where} must be at most {context['le']:g}.",
+    "value_error": lambda where, context: f"{where} {context.get('error', 'is not valid')}.",
 }
-# Patterns cannot be told in a sentence that fits all; these can.
-FORMS = {"name": "name must begin with a letter or a digit and hold letters, digits, . - _ alone, 80 at most."}
+# No sentence can describe every pattern; these describe some of them.
+FORMATS = {"name": "name must begin with a letter or a digit and hold only letters, digits, . - _, at most 80."}
 
 
-def told(faults: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> list[Fault]:
-    """Each of pydantic's faults. `fields` are those that the body may have."""
-    return [_told(fault, fields) for fault in faults]
+def field_errors(errors: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> list[FieldError]:
+    """Each of pydantic's errors. `fields` are those that the body may have."""
+    return [_field_error(error, fields) for error in errors]
 
 
-def _told(fault: Mapping[str, Any], fields: Sequence[str]) -> Fault:
-    kind, where = str(fault.get("type", "")), _place(fault.get("loc", ()))
+def _field_error(error: Mapping[str, Any], fields: Sequence[str]) -> FieldError:
+    kind, where = str(error.get("type", "")), _place(error.get("loc", ()))
     if kind == "string_pattern_mismatch":
-        return Fault(where, FORMS.get(where, f"{where} does not have the form that it must have."), None)
+        return FieldError(where, FORMATS.get(where, f"{where} does not have the required format."), None)
     sentence = SENTENCES.get(kind)
-    what = sentence(where, fault.get("ctx") or {}) if sentence else f"{where} is not valid."
-    return Fault(where, what, _hint(kind, where, fields))
+    what = sentence(where, error.get("ctx") or {}) if sentence else f"{where} is not valid."
+    return FieldError(where, what, _hint(kind, where, fields))
 
 
 def _hint(kind: str, where: str, fields: Sequence[str]) -> str | None:
     if kind in ("string_too_short", "too_short"):
-        return "Leave it out, or say something."
+        return "Leave it out, or give a value."
     if kind in ("missing", "model_attributes_type") and where == "body":
         return f"Send an object with {', '.join(fields)}." if fields else "Send an object."
     if kind != "extra_forbidden" or not fields:
@@ -78,16 +78,16 @@ def _hint(kind: str, where: str, fields: Sequence[str]) -> str | None:
     return f"Did you mean {close[0]}?" if close else f"There are {', '.join(fields)}."
 
 
-def _counted(given: Context) -> str:
-    return "items" if given.get("field_type") in ("List", "Tuple", "Dictionary") else "characters"
+def _counted(context: Context) -> str:
+    return "items" if context.get("field_type") in ("List", "Tuple", "Dictionary") else "characters"
 
 
-def _choices(given: Context) -> str:
+def _choices(context: Context) -> str:
     """`'ask', 'edits' or 'all'` without the quotes."""
-    return re.sub(r"'([^']*)'", r"\1", str(given.get("expected", ""))).replace(" or ", ", ")
+    return re.sub(r"'([^']*)'", r"\1", str(context.get("expected", ""))).replace(" or ", ", ")
 
 
 def _place(loc: Sequence[Any]) -> str:
-    """`("body", "prompt")` is `prompt`; a value that is missing as a whole is `body`."""
+    """`("body", "prompt")` is `prompt`; a body that is missing as a whole is `body`."""
     inner = [str(part)[:NAME_CHARS] for part in loc[1:]]
     return ".".join(inner)[:NAME_CHARS] or (str(loc[0]) if loc else "request")

@@ -1,4 +1,4 @@
-"""Reviews as they come in and go out. `clew.review` builds what goes out; the tests hold it against these."""
+"""Reviews as they come in and go out. `clew.api.reviews` builds what goes out; the tests hold it against these."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from clew.server.requests import Agent, Cwd, Given, Identity, Model, Text, Word
-from clew.server.schemas import Made, RunError, Savings, Time, Usage
+from clew.server.models.requests import Agent, Cwd, Id, Model, PrintableText, RequestModel, UnicodeText
+from clew.server.models.schemas import ResponseModel, RunError, Savings, Time, Usage
 
 Scope = Literal["all", "staged", "unstaged"]
 RoundStatus = Literal["running", "done", "failed"]
@@ -29,18 +29,20 @@ def _few(paths: list[str]) -> list[str]:
     return paths
 
 
-FileName = Annotated[Text, AfterValidator(_file_name), Field(min_length=1, max_length=4096)]
+FileName = Annotated[UnicodeText, AfterValidator(_file_name), Field(min_length=1, max_length=4096)]
 Paths = Annotated[
     list[FileName], AfterValidator(_few), Field(max_length=1000, description="Files and folders, from cwd")
 ]
-Base = Annotated[Word, Field(min_length=1, max_length=500, description="A branch, tag or commit to compare with")]
-Message = Annotated[Text, Field(max_length=100_000, description="The author's reply to the earlier findings")]
-Focus = Annotated[Text, Field(max_length=20_000, description="What to look at most of all")]
+Base = Annotated[
+    PrintableText, Field(min_length=1, max_length=500, description="A branch, tag or commit to compare with")
+]
+Message = Annotated[UnicodeText, Field(max_length=100_000, description="The author's reply to the earlier findings")]
+Focus = Annotated[UnicodeText, Field(max_length=20_000, description="What to look at most of all")]
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, description="Wall clock of each run of the round")]
 Resume = Annotated[bool, Field(description="false: in a fresh session, with all earlier rounds. Left out: the setting")]
 
 
-class NewRound(Given):
+class NewRound(RequestModel):
     message: Message | None = None
     agent: Agent | None = Field(None, description="Another one than the review's, for this round")
     model: Model | None = Field(None, description="Another one than the review's; it has a session of its own")
@@ -51,16 +53,16 @@ class NewRound(Given):
 NOTHING_SAID = NewRound(agent=None, model=None)
 
 
-class NewReview(NewRound):
+class ReviewSpec(NewRound):
     cwd: Cwd | None = Field(None, description="In the repository; needed unless previous_review_id is given")
     paths: Paths | None = None
     base: Base | None = None
     scope: Scope | None = Field(None, description="Which changes; left out: all that is not committed")
     focus: Focus | None = None
-    previous_review_id: Identity | None = Field(None, description="This is the next round of that review")
+    previous_review_id: Id | None = Field(None, description="This is the next round of that review")
 
 
-class Finding(Made):
+class Finding(ResponseModel):
     id: str
     severity: Severity
     file: str | None
@@ -74,7 +76,7 @@ class Finding(Made):
     note: str = Field(description="Why it is in that state")
 
 
-class Verdict(Made):
+class Verdict(ResponseModel):
     """What a later round says of an earlier finding."""
 
     id: str
@@ -82,7 +84,7 @@ class Verdict(Made):
     note: str
 
 
-class FileChange(Made):
+class FileChange(ResponseModel):
     path: str
     status: str = Field(description="A added, M modified, D deleted, R renamed, …")
     added: int | None = Field(description="Lines; null: binary")
@@ -91,7 +93,7 @@ class FileChange(Made):
     left_out: str | None = Field(description="Why its text was not shown to the reviewer")
 
 
-class Round(Made):
+class Round(ResponseModel):
     """One look at the changes, or at what has changed since the last one."""
 
     id: str = Field(description="Of the review")
@@ -121,7 +123,7 @@ class Round(Made):
     ended_at: Time | None
 
 
-class ReviewNote(Made):
+class ReviewNote(ResponseModel):
     """A review as a list has it."""
 
     id: str
@@ -151,25 +153,25 @@ class Review(ReviewNote):
     rounds: list[Round]
 
 
-class ReviewPage(Made):
+class ReviewPage(ResponseModel):
     items: list[ReviewNote]
     total: int = Field(description="Of all pages")
     version: int
 
 
-class AgeAtExpiry(Made):
+class AgeAtExpiry(ResponseModel):
     count: int
     median: float | None
     most: float | None
 
 
-class ModelFigures(Made):
+class ModelFigures(ResponseModel):
     follow_ups: int
     resumed: int
     resume_rate: float
 
 
-class PathFigures(Made):
+class PathFigures(ResponseModel):
     rounds: int
     usage: Usage
     units_per_round: float | None = Field(description="Tokens weighted by price")
@@ -178,7 +180,7 @@ class PathFigures(Made):
     seconds_per_round: float | None
 
 
-class Measures(Made):
+class Measures(ResponseModel):
     """What the rounds that are over came to."""
 
     reviews: int
@@ -198,5 +200,5 @@ class Measures(Made):
     without_resume: PathFigures
 
 
-class Stats(Savings):
+class StatsWithReviews(Savings):
     reviews: Measures

@@ -1,5 +1,5 @@
-"""What goes out, for the OpenAPI document. bodies.py builds it as plain objects; these models describe it, and the
-tests hold every response against them.
+"""The bodies of responses, for the OpenAPI document. bodies.py builds them as plain dicts; these models describe them,
+and the tests check every response against them.
 """
 
 from __future__ import annotations
@@ -8,37 +8,37 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from clew.server.requests import Permissions, Trust, Visibility
+from clew.server.models.requests import Permissions, Trust, Visibility
 
 Time = Annotated[str, Field(description="RFC 3339 in UTC with milliseconds", examples=["2026-01-31T12:00:00.000Z"])]
 Status = Literal["queued", "running", "waiting", "answered", "cancelled", "timed_out", "failed", "interrupted"]
 
 
-class Made(BaseModel):
-    """What goes out: every field is there."""
+class ResponseModel(BaseModel):
+    """The body of a response: every field is present."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
-class Live(Made):
+class LiveRun(ResponseModel):
     run_id: str
     status: Status
 
 
-class Source(Made):
+class SourceThread(ResponseModel):
     id: str
-    name: str = Field(description="As it was called then")
+    name: str = Field(description="Its name at that time")
 
 
-class Origin(Made):
-    """What a thread was made of."""
+class Origin(ResponseModel):
+    """The threads that a thread was made from."""
 
     how: Literal["fork", "replay", "merge"]
-    of: list[Source]
-    round: int | None = Field(description="The last one that it took along; null: none was named, so all of them")
+    of: list[SourceThread]
+    round: int | None = Field(description="The last round that was copied; null: all of them")
 
 
-class Thread(Made):
+class Thread(ResponseModel):
     """A conversation that Clew keeps."""
 
     id: str
@@ -51,46 +51,46 @@ class Thread(Made):
     visibility: Visibility
     instructions: str | None
     kind: str
-    origin: Origin | None = Field(description="Null: it was begun by itself")
+    origin: Origin | None = Field(description="Null: it was not made from another thread")
     created_at: Time
     updated_at: Time
-    version: int = Field(description="Of its last change")
-    turns: int = Field(description="How many stand")
+    version: int = Field(description="The store's version of its last change")
+    turns: int = Field(description="The number of visible turns")
     cost_usd: float = Field(description="Of all its runs")
-    live: Live | None = Field(description="The run that is running or waiting, else the first queued one")
-    questions: int = Field(description="How many are open")
-    last_text: str = Field(description="The beginning of what was said last")
+    live: LiveRun | None = Field(description="The run that is running or waiting, else the first queued one")
+    questions: int = Field(description="The number of open questions")
+    last_text: str = Field(description="The beginning of its last turn")
 
 
-class ThreadPage(Made):
+class ThreadPage(ResponseModel):
     items: list[Thread]
     total: int = Field(description="Of all pages")
     version: int
 
 
-class Deleted(Made):
+class DeletedThread(ResponseModel):
     name: str
-    others: list[str] = Field(description="Threads that go with it: the other one of a pair")
-    turns: int = Field(description="How many stood, as of the thread")
-    archived_turns: int = Field(description="How many had been truncated or asked again; the archive keeps them too")
-    archive: str | None = Field(description="The file that keeps it; null: a dry run")
+    others: list[str] = Field(description="Threads that are deleted too: the other one of a pair")
+    turns: int = Field(description="The number of visible turns")
+    archived_turns: int = Field(description="Turns that were truncated or retried; the archive has them too")
+    archive: str | None = Field(description="The archive's file; null: a dry run")
 
 
-class Usage(Made):
-    input_tokens: int = Field(description="The uncached ones")
+class Usage(ResponseModel):
+    input_tokens: int = Field(description="Without cached ones")
     output_tokens: int
     cache_read_input_tokens: int
     cache_creation_input_tokens: int
 
 
-class RunError(Made):
+class RunError(ResponseModel):
     code: str | None
     message: str
     hint: str | None
 
 
-class RunNote(Made):
-    """The part of a run that a badge needs."""
+class RunSummary(ResponseModel):
+    """The part of a run that is shown beside a turn."""
 
     id: str
     status: Status
@@ -98,53 +98,55 @@ class RunNote(Made):
     reason: str | None = Field(description="Why it was fresh; null when resumed")
     fallback: bool
     error: RunError | None = Field(description="Null when it was answered, or is not over")
-    resets_at: Time | None = Field(description="When the usage limit resets that ended it, if the agent said so")
-    stderr_tail: str = Field(description='The agent\'s last words on stderr; "" unless it failed')
+    resets_at: Time | None = Field(description="When the usage limit that ended it resets, if the agent said so")
+    stderr_tail: str = Field(description='The end of the agent\'s stderr; "" unless it failed')
     usage: Usage
-    cost_usd: float = Field(description="As the agent reports it; 0 with tokens used: it reports none")
-    estimate_usd: float | None = Field(description="What the whole transcript would have cost: an estimate")
+    cost_usd: float = Field(description="As the agent reports it; 0 although tokens were used: it reports none")
+    estimate_usd: float | None = Field(description="An estimate of what the whole transcript would have cost")
     prompt_chars: int
     transcript_chars: int
     started_at: Time | None
     ended_at: Time | None
 
 
-class Turn(Made):
+class Turn(ResponseModel):
     id: str
     position: int
     role: Literal["user", "assistant"]
     text: str
     agent: str | None
     model: str | None
-    partial: bool = Field(description="The answer was cut off; what was said is kept")
-    revision: int = Field(description="How often it was edited")
+    partial: bool = Field(description="The answer was cut off")
+    revision: int = Field(description="The number of edits")
     created_at: Time
     run_id: str | None
-    run: RunNote | None = Field(description="Whose answer it is; on a user's turn the run that ended without one")
-    steps: int = Field(description="How many tools the run started")
+    run: RunSummary | None = Field(
+        description="The run that gave this answer; of a user's turn, the run that ended without one"
+    )
+    steps: int = Field(description="The number of tools that the run started")
 
 
-class Question(Made):
-    """The agent waits for a person."""
+class Question(ResponseModel):
+    """A question of an agent that waits for a person."""
 
     id: str
     run_id: str
     thread_id: str
     tool: str
     input: dict[str, Any]
-    is_form: bool = Field(description="It wants answers, not a permission")
+    is_form: bool = Field(description="It asks for answers, not for permission")
     state: Literal["open", "answered", "withdrawn"]
     asked_at: Time
     answered_at: Time | None
     allowed: bool | None
-    live: bool = Field(description="False: its run is over, and the answer goes to the resumed session as a message")
+    live: bool = Field(description="False: its run is over, and a message to the resumed session will carry the answer")
 
 
 class AnsweredQuestion(Question):
-    follow_up_run_id: str | None = Field(description="The run that carries the answer, when the one that asked is over")
+    follow_up_run_id: str | None = Field(description="The run that carries the answer, if the one that asked is over")
 
 
-class Run(RunNote):
+class Run(RunSummary):
     """One try to get an agent's answer to a prompt."""
 
     thread_id: str
@@ -155,60 +157,62 @@ class Run(RunNote):
     answer_turn_id: str | None
     session_id: str | None
     outcome: str | None
-    question: Question | None = Field(description="The first that is open")
-    held: bool = Field(description="Queued, and the run before it was stopped: it waits until it is sent")
+    question: Question | None = Field(description="The first open one")
+    held: bool = Field(description="Queued, and not started before it is sent, because the run before it was stopped")
     cancel_requested: bool
-    not_before: Time | None = Field(description="Queued until a usage limit resets: when it starts; else null")
-    last_seq: int = Field(description="Of its newest event")
+    not_before: Time | None = Field(
+        description="The earliest start of a run that is queued until a usage limit resets; else null"
+    )
+    last_seq: int = Field(description="The number of its newest event")
     created_at: Time
 
 
-class RunList(Made):
+class RunList(ResponseModel):
     items: list[Run]
 
 
-class View(Made):
-    """All that a page needs to show a thread, in one moment's state."""
+class ThreadView(ResponseModel):
+    """All that a page needs to show a thread, read in one transaction."""
 
     thread: Thread
     turns: list[Turn] = Field(description="Oldest first")
-    more: bool = Field(description="There are earlier ones")
+    more: bool = Field(description="There are earlier turns")
     runs: list[Run]
     questions: list[Question]
     version: int
 
 
-class AfterChange(Made):
+class ChangePreview(ResponseModel):
     edit: str
     truncate: str
-    retry: str | None = Field(description="Null for an agent's turn: it cannot be asked again")
+    retry: str | None = Field(description="Null for an agent's turn, which cannot be retried")
 
 
-class Session(Made):
-    """Does the next turn resume?"""
+class SessionPreview(ResponseModel):
+    """Whether the next turn resumes a session."""
 
     resumes: bool
     reason: str | None
     words: str
-    after_change: AfterChange | None
+    after_change: ChangePreview | None
 
 
-class Archived(Made):
+class ArchivedTurns(ResponseModel):
     archived: int
 
 
-class Event(Made):
+class Event(ResponseModel):
     seq: int
     at: Time
     kind: str
     body: dict[str, Any]
 
 
-class EventList(Made):
+class EventList(ResponseModel):
     items: list[Event]
 
 
-class AgentHealth(Made):
+class AgentHealth(ResponseModel):
     name: str
     path: str | None
     source: str | None
@@ -216,17 +220,17 @@ class AgentHealth(Made):
     product: str | None
     resumes: bool
     asks: bool
-    problem: str | None = Field(description="Null when it is well")
+    problem: str | None = Field(description="Null: it can be used")
     hint: str | None
     default_model: str | None
     models: list[str]
 
 
-class AgentList(Made):
+class AgentList(ResponseModel):
     items: list[AgentHealth]
 
 
-class Day(Made):
+class Day(ResponseModel):
     day: str
     runs: int
     resumed: int
@@ -237,7 +241,7 @@ class Day(Made):
     output_tokens: int
 
 
-class RunFigures(Made):
+class RunFigures(ResponseModel):
     run_id: str
     at: Time
     agent: str
@@ -246,72 +250,72 @@ class RunFigures(Made):
     reason: str | None
     shown_tokens: int
     cache_read_tokens: int
-    new_tokens: int = Field(description="Shown, and not read from the cache")
-    transcript_tokens: int = Field(description="What the whole transcript would have shown: an estimate")
+    new_tokens: int = Field(description="Shown to the model and not read from the cache")
+    transcript_tokens: int = Field(description="An estimate of what the whole transcript would have shown")
     transcript_new_tokens: int = Field(
-        description="And how much of it not from the cache: an estimate, or without one what was new"
+        description="An estimate of its part that would not be cached; without an estimate, `new_tokens`"
     )
     cost_usd: float
     estimate_usd: float | None
     plain_resume_usd: float | None
 
 
-class Savings(Made):
-    """What resuming came to."""
+class Savings(ResponseModel):
+    """What resuming saved."""
 
     runs: int
     resumed: int
     resume_rate: float | None
-    fresh: dict[str, int] = Field(description="By reason")
+    fresh: dict[str, int] = Field(description="The number of fresh runs, by reason")
     outcomes: dict[str, int]
     fallbacks: int
     usage: Usage
     cost_usd: float
-    unpriced_runs: int = Field(description="Used tokens, and the agent reported no price: not in cost_usd")
+    unpriced_runs: int = Field(description="Runs that used tokens and have no reported price: they are not in cost_usd")
     transcript_usd: float = Field(
-        description="What the runs would have cost with transcripts, an estimate: one without it counts as paid"
+        description="An estimate of what the runs would have cost with transcripts; a run without one counts as paid"
     )
     saved_usd: float
     saved_share: float | None
-    estimated_runs: int = Field(description="Runs that have that estimate")
+    estimated_runs: int = Field(description="Runs that have this estimate")
     plain_resume_usd: float = Field(
-        description="What a plain --resume every turn would have cost, an estimate: a run without it counts as paid"
+        description="An estimate of the cost with a plain --resume every turn; a run without one counts as paid"
     )
-    plain_resume_runs: int = Field(description="Runs that have that estimate")
+    plain_resume_runs: int = Field(description="Runs that have this estimate")
     by_day: list[Day]
     by_turn: list[RunFigures]
 
 
-class Settings(Made):
-    """What a new thread gets."""
+class Settings(ResponseModel):
+    """The settings that a new thread gets."""
 
     agent: str
     model: str | None
     permissions: Permissions
     visibility: Visibility
-    roots: list[str] = Field(description="The only places for work directories; empty: anywhere")
+    roots: list[str] = Field(description="Work directories must be below these; empty: they may be anywhere")
     home: str = Field(description="The user's home directory")
-    cwd: str = Field(description="Where a new thread begins: where the daemon was started, or a recent thread was")
+    cwd: str = Field(description="A new thread's directory: where the daemon was started, or a recent thread's")
     version: str
 
 
-class Dirs(Made):
+class DirectoryList(ResponseModel):
     path: str
     parent: str | None
     items: list[str]
 
 
-class Health(Made):
+class Health(ResponseModel):
     status: Literal["ok"]
-    busy: bool = Field(description="The store has more to do than it answers within three seconds")
+    busy: bool = Field(description="The store needs more than three seconds to answer")
 
 
-class Fault(Made):
+class FieldError(ResponseModel):
     where: str
     what: str
 
 
-class Problem(Made):
+class Problem(ResponseModel):
     """RFC 9457"""
 
     type: str
@@ -320,7 +324,7 @@ class Problem(Made):
     detail: str
     code: str
     hint: str | None
-    errors: list[Fault] | None = Field(None, description="Of 422: what is wrong where")
-    run_id: str | None = Field(None, description="Of 409: the run that is going on")
+    errors: list[FieldError] | None = Field(None, description="With 422: what is wrong, by field")
+    run_id: str | None = Field(None, description="With 409: the live run")
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=False)

@@ -1,4 +1,4 @@
-"""A run's events as server-sent events: from the first, or after the last one that a client has, to the end."""
+"""A run's events as server-sent events, from the first or after the last one that the client has, up to the end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from clew.errors import ClewError
-from clew.server.access import RunId, Shared, TheShared
-from clew.server.documents import fails
-from clew.server.encoded import Encoded, Parts, pieces
-from clew.server.problems import log
+from clew.server.access import RunId, SharedState, TheShared
+from clew.server.live.event_encoding import EncodedEvent, Parts, pieces
+from clew.server.models.openapi import fails
+from clew.server.models.problems import log
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
@@ -36,32 +36,32 @@ MAX_SEQ = 2**53
 async def events(
     run_id: RunId,
     shared: TheShared,
-    after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only events after this one")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only events after this number")] = 0,
     last_event_id: Annotated[
-        int | None, Header(ge=0, le=MAX_SEQ, description="The same, as browsers say it when they reconnect")
+        int | None, Header(ge=0, le=MAX_SEQ, description="The same, as browsers send it when they reconnect")
     ] = None,
 ) -> StreamingResponse:
     """The stream ends with `run_ended`."""
     run = await shared.client.run(run_id)
-    shared.check_room()
-    seen = after if last_event_id is None else last_event_id
-    return EventStream(shared, _stream(shared, run.id, seen))
+    shared.check_capacity()
+    last_seq = after if last_event_id is None else last_event_id
+    return EventStream(shared, _stream(shared, run.id, last_seq))
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events: each goes out piece by piece, as the client takes it, and the source is closed at the end.
+    """Server-sent events: each is sent piece by piece, as the client reads it, and the source is closed at the end.
 
-    A source that cannot be read any more (the database is away) ends the stream in order: clients come back by
+    If the source cannot be read any more (the database is unreachable), the stream ends properly: clients reconnect by
     themselves, and say what they have.
     """
 
-    def __init__(self, shared: Shared, source: AsyncGenerator[Parts, None]) -> None:
+    def __init__(self, shared: SharedState, source: AsyncGenerator[Parts, None]) -> None:
         super().__init__(_nothing(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         self._shared = shared
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._shared.unsent.reader(scope) as self._reader:
+        with self._shared.send_buffers.buffer_for(scope) as self._buffer:
             await super().__call__(scope, receive, send)
 
     async def stream_response(self, send: Send) -> None:
@@ -70,37 +70,34 @@ class EventStream(StreamingResponse):
             try:
                 async for parts in source:
                     for part in parts:
-                        self._reader.hold(part)
+                        self._buffer.hold(part)
                     for piece in pieces(parts):
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
-                    self._reader.let_go()
+                    self._buffer.release()
             except ClewError as error:
                 log.warning("a stream of events ends early, they could not be read: %s", error.code)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _stream(shared: Shared, run_id: str, after: int) -> AsyncGenerator[Parts, None]:
+async def _stream(shared: SharedState, run_id: str, after: int) -> AsyncGenerator[Parts, None]:
     with shared.listening():
-        yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
-        async with aclosing(or_heartbeat(shared, run_id, after)) as followed:
+        yield HEARTBEAT  # sends the headers at once, so that the client knows that it is connected
+        async with aclosing(run_events(shared, run_id, after)) as followed:
             async for event in followed:
                 yield HEARTBEAT if event is None else sse(event)
 
 
-async def or_heartbeat(
-    shared: Shared, run_id: str, after: int, every_s: float = HEARTBEAT_S
-) -> AsyncGenerator[Encoded | None, None]:
-    """The run's events; None when nothing came for a while. Ends with the run, or with the daemon."""
-    encoded = shared.encoder.following(shared.client, run_id, after)
-    async with aclosing(beating(shared, encoded, every_s)) as heard:
-        async for event in heard:
-            yield event
+def run_events(
+    shared: SharedState, run_id: str, after: int, every_s: float = HEARTBEAT_S
+) -> AsyncGenerator[EncodedEvent | None, None]:
+    """The run's events; None when there was none for `every_s`. Ends with the run, or with the daemon."""
+    return with_heartbeats(shared, shared.encoder.following(shared.client, run_id, after), every_s)
 
 
-async def beating(
-    shared: Shared, followed: AsyncGenerator[T, None], every_s: float = HEARTBEAT_S
+async def with_heartbeats(
+    shared: SharedState, followed: AsyncGenerator[T, None], every_s: float = HEARTBEAT_S
 ) -> AsyncGenerator[T | None, None]:
-    """All that comes; None when nothing came for a while. Ends with what is followed, or with the daemon."""
+    """The items of a stream; None when there was none for `every_s`. Ends with the stream, or with the daemon."""
     closing = asyncio.create_task(shared.closing.wait())
     coming = asyncio.create_task(_next(followed))
     try:
@@ -109,13 +106,13 @@ async def beating(
             if not coming.done():
                 yield None
                 continue
-            told = coming.result()
-            if told is None:
+            item = coming.result()
+            if item is None:
                 return
-            yield told
+            yield item
             coming = asyncio.create_task(_next(followed))
     finally:
-        await _end(coming, closing)
+        await _cancel(coming, closing)
         await followed.aclose()
 
 
@@ -124,18 +121,18 @@ async def _next(followed: AsyncGenerator[T, None]) -> T | None:
     return await anext(followed, None)
 
 
-async def _end(*tasks: asyncio.Task[Any]) -> None:
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _nothing() -> AsyncGenerator[bytes, None]:
-    """The library wants a body; `stream_response` has its own."""
+    """StreamingResponse needs a body, which `stream_response` does not use."""
     return
     yield b""
 
 
-def sse(event: Encoded) -> Parts:
-    """JSON has no line breaks of its own, so one data line is enough."""
+def sse(event: EncodedEvent) -> Parts:
+    """The JSON has no line breaks, so one data line is enough."""
     return f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode(), event.data, b"\n\n"

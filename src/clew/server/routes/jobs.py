@@ -11,17 +11,17 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query
 from starlette.responses import Response, StreamingResponse
 
-from clew import job as jobs
-from clew.client import Client
-from clew.core.job import OWN, JobStatus, Wish
+from clew.api import jobs
+from clew.api.client import Client
+from clew.core.jobs.job import SUBMITTED, JobStatus, StartMode
 from clew.errors import UsageError
-from clew.server import job_shapes
-from clew.server.access import Shared, TheClient, TheShared
-from clew.server.documents import fails
-from clew.server.encoded import Parts, converted
-from clew.server.events import HEARTBEAT, EventStream, beating
-from clew.server.idempotency import TheMade, found
-from clew.server.json_body import answer, json_text, stamp
+from clew.server.access import SharedState, TheClient, TheShared
+from clew.server.live.event_encoding import Parts, map_stream
+from clew.server.models import jobs as job_shapes
+from clew.server.models.json_body import json_response, json_text, stamp
+from clew.server.models.openapi import fails
+from clew.server.routes.events import HEARTBEAT, EventStream, with_heartbeats
+from clew.server.security.idempotency import TheCreation, created_before
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
 
@@ -39,14 +39,14 @@ PLACE = r"^\d{1,9}-\d{1,15}$"
     },
     summary="A new job",
 )
-async def create(new: job_shapes.NewJob, shared: TheShared, made: TheMade) -> Response:
+async def create(new: job_shapes.NewJob, shared: TheShared, creation: TheCreation) -> Response:
     """It is on disk when this answers; a worker (`clew work`, `clew serve --work`) takes it up.
 
     `no_worker` says what to do when none is alive.
     """
-    if before := await found(made, lambda job_id: _created(shared.client, job_id)):
-        return before
-    wanted = jobs.Wanted(
+    if earlier := await created_before(creation, lambda job_id: _created(shared.client, job_id)):
+        return earlier
+    wanted = jobs.JobOptions(
         prompt=new.prompt,
         cwd=shared.roots.resolved(new.cwd),
         agent=new.agent,
@@ -57,7 +57,7 @@ async def create(new: job_shapes.NewJob, shared: TheShared, made: TheMade) -> Re
         limits=_limits(new),
         checkpoint=bool(new.checkpoint),
         delay_s=new.delay_s,
-        id=made.id,
+        id=creation.id,
     )
     return await _created(shared.client, (await jobs.submit(shared.client, wanted)).id)
 
@@ -91,8 +91,8 @@ async def list_(
     """The newest first."""
     statuses = None if status is None else (JobStatus(status),)
     found = await client.jobs.list(statuses=statuses, key=key or None, limit=limit)
-    items = [card.to_json(stamp) for card in await jobs.cards(client, found)]
-    return answer({"items": items, "workers": len(await jobs.workers(client, OWN))})
+    items = [view.to_json(stamp) for view in await jobs.view_jobs(client, found)]
+    return json_response({"items": items, "workers": len(await jobs.workers(client, SUBMITTED))})
 
 
 @router.get("/{job}", response_model=job_shapes.ShownJob, responses=fails(404, body=False))
@@ -114,9 +114,9 @@ async def retry(
     client = shared.client
     job = await client.jobs.find(job_id)
     shared.roots.check(job.cwd)
-    wish = None if resume is None else Wish.RESUME if resume else Wish.FRESH
+    start_mode = None if resume is None else StartMode.RESUME if resume else StartMode.FRESH
     files = wanted or job_shapes.JobRetry(restore=None, keep=None)
-    await client.jobs.retry(job.id, wish, restore=bool(files.restore), keep=bool(files.keep))
+    await client.jobs.retry(job.id, start_mode, restore=bool(files.restore), keep=bool(files.keep))
     return await _answered(client, job.id, 202)
 
 
@@ -129,7 +129,7 @@ async def cancel(job_id: JobId, client: TheClient) -> Response:
 
 
 async def _answered(client: Client, job_id: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return answer((await jobs.card(client, job_id)).to_json(stamp), status, headers)
+    return json_response((await jobs.view_job(client, job_id)).to_json(stamp), status, headers)
 
 
 @router.get(
@@ -153,26 +153,26 @@ async def events(
 ) -> StreamingResponse:
     """The events of all its runs. The stream ends with the job: its last event is the `job_changed` that says how."""
     job = await shared.client.jobs.find(job_id)
-    shared.check_room()
+    shared.check_capacity()
     number, _, seq = (last_event_id or after or "1-0").partition("-")
     stream = _stream(shared, job.id, (int(number), int(seq)))
     return EventStream(shared, stream)
 
 
-async def _stream(shared: Shared, job_id: str, after: tuple[int, int]) -> AsyncGenerator[Parts, None]:
+async def _stream(shared: SharedState, job_id: str, after: tuple[int, int]) -> AsyncGenerator[Parts, None]:
     with shared.listening():
         yield HEARTBEAT  # the head goes out at once, so that a client knows that it is connected
-        told = converted(jobs.follow(shared.client, job_id, after), partial(_sse, shared))
-        async with aclosing(beating(shared, told)) as followed:
+        told = map_stream(jobs.follow(shared.client, job_id, after), partial(_sse, shared))
+        async with aclosing(with_heartbeats(shared, told)) as followed:
             async for parts in followed:
                 yield HEARTBEAT if parts is None else parts
 
 
-async def _sse(shared: Shared, told: jobs.JobEvent | jobs.JobChanged) -> Parts:
+async def _sse(shared: SharedState, told: jobs.JobEvent | jobs.JobChanged) -> Parts:
     """A change of the job has no id: a client that comes back is told how the job is anyway."""
     if isinstance(told, jobs.JobChanged):
-        [card] = await jobs.cards(shared.client, [told.job])
-        return (f"event: job_changed\ndata: {json_text(card.to_json(stamp))}\n\n".encode(),)
+        [view] = await jobs.view_jobs(shared.client, [told.job])
+        return (f"event: job_changed\ndata: {json_text(view.to_json(stamp))}\n\n".encode(),)
     event = shared.encoder.of(told.run.id, told.stored)
     place = json_text({"run": told.number, "run_id": told.run.id})
     head = f"id: {told.number}-{event.seq}\nevent: {event.kind}\ndata: {place[:-1]},"

@@ -1,4 +1,4 @@
-"""The page: its files, the link with the token that becomes a cookie, and a word for whoever comes without one."""
+"""The page: its files, the link with the token that becomes a cookie, and the login page for browsers without one."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
-from clew.server.doors import OWN_FETCHES, Doors
-from clew.server.entrance import ENTERED, NO_PAGE, STRANGER, STYLE, STYLE_PATH, WRONG_TOKEN
-from clew.server.problems import Refusal
-from clew.server.token import Invitation
+from clew.core.durations import DAY_S
+from clew.server.models.problems import RequestRefused
+from clew.server.security.access_policy import OWN_FETCH_SITES, AccessPolicy
+from clew.server.security.guards import AUTHENTICATED
+from clew.server.security.login_page import LOGGED_IN, LOGIN_NEEDED, PAGE_NOT_BUILT, STYLE, STYLE_PATH, WRONG_TOKEN
+from clew.server.security.token import OneTimeCode
 
 INDEX = "index.html"
-COOKIE_S = 180 * 86_400
-HASHED = re.compile(r".*[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+\Z")  # app-3F9A0C12.js: another content has another name
-FOR_EVER = "private, max-age=31536000, immutable"
+COOKIE_S = 180 * int(DAY_S)
+HASHED = re.compile(r".*[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+\Z")  # app-3F9A0C12.js: the name changes with the content
+CACHE_FOREVER = "private, max-age=31536000, immutable"
 
 
-def page_router(doors: Doors, static: Path, invitation: Invitation | None = None) -> APIRouter:
+def page_router(policy: AccessPolicy, static: Path, one_time_code: OneTimeCode | None = None) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     root = static.resolve()
 
@@ -33,11 +35,11 @@ def page_router(doors: Doors, static: Path, invitation: Invitation | None = None
     async def index(request: Request) -> Response:
         given = request.query_params.get("token")
         if given is not None:
-            if not doors.secret.is_token(given) and not (invitation and invitation.take(given, time.monotonic())):
-                return HTMLResponse(WRONG_TOKEN, status_code=401)
-            return _entered(doors, request)
-        if not request.scope.get("clew.known"):
-            return HTMLResponse(STRANGER, status_code=401)
+            if policy.credentials.is_token(given) or (one_time_code and one_time_code.take(given, time.monotonic())):
+                return _logged_in(policy, request)
+            return HTMLResponse(WRONG_TOKEN, status_code=401)
+        if not request.scope.get(AUTHENTICATED):
+            return HTMLResponse(LOGIN_NEEDED, status_code=401)
         return _index(root)
 
     @router.get(STYLE_PATH)
@@ -46,24 +48,24 @@ def page_router(doors: Doors, static: Path, invitation: Invitation | None = None
 
     @router.get("/{path:path}")
     async def file(path: str, request: Request) -> Response:
-        """A file of the page, else the page itself for its own addresses; nothing under /api is ever that."""
+        """A file of the page; else the page itself, which has addresses of its own; never the page below /api."""
         if request.app.state.methods_at(f"/{path}"):
             raise HTTPException(405)
         if "\0" in path:
-            raise Refusal(404, "There is nothing at this address.")
+            raise RequestRefused(404, "There is nothing at this address.")
         found = Path(os.path.realpath(root / path))
         if found.is_relative_to(root) and os.path.isfile(found):  # noqa: PTH113 - Path.is_file raises for odd names
-            headers = {"Cache-Control": FOR_EVER} if HASHED.match(found.name) else {}
+            headers = {"Cache-Control": CACHE_FOREVER} if HASHED.match(found.name) else {}
             return FileResponse(found, headers=headers)
         if path.startswith("api/") or path == "api" or "." in Path(path).name:
-            raise Refusal(404, "There is nothing at this address.")
+            raise RequestRefused(404, "There is nothing at this address.")
         return _index(root)
 
     return router
 
 
 def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
-    """Which methods an address of the API has; none: it is no such address."""
+    """Which methods a path of the API allows; none: it is not a path of the API."""
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
 
     def methods_at(path: str) -> set[str]:
@@ -72,20 +74,20 @@ def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
     return methods_at
 
 
-def _entered(doors: Doors, request: Request) -> Response:
-    own = request.headers.get("sec-fetch-site", "none") in OWN_FETCHES
-    home = f"/#key={doors.secret.page_key}"  # behind the #: it is sent nowhere, and the page takes it away
-    response = RedirectResponse(home, status_code=303) if own else HTMLResponse(ENTERED.format(home=home))
+def _logged_in(policy: AccessPolicy, request: Request) -> Response:
+    own = request.headers.get("sec-fetch-site", "none") in OWN_FETCH_SITES
+    home = f"/#key={policy.credentials.page_key}"  # after the #: browsers send it nowhere, and the page removes it
+    response = RedirectResponse(home, status_code=303) if own else HTMLResponse(LOGGED_IN.format(home=home))
     response.set_cookie(
-        doors.cookie_name, doors.secret.cookie, max_age=COOKIE_S, path="/", httponly=True, samesite="strict"
+        policy.cookie_name, policy.credentials.cookie, max_age=COOKIE_S, path="/", httponly=True, samesite="strict"
     )
     return response
 
 
 def is_built(static: Path) -> bool:
-    """Is there a page to show? A plain checkout has none before `make web`."""
+    """A plain checkout has no page before `make web`."""
     return (static / INDEX).is_file()
 
 
 def _index(root: Path) -> Response:
-    return FileResponse(root / INDEX) if is_built(root) else HTMLResponse(NO_PAGE, status_code=503)
+    return FileResponse(root / INDEX) if is_built(root) else HTMLResponse(PAGE_NOT_BUILT, status_code=503)

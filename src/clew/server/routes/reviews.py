@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
-from clew import review as reviews
-from clew.core.review import Round
+from clew.api import reviews
+from clew.core.reviews.review import ReviewRound
 from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
-from clew.server import review_shapes as shapes
-from clew.server.access import Shared, TheClient, TheShared
-from clew.server.documents import fails
-from clew.server.json_body import answer, stamp
+from clew.server.access import SharedState, TheClient, TheShared
+from clew.server.models import reviews as shapes
+from clew.server.models.json_body import json_response, stamp
+from clew.server.models.openapi import fails
 
 router = APIRouter(prefix="/api/reviews", tags=["reviews"])
 
@@ -38,30 +38,30 @@ HINTS = {AgentFailed.code: "Ask for another round, perhaps of another model.", T
     responses={**fails(404, 409), **LOCATED},
     summary="A new review, or another round",
 )
-async def start(wanted: shapes.NewReview, shared: TheShared) -> Response:
+async def start(given: shapes.ReviewSpec, shared: TheShared) -> Response:
     """What it compares is on disk when this answers, and its first round is under way. `previous_review_id`: the next
     round of that review, which looks at what that one looked at."""
-    if wanted.previous_review_id is not None:
-        return await _followed(shared, wanted.previous_review_id, wanted)
-    if wanted.cwd is None:
+    if given.previous_review_id is not None:
+        return await _followed(shared, given.previous_review_id, given)
+    if given.cwd is None:
         raise UsageError("cwd is missing.", hint="Name a directory in the repository, or previous_review_id.")
-    if wanted.message:
+    if given.message:
         raise UsageError("A first round answers no message.", hint="Say it as focus, or name previous_review_id.")
-    cwd = shared.roots.resolved(wanted.cwd)
+    cwd = shared.roots.resolved(given.cwd)
     if shared.roots.paths:  # the whole work tree is looked at, also when cwd is a folder in it
         shared.roots.check(await shared.client.reviews.top(cwd))
     live = await reviews.start(
         shared.client,
-        reviews.Wanted(
+        reviews.ReviewOptions(
             cwd=cwd,
-            paths=tuple(wanted.paths or ()),
-            base=wanted.base,
-            scope=wanted.scope,
-            agent=wanted.agent,
-            model=wanted.model,
-            focus=wanted.focus or "",
-            resume=wanted.resume,
-            timeout_s=wanted.timeout_s,
+            paths=tuple(given.paths or ()),
+            base=given.base,
+            scope=given.scope,
+            agent=given.agent,
+            model=given.model,
+            focus=given.focus or "",
+            resume=given.resume,
+            timeout_s=given.timeout_s,
         ),
     )
     return _accepted(live.round)
@@ -76,10 +76,10 @@ async def list_(
 ) -> Response:
     """The newest first."""
     top = os.path.realpath(cwd) if cwd and "\0" not in cwd else cwd or None
-    version = await client.version()  # before the rest: what changes meanwhile is told again
+    version = await client.views.version()  # before the rest: what changes meanwhile is told again
     found = await client.reviews.list(top=top, limit=limit, offset=offset)
     items = [reviews.review_json(state, {}, stamp) for state in found]
-    return answer(
+    return json_response(
         {
             "items": [{name: item[name] for name in NOTED} for item in items],
             "total": await client.reviews.count(top=top),
@@ -90,19 +90,19 @@ async def list_(
 
 @router.get("/{review}", response_model=shapes.Review, responses=fails(404, body=False))
 async def show(review_id: ReviewId, shared: TheShared) -> Response:
-    return answer(await _review(shared, review_id))
+    return json_response(await _review(shared, review_id))
 
 
 @router.post("/{review}/rounds", status_code=202, response_model=shapes.Round, responses={**fails(404, 409), **LOCATED})
-async def follow(review_id: ReviewId, shared: TheShared, wanted: shapes.NewRound | None = None) -> Response:
+async def follow(review_id: ReviewId, shared: TheShared, given: shapes.NewRound | None = None) -> Response:
     """The next round: what changed since the last one, and the author's reply. 409 while one is going on."""
-    return await _followed(shared, review_id, wanted or shapes.NOTHING_SAID)
+    return await _followed(shared, review_id, given or shapes.NOTHING_SAID)
 
 
 @router.get("/{review}/rounds/{round}", response_model=shapes.Round, responses=fails(404, body=False))
 async def show_round(review_id: ReviewId, number: Number, shared: TheShared) -> Response:
     body = await _review(shared, review_id)
-    return answer(_round(body, number))
+    return json_response(_round(body, number))
 
 
 @router.get(
@@ -146,37 +146,31 @@ async def export(
         made = reviews.markdown(await shared.client.reviews.find(review_id))
     if not with_secrets:
         made, _ = await asyncio.to_thread(shared.client.blanked, made)
-    return answer(made) if format_ == "json" else _text(made, MARKDOWN)
+    return json_response(made) if format_ == "json" else _text(made, MARKDOWN)
 
 
-async def _followed(shared: Shared, review_id: str, wanted: shapes.NewRound) -> Response:
+async def _followed(shared: SharedState, review_id: str, given: shapes.NewRound) -> Response:
     review = (await shared.client.reviews.find(review_id)).review
     shared.roots.check(review.top)
-    if isinstance(wanted, shapes.NewReview):
+    if isinstance(given, shapes.ReviewSpec):
         reviews.check_agrees(
             review,
-            cwd=None if wanted.cwd is None else shared.roots.resolved(wanted.cwd),
-            paths=wanted.paths or (),
-            base=wanted.base,
-            scope=wanted.scope,
-            focus=wanted.focus,
+            cwd=None if given.cwd is None else shared.roots.resolved(given.cwd),
+            paths=given.paths or (),
+            base=given.base,
+            scope=given.scope,
+            focus=given.focus,
         )
-    asked = reviews.WantedNext(
-        message=wanted.message or "",
-        agent=wanted.agent,
-        model=wanted.model,
-        resume=wanted.resume,
-        timeout_s=wanted.timeout_s,
-    )
-    return _accepted((await reviews.follow(shared.client, review.id, asked)).round)
+    options = reviews.RoundOptions(given.message or "", given.agent, given.model, given.resume, given.timeout_s)
+    return _accepted((await shared.client.reviews.follow(review.id, options)).round)
 
 
-def _accepted(begun: Round) -> Response:
+def _accepted(begun: ReviewRound) -> Response:
     address = f"/api/reviews/{begun.review_id}/rounds/{begun.number}"
-    return answer(reviews.round_json(begun, stamp), 202, {"Location": address})
+    return json_response(reviews.round_json(begun, stamp), 202, {"Location": address})
 
 
-async def _review(shared: Shared, review_id: str) -> dict[str, Any]:
+async def _review(shared: SharedState, review_id: str) -> dict[str, Any]:
     """The whole review, as docs/http.md has it."""
     state = await shared.client.reviews.find(review_id)
     body = reviews.review_json(state, await shared.client.reviews.sessions(state), stamp)

@@ -1,4 +1,4 @@
-"""Runs: what is asked, how it goes on, and how a person answers or stops it."""
+"""Runs: listed, edited while queued, cancelled, continued, and their questions answered."""
 
 from __future__ import annotations
 
@@ -8,60 +8,60 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clew.client import Client
-from clew.core.permissions import Answer
-from clew.core.run import RunStatus
+from clew.api.client import Client
+from clew.core.runs.permissions import Answer
+from clew.core.runs.run import RunStatus
 from clew.errors import Conflict
-from clew.server import bodies, requests, schemas
 from clew.server.access import RunId, TheClient, TheShared
-from clew.server.documents import fails
-from clew.server.idempotency import TheMade, found
-from clew.server.json_body import answer
+from clew.server.models import bodies, requests, schemas
+from clew.server.models.json_body import json_response
+from clew.server.models.openapi import fails
+from clew.server.security.idempotency import TheCreation, created_before
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 
 async def accepted(client: Client, run_id: str) -> Response:
-    """The run as it is a moment after it was taken."""
-    return answer(bodies.run(await client.run_card(run_id)), 202)
+    """The response for a run that was just accepted."""
+    return json_response(bodies.run(await client.views.run(run_id)), 202)
 
 
 @router.get("", response_model=schemas.RunList, responses=fails(404, body=False))
 async def list_(
     client: TheClient,
-    thread: Annotated[str, Query(max_length=200, description="Only those of this thread: its id or name")] = "",
-    status: Annotated[schemas.Status | None, Query(description="Only those in this state")] = None,
+    thread: Annotated[str, Query(max_length=200, description="Only runs of this thread: its id or name")] = "",
+    status: Annotated[schemas.Status | None, Query(description="Only runs with this status")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
 ) -> Response:
-    """The newest first."""
+    """Newest first."""
     of_thread = await client.find(thread) if thread else None
     statuses = None if status is None else (RunStatus(status),)
-    cards = await client.run_cards(thread=of_thread, statuses=statuses, limit=limit)
-    return answer({"items": [bodies.run(card) for card in cards]})
+    found = await client.views.runs(thread=of_thread, statuses=statuses, limit=limit)
+    return json_response({"items": [bodies.run(each) for each in found]})
 
 
 @router.get("/{run}", response_model=schemas.Run, responses=fails(404, body=False))
 async def show(run_id: RunId, client: TheClient) -> Response:
-    return answer(bodies.run(await client.run_card(run_id)))
+    return json_response(bodies.run(await client.views.run(run_id)))
 
 
 @router.patch("/{run}", response_model=schemas.Run, responses=fails(404, 409))
-async def edit(run_id: RunId, wanted: requests.RunChange, client: TheClient) -> Response:
-    """Another prompt for a queued run; 409 once it has started."""
-    run = await client.edit_queued(run_id, wanted.prompt)
-    return answer(bodies.run(await client.run_card(run.id)))
+async def edit(run_id: RunId, body: requests.RunChange, client: TheClient) -> Response:
+    """Changes the prompt of a queued run; 409 once it has started."""
+    run = await client.edit_queued(run_id, body.prompt)
+    return json_response(bodies.run(await client.views.run(run.id)))
 
 
 @router.delete("/{run}", status_code=204, response_class=Response, responses=fails(404, 409))
 async def remove(run_id: RunId, client: TheClient) -> Response:
-    """Takes a queued run back; 409 once it has started."""
+    """Removes a queued run; 409 once it has started."""
     await client.remove_queued(run_id)
     return Response(status_code=204)
 
 
 @router.post("/{run}/cancel", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
 async def cancel(run_id: RunId, client: TheClient) -> Response:
-    """Asks it to stop; what was said so far is kept. Prompts that are queued behind it are held until they are sent."""
+    """Asks it to stop; its partial answer is kept. Prompts that are queued after it are held until they are sent."""
     run = await client.run(run_id)
     if not await client.cancel(run.id):
         raise Conflict("The run is over already.")
@@ -69,23 +69,23 @@ async def cancel(run_id: RunId, client: TheClient) -> Response:
 
 
 @router.post("/{run}/continue", status_code=202, response_model=schemas.Run, responses=fails(404, 409, 422, body=False))
-async def continue_(run_id: RunId, shared: TheShared, made: TheMade) -> Response:
+async def continue_(run_id: RunId, shared: TheShared, creation: TheCreation) -> Response:
     """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
 
-    Until then the new run is queued, also over a restart of the daemon. 409: it met no limit, or another run followed.
+    Until then the new run is queued, also over a restart of the daemon. 409: it met no limit, or there is a later run.
     """
-    if before := await found(made, partial(accepted, shared.client)):
-        return before
+    if earlier := await created_before(creation, partial(accepted, shared.client)):
+        return earlier
     run = await shared.client.run(run_id)
     thread = await shared.client.find(run.thread_id)
     shared.roots.check(thread.record.cwd)
-    follow_up = await thread.continue_after_limit(run.id, new_run_id=made.id, lasting=True)
+    follow_up = await thread.continue_after_limit(run.id, new_run_id=creation.id, lasting=True)
     return await accepted(shared.client, follow_up.id)
 
 
 @router.post("/{run}/send", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
 async def send(run_id: RunId, shared: TheShared) -> Response:
-    """Starts a queued run before the others, held or not; the one that is going on is stopped. 409 once it started."""
+    """Starts a queued run before the others, also a held one; the running one is stopped. 409 once it has started."""
     client = shared.client
     run = await client.run(run_id)
     shared.roots.check((await client.find(run.thread_id)).record.cwd)
@@ -94,21 +94,21 @@ async def send(run_id: RunId, shared: TheShared) -> Response:
 
 @router.get("/{run}/steps", response_model=schemas.EventList, responses=fails(404, body=False))
 async def steps(run_id: RunId, client: TheClient) -> Response:
-    """What the run did, without the pieces of text."""
+    """The events of the run, without its streamed text."""
     run = await client.run(run_id)
-    return answer({"items": [bodies.event(stored) for stored in await client.steps(run.id)]})
+    return json_response({"items": [bodies.event(stored) for stored in await client.views.steps(run.id)]})
 
 
 @router.post("/{run}/tool-result", status_code=202, response_model=schemas.AnsweredQuestion, responses=fails(404, 409))
 async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShared) -> Response:
-    """A person's answer. When the run that asked is over, a new one brings it to the resumed session."""
+    """A person's answer to a question. If the run that asked is over, a new run carries it to the resumed session."""
     client = shared.client
     run = await client.run(run_id)
     shared.roots.check((await client.find(run.thread_id)).record.cwd)
-    said = Answer(allow=given.allow, message=given.message or "", answers=given.answers)
-    answered = await client.answer(run.id, given.question_id, said, lasting=True)
+    reply = Answer(allow=given.allow, message=given.message or "", answers=given.answers)
+    answered = await client.answer(run.id, given.question_id, reply, lasting=True)
     follow_up = answered.follow_up
-    return answer(
+    return json_response(
         {
             **bodies.question(answered.question, live=follow_up is None),
             "follow_up_run_id": None if follow_up is None else follow_up.id,

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clew.client import Client, Thread
-from clew.server import bodies, requests, schemas
-from clew.server.access import Shared, TheClient, TheShared, ThreadName, TurnId
-from clew.server.documents import fails
-from clew.server.idempotency import TheMade, found
-from clew.server.json_body import answer
-from clew.server.runs import accepted
+from clew.api.client import Client, Thread
+from clew.server.access import SharedState, TheClient, TheShared, ThreadName, TurnId
+from clew.server.models import bodies, requests, schemas
+from clew.server.models.json_body import json_response
+from clew.server.models.openapi import fails
+from clew.server.routes.runs import accepted
+from clew.server.security.idempotency import TheCreation, created_before
 
 router = APIRouter(prefix="/api/threads")
 
@@ -30,12 +30,12 @@ MAX_POSITION = 2**53
         201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The thread's address"}}},
     },
     tags=["threads"],
-    summary="A new thread",
+    summary="Create a thread",
 )
-async def create(new: requests.NewThread, shared: TheShared, made: TheMade) -> Response:
+async def create(new: requests.NewThread, shared: TheShared, creation: TheCreation) -> Response:
     client = shared.client
-    if before := await found(made, lambda thread_id: _created(client, thread_id)):
-        return before
+    if earlier := await created_before(creation, lambda thread_id: _created(client, thread_id)):
+        return earlier
     thread = await client.new_thread(
         new.name,
         cwd=shared.roots.resolved(new.cwd),
@@ -46,104 +46,108 @@ async def create(new: requests.NewThread, shared: TheShared, made: TheMade) -> R
         visibility=new.visibility,
         instructions=new.instructions,
         prompt=new.prompt or "",
-        thread_id=made.id,
+        thread_id=creation.id,
     )
     return await _created(client, thread.record.id)
 
 
 async def _created(client: Client, thread_id: str) -> Response:
-    body = bodies.thread(await client.card(thread_id))
-    return answer(body, 201, {"Location": f"/api/threads/{body['id']}"})
+    body = bodies.thread(await client.views.summary(thread_id))
+    return json_response(body, 201, {"Location": f"/api/threads/{body['id']}"})
 
 
-@router.get("", response_model=schemas.ThreadPage, responses=fails(body=False), tags=["threads"], summary="All threads")
+@router.get(
+    "", response_model=schemas.ThreadPage, responses=fails(body=False), tags=["threads"], summary="List threads"
+)
 async def list_(
     client: TheClient,
-    q: Annotated[str, Query(max_length=1_000, description="Looked for in names, directories and what was said")] = "",
-    cwd: Annotated[str, Query(max_length=4_096, description="Only those of this directory")] = "",
+    q: Annotated[str, Query(max_length=1_000, description="A text to search for in names, directories and turns")] = "",
+    cwd: Annotated[str, Query(max_length=4_096, description="Only threads of this directory")] = "",
     kind: Annotated[
         Literal["chat", "job", "review", "hook", "pair", "all"],
-        Query(description="Conversations, those of jobs, of reviews, of hooks, or all"),
+        Query(description="Conversations, threads of jobs, reviews, hooks or pairs, or all"),
     ] = "chat",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> Response:
     of_kind = None if kind == "all" else kind
-    page = await client.cards(q=q or None, cwd=cwd or None, kind=of_kind, limit=limit, offset=offset)
-    items = [bodies.thread(card) for card in page.items]
-    return answer({"items": items, "total": page.total, "version": page.version})
+    page = await client.views.page(q=q or None, cwd=cwd or None, kind=of_kind, limit=limit, offset=offset)
+    items = [bodies.thread(summary) for summary in page.items]
+    return json_response({"items": items, "total": page.total, "version": page.version})
 
 
 @router.get("/{thread}", response_model=schemas.Thread, responses=fails(404, body=False), tags=["threads"])
 async def show(name: ThreadName, client: TheClient) -> Response:
-    return answer(bodies.thread(await client.card(name)))
+    return json_response(bodies.thread(await client.views.summary(name)))
 
 
 @router.patch("/{thread}", response_model=schemas.Thread, responses=fails(404, 409), tags=["threads"])
-async def change(name: ThreadName, wanted: requests.ThreadChange, shared: TheShared) -> Response:
-    """409 while a run is going on, but for the name."""
+async def change(name: ThreadName, body: requests.ThreadChange, shared: TheShared) -> Response:
+    """Changes settings of the thread. 409 while a run is live, unless only the name changes."""
     client = shared.client
     thread = await client.find(name)
     await thread.change(
-        name=wanted.name,
-        cwd=None if wanted.cwd is None else shared.roots.resolved(wanted.cwd),
-        agent=wanted.agent,
-        model=wanted.model,
-        permissions=wanted.permissions,
-        trust=wanted.trust,
-        visibility=wanted.visibility,
-        instructions=wanted.instructions,
+        name=body.name,
+        cwd=None if body.cwd is None else shared.roots.resolved(body.cwd),
+        agent=body.agent,
+        model=body.model,
+        permissions=body.permissions,
+        trust=body.trust,
+        visibility=body.visibility,
+        instructions=body.instructions,
     )
-    return answer(bodies.thread(await client.card(thread.record.id)))
+    return json_response(bodies.thread(await client.views.summary(thread.record.id)))
 
 
-@router.delete("/{thread}", response_model=schemas.Deleted, responses=fails(404, 409), tags=["threads"])
+@router.delete("/{thread}", response_model=schemas.DeletedThread, responses=fails(404, 409), tags=["threads"])
 async def delete(
     name: ThreadName,
     client: TheClient,
-    dry_run: Annotated[bool, Query(description="Only say what would be deleted")] = False,
+    dry_run: Annotated[bool, Query(description="Only report what would be deleted")] = False,
 ) -> Response:
-    """Written to an archive file first."""
+    """The thread is written to an archive file first."""
     thread = await client.find(name)
-    gone = await thread.delete(dry_run=dry_run)
-    archive = None if gone.archive is None else str(gone.archive)
-    return answer(
+    deleted = await thread.delete(dry_run=dry_run)
+    archive = None if deleted.archive is None else str(deleted.archive)
+    return json_response(
         {
-            "name": gone.name,
-            "others": list(gone.others),
-            "turns": gone.turns - gone.archived_turns,
-            "archived_turns": gone.archived_turns,
+            "name": deleted.name,
+            "others": list(deleted.others),
+            "turns": deleted.turns - deleted.archived_turns,
+            "archived_turns": deleted.archived_turns,
             "archive": archive,
         }
     )
 
 
-@router.get("/{thread}/view", response_model=schemas.View, responses=fails(404, body=False), tags=["threads"])
+@router.get("/{thread}/view", response_model=schemas.ThreadView, responses=fails(404, body=False), tags=["threads"])
 async def view(
     name: ThreadName,
     client: TheClient,
     before: Annotated[int | None, Query(ge=0, le=MAX_POSITION, description="Only turns before this position")] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000, description="At most so many turns")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="The most turns to return")] = 100,
 ) -> Response:
-    """All that a page needs to show the thread, in one moment's state."""
-    return answer(bodies.view(await client.view(name, before=before, limit=limit)))
+    """All that a page needs to show the thread, read in one transaction."""
+    return json_response(bodies.thread_view(await client.views.thread(name, before=before, limit=limit)))
 
 
-@router.get("/{thread}/session", response_model=schemas.Session, responses=fails(404, body=False), tags=["threads"])
+@router.get(
+    "/{thread}/session", response_model=schemas.SessionPreview, responses=fails(404, body=False), tags=["threads"]
+)
 async def session(
     name: ThreadName,
     client: TheClient,
-    turn: Annotated[str | None, Query(max_length=200, description="A turn that may be changed")] = None,
+    turn: Annotated[str | None, Query(max_length=200, description="The id of a turn that may be changed")] = None,
 ) -> Response:
-    """Does the next turn resume, and what would a change of that turn do to it?"""
-    found = await (await client.find(name)).outlook(turn or None)
-    said = found.after_change
-    return answer(
+    """Whether the next turn resumes a session, and whether it still would after a change of `turn`."""
+    preview = await (await client.find(name)).preview(turn or None)
+    after = preview.after_change
+    return json_response(
         {
-            "resumes": found.resumes,
-            "reason": found.reason,
-            "words": found.words,
-            "after_change": None if said is None else {key: said.get(key) for key in ("edit", "truncate", "retry")},
+            "resumes": preview.resumes,
+            "reason": preview.reason,
+            "words": preview.words,
+            "after_change": None if after is None else {key: after.get(key) for key in ("edit", "truncate", "retry")},
         }
     )
 
@@ -158,59 +162,60 @@ async def session(
     },
     tags=["threads"],
 )
-async def fork(name: ThreadName, wanted: requests.ForkAsked, client: TheClient) -> Response:
-    """A new thread with the history up to there; the old one stays as it is. Of a pair, its instructor's."""
+async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) -> Response:
+    """Creates a thread with the history up to a round or turn; the old one stays unchanged. Of a pair, the
+    instructor's thread is forked."""
     thread = await client.find(name)
-    forked = await client.fork(thread.record.id, wanted.name, at_round=wanted.round, at_turn=wanted.turn)
+    forked = await client.fork(thread.record.id, body.name, at_round=body.round, at_turn=body.turn)
     return await _created(client, forked.threads[0].id)
 
 
 @router.patch("/{thread}/turns/{turn}", response_model=schemas.Turn, responses=fails(404, 409), tags=["turns"])
-async def edit(name: ThreadName, turn: TurnId, wanted: requests.TurnChange, client: TheClient) -> Response:
-    """The old text is kept, later turns stay."""
+async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client: TheClient) -> Response:
+    """Edits a turn. The old text is kept, and later turns stay."""
     thread = await client.find(name)
-    edited = await thread.edit(turn, wanted.text)
-    return answer(bodies.turn(await client.turn_card(thread, edited.id)))
+    edited = await thread.edit(turn, body.text)
+    return json_response(bodies.turn(await client.views.turn(thread, edited.id)))
 
 
-@router.post("/{thread}/truncate", response_model=schemas.Archived, responses=fails(404, 409), tags=["turns"])
-async def truncate(name: ThreadName, wanted: requests.TurnNamed, client: TheClient) -> Response:
-    """That turn and all after it are archived."""
-    return answer({"archived": await (await client.find(name)).truncate(wanted.turn)})
+@router.post("/{thread}/truncate", response_model=schemas.ArchivedTurns, responses=fails(404, 409), tags=["turns"])
+async def truncate(name: ThreadName, body: requests.TurnReference, client: TheClient) -> Response:
+    """Archives that turn and all after it."""
+    return json_response({"archived": await (await client.find(name)).truncate(body.turn)})
 
 
 @router.post(
     "/{thread}/retry", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["turns", "runs"]
 )
-async def retry(name: ThreadName, wanted: requests.RetryAsked, shared: TheShared, made: TheMade) -> Response:
-    """Asks that turn again in a fresh session; what follows it is archived when the run starts."""
-    if before := await found(made, partial(accepted, shared.client)):
-        return before
+async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared, creation: TheCreation) -> Response:
+    """Asks that turn again in a fresh session; the turns after it are archived when the run starts."""
+    if earlier := await created_before(creation, partial(accepted, shared.client)):
+        return earlier
     thread = await _ready(shared, name)
-    run = await thread.retry(wanted.turn, agent=wanted.agent, model=wanted.model, new_run_id=made.id, lasting=True)
+    run = await thread.retry(body.turn, agent=body.agent, model=body.model, new_run_id=creation.id, lasting=True)
     return await accepted(shared.client, run.id)
 
 
 @router.post("/{thread}/runs", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["runs"])
-async def ask(name: ThreadName, wanted: requests.NewRun, shared: TheShared, made: TheMade) -> Response:
-    """The prompt is on disk when this answers. One run a thread at a time: a later one is queued."""
-    if before := await found(made, partial(accepted, shared.client)):
-        return before
+async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creation: TheCreation) -> Response:
+    """Asks a prompt, which is on disk when this answers. One run of a thread is live at a time; others are queued."""
+    if earlier := await created_before(creation, partial(accepted, shared.client)):
+        return earlier
     thread = await _ready(shared, name)
     run = await thread.ask(
-        wanted.prompt,
-        agent=wanted.agent,
-        model=wanted.model,
-        instructions=wanted.instructions,
-        fresh_session=bool(wanted.force_fresh_session),
-        timeout_s=wanted.timeout_s,
-        new_run_id=made.id,
+        body.prompt,
+        agent=body.agent,
+        model=body.model,
+        instructions=body.instructions,
+        fresh_session=bool(body.force_fresh_session),
+        timeout_s=body.timeout_s,
+        new_run_id=creation.id,
         lasting=True,
     )
     return await accepted(shared.client, run.id)
 
 
-async def _ready(shared: Shared, name: str) -> Thread:
+async def _ready(shared: SharedState, name: str) -> Thread:
     """The thread, if an agent may be started in its directory."""
     thread = await shared.client.find(name)
     shared.roots.check(thread.record.cwd)

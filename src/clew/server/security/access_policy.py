@@ -1,7 +1,7 @@
-"""Who may come in: the token or its cookie, the names that the server answers to, the pages that may call it.
+"""Who may call the server: clients with the token or its cookie, under the server's own host names, from its own pages.
 
-Pure: each check looks at a request's head and says nothing, or the refusal. `guards.py` puts them before the app, for
-HTTP and WebSocket alike.
+Pure functions of a request's head: each check raises RequestRefused, or does nothing. `guards.py` applies them before
+the app, for HTTP and WebSocket alike.
 """
 
 from __future__ import annotations
@@ -11,108 +11,107 @@ import re
 from collections.abc import Sequence
 
 from clew.core.record import Record
-from clew.server.problems import Refusal
-from clew.server.token import Secret
+from clew.server.models.problems import RequestRefused
+from clew.server.security.token import Credentials
 
 MAX_TARGET_BYTES = 8_192
 MAX_HEADER_BYTES = 32_768
 MAX_HEADERS = 100
 LOOPBACK_NAMES = ("localhost",)
 KEY_HEADER = b"x-clew-key"
-SUBPROTOCOL = "clew"  # of the WebSocket; the page offers it beside its key
+SUBPROTOCOL = "clew"  # of the WebSocket; the page offers it together with its key
 KEY_PROTOCOL = "clew-key."
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\s\[\]:@/?#\\]+))(?::(?P<port>[0-9]{0,5}))?\Z")
-OWN_FETCHES = ("same-origin", "none")  # of Sec-Fetch-Site: this page, or a person who typed the address
+OWN_FETCH_SITES = ("same-origin", "none")  # values of Sec-Fetch-Site: this page, or a person who typed the address
 
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-class Doors(Record):
-    """What this server lets in."""
-
-    secret: Secret
+class AccessPolicy(Record):
+    credentials: Credentials
     port: int
-    hosts: tuple[str, ...] = ()  # names beside the loopback's own
-    remote: bool = False  # bound beyond the loopback: any address literal may be ours
+    hosts: tuple[str, ...] = ()  # names of this server besides the loopback's
+    remote: bool = False  # bound to more than the loopback: any IP address may be this server's
 
     @property
     def cookie_name(self) -> str:
-        """By port, so that two daemons on one machine do not throw each other's pages out."""
+        """It has the port, so that two daemons on one machine do not log each other's pages out."""
         return f"clew-{self.port}"
 
     def check_size(self, raw_path: bytes, query: bytes, headers: Headers) -> None:
         if len(raw_path) + len(query) > MAX_TARGET_BYTES:
-            raise Refusal(414, "The address is too long.")
+            raise RequestRefused(414, "The address is too long.")
         if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
-            raise Refusal(431, "The headers are too large.")
+            raise RequestRefused(431, "The headers are too large.")
 
     def check_host(self, headers: Headers) -> None:
-        """Against DNS rebinding: a foreign name that leads to this machine is refused."""
-        given = _all(headers, b"host")
-        if len(given) != 1 or not self._is_ours(_host_of(given[0])):
-            raise Refusal(
+        """Against DNS rebinding: a foreign name that resolves to this machine is refused."""
+        hosts = _all(headers, b"host")
+        if len(hosts) != 1 or not self._is_own_host(_host_of(hosts[0])):
+            raise RequestRefused(
                 421,
                 "This server does not answer to that host name.",
                 hint="Use the address that clew serve printed, or start it with --allow-host NAME.",
             )
 
     def check_origin(self, headers: Headers, *, unsafe: bool) -> None:
-        """A page of another origin may neither change anything nor listen."""
+        """A page of another origin may neither change anything nor follow events."""
         if not unsafe:
             return
         for origin in _all(headers, b"origin"):
             if not _is_same_origin(origin, _one(headers, b"host")):
-                raise Refusal(403, "A page of another origin may not do this.")
+                raise RequestRefused(403, "A page of another origin may not do this.")
         site = _one(headers, b"sec-fetch-site")
-        if site and site.lower() not in OWN_FETCHES:
-            raise Refusal(403, "A page of another site may not do this.")
+        if site and site.lower() not in OWN_FETCH_SITES:
+            raise RequestRefused(403, "A page of another site may not do this.")
 
-    def is_known(self, headers: Headers, *, needs_key: bool = True) -> bool:
-        """Does it bring the token, or the cookie that was made from it, and the page's key where that is needed?"""
-        given = _all(headers, b"authorization")
-        if len(given) == 1:
-            scheme, _, token = given[0].partition(" ")
-            return scheme.lower() == "bearer" and self.secret.is_token(token.strip())
-        if given or (needs_key and not any(self.secret.is_page_key(key) for key in _keys(headers))):
+    def is_authenticated(self, headers: Headers, *, needs_key: bool = True) -> bool:
+        """Does the request have the token, or the cookie that was made from it, with the page's key where needed?"""
+        authorization = _all(headers, b"authorization")
+        if len(authorization) == 1:
+            scheme, _, token = authorization[0].partition(" ")
+            return scheme.lower() == "bearer" and self.credentials.is_token(token.strip())
+        if authorization or (needs_key and not any(self.credentials.is_page_key(key) for key in _keys(headers))):
             return False
-        return any(self.secret.is_cookie(value) for value in self._cookies(headers))
+        return any(self.credentials.is_cookie(value) for value in self._cookies(headers))
 
     def _cookies(self, headers: Headers) -> list[str]:
-        """By hand: the library gives up at the first odd pair, and other servers of this host name set odd ones."""
+        """Parsed by hand: the standard library stops at the first malformed pair, and other servers of this host name
+        may have set such."""
         pairs = [pair.partition("=") for line in _all(headers, b"cookie") for pair in line.split(";")]
         return [value.strip() for name, _, value in pairs if name.strip() == self.cookie_name]
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_own_host(self, host: str) -> bool:
         if host in LOOPBACK_NAMES or host in self.hosts:
             return True
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
             return False
-        return address.is_loopback or self.remote  # nobody can make another page's name be an address
+        return address.is_loopback or self.remote  # no page can have an IP address as its name by DNS rebinding
 
 
-def unauthorized() -> Refusal:
-    return Refusal(
+def unauthorized() -> RequestRefused:
+    return RequestRefused(
         401,
-        "This needs the daemon's token.",
+        "This request needs the daemon's token.",
         hint="Send it as Authorization: Bearer TOKEN; clew serve prints it in its address.",
         headers={"WWW-Authenticate": "Bearer"},
     )
 
 
 def _keys(headers: Headers) -> list[str]:
-    """A page cannot set headers of its own on a WebSocket, but it can name subprotocols."""
-    named = [name.strip() for line in _all(headers, b"sec-websocket-protocol") for name in line.split(",")]
+    """A page cannot set headers of its own on a WebSocket, so it sends the key as the name of a subprotocol."""
+    protocols = [name.strip() for line in _all(headers, b"sec-websocket-protocol") for name in line.split(",")]
     return [
         *_all(headers, KEY_HEADER),
-        *(name.removeprefix(KEY_PROTOCOL) for name in named if name.startswith(KEY_PROTOCOL)),
+        *(name.removeprefix(KEY_PROTOCOL) for name in protocols if name.startswith(KEY_PROTOCOL)),
     ]
 
 
 def _host_of(authority: str) -> str:
-    """The name without port and brackets, in lower case; "" for nonsense."""
+    """The name without port and brackets, in lower case; "" if it is malformed."""
     found = AUTHORITY.match(authority.strip().lower())
     if found is None or int(found["port"] or 0) > 65_535:
         return ""
@@ -120,7 +119,7 @@ def _host_of(authority: str) -> str:
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    """`null`, another name, another port: all foreign."""
+    """`null`, another name and another port are other origins."""
     scheme, _, authority = origin.strip().lower().partition("://")
     if scheme not in ("http", "https") or not authority:
         return False

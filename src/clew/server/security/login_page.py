@@ -1,5 +1,5 @@
-"""What the server shows by itself, before there is a page to show: to a stranger, on the way in, and when the page is
-not built. Their one style sheet is open to all, so that the policy against inline styles holds here too."""
+"""The pages that the server makes itself: for a browser that is not logged in, for one that was just logged in, and for
+a web page that is not built. Their style sheet needs no token, so that inline styles can stay forbidden here too."""
 
 from __future__ import annotations
 
@@ -44,38 +44,40 @@ _FRAME = """\
 <body>
 <main>
 <h1>{title}</h1>
-{words}
+{text}
 </main>
 </body>
 </html>
 """
 
 
-def _page(title: str, words: str, head: str = "") -> str:
-    return _FRAME.format(title=title, words=words, head=head, style=STYLE_PATH)
+def _page(title: str, text: str, head: str = "") -> str:
+    return _FRAME.format(title=title, text=text, head=head, style=STYLE_PATH)
 
 
-_HOW = """\
-<p>Open the whole address that <code>clew serve</code> printed, with its <code>?token=…</code>. It is needed once in
-each browser.</p>"""
+_HOW_TO_LOG_IN = """\
+<p>Open the whole address that <code>clew serve</code> printed, with its <code>?token=…</code>. Each browser needs it
+once.</p>"""
 
-STRANGER = _page(
+LOGIN_NEEDED = _page(
     "This page needs its token",
     f"""\
-<p>This browser has not been let in yet.</p>
-{_HOW}
-<p>If you have just done that, <a href="/">go on here</a>.</p>""",
+<p>This browser is not logged in yet.</p>
+{_HOW_TO_LOG_IN}
+<p>If you have just done that, <a href="/">continue here</a>.</p>""",
 )
 WRONG_TOKEN = _page(
     "That token is not valid",
     f"""\
-<p>It may be an old one: <code>clew serve --new-token</code> makes another, and the addresses that <code>--open</code>
-uses work once.</p>
-{_HOW}""",
+<p>It may be an old one: <code>clew serve --new-token</code> makes another, and an address that <code>--open</code>
+opens works once.</p>
+{_HOW_TO_LOG_IN}""",
 )
-# A strict cookie is not sent along a redirect that another site began (a link in a chat): this page begins anew.
-ENTERED = _page("Come in", '<p><a href="{home}">Go on</a></p>', '<meta http-equiv="refresh" content="0;url={home}">')
-NO_PAGE = _page(
+# A strict cookie is not sent with a redirect that another site caused (a link in a chat): a page of our own is needed.
+LOGGED_IN = _page(
+    "Logged in", '<p><a href="{home}">Continue</a></p>', '<meta http-equiv="refresh" content="0;url={home}">'
+)
+PAGE_NOT_BUILT = _page(
     "The page is not built",
     """\
 <p>The API works. For the page run <code>make web</code> in the source tree and reload this, or install Clew from a

@@ -1,5 +1,5 @@
-"""Where work directories may be: anywhere, or only below the allowed roots. Links are followed before anything is
-compared, so neither a link nor `..` leads out."""
+"""Where work directories may be: anywhere, or only below the allowed roots. Symbolic links are resolved before paths
+are compared, so neither a link nor `..` leads out of the roots."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from pathlib import Path
 
 from clew.core.thread import Thread
 from clew.errors import NotFound, UsageError
-from clew.server.problems import Refusal
+from clew.server.models.problems import RequestRefused
 
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 
 
-class Roots:
-    """Raises UsageError for a root that is no directory: nothing could ever be worked in."""
-
+class AllowedRoots:
     def __init__(self, roots: Iterable[str | Path] = ()) -> None:
+        """Raises UsageError for a root that is not a directory: no thread could ever work below it."""
         self.paths = tuple(dict.fromkeys(_root(root) for root in roots))
 
     def resolved(self, path: str) -> str:
-        """The real path of a directory that may be worked in. Raises UsageError, or Refusal outside of the roots."""
+        """The real path of an allowed directory. Raises UsageError, or RequestRefused outside of the roots."""
         real = _real(path)
         self.check(real)
         if not os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
@@ -29,7 +28,7 @@ class Roots:
         return real
 
     def allow(self, path: str) -> bool:
-        """Where it leads now: a directory may have become a link since it was chosen."""
+        """By where the path leads now: a directory may have become a link since it was chosen."""
         if not self.paths:
             return True
         try:
@@ -43,28 +42,28 @@ class Roots:
         return self.allow(thread.cwd)
 
     def check(self, path: str) -> None:
-        """Before whether it exists: what is outside of the roots is nobody's business."""
+        """Comes before the check whether it exists: nothing is revealed about what is outside of the roots."""
         if not self.allow(path):
-            raise Refusal(
+            raise RequestRefused(
                 403,
-                "The directory is outside of the places that this daemon may work in.",
+                "The directory is outside of the roots that this daemon may work in.",
                 hint=f"Allowed: {', '.join(self.paths)}.",
             )
 
-    def begin_in(self, candidates: Iterable[str]) -> str:
-        """The first directory of these that may be worked in; else the first root, else the home directory.
+    def default_cwd(self, candidates: Iterable[str]) -> str:
+        """The first directory of these that is allowed; else the first root, else the home directory.
 
-        The home directory and / count last: a service or a new terminal starts there, and nobody's work is there.
+        The home directory and / are skipped: services and new terminals start there, but nobody works there.
         """
         home = str(Path.home())
-        nobodys = {os.path.realpath(home), os.sep}
+        skipped = {os.path.realpath(home), os.sep}
         for path in candidates:
-            if os.path.realpath(path) not in nobodys and self.allow(path) and Path(path).is_dir():
+            if os.path.realpath(path) not in skipped and self.allow(path) and Path(path).is_dir():
                 return path
         return self.paths[0] if self.paths else home
 
     def listed(self, path: str | None) -> tuple[str, str | None, list[str]]:
-        """A directory, the one above it if that is allowed, and the names of those in it; hidden ones are left out."""
+        """A directory, its parent if that is allowed, and the names of the folders in it, without hidden ones."""
         if not path:
             path = self.paths[0] if self.paths else str(Path.home())
         real = _real(path)
@@ -76,9 +75,9 @@ class Roots:
             raise NotFound(f"{path} is not a directory.") from None
         except OSError as error:
             raise UsageError(f"{path} cannot be listed: {error.strerror}.") from error
-        above = str(Path(real).parent)
-        allowed = above != real and (not self.paths or any(_is_below(above, root) for root in self.paths))
-        return real, above if allowed else None, sorted(names, key=str.lower)[:MOST_LISTED]
+        parent = str(Path(real).parent)
+        allowed = parent != real and (not self.paths or any(_is_below(parent, root) for root in self.paths))
+        return real, parent if allowed else None, sorted(names, key=str.lower)[:MAX_LISTED]
 
     def _is_shown(self, entry: os.DirEntry[str]) -> bool:
         if entry.name.startswith("."):
@@ -97,7 +96,7 @@ def _root(given: str | Path) -> str:
     try:
         real = os.path.realpath(Path(given).expanduser())
         is_dir = Path(real).is_dir()
-    except (RuntimeError, ValueError, OSError):  # ~nobody, a NUL character, a place that may not be looked at
+    except (RuntimeError, ValueError, OSError):  # ~nobody, a NUL character, a directory that may not be read
         is_dir = False
     if not is_dir:
         raise UsageError(
@@ -111,17 +110,17 @@ def _real(path: str) -> str:
     if "\0" in path:
         raise UsageError("A path cannot hold a NUL character.")
     try:
-        wanted = Path(path).expanduser()
+        expanded = Path(path).expanduser()
     except RuntimeError:  # ~nobody
-        raise UsageError(f"{path} names nobody's home.") from None
-    if not wanted.is_absolute():
+        raise UsageError(f"{path} names the home directory of an unknown user.") from None
+    if not expanded.is_absolute():
         raise UsageError(f"{path} is not an absolute path.", hint="Begin it with / or ~.")
     try:
-        return os.path.realpath(wanted)
+        return os.path.realpath(expanded)
     except OSError as error:
-        raise UsageError(f"{path} cannot be looked at: {error.strerror}.") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError:
-        raise UsageError("The path is not text that a file system knows.") from None
+        raise UsageError("The path holds characters that no file name can have.") from None
 
 
 def _is_below(path: str, root: str) -> bool:

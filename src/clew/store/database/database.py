@@ -22,24 +22,25 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.errors import ClewError, StoreError
-from clew.store import sql
-from clew.store.text import ESCAPE, pack, unpack
+from clew.store.database import sql
+from clew.store.database.text import ESCAPE, pack, unpack
 
 if TYPE_CHECKING:
-    from clew.store.dialect import Dialect
+    from clew.store.database.dialect import Catalogue, Column, Dialect
 
 Row = dict[str, Any]
 T = TypeVar("T")
 Statement = tuple[str, Row]
 
+LOCK_WAIT_S = 30.0  # that a transaction waits for another one
 TELL_AFTER_S = 1.0  # of a migration
 TELL_EVERY_S = 10.0
 
 
-class _Session:
+class Session:
     """One OS thread's connection, and how deep in transactions it is."""
 
     def __init__(self, connection: Any) -> None:
@@ -58,17 +59,18 @@ class _Session:
 
 
 class Database:
-    """Runs named queries. The store's operations are mixed in on top of it."""
+    """Runs named queries. Every part of the store holds it."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+        self.dialect = dialect
         self._sql = sql.queries(dialect.style)
         self._locks = dialect.locks()
         self.commits = 0  # by this process: whether something that failed has written before
         self._local = threading.local()
-        self._sessions: list[_Session] = []
+        self._sessions: list[Session] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._catalogue: dict[str, dict[str, Column]] | None = None
 
     def close(self) -> None:
         """Close every thread's connection. Safe to call twice."""
@@ -78,21 +80,15 @@ class Database:
         for session in sessions:
             session.connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Everything inside happens, or nothing does. Re-entrant: inner ones join."""
-        session = self._session()
+        session = self.session()
         if session.depth:
             with self._joined(session):
                 yield
             return
-        session = self._begun(session, self._dialect.begin)
+        session = self._begun(session, self.dialect.begin)
         session.locked, session.written = frozenset(), 0
         session.depth = 1
         try:
@@ -108,7 +104,7 @@ class Database:
             session.time = None
 
     @contextmanager
-    def _joined(self, session: _Session) -> Iterator[None]:
+    def _joined(self, session: Session) -> Iterator[None]:
         self._still_inside(session)
         written = session.written
         session.depth += 1
@@ -124,7 +120,7 @@ class Database:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """A transaction. What fails in it is undone, and the one around it may continue without it."""
-        session = self._session()
+        session = self.session()
         if not session.depth:
             with self.transaction():
                 yield
@@ -151,11 +147,11 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """One moment's view for all that is read inside, without keeping writers out. Joins a transaction."""
-        session = self._session()
+        session = self.session()
         if session.depth:
             yield
             return
-        session = self._begun(session, self._dialect.begin_reading)
+        session = self._begun(session, self.dialect.begin_reading)
         session.depth += 1
         try:
             yield
@@ -164,46 +160,46 @@ class Database:
             self._undo(session)
             session.lost = None
 
-    def _begun(self, session: _Session, begin: Callable[[Any], None]) -> _Session:
-        def begun(session: _Session) -> _Session:
+    def _begun(self, session: Session, begin: Callable[[Any], None]) -> Session:
+        def begun(session: Session) -> Session:
             begin(session.connection)
             return session
 
         return self._first(session, begun)
 
-    def _first(self, session: _Session, work: Callable[[_Session], T]) -> T:
+    def _first(self, session: Session, work: Callable[[Session], T]) -> T:
         """Outside of a transaction. A connection that turns out to be gone is replaced: nothing has begun on it yet."""
         try:
             return work(session)
-        except self._dialect.errors as error:
-            if not self._dialect.is_broken(session.connection):
-                raise self._dialect.translate(error) from error
-        again = self._session()
+        except self.dialect.errors as error:
+            if not self.dialect.is_broken(session.connection):
+                raise self.dialect.translate(error) from error
+        again = self.session()
         try:
             return work(again)
-        except self._dialect.errors as error:
-            raise self._dialect.translate(error) from error
+        except self.dialect.errors as error:
+            raise self.dialect.translate(error) from error
 
-    def _commit(self, session: _Session) -> None:
+    def _commit(self, session: Session) -> None:
         statements = session.last_step and ((self._sql["count_change"], {}), *session.last_step)
         try:
-            self._dialect.commit(session.connection, statements)
-        except self._dialect.errors as error:
+            self.dialect.commit(session.connection, statements)
+        except self.dialect.errors as error:
             translated = self._failed(session, error)
-            if isinstance(translated, StoreError) and self._dialect.is_broken(session.connection):
+            if isinstance(translated, StoreError) and self.dialect.is_broken(session.connection):
                 translated.passing, translated.in_doubt = False, True
             raise translated from error
         self.commits += 1
 
-    def _still_inside(self, session: _Session) -> None:
-        if session.lost is None and not self._dialect.in_transaction(session.connection):
+    def _still_inside(self, session: Session) -> None:
+        if session.lost is None and not self.dialect.in_transaction(session.connection):
             session.lost = StoreError("The database ended the transaction.", kind="unreachable", hint="Try again.")
         if session.lost is not None:
             raise session.lost
 
-    def _undo(self, session: _Session, level: int = 0) -> None:
+    def _undo(self, session: Session, level: int = 0) -> None:
         """Roll back to that savepoint, or all; the first error is the one that the caller gets to see."""
-        if not self._dialect.in_transaction(session.connection):
+        if not self.dialect.in_transaction(session.connection):
             return
         try:
             if level:
@@ -212,25 +208,29 @@ class Database:
                 session.lost = None
             else:
                 session.connection.execute("ROLLBACK")
-        except self._dialect.errors as error:
-            session.lost = session.lost or self._dialect.translate(error)
+        except self.dialect.errors as error:
+            session.lost = session.lost or self.dialect.translate(error)
 
-    def _session(self) -> _Session:
-        session: _Session | None = getattr(self._local, "session", None)
+    def known_session(self) -> Session | None:
+        """This OS thread's, when it has used the store."""
+        return getattr(self._local, "session", None)
+
+    def session(self) -> Session:
+        session: Session | None = getattr(self._local, "session", None)
         if self._closed:
             raise StoreError("The store has been closed.", kind="unreachable")
-        if session is not None and not session.depth and self._dialect.is_broken(session.connection):
+        if session is not None and not session.depth and self.dialect.is_broken(session.connection):
             session = None
         if session is None:
             try:
-                session = _Session(self._dialect.connect())
-            except self._dialect.errors as error:
-                raise self._dialect.translate(error) from error
+                session = Session(self.dialect.connect())
+            except self.dialect.errors as error:
+                raise self.dialect.translate(error) from error
             self._local.session = session
             self._adopt(session)
         return session
 
-    def _adopt(self, session: _Session) -> None:
+    def _adopt(self, session: Session) -> None:
         """Remember it for `close`, and close those of threads that have ended."""
         with self._lock:
             ended = [known for known in self._sessions if not known.thread.is_alive()]
@@ -238,56 +238,68 @@ class Database:
         for known in ended:
             known.connection.close()
 
-    def _execute(self, session: _Session, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
+    def _execute(self, session: Session, statement: str, parameters: Mapping[str, Any] | None = None) -> Any:
         try:
             return session.connection.execute(statement, parameters or {})
-        except self._dialect.errors as error:
+        except self.dialect.errors as error:
             raise self._failed(session, error) from error
 
-    def _failed(self, session: _Session, error: Exception) -> ClewError:
-        translated = self._dialect.translate(error)
+    def _failed(self, session: Session, error: Exception) -> ClewError:
+        translated = self.dialect.translate(error)
         if session.depth:
             session.lost = session.lost or translated
         return translated
 
-    def _hold(self, session: _Session, kind: str, value: Any) -> None:
+    def _hold(self, session: Session, kind: str, value: Any) -> None:
         """To the end of the transaction; outside of one, and of one that only reads, nothing is locked."""
         if session.locked is None:
             return
         asked = kind, pack(value) if isinstance(value, str) else value
-        name = self._dialect.lock_name(*asked)
+        name = self.dialect.lock_name(*asked)
         if asked in session.locked or name in session.locked:
             return
         try:
             if name is None:
-                name = self._dialect.lock_of(session.connection, *asked)
+                name = self.dialect.lock_of(session.connection, *asked)
             else:
-                session.time = self._dialect.lock(session.connection, name)
-        except self._dialect.errors as error:
+                session.time = self.dialect.lock(session.connection, name)
+        except self.dialect.errors as error:
             raise self._failed(session, error) from error
         session.locked |= {asked, name}
 
-    def _belongs(self, kind: str, row_id: str, thread_id: str) -> None:
-        """The row is the thread's, for good: its lock need not be looked up."""
-        self._dialect.know_lock(kind, row_id, thread_id)
+    def hold(self, kind: str, value: Any) -> None:
+        """Locks it to the end of the transaction."""
+        self._hold(self.session(), kind, value)
 
-    def _hold_for(self, session: _Session, query: str, parameters: Mapping[str, Any]) -> None:
+    def time(self) -> float | None:
+        """By the clock that all users of the store share; None: the database has none, since all are on one machine."""
+
+        def read(session: Session) -> float | None:
+            return self.dialect.time(session.connection) if session.time is None else session.time
+
+        return self._first_or_inside(read)
+
+    def belongs(self, kind: str, row_id: str, thread_id: str) -> None:
+        """The row is the thread's, for good: its lock need not be looked up."""
+        self.dialect.know_lock(kind, row_id, thread_id)
+
+    def _hold_for(self, session: Session, query: str, parameters: Mapping[str, Any]) -> None:
         for kind, parameter in self._locks.get(query, ()):
             self._hold(session, kind, parameters[parameter])
 
-    def _at_commit(self, query: str, **parameters: Any) -> None:
+    def at_commit(self, query: str, **parameters: Any) -> None:
         """In the last step of the transaction, after the counter of versions has moved."""
-        session = self._session()
+        session = self.session()
         assert session.locked is not None, "inside a write transaction"
-        statement = (self._sql[query], _packed(parameters))
+        statement = (self._sql[query], packed(parameters))
         session.written += 1
         if statement not in session.last_step:
             session.last_step += (statement,)
 
-    def _all(self, query: str, **parameters: Any) -> list[Row]:
+    def all(self, query: str, **parameters: Any) -> list[Row]:
         """The rows of a named query."""
 
-        def read(session: _Session) -> list[Row]:
+        def read(session: Session) -> list[Row]:
             self._hold_for(session, query, parameters)
             is_held = session.locked is not None and query in self._locks
             key = query, tuple(parameters.items())
@@ -296,8 +308,8 @@ class Database:
                 return [row.copy() for row in known]
             statement = self._sql[query]
             session.written += not statement.startswith("SELECT")
-            cursor = session.connection.execute(statement, _packed(parameters))
-            names = self._dialect.columns(cursor)
+            cursor = session.connection.execute(statement, packed(parameters))
+            names = self.dialect.columns(cursor)
             found = [_unpacked(names, values) for values in cursor.fetchall()]
             if is_held:
                 session.read[key] = session.written, [row.copy() for row in found]
@@ -305,65 +317,91 @@ class Database:
 
         return self._first_or_inside(read)
 
-    def _first_or_inside(self, work: Callable[[_Session], T]) -> T:
+    def _first_or_inside(self, work: Callable[[Session], T]) -> T:
         """Something that is read, in a transaction or outside of one."""
-        session = self._session()
+        session = self.session()
         if not session.depth:
             return self._first(session, work)
         try:
             return work(session)
-        except self._dialect.errors as error:
+        except self.dialect.errors as error:
             raise self._failed(session, error) from error
 
-    def _one(self, query: str, **parameters: Any) -> Row | None:
-        rows = self._all(query, **parameters)
+    def one(self, query: str, **parameters: Any) -> Row | None:
+        rows = self.all(query, **parameters)
         return rows[0] if rows else None
 
-    def _do(self, query: str, **parameters: Any) -> int:
+    def do(self, query: str, **parameters: Any) -> int:
         """Run a named query that writes; says how many rows it changed."""
         with self.transaction():
-            session = self._session()
+            session = self.session()
             self._hold_for(session, query, parameters)
             session.written += 1
-            return int(self._execute(session, self._sql[query], _packed(parameters)).rowcount)
+            return int(self._execute(session, self._sql[query], packed(parameters)).rowcount)
 
-    def _do_many(self, query: str, rows: Iterable[Row]) -> None:
+    def do_many(self, query: str, rows: Iterable[Row]) -> None:
         with self.transaction():
-            session = self._session()
+            session = self.session()
             rows = list(rows)
             for row in rows:
                 self._hold_for(session, query, row)
             session.written += 1
             try:
-                session.connection.executemany(self._sql[query], [_packed(row) for row in rows])
-            except self._dialect.errors as error:
+                session.connection.executemany(self._sql[query], [packed(row) for row in rows])
+            except self.dialect.errors as error:
                 raise self._failed(session, error) from error
 
-    def _migrate(self) -> None:
+    def insert(self, table: str, names: Sequence[str], rows: Iterable[Row]) -> None:
+        """Inside a transaction: rows of the same columns, into a table of the schema."""
+        session = self.session()
+        values = ", ".join(f":{name}" for name in names)
+        statement = sql.spell(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})", self.dialect.style)
+        session.written += 1
+        try:
+            session.connection.executemany(statement, [packed(row) for row in rows])
+        except self.dialect.errors as error:
+            raise self._failed(session, error) from error
+
+    def catalogue(self) -> Catalogue:
+        """The columns of every table, as the database itself has them. Read once: only `migrate` changes them."""
+
+        from clew.store.database.dialect import Column
+
+        def read(session: Session) -> dict[str, dict[str, Column]]:
+            found: dict[str, dict[str, Column]] = {}
+            for table, name, kind, is_required in self.dialect.catalogue(session.connection):
+                found.setdefault(table, {})[name] = Column(kind, bool(is_required))
+            return found
+
+        if self._catalogue is None:
+            self._catalogue = self._first_or_inside(read)
+        return self._catalogue
+
+    def migrate(self) -> None:
         """Bring the schema up to what this code knows. Any number of processes may try at once; one does it."""
         files = sql.migrations()
-        connection = self._session().connection
+        connection = self.session().connection
         if self._version(connection) == len(files):
             return
-        with self._dialect.guard():
+        with self.dialect.guard():
             try:
-                self._dialect.prepare(connection)
-            except self._dialect.errors as error:
-                raise self._dialect.translate(error) from error
+                self.dialect.prepare(connection)
+            except self.dialect.errors as error:
+                raise self.dialect.translate(error) from error
             with self.transaction(), told_when_long():
                 for number in range(self._version(connection), len(files)):
-                    for statement in sql.statements(files[number], self._dialect.style):
-                        self._execute(self._session(), statement)
-                    self._do("record_version", version=number + 1, name=files[number].stem)
+                    for statement in sql.statements(files[number], self.dialect.style):
+                        self._execute(self.session(), statement)
+                    self.do("record_version", version=number + 1, name=files[number].stem)
 
     def _version(self, connection: Any) -> int:
         """Which migration the database stands at: 0 for a new one."""
-        known = len(sql.migrations())
+        known = sql.latest_version()
         try:
-            ready = self._dialect.is_ready(connection)
-        except self._dialect.errors as error:
-            raise self._dialect.translate(error) from error
-        row = self._one("schema_version") if ready else None
+            ready = self.dialect.is_ready(connection)
+        except self.dialect.errors as error:
+            raise self.dialect.translate(error) from error
+        row = self.one("schema_version") if ready else None
         version = int(row["version"] or 0) if row else 0
         if version > known:
             raise StoreError(
@@ -410,7 +448,7 @@ def _lost_by(error: BaseException) -> ClewError:
     return StoreError(f"A step of the transaction failed ({error!r}).", kind="unreachable", hint="Try again.")
 
 
-def _packed(parameters: Mapping[str, Any]) -> Row:
+def packed(parameters: Mapping[str, Any]) -> Row:
     return {name: pack(value) if isinstance(value, str) else value for name, value in parameters.items()}
 
 

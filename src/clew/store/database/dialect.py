@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clew.errors import ClewError, StoreError
-from clew.store.sql import Style
+from clew.store.database.sql import Style
 
 if TYPE_CHECKING:
-    from clew.core.search import Words
-    from clew.store.database import Statement
-    from clew.store.locks import Locks
+    from clew.core.search import SearchQuery
+    from clew.store.database.database import Statement
+    from clew.store.database.locks import Locks
+
+
+class Column(NamedTuple):
+    """What the catalogue of a database says of a column, in the same words for every database."""
+
+    kind: str  # TEXT, BIGINT, SMALLINT or DOUBLE PRECISION
+    is_required: bool  # NOT NULL
+
+
+Catalogue = Mapping[str, Mapping[str, Column]]  # by table and column
 
 
 class Dialect(Protocol):
@@ -66,6 +76,9 @@ class Dialect(Protocol):
     def columns(self, cursor: Any) -> list[str]:
         """The names of what was selected."""
 
+    def catalogue(self, connection: Any) -> Iterable[tuple[str, str, str, bool]]:
+        """Every column of the schema: its table, its name, its type and whether it is NOT NULL."""
+
     def guard(self) -> AbstractContextManager[None]:
         """Only one process at a time is inside: for the first creation and for migrations."""
 
@@ -77,7 +90,7 @@ class Dialect(Protocol):
 
     def translate(self, error: Exception) -> ClewError: ...
 
-    def search_words(self, words: Words) -> str:
+    def search_words(self, words: SearchQuery) -> str:
         """What is looked for, as its index of words wants it: words in quotes, so that nothing in them is a sign."""
 
     def lost(self, connection: Any) -> StoreError | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clew.store.sql import HERE, NAME
+from clew.store.database.sql import HERE, NAME
 
 Locks = tuple[tuple[str, str], ...]  # kinds, each with the parameter that says which one
 
@@ -35,7 +35,7 @@ PREFIXES: dict[str, str] = {
     "hook_key": "hook-key/",
     "delivery": "delivery/",  # told once
     "digest": "digest/",
-    "fact": "fact/",
+    "key_value": "fact/",
 }
 
 # By kind: what selects the name of the lock, or nothing where there is no such row. {} is the parameter's value.

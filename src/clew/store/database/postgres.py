@@ -25,18 +25,18 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
-from clew.store import locks
-from clew.store.postgres_connection import Connection
-from clew.store.sql import Style
-from clew.store.text import pack
+from clew.store.database import locks
+from clew.store.database.database import LOCK_WAIT_S
+from clew.store.database.postgres_connection import PostgresConnection
+from clew.store.database.sql import Style
+from clew.store.database.text import pack
 
 if TYPE_CHECKING:
-    from clew.core.search import Words
-    from clew.store.database import Statement
-    from clew.store.locks import Locks
+    from clew.core.search import SearchQuery
+    from clew.store.database.database import Statement
+    from clew.store.database.locks import Locks
 
 MIGRATIONS = 0x436C6578  # advisory locks are numbers: this one, and for the rest a hash of what is locked
-WAIT_S = 30.0  # for a lock, as long as SQLite's busy time-out
 CONNECT_S = 10
 IDLE_S = 10  # inside a transaction, where nobody waits for anything: well below the life of a lease
 NAMES_KEPT = 10_000  # of locks
@@ -50,7 +50,7 @@ _TCP = {
     "tcp_user_timeout": 25_000,
 }
 _SESSION = {
-    "lock_timeout": f"{WAIT_S:.0f}s",
+    "lock_timeout": f"{LOCK_WAIT_S:.0f}s",
     "idle_in_transaction_session_timeout": f"{IDLE_S}s",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -96,6 +96,10 @@ WHERE session.datname = current_database() AND session.pid <> pg_backend_pid()
     AND clock_timestamp() - session.state_change > make_interval(secs => %s)
 ORDER BY session.state_change
 """
+_CATALOGUE = """
+SELECT table_name::text, column_name::text, upper(data_type), is_nullable = 'NO'
+FROM information_schema.columns WHERE table_schema = current_schema()
+"""
 APPLICATION_CHARS = 63  # more is cut off by the server
 
 
@@ -122,9 +126,9 @@ class Postgres:
     def create(self) -> None:
         """The database itself is the administrator's to create; the tables are ours."""
 
-    def connect(self) -> Connection:
+    def connect(self) -> PostgresConnection:
         name = f"clew pid {os.getpid()} on {os.uname().nodename}"[:APPLICATION_CHARS]
-        connection = Connection(
+        connection = PostgresConnection(
             psycopg.connect(self.url, autocommit=True, connect_timeout=CONNECT_S, application_name=name, **self._tcp)
         )
         try:
@@ -134,10 +138,10 @@ class Postgres:
             raise
         return connection
 
-    def is_broken(self, connection: Connection) -> bool:
+    def is_broken(self, connection: PostgresConnection) -> bool:
         return connection.is_broken
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: PostgresConnection) -> None:
         connection.run("BEGIN")
 
     def locks(self) -> dict[str, Locks]:
@@ -147,10 +151,10 @@ class Postgres:
         prefix = locks.PREFIXES.get(kind)
         return self._lock_names.get((kind, value)) if prefix is None else f"{prefix}{value}"
 
-    def lock(self, connection: Connection, name: str) -> float | None:
+    def lock(self, connection: PostgresConnection, name: str) -> float | None:
         return float(connection.execute(_LOCK, (name,)).text(1))
 
-    def lock_of(self, connection: Connection, kind: str, value: Any) -> str | None:
+    def lock_of(self, connection: PostgresConnection, kind: str, value: Any) -> str | None:
         select = locks.LOOKED_UP[kind].format("%s::text")
         row = connection.execute(
             f"SELECT it, pg_advisory_xact_lock(hashtextextended(it, 0)) FROM ({select}) AS l (it)", (value,)
@@ -172,25 +176,28 @@ class Postgres:
     def wait_for_locks(self, most_s: float) -> None:
         self._settings["lock_timeout"] = f"{most_s * 1000:.0f}ms"
 
-    def commit(self, connection: Connection, statements: Sequence[Statement]) -> None:
+    def commit(self, connection: PostgresConnection, statements: Sequence[Statement]) -> None:
         cursor = psycopg.ClientCursor(connection.driver)
         last = [cursor.mogrify(statement, parameters) for statement, parameters in statements]
         connection.run(";".join([*last, "COMMIT"]))
 
-    def time(self, connection: Connection) -> float:
+    def time(self, connection: PostgresConnection) -> float:
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         assert row is not None
         return float(row[0])
 
-    def begin_reading(self, connection: Connection) -> None:
+    def begin_reading(self, connection: PostgresConnection) -> None:
         connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    def in_transaction(self, connection: Connection) -> bool:
+    def in_transaction(self, connection: PostgresConnection) -> bool:
         return connection.driver.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
     def columns(self, cursor: Any) -> list[str]:
         columns: list[str] = cursor.columns
         return columns
+
+    def catalogue(self, connection: PostgresConnection) -> list[tuple[str, str, str, bool]]:
+        return connection.execute(_CATALOGUE).fetchall()
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -205,11 +212,11 @@ class Postgres:
                 raise self.translate(error) from error
             yield
 
-    def is_ready(self, connection: Connection) -> bool:
+    def is_ready(self, connection: PostgresConnection) -> bool:
         row = connection.execute("SELECT to_regclass('schema_version')").fetchone()
         return row is not None and row[0] is not None
 
-    def prepare(self, connection: Connection) -> None:
+    def prepare(self, connection: PostgresConnection) -> None:
         """Nothing is kept in the database but its tables."""
 
     def translate(self, error: Exception) -> ClewError:
@@ -227,19 +234,19 @@ class Postgres:
         passing = kind == "unreachable" or state in _IN_EACH_OTHERS_WAY or bool(_NO_ROOM.search(why))
         return StoreError(f"The database {self.name} {says} ({why}).", kind=kind, hint=hint, passing=passing)
 
-    def search_words(self, words: Words) -> str:
+    def search_words(self, words: SearchQuery) -> str:
         return " & ".join(
             f"({' <-> '.join(_quoted(word) for word in phrase.words)}{':*' if phrase.is_prefix else ''})"
             for phrase in words.phrases
         )
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: PostgresConnection) -> None:
         """A server does not lose its files under a client."""
 
-    def rescue(self, connection: Connection) -> Path:
+    def rescue(self, connection: PostgresConnection) -> Path:
         raise NotImplementedError
 
-    def obstacles(self, connection: Connection) -> list[tuple[str, str]]:
+    def obstacles(self, connection: PostgresConnection) -> list[tuple[str, str]]:
         return [
             (
                 f"{name or 'A program without a name'} has been {state} for {silent_s:.0f} s and holds {held} "
@@ -250,7 +257,7 @@ class Postgres:
             for pid, name, state, silent_s, held in connection.execute(_LONG_HELD, (LONG_S,)).fetchall()
         ]
 
-    def problems(self, connection: Connection) -> list[str]:
+    def problems(self, connection: PostgresConnection) -> list[str]:
         """The server looks after its own files: that it answers is all that we can tell."""
         connection.execute("SELECT 1")
         return []

@@ -31,10 +31,10 @@ _ROW = re.compile(rf"\bVALUES\s*(?P<row>\(\s*{_GIVEN}(?:,\s*{_GIVEN})*\s*\))(?=\
 _GOOD = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY})
 
 
-class Answer:
+class StatementResult:
     """What came back. As much of a cursor as the store needs."""
 
-    def __init__(self, result: PGresult, known: Known, types: abc.Transformer) -> None:
+    def __init__(self, result: PGresult, known: KnownStatement, types: abc.Transformer) -> None:
         self._result, self._known, self._types = result, known, types
 
     @property
@@ -63,7 +63,7 @@ class Answer:
         return rows[0] if rows else None
 
 
-class Known:
+class KnownStatement:
     """A statement as the server wants it, and how often it was used."""
 
     def __init__(self, statement: str) -> None:
@@ -82,12 +82,12 @@ class Known:
         return f"${self.names.index(match[1]) + 1}"
 
 
-class Connection:
+class PostgresConnection:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.driver = connection
         self._libpq = connection.pgconn
         self._types: abc.Transformer = Transformer(connection)
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownStatement] = {}
         self._prepared = 0
 
     @property
@@ -120,10 +120,10 @@ class Connection:
         """Statements without values, in one message."""
         self._checked(self._libpq.exec_(script.encode()))
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> Answer:
+    def execute(self, statement: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> StatementResult:
         known = self._known.get(statement)
         if known is None:
-            known = self._known[statement] = Known(statement)
+            known = self._known[statement] = KnownStatement(statement)
         if isinstance(parameters, dict):
             given = [parameters[name] for name in known.names if name is not None]
         else:
@@ -132,9 +132,9 @@ class Connection:
         formats = None
         if bytes in map(type, given):
             formats = [Format.BINARY if isinstance(value, bytes) else Format.TEXT for value in given]
-        return Answer(self._checked(self._asked(known, values, formats)), known, self._types)
+        return StatementResult(self._checked(self._asked(known, values, formats)), known, self._types)
 
-    def _asked(self, known: Known, values: list[bytes | None], formats: list[Format] | None) -> PGresult:
+    def _asked(self, known: KnownStatement, values: list[bytes | None], formats: list[Format] | None) -> PGresult:
         if not values and not known.text.startswith(b"SELECT"):
             return self._libpq.exec_(known.text)  # of savepoints and tables there is nothing to plan
         known.uses += 1

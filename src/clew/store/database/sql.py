@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 
 Style = Literal["named", "pyformat"]  # sqlite3 takes :name, psycopg %(name)s
 
@@ -43,6 +43,11 @@ def spell(query: str, style: Style) -> str:
 def migrations(folder: Path = HERE / "migrations") -> list[Path]:
     """The migration files in order; the n-th leads to version n."""
     return sorted(folder.glob("[0-9]*.sql"))
+
+
+def latest_version() -> int:
+    """The version of the schema that this code knows."""
+    return len(migrations())
 
 
 def statements(file: Path, style: Style | None = None) -> list[str]:

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import ClewError, NotFound, StoreError, UsageError
-from clew.store.sql import Style
+from clew.store.database.database import LOCK_WAIT_S
+from clew.store.database.sql import Style
 
 if TYPE_CHECKING:
-    from clew.core.search import Words
-    from clew.store.database import Statement
-    from clew.store.locks import Locks
-    from clew.store.sqlite_holder import Holder
+    from clew.core.search import SearchQuery
+    from clew.store.database.database import Statement
+    from clew.store.database.locks import Locks
+    from clew.store.database.sqlite_holder import Holder
 
-BUSY_TIMEOUT_S = 30.0
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is cut back after a checkpoint
 
 _WRITE_FAILED = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE})
@@ -72,6 +72,12 @@ _SAYS: dict[str, tuple[str, str]] = {
 }
 
 
+# SQLite alone allows NULL in a primary key.
+_CATALOGUE = """
+SELECT tables.name, columns.name, columns.type, columns."notnull" OR columns.pk
+FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'
+"""
+
 SUFFIXES = ("", "-wal", "-shm")
 Files = dict[str, tuple[int, int]]  # by suffix: device and inode
 Sizes = dict[str, int]
@@ -110,7 +116,7 @@ class Sqlite:
         """See that folder and file are there, and only the owner's. Raises StoreError."""
         try:
             if not self.path.parent.is_dir():
-                from clew.private_folder import make_private  # seldom: once a home
+                from clew.system.folders import make_private  # seldom: once a home
 
                 make_private(self.path.parent)
             if os.path.lexists(f"{self.path}-wal") and not os.path.lexists(self.path):  # the log never comes first
@@ -126,7 +132,7 @@ class Sqlite:
         connection: _Connection = sqlite3.connect(
             self.uri,
             uri=True,
-            timeout=BUSY_TIMEOUT_S,
+            timeout=LOCK_WAIT_S,
             isolation_level=None,  # autocommit: every transaction is begun by us
             check_same_thread=False,  # each is used by one thread; `close` may be called from another
             factory=_Connection,
@@ -241,6 +247,9 @@ class Sqlite:
     def columns(self, cursor: sqlite3.Cursor) -> list[str]:
         return [column[0] for column in cursor.description]
 
+    def catalogue(self, connection: sqlite3.Connection) -> list[tuple[str, str, str, bool]]:
+        return connection.execute(_CATALOGUE).fetchall()
+
     @contextmanager
     def guard(self) -> Iterator[None]:
         import fcntl
@@ -309,7 +318,7 @@ class Sqlite:
         there = {suffix: Path(f"{self.path}{suffix}") for suffix in SUFFIXES}
         return there["-shm"].exists() and not (there["-wal"].exists() and there["-wal"].stat().st_size)
 
-    def search_words(self, words: Words) -> str:
+    def search_words(self, words: SearchQuery) -> str:
         return " AND ".join(f'"{" ".join(phrase.words)}"{" *" if phrase.is_prefix else ""}' for phrase in words.phrases)
 
     def _error(self, kind: str, error: Exception | None = None) -> StoreError:
@@ -321,7 +330,7 @@ class Sqlite:
         return StoreError(f"The database {self.path} {says}{why}.", kind=kind, hint=hint)
 
     def _holder(self) -> Holder | None:
-        from clew.store.sqlite_holder import write_lock_holder
+        from clew.store.database.sqlite_holder import write_lock_holder
 
         return write_lock_holder(self.path)
 

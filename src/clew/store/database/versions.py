@@ -7,22 +7,24 @@ nothing smaller still to come.
 
 from __future__ import annotations
 
-from clew.store.database import Database
+from clew.store.database.database import Database
 
 
-class Versions(Database):
-    changes_made = 0  # by this process: tells when a look at the version is worth while
+class Versions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.changes_made = 0  # by this process: tells when a look at the version is worth while
 
-    def version(self) -> int:
-        row = self._one("version")
+    def current(self) -> int:
+        row = self._database.one("version")
         return int(row["n"]) if row else 0
 
-    def _changed(self, thread_id: str) -> None:
+    def changed(self, thread_id: str) -> None:
         """Called in the transaction of every change that a surface shows. A transaction counts as one change."""
         self.changes_made += 1
-        self._hold(self._session(), "thread", thread_id)  # before the counter: who has that waits for nobody
-        self._at_commit("mark_thread", id=thread_id)
+        self._database.hold("thread", thread_id)  # before the counter: who has that waits for nobody
+        self._database.at_commit("mark_thread", id=thread_id)
 
-    def _was_deleted(self, thread_id: str) -> None:
+    def deleted(self, thread_id: str) -> None:
         self.changes_made += 1
-        self._at_commit("mark_deleted", id=thread_id)
+        self._database.at_commit("mark_deleted", id=thread_id)

@@ -1,4 +1,4 @@
--- name: tallies
+-- name: run_totals
 -- What the runs that ended came to, by the host that asked. One that is going on may still change its figures.
 SELECT threads.kind AS kind, runs.agent AS agent, runs.session_resumed AS session_resumed, runs.reason AS reason,
     runs.outcome AS outcome,

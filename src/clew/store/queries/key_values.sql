@@ -6,14 +6,15 @@ SELECT body FROM probes WHERE path = :path AND stamp = :stamp;
 INSERT INTO probes (path, stamp, body, at) VALUES (:path, :stamp, :body, :at)
 ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, body = excluded.body, at = excluded.at;
 
--- name: fact
--- locks: fact :key
+-- name: key_value
+-- locks: key_value :key
 SELECT value FROM facts WHERE key = :key;
 
--- name: fact_seen
+-- name: key_value_unlocked
+-- It may change at any moment, so nothing may depend on it.
 SELECT value FROM facts WHERE key = :key;
 
--- name: save_fact
--- locks: fact :key
+-- name: save_key_value
+-- locks: key_value :key
 INSERT INTO facts (key, value) VALUES (:key, :value)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value;

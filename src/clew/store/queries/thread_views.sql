@@ -1,4 +1,4 @@
--- name: cards
+-- name: thread_summaries
 -- Threads with what a list shows of them. An absent q, cwd or kind is NULL.
 SELECT threads.*,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
@@ -17,7 +17,7 @@ WHERE (CAST(:id AS TEXT) IS NULL OR threads.id = :id)
             AND lower(turns.text) LIKE :q ESCAPE '!'))
 ORDER BY threads.updated_at DESC, threads.created_at DESC, threads.id DESC LIMIT :limit OFFSET :offset;
 
--- name: count_cards
+-- name: count_threads
 SELECT COUNT(*) AS n FROM threads
 WHERE (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
     AND (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)

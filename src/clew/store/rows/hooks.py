@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from clew.core.hook import Forge, HookEvent
+from clew.core.hooks.hook import Forge, HookEvent
 from clew.core.record import fields_of
 from clew.store.records import Row, from_columns
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from clew.core.job import Job, JobStatus, Limits, Marker, Wish
+from clew.core.jobs.job import Job, JobStatus, Limits, ProgressMarker, StartMode
 from clew.core.record import fields_of
-from clew.core.run import Owner
+from clew.core.runs.run import Owner
 from clew.core.thread import Permissions
 from clew.store.records import Row, dumps, flat, from_columns
 
 
-class Worker(NamedTuple):
+class StoredWorker(NamedTuple):
     """A process that carries jobs out, and when it was last heard of."""
 
     id: str
@@ -26,7 +26,8 @@ class Worker(NamedTuple):
 
 def job_row(job: Job) -> Row:
     return {
-        **flat(job, without=("limits", "conflicts", "allowed_tools")),
+        **flat(job, without=("start_mode", "limits", "conflicts", "allowed_tools")),
+        "wish": None if job.start_mode is None else job.start_mode.value,
         "allowed_tools": dumps(list(job.allowed_tools)),
         "limits": dumps(job.limits.as_dict()),
         "conflicts": dumps(list(job.conflicts)),
@@ -40,7 +41,7 @@ def job_from(row: Row) -> Job:
         row,
         permissions=Permissions(row["permissions"]),
         status=JobStatus(row["status"]),
-        wish=None if row["wish"] is None else Wish(row["wish"]),
+        start_mode=None if row["wish"] is None else StartMode(row["wish"]),
         limits=Limits(**limits),
         checkpoint=bool(row["checkpoint"]),
         keep_files=bool(row["keep_files"]),
@@ -50,12 +51,12 @@ def job_from(row: Row) -> Job:
     )
 
 
-def worker_from(row: Row) -> Worker:
+def worker_from(row: Row) -> StoredWorker:
     owner = Owner(row["host"], row["pid"], row["pid_started"])
     times = (row["started_at"], row["heartbeat_at"], row["stopped_at"])
-    return Worker(row["id"], owner, row["concurrency"], *times, hooks_only=bool(row["hooks_only"]))
+    return StoredWorker(row["id"], owner, row["concurrency"], *times, hooks_only=bool(row["hooks_only"]))
 
 
-def marker_from(row: Row) -> Marker:
+def marker_from(row: Row) -> ProgressMarker:
     body = {} if row["body"] is None else json.loads(row["body"])
-    return Marker(row["n"], row["at"], str(body.get("text", "")), row["run_id"], row["message_id"] or None)
+    return ProgressMarker(row["n"], row["at"], str(body.get("text", "")), row["run_id"], row["message_id"] or None)

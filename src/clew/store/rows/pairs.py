@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from clew.core.pair import Order, Pair, Phase, Round
+from clew.core.pairs.pair import Order, Pair, PairRound, Phase
 from clew.core.record import Record, fields_of
 from clew.store.records import Row, dumps, flat, from_columns
 
@@ -48,7 +48,7 @@ def pair_from(row: Row) -> Pair:
     )
 
 
-def round_row(round_: Round) -> Row:
+def round_row(round_: PairRound) -> Row:
     return {
         **flat(round_, without=("order", "changed_files")),
         "changed_files": dumps(list(round_.changed_files)),
@@ -56,10 +56,10 @@ def round_row(round_: Round) -> Row:
     }
 
 
-def round_from(row: Row) -> Round:
+def round_from(row: Row) -> PairRound:
     order = row["instructor_order"]
     return from_columns(
-        Round,
+        PairRound,
         row,
         changed_files=tuple(json.loads(row["changed_files"])),
         order=None if order is None else _known(Order, json.loads(order)),

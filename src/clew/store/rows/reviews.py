@@ -8,21 +8,21 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from clew.core.costs.usage import Usage
 from clew.core.record import fields_of
-from clew.core.review import (
-    Answer,
+from clew.core.reviews.review import (
     FileChange,
     Finding,
+    FindingState,
+    FindingVerdict,
     Review,
-    Round,
+    ReviewAnswer,
+    ReviewRound,
     RoundStatus,
     Scope,
     Severity,
-    State,
-    Verdict,
 )
-from clew.core.run import Owner
-from clew.core.usage import Usage
+from clew.core.runs.run import Owner
 from clew.store.records import Row, dumps, flat, from_columns
 
 
@@ -34,7 +34,7 @@ def review_from(row: Row) -> Review:
     return from_columns(Review, row, scope=Scope(row["scope"]), paths=tuple(json.loads(row["paths"])))
 
 
-def round_row(round_: Round) -> Row:
+def round_row(round_: ReviewRound) -> Row:
     answer = round_.answer
     return {
         **flat(round_, without=("owner", "usage", "changes", "changed_since", "answer")),
@@ -48,9 +48,9 @@ def round_row(round_: Round) -> Row:
     }
 
 
-def round_from(row: Row) -> Round:
+def round_from(row: Row) -> ReviewRound:
     return from_columns(
-        Round,
+        ReviewRound,
         row,
         status=RoundStatus(row["status"]),
         owner=Owner(row["owner_host"], row["owner_pid"], row["owner_started"]),
@@ -63,14 +63,14 @@ def round_from(row: Row) -> Round:
     )
 
 
-def _answer_from(body: Mapping[str, Any]) -> Answer:
-    return Answer(
+def _answer_from(body: Mapping[str, Any]) -> ReviewAnswer:
+    return ReviewAnswer(
         body["summary"],
         tuple(
-            _record(Finding, each | {"severity": Severity(each["severity"]), "state": State(each["state"])})
+            _record(Finding, each | {"severity": Severity(each["severity"]), "state": FindingState(each["state"])})
             for each in body["findings"]
         ),
-        tuple(_record(Verdict, each | {"state": State(each["state"])}) for each in body["earlier"]),
+        tuple(_record(FindingVerdict, each | {"state": FindingState(each["state"])}) for each in body["earlier"]),
     )
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import NotFound
-from clew.store.database import provisional_number
+from clew.store.database.database import provisional_number
 from clew.store.records import Row, dumps, each, first
-from clew.store.versions import Versions
+from clew.store.tables.table import Table
 
 if TYPE_CHECKING:
-    from clew.core.hook import HookEvent
-    from clew.store.hook_rows import HookJob, HookKey, StoredHook
+    from clew.core.hooks.hook import HookEvent
+    from clew.store.rows.hooks import HookJob, HookKey, StoredHook
 
 
-class Hooks(Versions):
-    def add_hook_event(self, hook_id: str, event: HookEvent, at: float, digest: str | None = None) -> tuple[str, bool]:
+class HookTables(Table):
+    def add_event(self, hook_id: str, event: HookEvent, at: float, digest: str | None = None) -> tuple[str, bool]:
         """Its id; and False when it was told before, and has come to something or still may.
 
         `digest` is of what the forge signed: the same words under another delivery id are no news.
@@ -37,56 +37,58 @@ class Hooks(Versions):
             "received_at": at,
             "done_at": None,
         }
-        with self.transaction():
-            known = self._one("hook_event_told_before", forge=row["forge"], delivery=event.delivery, digest=digest)
+        with self._database.transaction():
+            known = self._database.one(
+                "hook_event_told_before", forge=row["forge"], delivery=event.delivery, digest=digest
+            )
             if known is None:
-                self._do("insert_hook_event", **row)
-                self._at_commit("number_hook_event", id=hook_id)
+                self._database.do("insert_hook_event", **row)
+                self._database.at_commit("number_hook_event", id=hook_id)
                 return hook_id, True
-            again = self._do("take_hook_event_up", id=known["id"], event=row["event"], received_at=at)
+            again = self._database.do("take_hook_event_up", id=known["id"], event=row["event"], received_at=at)
         return str(known["id"]), again > 0
 
-    def hook_event(self, hook_id: str) -> StoredHook | None:
-        from clew.store.hook_rows import hook_from
+    def event(self, hook_id: str) -> StoredHook | None:
+        from clew.store.rows.hooks import hook_from
 
-        return first(hook_from, self._one("hook_event_by_id", id=hook_id))
+        return first(hook_from, self._database.one("hook_event_by_id", id=hook_id))
 
-    def hook_events(self, *, state: str | None = None, limit: int = 100, newest: bool = False) -> list[StoredHook]:
+    def events(self, *, state: str | None = None, limit: int = 100, newest: bool = False) -> list[StoredHook]:
         """Of a state, the oldest first unless `newest`; of all, the newest first."""
-        from clew.store.hook_rows import hook_from
+        from clew.store.rows.hooks import hook_from
 
         if state is None:
-            return each(hook_from, self._all("hook_events_newest", limit=limit))
+            return each(hook_from, self._database.all("hook_events_newest", limit=limit))
         query = "hook_events_newest_with_state" if newest else "hook_events_with_state"
-        return each(hook_from, self._all(query, state=state, limit=limit))
+        return each(hook_from, self._database.all(query, state=state, limit=limit))
 
-    def last_hook_events(self) -> dict[str, StoredHook]:
+    def last_events(self) -> dict[str, StoredHook]:
         """By key: the event that woke its agent last."""
-        from clew.store.hook_rows import hook_from
+        from clew.store.rows.hooks import hook_from
 
-        return {str(row["key"]): hook_from(row) for row in self._all("hook_events_last_by_key")}
+        return {str(row["key"]): hook_from(row) for row in self._database.all("hook_events_last_by_key")}
 
-    def count_hook_events(self) -> dict[tuple[str, str], int]:
+    def count_events(self) -> dict[tuple[str, str], int]:
         """How many there are, by forge and state."""
-        return {(row["forge"], row["state"]): row["count"] for row in self._all("count_hook_events")}
+        return {(row["forge"], row["state"]): row["count"] for row in self._database.all("count_hook_events")}
 
-    def hook_event_before(self, hook_id: str) -> str | None:
+    def event_before(self, hook_id: str) -> str | None:
         """The oldest of the same issue, or of a branch, that is not dealt with yet; of a branch: of all."""
-        row = self._one("hook_event_before", id=hook_id)
+        row = self._database.one("hook_event_before", id=hook_id)
         return None if row is None else str(row["id"])
 
-    def hook_issue_last(self, repo: str, issue: int) -> str | None:
+    def issue_last(self, repo: str, issue: int) -> str | None:
         """The event that last opened or closed it, as far as they are kept."""
-        row = self._one("hook_issue_last", repo=repo.lower(), issue=issue)
+        row = self._database.one("hook_issue_last", repo=repo.lower(), issue=issue)
         return None if row is None else str(row["kind"])
 
-    def update_hook_event(self, hook_id: str, **changes: Any) -> StoredHook:
-        with self.transaction():
-            stored = self.hook_event(hook_id)
+    def update_event(self, hook_id: str, **changes: Any) -> StoredHook:
+        with self._database.transaction():
+            stored = self.event(hook_id)
             if stored is None:
                 raise NotFound(f"There is no hook event {hook_id}.")
             changed = stored._replace(**changes)
-            self._do(
+            self._database.do(
                 "write_hook_event",
                 id=hook_id,
                 state=changed.state,
@@ -97,59 +99,59 @@ class Hooks(Versions):
             )
         return changed
 
-    def forget_hook_events(self, before: float) -> int:
-        return self._do("forget_hook_events", before=before)
+    def forget_events(self, before: float) -> int:
+        return self._database.do("forget_hook_events", before=before)
 
-    def save_hook_key(self, key: HookKey) -> None:
-        with self.transaction():
-            self._do("save_hook_key", **key._asdict())
-            self._changed(key.thread_id)
+    def save_key(self, key: HookKey) -> None:
+        with self._database.transaction():
+            self._database.do("save_hook_key", **key._asdict())
+            self._versions.changed(key.thread_id)
 
-    def hook_key(self, key: str) -> HookKey | None:
-        from clew.store.hook_rows import key_from
+    def key(self, key: str) -> HookKey | None:
+        from clew.store.rows.hooks import key_from
 
-        return first(key_from, self._one("hook_key", key=key))
+        return first(key_from, self._database.one("hook_key", key=key))
 
-    def hook_keys(self, *, repo: str | None = None, issue: int | None = None) -> list[HookKey]:
-        from clew.store.hook_rows import key_from
+    def keys(self, *, repo: str | None = None, issue: int | None = None) -> list[HookKey]:
+        from clew.store.rows.hooks import key_from
 
-        return each(key_from, self._all("hook_keys", repo=repo, issue=issue))
+        return each(key_from, self._database.all("hook_keys", repo=repo, issue=issue))
 
-    def delete_hook_key(self, key: str) -> bool:
-        with self.transaction():
-            known = self.hook_key(key)
+    def delete_key(self, key: str) -> bool:
+        with self._database.transaction():
+            known = self.key(key)
             if known is None:
                 return False
-            self._do("delete_hook_key", key=key)
-            self._changed(known.thread_id)
+            self._database.do("delete_hook_key", key=key)
+            self._versions.changed(known.thread_id)
         return True
 
-    def add_hook_job(self, job: HookJob) -> None:
-        self._do("insert_hook_job", **job._asdict())
+    def add_job(self, job: HookJob) -> None:
+        self._database.do("insert_hook_job", **job._asdict())
 
-    def hook_job(self, job_id: str) -> HookJob | None:
-        from clew.store.hook_rows import job_from
+    def job(self, job_id: str) -> HookJob | None:
+        from clew.store.rows.hooks import job_from
 
-        return first(job_from, self._one("hook_job", job_id=job_id))
+        return first(job_from, self._database.one("hook_job", job_id=job_id))
 
-    def hook_key_last_used(self, key: str) -> tuple[float | None, str | None]:
+    def key_last_used(self, key: str) -> tuple[float | None, str | None]:
         """When it last had a job, and which forge the event was of, as far as that is kept; also of a dropped key."""
-        row = self._one("hook_key_last_used", key=key)
+        row = self._database.one("hook_key_last_used", key=key)
         return (None, None) if row is None else (row["at"], row["forge"])
 
-    def hook_replies_due(self, limit: int = 100) -> list[HookJob]:
+    def replies_due(self, limit: int = 100) -> list[HookJob]:
         """Of jobs that have succeeded, and that nobody has begun to post."""
-        from clew.store.hook_rows import job_from
+        from clew.store.rows.hooks import job_from
 
-        return each(job_from, self._all("hook_replies_due", limit=limit))
+        return each(job_from, self._database.all("hook_replies_due", limit=limit))
 
-    def update_hook_job(self, job_id: str, **changes: Any) -> HookJob:
-        with self.transaction():
-            stored = self.hook_job(job_id)
+    def update_job(self, job_id: str, **changes: Any) -> HookJob:
+        with self._database.transaction():
+            stored = self.job(job_id)
             if stored is None:
                 raise NotFound(f"{job_id} is no job of a hook.")
             changed = stored._replace(**changes)
-            self._do(
+            self._database.do(
                 "write_hook_job",
                 job_id=job_id,
                 reply=changed.reply,

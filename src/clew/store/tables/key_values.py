@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from clew.store.database import Database
-from clew.store.records import Request
+from clew.store.records import StoredRequest
+from clew.store.tables.table import Table
 
 
-class Facts(Database):
+class KeyValueTable(Table):
     def probe(self, path: str, stamp: str) -> str | None:
         """What was found out about the binary, if it still bears that stamp."""
-        row = self._one("probe", path=path, stamp=stamp)
+        row = self._database.one("probe", path=path, stamp=stamp)
         return None if row is None else str(row["body"])
 
     def save_probe(self, path: str, stamp: str, body: str, at: float) -> None:
         """Replaces what was known of an earlier stamp."""
-        self._do("save_probe", path=path, stamp=stamp, body=body, at=at)
+        self._database.do("save_probe", path=path, stamp=stamp, body=body, at=at)
 
-    def fact(self, key: str) -> str | None:
-        row = self._one("fact", key=key)
+    def get(self, key: str) -> str | None:
+        row = self._database.one("key_value", key=key)
         return None if row is None else str(row["value"])
 
-    def fact_seen(self, key: str) -> str | None:
+    def peek(self, key: str) -> str | None:
         """As `fact`, of one that others may change meanwhile: nobody waits for it, and nothing may depend on it."""
-        row = self._one("fact_seen", key=key)
+        row = self._database.one("key_value_unlocked", key=key)
         return None if row is None else str(row["value"])
 
-    def save_fact(self, key: str, value: str) -> None:
-        self._do("save_fact", key=key, value=value)
+    def set(self, key: str, value: str) -> None:
+        self._database.do("save_key_value", key=key, value=value)
 
-    def claim_request(self, key: str, sent: str, made_id: str, *, at: float, since: float) -> Request:
+    def claim_request(self, key: str, sent: str, made_id: str, *, at: float, since: float) -> StoredRequest:
         """The request of that key: the one that is there already, or this one. Those from before `since` are deleted.
 
         It is this one when its `made_id` is the given one.
         """
-        with self.transaction():
-            self._do("forget_requests", before=since)
-            self._do("claim_request", key=key, sent=sent, made_id=made_id, created_at=at)
-            row = self._one("request", key=key)
+        with self._database.transaction():
+            self._database.do("forget_requests", before=since)
+            self._database.do("claim_request", key=key, sent=sent, made_id=made_id, created_at=at)
+            row = self._database.one("request", key=key)
             assert row is not None
-            return Request(**{name: row[name] for name in Request._fields})
+            return StoredRequest(**{name: row[name] for name in StoredRequest._fields})
 
     def finish_request(self, key: str, status: int, location: str | None, answer: str) -> None:
-        self._do("finish_request", key=key, status=status, location=location, answer=answer)
+        self._database.do("finish_request", key=key, status=status, location=location, answer=answer)
 
     def release_request(self, key: str) -> None:
         """Nothing came of it: the key may be used again. One that was answered stays."""
-        self._do("release_request", key=key)
+        self._database.do("release_request", key=key)

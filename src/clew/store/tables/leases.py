@@ -10,64 +10,60 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clew.core.run import Owner
-from clew.store.database import Database, _Session
+from clew.core.runs.run import Owner
 from clew.store.records import Lease, each, first, lease_from
+from clew.store.tables.table import Table
 
 
-class Leases(Database):
+class LeaseTable(Table):
     def time(self, own: Callable[[], float]) -> float:
         """By the clock that all users of the store share: the server's, or `own` where all are on one machine."""
-
-        def read(session: _Session) -> float | None:
-            return self._dialect.time(session.connection) if session.time is None else session.time
-
-        told = self._first_or_inside(read)
+        told = self._database.time()
         return own() if told is None else told
 
-    def acquire_lease(
+    def acquire(
         self, key: str, *, token: str, owner: Owner, run_id: str | None, now: float, ttl_s: float
     ) -> Lease | None:
         """The lease when it was free, expired, or this token's own already; None when somebody holds it."""
         lease = Lease(key, token, owner, run_id, now, now, now + ttl_s)
-        return lease if self._do("acquire_lease", key=key, **_holder(lease)) else None
+        return lease if self._database.do("acquire_lease", key=key, **_holder(lease)) else None
 
-    def take_lease(
+    def take(
         self, key: str, *, old_token: str, token: str, owner: Owner, run_id: str | None, now: float, ttl_s: float
     ) -> Lease | None:
         """Take it from a holder known to be dead; None when it is no longer that holder's (or was released)."""
         lease = Lease(key, token, owner, run_id, now, now, now + ttl_s)
-        return lease if self._do("take_lease", key=key, old_token=old_token, **_holder(lease)) else None
+        return lease if self._database.do("take_lease", key=key, old_token=old_token, **_holder(lease)) else None
 
     def acquire_slot(
         self, prefix: str, limit: int, *, token: str, owner: Owner, run_id: str | None, now: float, ttl_s: float
     ) -> Lease | None:
         """One of `prefix/0` … `prefix/limit-1` that nobody has, or else one that is over; None when all are held."""
-        with self.transaction():
-            held = {lease.key: lease for lease in self.leases(f"{prefix}/")}
+        with self._database.transaction():
+            held = {lease.key: lease for lease in self.under(f"{prefix}/")}
             mine = [lease.key for lease in held.values() if lease.token == token]
             keys = slot_keys(prefix, limit)
             expired = [key for key in keys if key in held and held[key].expires_at <= now]
             free = [*mine, *(key for key in keys if key not in held), *expired]
             if not free:
                 return None
-            return self.acquire_lease(free[0], token=token, owner=owner, run_id=run_id, now=now, ttl_s=ttl_s)
+            return self.acquire(free[0], token=token, owner=owner, run_id=run_id, now=now, ttl_s=ttl_s)
 
-    def renew_lease(self, token: str, now: float, ttl_s: float) -> bool:
+    def renew(self, token: str, now: float, ttl_s: float) -> bool:
         """False: it is lost, and what it guarded is somebody else's now."""
-        return self._do("renew_lease", token=token, now=now, expires_at=now + ttl_s) > 0
+        return self._database.do("renew_lease", token=token, now=now, expires_at=now + ttl_s) > 0
 
-    def release_lease(self, token: str) -> bool:
+    def release(self, token: str) -> bool:
         """False: it was lost before."""
-        return self._do("release_lease", token=token) > 0
+        return self._database.do("release_lease", token=token) > 0
 
-    def lease(self, key: str) -> Lease | None:
+    def find(self, key: str) -> Lease | None:
         """Expired ones too: `expires_at` tells."""
-        return first(lease_from, self._one("lease_by_key", key=key))
+        return first(lease_from, self._database.one("lease_by_key", key=key))
 
-    def leases(self, prefix: str = "") -> list[Lease]:
+    def under(self, prefix: str = "") -> list[Lease]:
         """All whose key begins so, expired ones too."""
-        return each(lease_from, self._all("leases_under", prefix=prefix))
+        return each(lease_from, self._database.all("leases_under", prefix=prefix))
 
 
 def slot_keys(prefix: str, limit: int) -> list[str]:

@@ -12,43 +12,44 @@ from collections.abc import Sequence
 
 from clew.core.pins import Absorbed, Pin, PinState, move
 from clew.core.record import replace
-from clew.store.database import Database, Row
+from clew.store.database.database import Row
 from clew.store.records import absorbed_from, each, pin_from, pin_row
+from clew.store.tables.table import Table
 
 
-class Pins(Database):
-    def pins(self, thread_id: str, *, retired: bool = True) -> tuple[Pin, ...]:
+class PinTable(Table):
+    def of_thread(self, thread_id: str, *, retired: bool = True) -> tuple[Pin, ...]:
         """In the order in which they were first saved: oldest first.
 
         `retired=False` leaves out those that no turn can resume any more: each may hold thousands of turns.
         """
-        rows = self._all("pins_of_thread", thread_id=thread_id)
+        rows = self._database.all("pins_of_thread", thread_id=thread_id)
         return tuple(each(self._pin, (row for row in rows if retired or row["state"] != PinState.RETIRED.value)))
 
-    def pin_by_session(self, session_id: str, *, retired: bool = False) -> Pin | None:
+    def of_session(self, session_id: str, *, retired: bool = False) -> Pin | None:
         """The newest pin of the thread that owns the session: those that borrow it or gave it up do not count.
 
         `retired`: when nobody owns it, the newest that gave it up.
         """
-        rows = self._all("pins_of_session", session_id=session_id)
+        rows = self._database.all("pins_of_session", session_id=session_id)
         own = [row for row in rows if row["state"] != PinState.RETIRED.value] or (rows if retired else [])
         return each(self._pin, own[-1:])[0] if own else None
 
     def give_up_session(self, session_id: str) -> None:
         """Retires every pin that could go on in it. Those that only borrow it stay: they copy it."""
-        self._do("give_up_session", session_id=session_id)
+        self._database.do("give_up_session", session_id=session_id)
 
     def _pin(self, row: Row) -> Pin:
-        absorbed = self._all("absorbed", pin_id=row["id"]) if row["absorbed_count"] else []
+        absorbed = self._database.all("absorbed", pin_id=row["id"]) if row["absorbed_count"] else []
         return pin_from(row, tuple(each(absorbed_from, absorbed)))
 
-    def save_pin(self, pin: Pin) -> None:
+    def save(self, pin: Pin) -> None:
         """Insert it, or update the one of that id. The state goes only where the stored one leads (IllegalMove)."""
-        with self.transaction():
-            self._belongs("pin", pin.id, pin.thread_id)
-            stored = self._one("pin_summary", id=pin.id)
+        with self._database.transaction():
+            self._database.belongs("pin", pin.id, pin.thread_id)
+            stored = self._database.one("pin_summary", id=pin.id)
             if stored is None:
-                self._do("insert_pin", **_pin_columns(pin, _summary(pin.absorbed)))
+                self._database.do("insert_pin", **_pin_columns(pin, _summary(pin.absorbed)))
                 self._write_absorbed(pin, 0)
                 return
             # Checked against the stored state, not the caller's copy: poisoned is for ever, whoever else writes.
@@ -59,9 +60,9 @@ class Pins(Database):
             if grows:
                 prefix.update(_encoded(pin.absorbed[count:]))
             else:
-                self._do("clear_absorbed", pin_id=pin.id)
+                self._database.do("clear_absorbed", pin_id=pin.id)
             self._write_absorbed(pin, count if grows else 0)
-            self._do("write_pin", **_pin_columns(pin, prefix if grows else _summary(pin.absorbed)))
+            self._database.do("write_pin", **_pin_columns(pin, prefix if grows else _summary(pin.absorbed)))
 
     def _write_absorbed(self, pin: Pin, start: int) -> None:
         rows = [
@@ -69,7 +70,7 @@ class Pins(Database):
             for number, known in enumerate(pin.absorbed[start:], start)
         ]
         if rows:
-            self._do_many("insert_absorbed", rows)
+            self._database.do_many("insert_absorbed", rows)
 
 
 def _state_may_follow(pin: Pin, stored: PinState) -> None:

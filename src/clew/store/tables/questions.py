@@ -4,63 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.events import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn, RunEnded
-from clew.core.permissions import Answer
-from clew.core.question import Question, QuestionState
-from clew.core.run import RunStatus
+from clew.core.runs.events import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn, RunEnded
+from clew.core.runs.permissions import Answer
+from clew.core.runs.question import Question, QuestionState
+from clew.core.runs.run import RunStatus
 from clew.errors import Conflict, NotFound
 from clew.store.records import dumps, each, first, question_from
-from clew.store.versions import Versions
+from clew.store.tables.table import Table
 
 
-class Questions(Versions):
-    def question(self, run_id: str, question_id: str) -> Question:
-        found = first(question_from, self._one("question", run_id=run_id, id=question_id))
+class QuestionTable(Table):
+    def require(self, run_id: str, question_id: str) -> Question:
+        found = first(question_from, self._database.one("question", run_id=run_id, id=question_id))
         if found is None:
             raise NotFound("The run has not asked that.", hint="`clew runs show` lists what is open.")
         return found
 
-    def questions_of_run(self, run_id: str) -> list[Question]:
+    def of_run(self, run_id: str) -> list[Question]:
         """In the order in which they were asked."""
-        return each(question_from, self._all("questions_of_run", run_id=run_id))
+        return each(question_from, self._database.all("questions_of_run", run_id=run_id))
 
-    def open_questions(self, thread_id: str | None = None) -> list[Question]:
+    def open(self, thread_id: str | None = None) -> list[Question]:
         """Those that wait for an answer, or whose answer has not reached the agent."""
         if thread_id is None:
-            return each(question_from, self._all("open_questions"))
-        return each(question_from, self._all("open_questions_of_thread", thread_id=thread_id))
+            return each(question_from, self._database.all("open_questions"))
+        return each(question_from, self._database.all("open_questions_of_thread", thread_id=thread_id))
 
     def reply(self, run_id: str, question_id: str, answer: Answer, at: float) -> Question:
         """Keeps an answer for whoever carries the run out. Raises Conflict when it has one, or is asked no more."""
-        with self.transaction():
-            asked = self.question(run_id, question_id)
+        with self._database.transaction():
+            asked = self.require(run_id, question_id)
             if not asked.is_open:
                 state = QuestionState.ANSWERED if asked.reply is not None else asked.state
                 raise Conflict(f"The question is {state} already.", hint="`clew runs show` tells what is open.")
-            self._do("reply_to_question", run_id=run_id, id=question_id, reply=dumps(answer.as_dict()), at=at)
-            self._changed(asked.thread_id)
-            return self.question(run_id, question_id)
+            self._database.do("reply_to_question", run_id=run_id, id=question_id, reply=dumps(answer.as_dict()), at=at)
+            self._versions.changed(asked.thread_id)
+            return self.require(run_id, question_id)
 
-    def close_question(self, question: Question, state: QuestionState, at: float, allowed: bool | None = None) -> None:
+    def close(self, question: Question, state: QuestionState, at: float, allowed: bool | None = None) -> None:
         """Outside of its run's events: the run is over."""
-        with self.transaction():
+        with self._database.transaction():
             self._close(question.run_id, question.id, state, at, allowed)
-            self._changed(question.thread_id)
+            self._versions.changed(question.thread_id)
 
-    def reopen_question(self, run_id: str, question_id: str) -> None:
+    def reopen(self, run_id: str, question_id: str) -> None:
         """Its answer is kept and has to be passed on again; one that was not given through the store is gone."""
-        self._do("reopen_question", run_id=run_id, id=question_id)
+        self._database.do("reopen_question", run_id=run_id, id=question_id)
 
-    def withdraw_questions(self, thread_id: str, but_run_id: str, at: float) -> None:
+    def withdraw_earlier(self, thread_id: str, but_run_id: str, at: float) -> None:
         """Whatever earlier runs of the thread left open is asked no more."""
-        self._do("withdraw_of_thread", thread_id=thread_id, but_run_id=but_run_id, at=at)
+        self._database.do("withdraw_of_thread", thread_id=thread_id, but_run_id=but_run_id, at=at)
 
-    def _follow(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> bool:
+    def follow(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> bool:
         """Keeps the questions in step with the events, in the same transaction. True: something changed."""
         changed = False
         for _, at, event in events:
             if isinstance(event, QuestionAsked):
-                self._do(
+                self._database.do(
                     "open_question",
                     run_id=run_id,
                     id=event.question_id,
@@ -74,7 +74,7 @@ class Questions(Versions):
             elif isinstance(event, QuestionWithdrawn):
                 self._close(run_id, event.question_id, QuestionState.WITHDRAWN, at)
             elif isinstance(event, RunEnded) and event.status != RunStatus.INTERRUPTED:
-                self._do("withdraw_of_run", run_id=run_id, at=at)
+                self._database.do("withdraw_of_run", run_id=run_id, at=at)
             else:
                 continue
             changed = True
@@ -84,4 +84,4 @@ class Questions(Versions):
         self, run_id: str, question_id: str, state: QuestionState, at: float, allowed: bool | None = None
     ) -> None:
         flag = None if allowed is None else int(allowed)
-        self._do("close_question", run_id=run_id, id=question_id, state=state.value, allowed=flag, at=at)
+        self._database.do("close_question", run_id=run_id, id=question_id, state=state.value, allowed=flag, at=at)

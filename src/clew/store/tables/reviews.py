@@ -8,101 +8,101 @@ from typing import TYPE_CHECKING, Any
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound
 from clew.store.records import each, first
-from clew.store.versions import Versions
+from clew.store.tables.table import Table
 
 if TYPE_CHECKING:
-    from clew.core.review import Review, Round
+    from clew.core.reviews.review import Review, ReviewRound
 
 
-class Reviews(Versions):
-    def create_review(self, review: Review, day: str) -> Review:
+class ReviewTable(Table):
+    def create(self, review: Review, day: str) -> Review:
         """Under an id of that day (`YYYY-MM-DD`): its number is the next one, whoever else starts a review now."""
-        from clew.store.review_rows import review_row
+        from clew.store.rows.reviews import review_row
 
-        with self.transaction():
-            row = self._one("last_review_of_day", day=day)
+        with self._database.transaction():
+            row = self._database.one("last_review_of_day", day=day)
             number = int(row["number"]) + 1 if row is not None else 1
             stored = replace(review, id=f"{day}-{number:03d}")
-            self._do("insert_review", day=day, number=number, **review_row(stored))
-            self._changed(stored.thread_id)
+            self._database.do("insert_review", day=day, number=number, **review_row(stored))
+            self._versions.changed(stored.thread_id)
         return stored
 
-    def import_review(self, review: Review, day: str, number: int) -> None:
+    def add_imported(self, review: Review, day: str, number: int) -> None:
         """Under the id that it has. Conflict when there is one of that id."""
-        from clew.store.review_rows import review_row
+        from clew.store.rows.reviews import review_row
 
-        with self.transaction():
-            if self.review(review.id) is not None:
+        with self._database.transaction():
+            if self.find(review.id) is not None:
                 raise Conflict(f"There is a review {review.id} already.", hint="clew review show tells more.")
-            self._do("insert_review", day=day, number=number, **review_row(review))
-            self._changed(review.thread_id)
+            self._database.do("insert_review", day=day, number=number, **review_row(review))
+            self._versions.changed(review.thread_id)
 
-    def review(self, review_id: str) -> Review | None:
-        from clew.store.review_rows import review_from
+    def find(self, review_id: str) -> Review | None:
+        from clew.store.rows.reviews import review_from
 
-        return first(review_from, self._one("review_by_id", id=review_id))
+        return first(review_from, self._database.one("review_by_id", id=review_id))
 
-    def require_review(self, review_id: str) -> Review:
-        found = self.review(review_id)
+    def require(self, review_id: str) -> Review:
+        found = self.find(review_id)
         if found is None:
             raise NotFound(f"There is no review {review_id}.", hint="`clew review list` shows them.")
         return found
 
-    def reviews(self, *, top: str | None = None, limit: int = 50, offset: int = 0) -> list[Review]:
+    def newest(self, *, top: str | None = None, limit: int = 50, offset: int = 0) -> list[Review]:
         """The newest first."""
-        from clew.store.review_rows import review_from
+        from clew.store.rows.reviews import review_from
 
-        return each(review_from, self._all("reviews_newest", top=top, limit=limit, offset=offset))
+        return each(review_from, self._database.all("reviews_newest", top=top, limit=limit, offset=offset))
 
-    def count_reviews(self, *, top: str | None = None) -> int:
-        row = self._one("count_reviews", top=top)
+    def count(self, *, top: str | None = None) -> int:
+        row = self._database.one("count_reviews", top=top)
         return int(row["n"]) if row is not None else 0
 
-    def add_round(self, round_: Round, *, diff: str, files: Mapping[str, bytes]) -> None:
+    def add_round(self, round_: ReviewRound, *, diff: str, files: Mapping[str, bytes]) -> None:
         """`diff` as the reviewer is shown it; `files` are the contents that it leads to."""
-        from clew.store.review_rows import packed, packed_files, round_row
+        from clew.store.rows.reviews import packed, packed_files, round_row
 
-        with self.transaction():
-            review = self.require_review(round_.review_id)
+        with self._database.transaction():
+            review = self.require(round_.review_id)
             text = packed(diff.encode("utf-8", "surrogatepass"))
-            self._do("insert_round", **round_row(round_), diff=text, files=packed_files(files))
-            self._changed(review.thread_id)
+            self._database.do("insert_round", **round_row(round_), diff=text, files=packed_files(files))
+            self._versions.changed(review.thread_id)
 
-    def update_round(self, review_id: str, number: int, **changes: Any) -> Round:
-        from clew.store.review_rows import round_row
+    def update_round(self, review_id: str, number: int, **changes: Any) -> ReviewRound:
+        from clew.store.rows.reviews import round_row
 
-        with self.transaction():
+        with self._database.transaction():
             stored = next((known for known in self.rounds(review_id) if known.number == number), None)
             if stored is None:
                 raise NotFound(f"Review {review_id} has no round {number}.")
             changed = replace(stored, **changes)
-            self._do("write_round", **round_row(changed))
-            self._changed(self.require_review(review_id).thread_id)
+            self._database.do("write_round", **round_row(changed))
+            self._versions.changed(self.require(review_id).thread_id)
         return changed
 
-    def rounds(self, review_id: str) -> list[Round]:
-        from clew.store.review_rows import round_from
+    def rounds(self, review_id: str) -> list[ReviewRound]:
+        from clew.store.rows.reviews import round_from
 
-        return each(round_from, self._all("rounds_of_review", review_id=review_id))
+        return each(round_from, self._database.all("rounds_of_review", review_id=review_id))
 
-    def all_rounds(self, *, since: float | None = None, thread_id: str | None = None) -> list[Round]:
+    def all_rounds(self, *, since: float | None = None, thread_id: str | None = None) -> list[ReviewRound]:
         """Of all reviews, or of that thread's, with their figures alone: no answer, no files, no message."""
-        from clew.store.review_rows import round_from
+        from clew.store.rows.reviews import round_from
 
-        return each(round_from, self._all("rounds_since", since=since, thread_id=thread_id))
+        return each(round_from, self._database.all("rounds_since", since=since, thread_id=thread_id))
 
     def round_diff(self, review_id: str, number: int) -> str:
-        from clew.store.review_rows import unpacked
+        from clew.store.rows.reviews import unpacked
 
-        row = self._one("round_diff", review_id=review_id, number=number)
+        row = self._database.one("round_diff", review_id=review_id, number=number)
         if row is None:
             raise NotFound(f"Review {review_id} has no round {number}.")
         return unpacked(row["diff"]).decode("utf-8", "surrogatepass")
 
     def round_files(self, review_id: str, number: int) -> dict[str, bytes]:
-        from clew.store.review_rows import unpacked_files
+        from clew.store.rows.reviews import unpacked_files
 
-        row = self._one("round_files", review_id=review_id, number=number)
+        row = self._database.one("round_files", review_id=review_id, number=number)
         if row is None:
             raise NotFound(f"Review {review_id} has no round {number}.")
         return unpacked_files(row["files"])

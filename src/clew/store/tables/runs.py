@@ -6,116 +6,118 @@ from collections.abc import Iterable
 from typing import Any
 
 from clew.core.record import replace
-from clew.core.run import Attempt, Owner, Run, RunStatus, advance
+from clew.core.runs.run import Attempt, Owner, Run, RunStatus, advance
 from clew.errors import Conflict, NotFound
 from clew.store.records import StatRow, attempt_from, each, first, flat, run_from, run_row, stat_from
-from clew.store.versions import Versions
+from clew.store.tables.table import Table
 
 
-class Runs(Versions):
-    def create_run(self, run: Run) -> None:
-        with self.transaction():
-            self._do("insert_run", **run_row(run))
-            self._belongs("run", run.id, run.thread_id)
-            self._changed(run.thread_id)
+class RunTable(Table):
+    def create(self, run: Run) -> None:
+        with self._database.transaction():
+            self._database.do("insert_run", **run_row(run))
+            self._database.belongs("run", run.id, run.thread_id)
+            self._versions.changed(run.thread_id)
 
-    def run(self, run_id: str) -> Run | None:
-        return first(run_from, self._one("run_by_id", id=run_id))
+    def find(self, run_id: str) -> Run | None:
+        return first(run_from, self._database.one("run_by_id", id=run_id))
 
-    def require_run(self, run_id: str) -> Run:
-        found = self.run(run_id)
+    def require(self, run_id: str) -> Run:
+        found = self.find(run_id)
         if found is None:
             raise NotFound(f"There is no run {run_id}.", hint="`clew threads show` lists a thread's runs.")
         return found
 
-    def runs(
+    def newest(
         self, *, thread_id: str | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
     ) -> list[Run]:
         """The newest first; those of a thread, those of some statuses, or both."""
         where = {} if thread_id is None else {"thread_id": thread_id}
         query = "runs_newest" if thread_id is None else "runs_of_thread"
         if statuses is None:
-            return each(run_from, self._all(query, limit=limit, **where))
+            return each(run_from, self._database.all(query, limit=limit, **where))
         query = query.replace("_newest", "") + "_with_status"
         rows = [
             row
             for status in sorted(set(statuses))
-            for row in self._all(query, status=RunStatus(status).value, limit=limit, **where)
+            for row in self._database.all(query, status=RunStatus(status).value, limit=limit, **where)
         ]
         rows.sort(key=lambda row: (row["created_at"], row["position"]), reverse=True)
         return each(run_from, rows[:limit])
 
-    def update_run(self, run_id: str, **changes: Any) -> Run:
+    def update(self, run_id: str, **changes: Any) -> Run:
         """Change fields of the record. The status goes only where the stored one leads (IllegalStatus otherwise)."""
         if changes.keys() & {"id", "thread_id", "prompt_turn_id", "prompt"}:
             raise TypeError("a run's thread and prompt are fixed")
-        with self.transaction():
-            stored = self.require_run(run_id)
+        with self._database.transaction():
+            stored = self.require(run_id)
             if "status" in changes:
                 changes["status"] = advance(stored.status, RunStatus(changes["status"]))
             changed = replace(stored, **changes)
-            self._do("write_run", **run_row(changed))
-            self._changed(stored.thread_id)
+            self._database.do("write_run", **run_row(changed))
+            self._versions.changed(stored.thread_id)
         return changed
 
     def edit_prompt(self, run_id: str, prompt: str) -> Run:
         """Another prompt for a run that has not started. Raises Conflict once it has."""
-        with self.transaction():
-            run = self.require_run(run_id)
-            if not self._do("edit_prompt", id=run_id, prompt=prompt):
+        with self._database.transaction():
+            run = self.require(run_id)
+            if not self._database.do("edit_prompt", id=run_id, prompt=prompt):
                 raise Conflict(f"The run has started: it is {run.status}.", hint="Edit its turn, or ask again.")
-            self._changed(run.thread_id)
-            return self.require_run(run_id)
+            self._versions.changed(run.thread_id)
+            return self.require(run_id)
 
-    def claim_run(self, run_id: str, owner: Owner) -> bool:
+    def claim(self, run_id: str, owner: Owner) -> bool:
         """Takes a queued run that nobody carries out. False: somebody was faster."""
         return (
-            self._do("claim_run", id=run_id, owner_host=owner.host, owner_pid=owner.pid, owner_started=owner.started)
+            self._database.do(
+                "claim_run", id=run_id, owner_host=owner.host, owner_pid=owner.pid, owner_started=owner.started
+            )
             > 0
         )
 
     def request_cancel(self, run_id: str, at: float) -> bool:
         """Ask whoever carries the run out to stop it. False: it is not running (any more)."""
-        with self.transaction():
-            asked = self._do("request_cancel", id=run_id, at=at) > 0
+        with self._database.transaction():
+            asked = self._database.do("request_cancel", id=run_id, at=at) > 0
             if asked:
-                self._changed(self.require_run(run_id).thread_id)
+                self._versions.changed(self.require(run_id).thread_id)
             return asked
 
     def cancel_requested(self, run_id: str) -> bool:
         """Cheap: one row by its key. A run that is gone counts as cancelled: nobody wants its answer."""
-        row = self._one("cancel_requested", id=run_id)
+        row = self._database.one("cancel_requested", id=run_id)
         return row is None or bool(row["cancel_requested"])
 
     def create_attempt(self, attempt: Attempt, thread_id: str | None = None) -> None:
         """`thread_id`: of its run, by whoever knows it: it need not be looked up then."""
-        self._do("insert_attempt", **flat(attempt))
+        self._database.do("insert_attempt", **flat(attempt))
         if thread_id is not None:
-            self._belongs("attempt", attempt.id, thread_id)
+            self._database.belongs("attempt", attempt.id, thread_id)
 
     def update_attempt(self, attempt_id: str, **changes: Any) -> Attempt:
         if changes.keys() & {"id", "run_id"}:
             raise TypeError("an attempt stays the attempt of its run")
-        with self.transaction():
-            stored = first(attempt_from, self._one("attempt_by_id", id=attempt_id))
+        with self._database.transaction():
+            stored = first(attempt_from, self._database.one("attempt_by_id", id=attempt_id))
             if stored is None:
                 raise NotFound(f"There is no attempt {attempt_id}.")
             changed = replace(stored, **changes)
-            self._do("write_attempt", **flat(changed))
+            self._database.do("write_attempt", **flat(changed))
         return changed
 
     def attempts(self, run_id: str) -> list[Attempt]:
         """In order."""
-        return each(attempt_from, self._all("attempts", run_id=run_id))
+        return each(attempt_from, self._database.all("attempts", run_id=run_id))
 
-    def last_measured_run(self, thread_id: str, agent: str) -> Run | None:
+    def last_measured(self, thread_id: str, agent: str) -> Run | None:
         """The last of this agent in the thread that has `context_tokens`."""
-        return first(run_from, self._one("last_measured_run", thread_id=thread_id, agent=agent))
+        return first(run_from, self._database.one("last_measured_run", thread_id=thread_id, agent=agent))
 
     def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
         """What the runs came to, by day, agent, model, resumed or why not, and outcome."""
-        return each(stat_from, self._all("stats", thread_id=thread_id, since=since))
+        return each(stat_from, self._database.all("stats", thread_id=thread_id, since=since))
 
-    def ended_runs(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:
+    def ended(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:
         """Those that came as far as a decision, the newest first."""
-        return each(run_from, self._all("runs_decided", thread_id=thread_id, since=since, limit=limit))
+        return each(run_from, self._database.all("runs_decided", thread_id=thread_id, since=since, limit=limit))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clew.core.history import History, Turn
 from clew.errors import NotFound, UsageError
-from clew.store.database import Row
+from clew.store.database.database import Row
 from clew.store.records import (
     Revision,
     StoredTurn,
@@ -15,61 +15,61 @@ from clew.store.records import (
     stored_turn_from,
     turn_from,
 )
-from clew.store.versions import Versions
+from clew.store.tables.table import Table
 
 
 def no_such_turn(turn_id: str) -> NotFound:
     return NotFound(f"The thread has no turn {turn_id}.", hint="`clew threads show` lists its turns.")
 
 
-class Turns(Versions):
+class TurnTable(Table):
     def history(self, thread_id: str) -> History:
         """The turns that stand, in order."""
-        return tuple(each(turn_from, self._all("history", thread_id=thread_id)))
+        return tuple(each(turn_from, self._database.all("history", thread_id=thread_id)))
 
-    def all_turns(self, thread_id: str) -> list[StoredTurn]:
+    def all(self, thread_id: str) -> list[StoredTurn]:
         """The archived ones too, each in the place where it was said."""
-        return each(stored_turn_from, self._all("all_turns", thread_id=thread_id))
+        return each(stored_turn_from, self._database.all("all_turns", thread_id=thread_id))
 
-    def turn(self, turn_id: str) -> Turn | None:
+    def find(self, turn_id: str) -> Turn | None:
         """Archived or not."""
-        return first(turn_from, self._one("turn_by_id", id=turn_id))
+        return first(turn_from, self._database.one("turn_by_id", id=turn_id))
 
-    def add_turn(self, thread_id: str, turn: Turn) -> None:
+    def add(self, thread_id: str, turn: Turn) -> None:
         """Append it; the thread counts as used at its `created_at`."""
-        with self.transaction():
-            self._do("insert_turn", thread_id=thread_id, **flat(turn))
-            self._do("touch_thread", id=thread_id, at=turn.created_at)
-            self._changed(thread_id)
+        with self._database.transaction():
+            self._database.do("insert_turn", thread_id=thread_id, **flat(turn))
+            self._database.do("touch_thread", id=thread_id, at=turn.created_at)
+            self._versions.changed(thread_id)
 
-    def edit_turn(self, turn_id: str, text: str, at: float) -> Turn:
+    def edit(self, turn_id: str, text: str, at: float) -> Turn:
         """Give it another text; the old one is kept as a revision. Later turns stay."""
-        with self.transaction():
+        with self._database.transaction():
             row = self._standing_turn(turn_id)
-            self._do("keep_revision", id=turn_id, at=at)
-            self._do("edit_turn", id=turn_id, text=text)
-            self._do("touch_thread", id=row["thread_id"], at=at)
-            self._changed(row["thread_id"])
+            self._database.do("keep_revision", id=turn_id, at=at)
+            self._database.do("edit_turn", id=turn_id, text=text)
+            self._database.do("touch_thread", id=row["thread_id"], at=at)
+            self._versions.changed(row["thread_id"])
             return turn_from(self._turn_row(turn_id))
 
-    def archive_turns(self, thread_id: str, from_turn_id: str, *, inclusive: bool, at: float, why: str) -> int:
+    def archive(self, thread_id: str, from_turn_id: str, *, inclusive: bool, at: float, why: str) -> int:
         """Take every turn after that one (`inclusive`: it too) out of the history. Says how many."""
-        with self.transaction():
+        with self._database.transaction():
             row = self._standing_turn(from_turn_id)
             if row["thread_id"] != thread_id:
                 raise no_such_turn(from_turn_id)
             start = row["position"] + (0 if inclusive else 1)
-            count = self._do("archive_turns", thread_id=thread_id, position=start, at=at, why=why)
-            self._do("touch_thread", id=thread_id, at=at)
-            self._changed(thread_id)
+            count = self._database.do("archive_turns", thread_id=thread_id, position=start, at=at, why=why)
+            self._database.do("touch_thread", id=thread_id, at=at)
+            self._versions.changed(thread_id)
         return count
 
     def revisions(self, turn_id: str) -> list[Revision]:
         """The texts that it had before, oldest first."""
-        return each(revision_from, self._all("revisions", turn_id=turn_id))
+        return each(revision_from, self._database.all("revisions", turn_id=turn_id))
 
     def _turn_row(self, turn_id: str) -> Row:
-        row = self._one("turn_by_id", id=turn_id)
+        row = self._database.one("turn_by_id", id=turn_id)
         if row is None:
             raise NotFound(f"There is no turn {turn_id}.", hint="`clew threads show` lists a thread's turns.")
         return row

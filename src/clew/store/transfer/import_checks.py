@@ -1,6 +1,6 @@
 """Rows that come out of a file, before any of them is believed: the one check of imports, pulls and archives.
 
-Columns and types must be those of the migrations, and numbers within bounds in which sums still work and times have a
+Columns and types must be those of the database, and numbers within bounds in which sums still work and times have a
 date. Ids and names become parts of paths and of what a terminal shows, models go on command lines: none may be more
 than a word. And every row belongs to one that came with it, or a file would reach into threads that are here already.
 """
@@ -11,21 +11,18 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from clew.core.thread import KINDS, NAME, How, is_word
+from clew.core.thread import KINDS, NAME, OriginKind, is_safe_argument
 from clew.errors import UsageError
-from clew.store import sql
-from clew.store.records import dumps
-from clew.store.review_rows import is_packed
-from clew.store.threads import DUMPED
+from clew.store.database.dialect import Catalogue, Column
+from clew.store.rows.reviews import is_packed
+from clew.store.transfer.codec import AGAIN, DUMPED, NESTED, Row, flattened
+from clew.store.transfer.columns import BELONGS_TO, JSON, MAY_NAME, WITH_ID
 
-Row = dict[str, Any]
 Tables = Mapping[str, Sequence[Row]]  # "threads", "pins" and the rest, by table
 
-JSON_COLUMNS = frozenset({("events", "body"), ("questions", "input"), ("pins", "runtime"), ("pins", "pending")})
-
+THREADS_MOST = 2  # a pair's
 COUNT_MOST = 10**12  # a million rows of it can still be added up
 TIME_MOST = 253_402_300_799.0  # the last second of the year 9999
 PACKED_MOST = 64 * 1024**2  # bytes of what a review's round keeps packed, when it is unpacked
@@ -36,89 +33,11 @@ _HINT = "Write the file again where it comes from."
 _AGENT = re.compile(r"[^\W_][\w.-]{0,79}\Z")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\Z")
 _NAMES = frozenset({("threads", "name"), ("pairs", "name"), ("pairs", "id")})  # they become parts of paths
-_OWN_IDS = frozenset({"threads", "turns", "runs", "attempts", "pins", "jobs", "reviews", "pairs"})  # have an `id`
 _SAID_BY_OTHERS = frozenset({"message_id", "hook_id"})  # agents' and forges' own, which are only compared
 _MAY_BE_NEGATIVE = frozenset({"exit_status", "session_age_s"})
 
-# What a row must name, in the file.
-_BELONGS = {
-    "turns": {"thread_id": "threads"},
-    "turn_revisions": {"turn_id": "turns"},
-    "runs": {"thread_id": "threads"},
-    "attempts": {"run_id": "runs"},
-    "events": {"run_id": "runs"},
-    "questions": {"run_id": "runs", "thread_id": "threads"},
-    "jobs": {"thread_id": "threads"},
-    "job_markers": {"job_id": "jobs"},
-    "reviews": {"thread_id": "threads"},
-    "review_rounds": {"review_id": "reviews"},
-    "hook_keys": {"thread_id": "threads"},
-    "hook_jobs": {"job_id": "jobs"},
-    "pairs": {"instructor_thread_id": "threads", "worker_thread_id": "threads"},
-    "pair_rounds": {"pair_id": "pairs"},
-    "pins": {"thread_id": "threads"},
-    "pin_absorbed": {"pin_id": "pins"},
-}
-# What it may name: in the file, or nowhere. The turn of a prompt that was never sent is nowhere.
-_MAY_NAME = {
-    "turns": {"run_id": "runs"},
-    "runs": {"prompt_turn_id": "turns", "answer_turn_id": "turns"},
-    "jobs": {"run_id": "runs", "saved_run_id": "runs", "prompt_turn_id": "turns"},
-    "job_markers": {"run_id": "runs"},
-    "review_rounds": {"run_id": "runs", "first_run_id": "runs"},
-    "pairs": {"run_id": "runs"},
-    "pair_rounds": {"instructor_run_id": "runs", "worker_run_id": "runs"},
-}
 
-# JSON that is stored as text: what it is made of.
-_OBJECTS = frozenset(
-    {
-        ("threads", "origin"),
-        ("runs", "asked"),
-        ("questions", "reply"),
-        ("jobs", "limits"),
-        ("review_rounds", "answer"),
-        ("pair_rounds", "instructor_order"),
-    }
-)
-_LISTS = {
-    ("jobs", "allowed_tools"): str,
-    ("jobs", "conflicts"): str,
-    ("reviews", "paths"): str,
-    ("review_rounds", "changed_since"): str,
-    ("review_rounds", "changes"): dict,
-    ("pairs", "models"): str,
-    ("pairs", "changed_files"): str,
-    ("pair_rounds", "changed_files"): str,
-}
-
-_TYPE = r"(TEXT|BIGINT|SMALLINT|DOUBLE PRECISION)( NOT NULL)?"
-_TABLE = re.compile(r"CREATE TABLE (\w+) \((.*)\)\Z", re.DOTALL)
-_COLUMN = re.compile(rf"^\s+(\w+) {_TYPE}", re.MULTILINE)
-_ADDED = re.compile(rf"ALTER TABLE (\w+) ADD COLUMN (\w+) {_TYPE}")
-
-
-class Column(NamedTuple):
-    kind: str
-    required: bool
-
-
-@cache
-def columns() -> dict[str, dict[str, Column]]:
-    """Every table's, as the migrations have them."""
-    found: dict[str, dict[str, Column]] = {}
-    for file in sql.migrations():
-        for statement in sql.statements(file):
-            made = _TABLE.match(statement)
-            if made is not None:
-                found[made[1]] = {name: Column(kind, bool(must)) for name, kind, must in _COLUMN.findall(made[2])}
-            added = _ADDED.match(statement)
-            if added is not None:
-                found[added[1]][added[2]] = Column(added[3], bool(added[4]))
-    return found
-
-
-def check(tables: object) -> None:
+def check(tables: object, catalogue: Catalogue) -> None:
     """Raises UsageError, in one line, for a file's rows that may not come in."""
     if not isinstance(tables, dict) or not tables.keys() <= {"threads", *DUMPED}:
         raise UsageError("The file holds what this Clew does not know.", hint="Update Clew.")
@@ -126,51 +45,48 @@ def check(tables: object) -> None:
         if not isinstance(rows, list):
             raise UsageError(f"The file's {table} are no rows.", hint=_HINT)
         for row in rows:
-            checked(table, row)
+            checked(table, row, catalogue)
             _check_words(table, row)
-    ids = {table: {row["id"] for row in tables.get(table, ())} for table in _OWN_IDS}
-    for table, belongs in _BELONGS.items():
-        for row in tables.get(table, ()):
-            if any(row.get(column) not in ids[owner] for column, owner in belongs.items()):
-                raise UsageError("The file's rows do not fit together.", hint=_HINT)
+    ids = {table: {row["id"] for row in tables.get(table, ())} for table in WITH_ID}
+    for (table, column), owner in BELONGS_TO.items():
+        if any(row.get(column) not in ids[owner] for row in tables.get(table, ())):
+            raise UsageError("The file's rows do not fit together.", hint=_HINT)
+    if not 1 <= len(tables.get("threads", ())) <= THREADS_MOST:
+        raise UsageError("The file holds no thread.", hint=AGAIN)
 
 
-def checked(table: str, row: object) -> Row:
+def checked(table: str, row: object, catalogue: Catalogue) -> Row:
     """The row as it may be written. Raises UsageError for a column, a type or a value that the table does not have."""
-    known = columns()[table]
+    known = catalogue[table]
     if not isinstance(row, dict) or not row.keys() <= known.keys():
         raise UsageError(f"The file holds a row of {table} that this Clew does not know.", hint="Update Clew.")
-    return {name: _value(table, name, known[name], value) for name, value in row.items()}
+    try:
+        flat = flattened(table, row)
+    except RecursionError:
+        raise _senseless(table, NESTED[table][0]) from None
+    return {name: _value(table, name, known[name], value) for name, value in flat.items()}
 
 
 def named_elsewhere(tables: Tables) -> dict[str, set[str]]:
     """By table, the ids that rows name without having brought them: what is here must have none of these."""
     found: dict[str, set[str]] = {"turns": set(), "runs": set()}
-    for table, may_name in _MAY_NAME.items():
-        for row in tables.get(table, ()):
-            for column, owner in may_name.items():
-                if row.get(column) is not None:
-                    found[owner].add(row[column])
+    for (table, column), owner in MAY_NAME.items():
+        found[owner] |= {row[column] for row in tables.get(table, ()) if row.get(column) is not None}
     return {owner: named - {row["id"] for row in tables.get(owner, ())} for owner, named in found.items()}
 
 
 def _value(table: str, name: str, column: Column, value: Any) -> Any:
-    if value is None and not column.required:
+    if value is None and not column.is_required:
         return None
-    try:
-        match column.kind:
-            case "TEXT" if isinstance(value, str):
-                return value
-            case "TEXT" if (table, name) in JSON_COLUMNS and isinstance(value, dict):
-                return dumps(value)
-            case "SMALLINT" if type(value) is int and value in (0, 1):
-                return value
-            case "BIGINT" if type(value) is int and _is_within(name, value, COUNT_MOST):
-                return value
-            case "DOUBLE PRECISION" if type(value) in (int, float) and _is_within(name, value, _most(name)):
-                return float(value)
-    except RecursionError:
-        pass
+    match column.kind:
+        case "TEXT" if isinstance(value, str):
+            return value
+        case "SMALLINT" if type(value) is int and value in (0, 1):
+            return value
+        case "BIGINT" if type(value) is int and _is_within(name, value, COUNT_MOST):
+            return value
+        case "DOUBLE PRECISION" if type(value) in (int, float) and _is_within(name, value, _most(name)):
+            return float(value)
     raise _senseless(table, name)
 
 
@@ -185,7 +101,7 @@ def _is_within(name: str, value: float, most: float) -> bool:
 
 def _check_words(table: str, row: Row) -> None:
     """What is more than a number, or a text that somebody said."""
-    if table in _OWN_IDS and "id" not in row:
+    if table in WITH_ID and "id" not in row:
         raise _senseless(table, "id")
     for name, value in row.items():
         if value is not None and not _fits(table, name, value):
@@ -200,12 +116,12 @@ def _fits(table: str, name: str, value: Any) -> bool:
     if name == "agent":
         return _AGENT.match(value) is not None
     if name in ("kind", "model") or name.endswith("_model"):
-        return is_word(value)
+        return is_safe_argument(value)
     if name == "session_id" and not value:
         return True  # it had none yet
     if (table, name) == ("pins", "borrowed_at"):
         return not value or _ID.match(value) is not None  # a message's id, which goes on a command line
-    if (name == "id" and table in _OWN_IDS) or (name.endswith("_id") and name not in _SAID_BY_OTHERS):
+    if (name == "id" and table in WITH_ID) or (name.endswith("_id") and name not in _SAID_BY_OTHERS):
         return _ID.match(value) is not None
     if table == "review_rounds" and name in ("diff", "files"):
         return is_packed(value, files=name == "files", most=PACKED_MOST)
@@ -218,17 +134,18 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
         return isinstance(value, dict) and all(isinstance(each, str | int | None) for each in value.values())
     if place == ("pins", "pending"):
         return isinstance(value, dict) and _can_be_pending(value)
-    if place not in _OBJECTS and place not in _LISTS:
+    kept = JSON.get(place)
+    if kept is None or kept.is_nested:
         return True
     try:
         found = json.loads(value)
     except (ValueError, RecursionError):
         return False
-    if place in _LISTS:
-        is_list = isinstance(found, list) and all(isinstance(each, _LISTS[place]) for each in found)
-        return is_list and (name != "models" or all(is_word(each) for each in found))
-    if not isinstance(found, dict):
+    if not isinstance(found, kept.shape):
         return False
+    if isinstance(found, list):
+        are_items = all(isinstance(each, kept.items) for each in found)
+        return are_items and (name != "models" or all(is_safe_argument(each) for each in found))
     if place == ("threads", "origin"):
         return _can_be_origin(found)
     if place == ("jobs", "limits"):
@@ -247,7 +164,7 @@ def _can_be_origin(value: Mapping[str, Any]) -> bool:
     of, at_round = value.get("of"), value.get("round")
     return (
         value.keys() == {"how", "of", "round"}
-        and value["how"] in list(How)
+        and value["how"] in list(OriginKind)
         and isinstance(of, list)
         and 1 <= len(of) <= SOURCES_MOST
         and all(isinstance(each, dict) and each.keys() == {"id", "name"} for each in of)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from clew.store.database import Database
-from clew.store.records import Tally, each, tally_from
+from clew.store.database.database import Database
+from clew.store.records import RunTotals, each, run_totals_from
 
 
-class Tallies(Database):
-    def tallies(self) -> list[Tally]:
+class Counts:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def by_outcome(self) -> list[RunTotals]:
         """What all ended runs came to, by kind of thread, agent, resumed or why not, and outcome."""
-        return each(tally_from, self._all("tallies"))
+        return each(run_totals_from, self._database.all("run_totals"))
 
-    def count_live_runs(self) -> int:
+    def live_runs(self) -> int:
         """Those that are queued, running or waiting."""
-        row = self._one("count_live_runs")
+        row = self._database.one("count_live_runs")
         return int(row["n"]) if row is not None else 0
 
-    def count_jobs(self) -> dict[str, int]:
+    def jobs(self) -> dict[str, int]:
         """By status; one that no job has is left out."""
-        return {str(row["status"]): int(row["n"]) for row in self._all("count_jobs")}
+        return {str(row["status"]): int(row["n"]) for row in self._database.all("count_jobs")}

@@ -11,26 +11,27 @@ from typing import TYPE_CHECKING
 from clew.core.history import Role
 from clew.core.record import Record
 from clew.core.thread import Thread
-from clew.store.cards import Cards, pattern_of
-from clew.store.database import Row
-from clew.store.records import ThreadCard, each
+from clew.store.database.database import Database, Row
+from clew.store.records import ThreadSummary, each
+from clew.store.tables.threads import ThreadTable
+from clew.store.views.thread_views import ThreadViews, pattern_of
 
 if TYPE_CHECKING:
-    from clew.core.search import Snippet, Words
+    from clew.core.search import SearchQuery, Snippet
 
 SORTS = {"updated": "listed_by_updated", "size": "listed_by_size", "cost": "listed_by_cost"}
 FEW_TURNS = 500  # that are looked at one by one
 MOST_LOOKED_AT = 1_000_000  # characters of a turn in which the hit is looked for
 
 
-class Listed(Record):
+class ListedThread(Record):
     """A thread in a list, with its size."""
 
-    card: ThreadCard
+    summary: ThreadSummary
     chars: int  # of the turns that stand
 
 
-class Hit(Record):
+class SearchHit(Record):
     """A turn that was found."""
 
     thread: Thread
@@ -43,8 +44,11 @@ class Hit(Record):
     snippet: Snippet
 
 
-class Search(Cards):
-    def listed(
+class ThreadSearch:
+    def __init__(self, database: Database, threads: ThreadTable, views: ThreadViews) -> None:
+        self._database, self._threads, self._views = database, threads, views
+
+    def threads(
         self,
         *,
         q: str | None = None,
@@ -57,13 +61,13 @@ class Search(Cards):
         sort: str = "updated",
         limit: int = 50,
         offset: int = 0,
-    ) -> list[Listed]:
+    ) -> list[ListedThread]:
         """The last used, the largest or the dearest come first.
 
         `cwd` is a work directory, `project` one with all that is below it.
         """
-        with self.reading():
-            rows = self._all(
+        with self._database.reading():
+            rows = self._database.all(
                 SORTS[sort],
                 q=None if q is None else pattern_of(q),
                 cwd=cwd,
@@ -75,9 +79,12 @@ class Search(Cards):
                 limit=limit,
                 offset=offset,
             )
-            return [Listed(card, row["size_chars"]) for card, row in zip(self._cards(rows), rows, strict=True)]
+            return [
+                ListedThread(summary, row["size_chars"])
+                for summary, row in zip(self._views.summaries(rows), rows, strict=True)
+            ]
 
-    def search(
+    def turns(
         self,
         text: str,
         *,
@@ -87,22 +94,26 @@ class Search(Cards):
         archived: bool = False,
         limit: int = 20,
         offset: int = 0,
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Turns with all of these words, those stored last first; a text without any word finds nothing."""
-        from clew.core.search import parse_words
+        from clew.core.search import parse_query
 
-        words = parse_words(text)
+        words = parse_query(text)
         if not words:
             return []
-        looked_for = {"words": self._dialect.search_words(words), "archived": int(archived), "most": MOST_LOOKED_AT}
+        looked_for = {
+            "words": self._database.dialect.search_words(words),
+            "archived": int(archived),
+            "most": MOST_LOOKED_AT,
+        }
         page = {"limit": limit, "offset": offset}
         of = {"kind": kind, "below": _below(project), "agent": agent}
-        with self.reading():
+        with self._database.reading():
             space = self._space(of)
             if space is None:
-                rows = self._all("search", **looked_for, **of, **page)
+                rows = self._database.all("search", **looked_for, **of, **page)
             else:
-                rows = self._all("search_within", numbers=json.dumps(space), **looked_for, **page)
+                rows = self._database.all("search_within", numbers=json.dumps(space), **looked_for, **page)
             return each(lambda row: self._hit(row, words), rows)
 
     def _space(self, of: Row) -> list[int] | None:
@@ -110,14 +121,14 @@ class Search(Cards):
         would have to be looked for in all others. None: they are many, or all."""
         if all(value is None for value in of.values()):
             return None
-        found = self._all("search_space", **of, limit=FEW_TURNS + 1)
+        found = self._database.all("search_space", **of, limit=FEW_TURNS + 1)
         return [row["n"] for row in found] if len(found) <= FEW_TURNS else None
 
-    def _hit(self, row: Row, words: Words) -> Hit:
+    def _hit(self, row: Row, words: SearchQuery) -> SearchHit:
         from clew.core.search import snippet
 
-        return Hit(
-            self.require_thread_by_id(row["thread_id"]),
+        return SearchHit(
+            self._threads.require_by_id(row["thread_id"]),
             row["id"],
             Role(row["role"]),
             row["agent"],

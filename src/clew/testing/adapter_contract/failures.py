@@ -1,4 +1,4 @@
-"""Failures told apart, and what is none."""
+"""How failures are classified, and what is not a failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from clew.core.outcome import Outcome
 from clew.testing.adapter_contract.subject import Check, Subject, turn
 
 
-async def failures_are_told_apart(subject: Subject) -> None:
+async def failures_are_classified(subject: Subject) -> None:
     first = await turn(subject, "!say one")
     for directive, outcome in (
         ("!fail 429 rate_limit_error slow down", Outcome.USAGE_LIMIT),
@@ -15,15 +15,15 @@ async def failures_are_told_apart(subject: Subject) -> None:
     ):
         said = await turn(subject, directive, resume=first.session_id)
         assert said.outcome is outcome, directive
-        assert said.ending is not None
-        assert said.ending.diagnosis.message
+        assert said.result is not None
+        assert said.result.diagnosis.message
     again = await turn(subject, "!say two", resume=first.session_id)
     assert again.text == "two", "none of them harms the session"
 
 
 async def poisoned_history_is_recognised(subject: Subject) -> None:
     first = await turn(subject, "!say one")
-    directive = f"!fail 400 invalid_request_error {subject.words.poison}"
+    directive = f"!fail 400 invalid_request_error {subject.directives.poison}"
     said = await turn(subject, directive, resume=first.session_id)
     assert said.outcome is Outcome.POISONED
 
@@ -35,7 +35,7 @@ async def full_context_is_recognised(subject: Subject) -> None:
     assert said.outcome is Outcome.OVERFLOW
 
 
-async def the_models_own_words_are_no_error(subject: Subject) -> None:
+async def error_texts_of_the_model_are_no_errors(subject: Subject) -> None:
     said = await turn(
         subject,
         "!say Prompt is too long. No conversation found with session ID: x. Invalid API key. "
@@ -51,9 +51,9 @@ async def long_lines_and_answers_arrive_whole(subject: Subject) -> None:
 
 
 CHECKS: tuple[Check, ...] = (
-    failures_are_told_apart,
+    failures_are_classified,
     poisoned_history_is_recognised,
     full_context_is_recognised,
-    the_models_own_words_are_no_error,
+    error_texts_of_the_model_are_no_errors,
     long_lines_and_answers_arrive_whole,
 )

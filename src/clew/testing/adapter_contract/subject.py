@@ -1,4 +1,4 @@
-"""What the contract is checked on, and one turn of it without the engine."""
+"""The subject of the contract's checks, and how one turn is run without the engine."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clew.agents.adapter import Adapter, Ending, Entry, Launch
-from clew.core.answer import GrowingAnswer
+from clew.agents.adapter import Adapter, LaunchProfile, SessionEntry, StreamResult
+from clew.core.costs.usage import NO_USAGE, Usage, usage_of_run
 from clew.core.decision import Abilities
-from clew.core.events import Event, QuestionAsked, SessionStarted
 from clew.core.outcome import Outcome
-from clew.core.permissions import Answer
+from clew.core.runs.answer import AnswerBuilder
+from clew.core.runs.events import Event, QuestionAsked, SessionStarted
+from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions, Trust
-from clew.core.usage import NO_USAGE, Usage, usage_of_run
-from clew.engine.agent_process import AgentProcess
-from clew.testing.refusals import BROKEN_SESSIONS
+from clew.engine.process.agent import AgentProcess
+from clew.testing.model.refusals import BROKEN_SESSIONS
 
 LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Words:
-    """How the agent's model calls its tools, as directives to the scripted one, and what its API says of a broken
-    history."""
+class AgentDirectives:
+    """Directives that make the scripted model call the agent's tools, and what its API says about a broken history."""
 
     command: Callable[[str], str]
     write: Callable[[Path, str], str]
@@ -40,7 +39,7 @@ def _tool(name: str, given: Mapping[str, Any]) -> str:
     return f"!tool {name} {json.dumps(given)}"
 
 
-CLAUDE_WORDS = Words(
+CLAUDE_DIRECTIVES = AgentDirectives(
     command=lambda line: _tool("Bash", {"command": line}),
     write=lambda path, text: _tool("Write", {"file_path": str(path), "content": text}),
     form=_tool(
@@ -58,7 +57,7 @@ CLAUDE_WORDS = Words(
     ),
     poison=BROKEN_SESSIONS[0].api.message,
 )
-CODEX_WORDS = Words(
+CODEX_DIRECTIVES = AgentDirectives(
     command=lambda line: _tool("exec_command", {"cmd": line}),
     write=lambda path, text: _tool(
         "apply_patch", {"input": f"*** Begin Patch\n*** Add File: {path}\n+{text}\n*** End Patch\n"}
@@ -82,14 +81,14 @@ CODEX_WORDS = Words(
 
 @dataclass
 class Subject:
-    """An adapter, and the world that its agent runs in. The model API obeys `!directives` in the prompts."""
+    """An adapter, and the environment in which its agent runs. The model API obeys `!directives` in the prompts."""
 
     adapter: Adapter
     environ: Mapping[str, str]
     work_dir: Path
     model: str
     binary: str | None = None  # a configured path
-    words: Words = CLAUDE_WORDS
+    directives: AgentDirectives = CLAUDE_DIRECTIVES
 
 
 Check = Callable[[Subject], Awaitable[None]]
@@ -97,21 +96,21 @@ Person = Callable[[QuestionAsked], Answer]
 
 
 @dataclass
-class Turn:
-    """What one process said."""
+class ContractTurn:
+    """What one agent process did in one turn."""
 
     events: list[Event] = field(default_factory=list)
-    ending: Ending | None = None
+    result: StreamResult | None = None
     exit_status: int | None = None
     session_id: str = ""
     user_uuid: str = ""
-    prompt_id: str = ""  # as the session's file shows it
+    prompt_id: str = ""  # as it is in the session's file
     tool_ran: bool = False
     usage: Usage = NO_USAGE  # the turn's own
 
     @property
-    def _answer(self) -> GrowingAnswer:
-        answer = GrowingAnswer()
+    def _answer(self) -> AnswerBuilder:
+        answer = AnswerBuilder()
         for event in self.events:
             answer.feed(event)
         return answer
@@ -122,7 +121,7 @@ class Turn:
 
     @property
     def message_id(self) -> str | None:
-        """Of its last message, where the agent tells."""
+        """The id of its last message, if the agent reports it."""
         return self._answer.message_id
 
     def of(self, kind: type[Event]) -> list[Event]:
@@ -130,13 +129,13 @@ class Turn:
 
     @property
     def answered(self) -> bool:
-        assert self.ending is not None
-        return self.ending.diagnosis.answered
+        assert self.result is not None
+        return self.result.diagnosis.answered
 
     @property
     def outcome(self) -> Outcome | None:
-        assert self.ending is not None
-        return self.ending.diagnosis.outcome
+        assert self.result is not None
+        return self.result.diagnosis.outcome
 
 
 async def turn(
@@ -151,16 +150,16 @@ async def turn(
     permissions: Permissions = Permissions.ASK,
     stop_at: type[Event] | None = None,
     close_at_once: bool = False,
-) -> Turn:
-    """One process, one prompt, to its end. `stop_at` is the event at which it is interrupted, or ended if it cannot.
+) -> ContractTurn:
+    """Runs one process with one prompt to its end. At the event `stop_at` it is interrupted, or killed if it cannot be.
 
-    `fork`: in a copy of the session that is resumed; `rewind_to`: one that ends with this message.
+    `fork`: in a copy of the resumed session; `rewind_to`: the copy ends with this message.
     """
     adapter, can = subject.adapter, await abilities(subject)
-    named = resume if resume is not None and not fork else str(uuid.uuid4())
-    said = Turn(session_id=named, user_uuid=user_uuid or str(uuid.uuid4()))
+    session_id = resume if resume is not None and not fork else str(uuid.uuid4())
+    said = ContractTurn(session_id=session_id, user_uuid=user_uuid or str(uuid.uuid4()))
     said.prompt_id = adapter.prompt_id(prompt, said.user_uuid)
-    launch = Launch(
+    launch = LaunchProfile(
         session_id=said.session_id,
         resume=resume is not None,
         model=subject.model,
@@ -191,11 +190,11 @@ async def turn(
                 process.close_stdin()
         said.exit_status = await process.wait()
         said.tool_ran = reader.tool_ran
-        said.ending = reader.ending(
+        said.result = reader.result(
             resumed=resume is not None, exit_status=said.exit_status, stderr=process.stderr_tail
         )
-    total = said.ending.usage_total or _total(subject, said.session_id)
-    said.usage = said.ending.usage + (usage_of_run(total, before) if total else NO_USAGE)
+    total = said.result.usage_total or _total(subject, said.session_id)
+    said.usage = said.result.usage + (usage_of_run(total, before) if total else NO_USAGE)
     return said
 
 
@@ -208,7 +207,7 @@ async def _stop(adapter: Adapter, process: AgentProcess) -> None:
 
 
 @asynccontextmanager
-async def _process(subject: Subject, can: Abilities, launch: Launch, mark: str) -> AsyncIterator[AgentProcess]:
+async def _process(subject: Subject, can: Abilities, launch: LaunchProfile, mark: str) -> AsyncIterator[AgentProcess]:
     adapter = subject.adapter
     process = await AgentProcess.spawn(
         adapter.command(adapter.find(subject.binary, subject.environ), can, launch),
@@ -226,7 +225,7 @@ async def abilities(subject: Subject) -> Abilities:
     adapter = subject.adapter
     binary = adapter.find(subject.binary, subject.environ)
     texts = []
-    for argv in adapter.probes(binary):
+    for argv in adapter.probe_commands(binary):
         process = await asyncio.create_subprocess_exec(
             *argv,
             env=adapter.environment(subject.environ),
@@ -242,7 +241,7 @@ def session_file(subject: Subject, session_id: str) -> Path | None:
     return subject.adapter.session_file(config_dir, str(subject.work_dir), session_id)
 
 
-def entries(subject: Subject, session_id: str, since: int = 0) -> list[Entry]:
+def entries(subject: Subject, session_id: str, since: int = 0) -> list[SessionEntry]:
     path = session_file(subject, session_id)
     assert path is not None
     return list(subject.adapter.read_session(path, since).entries)

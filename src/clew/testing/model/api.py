@@ -7,11 +7,12 @@ The real Claude CLI runs against it, unchanged and offline::
         [request] = api.main_requests
         assert request.shown_texts() == [("user", "hi")]
 
-Replies are data (`clew.testing.replies`), and one is chosen by rules (`clew.testing.scripts`). Usage figures follow the
-documented rules of the prompt cache (`clew.testing.prompt_cache`) by a clock that a test can advance:
+Replies are data (`clew.testing.model.replies`), and rules choose one (`clew.testing.model.scripts`). The usage follows
+the documented rules of the prompt cache (`clew.testing.model.prompt_cache`), with a clock that a test can advance:
 `api.clock.advance(600)`.
 
-One thread for each connection; everything shared is guarded by one condition, which is notified on every request.
+There is one thread for each connection. All shared state is guarded by one condition, which is notified on every
+request.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
-from clew.testing import responses_wire
-from clew.testing.model_server import Hold, Server
-from clew.testing.model_wire import Act, Answer, Step
-from clew.testing.prompt_cache import BadBreakpoints, CacheAccount, Clock, PromptCache, count_tokens
-from clew.testing.replies import FINAL, Fail, Hang, Reply, TooLong
-from clew.testing.responses_wire import ResponsesAnswer
-from clew.testing.scripts import ReplyHook, Request, choose_reply
+from clew.testing.model import responses_wire
+from clew.testing.model.messages_wire import Act, MessagesAnswer, Step
+from clew.testing.model.prompt_cache import BadBreakpoints, CacheAccount, Clock, PromptCache, count_tokens
+from clew.testing.model.replies import FINAL, Fail, Hang, Reply, TooLong
+from clew.testing.model.responses_wire import ResponsesAnswer
+from clew.testing.model.scripts import ReplyHook, Request, choose_reply
+from clew.testing.model.server import Hold, LoopbackServer
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class ModelApi:
-    """The API. `script`, `reply` and `default` may be set at any time; requests are answered by what stands then."""
+    """The API. `script`, `reply` and `default` may be set at any time, and apply to the requests that come after."""
 
     def __init__(
         self,
@@ -58,18 +59,18 @@ class ModelApi:
         self.default = default
         self.clock = clock if clock is not None else Clock(time.time)
         self.cache = PromptCache(self.clock, minimum_tokens=minimum_cached_tokens)
-        self.strays: list[str] = []  # addresses that a client with us as its proxy tried to reach
+        self.refused_hosts: list[str] = []  # addresses that clients tried to reach with this API as their proxy
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._requests: list[Request] = []
         self._holds: set[Hold] = set()
-        self._run = secrets.token_hex(6)  # a session may outlive the API that began it: its ids must not come again
+        self._run = secrets.token_hex(6)  # makes ids unique: a session may be resumed against another ModelApi
         self._ids = itertools.count(1)
         self._record: IO[str] | None = None
         self._hook_error: Exception | None = None
         self._server: _Server | None = None
 
-    # Life
+    # Start and stop
 
     def start(self) -> Self:
         self._server = _Server(self)
@@ -78,7 +79,7 @@ class ModelApi:
         return self
 
     def close(self) -> None:
-        """Stop at once: whatever is under way is cut off. Doing it twice is harmless."""
+        """Stops at once: running requests are cut off. Idempotent."""
         if self._server is None:
             return
         self._closing.set()
@@ -108,11 +109,11 @@ class ModelApi:
             raise RuntimeError("the model API is not running")
         return f"http://127.0.0.1:{self._server.server_port}"
 
-    # What was asked
+    # Requests
 
     @property
     def requests(self) -> list[Request]:
-        """Every POST so far, in the order of arrival."""
+        """Every POST request so far, in the order of arrival."""
         with self._changed:
             return list(self._requests)
 
@@ -121,18 +122,19 @@ class ModelApi:
         return [request for request in self.requests if request.is_main]
 
     def wait_for_requests(self, count: int, timeout_s: float = 60.0, *, main: bool = False) -> list[Request]:
-        """Wait until so many requests (with `main`: of the conversation itself) have come, and return them all."""
+        """Waits for that many requests (with `main`: of the conversation itself), and returns all of them."""
 
         def seen() -> list[Request]:
             return self.main_requests if main else list(self._requests)
 
         with self._changed:
             if not self._changed.wait_for(lambda: len(seen()) >= count, timeout_s):
-                raise TimeoutError(f"{len(seen())} of {count} requests came within {timeout_s} s")
+                raise TimeoutError(f"{len(seen())} of {count} requests arrived within {timeout_s} s")
             return seen()
 
     def record_to(self, path: str | Path) -> None:
-        """Append each request from now on to a file, a JSON object a line, keys left out. Only the owner reads it."""
+        """Appends each request from now on to a file, one JSON object a line, without API keys. The file's mode is
+        0600."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with self._changed:
             if self._record is not None:
@@ -140,23 +142,23 @@ class ModelApi:
             self._record = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")
 
     def wait_for_hanging(self, count: int, timeout_s: float = 60.0) -> None:
-        """Wait until so many answers hang; with 0, until every client that was kept waiting has gone."""
+        """Waits until that many answers hang; with 0, until every waiting client has disconnected."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._holds) == count, timeout_s):
                 raise TimeoutError(f"{len(self._holds)} answers hang after {timeout_s} s, not {count}")
 
     def release(self) -> int:
-        """Let every answer that hangs now go on to its end. Returns how many there were."""
+        """Lets every hanging answer continue to its end. Returns how many there were."""
         with self._changed:
             holds, self._holds = self._holds, set()
             for hold in holds:
                 hold.release()
             return len(holds)
 
-    # What is answered
+    # Answers
 
-    def _answer(self, request: Request) -> tuple[Answer | ResponsesAnswer, Hold | None]:
-        """Choose the reply, charge the cache and put the request on record, in one step for whoever waits."""
+    def _answer(self, request: Request) -> tuple[MessagesAnswer | ResponsesAnswer, Hold | None]:
+        """Chooses the reply, charges the cache and records the request. For a waiting test this is one step."""
         reply = self._pick(request)
         with self._changed:
             account = CacheAccount()
@@ -167,13 +169,13 @@ class ModelApi:
                     )
                 except BadBreakpoints as error:
                     reply = Fail(400, "invalid_request_error", str(error))
-            # On the list before anyone can see the request: release() after wait_for_requests() finds it.
+            # Added before the request becomes visible, so that release() after wait_for_requests() finds it.
             hold = Hold() if isinstance(reply, Hang) else None
             if hold is not None:
                 self._holds.add(hold)
-            self._put_on_record(replace(request, cache=account))
+            self._record_request(replace(request, cache=account))
             number = next(self._ids)
-        answer = ResponsesAnswer if request.is_responses else Answer
+        answer = ResponsesAnswer if request.is_responses else MessagesAnswer
         return answer(reply, request.model, account, f"{self._run}{number:06d}"), hold
 
     def _pick(self, request: Request) -> Reply:
@@ -184,14 +186,14 @@ class ModelApi:
         if reply is None and self.reply is not None:
             try:
                 reply = self.reply(request)
-            except Exception as error:  # noqa: BLE001 — the test's own code; told to the client now, to the test on exit
+            except Exception as error:  # noqa: BLE001 — the test's own code: raised in the test when the API closes
                 self._hook_error = error
                 reply = Fail(500, "api_error", f"the reply hook raised {error!r}", FINAL)
         if reply is None:
             reply = choose_reply(request, self.default)
         return reply.as_fail() if isinstance(reply, TooLong) and not request.is_responses else reply
 
-    def _put_on_record(self, request: Request) -> None:
+    def _record_request(self, request: Request) -> None:
         with self._changed:
             self._requests.append(request)
             if self._record is not None:
@@ -205,11 +207,11 @@ class ModelApi:
             self._changed.notify_all()
 
 
-class _ClientGone(ConnectionError):
-    """Nobody is there to be answered any more, or we are closing."""
+class _Disconnected(ConnectionError):
+    """The client has disconnected, or the API is closing."""
 
 
-class _Server(Server):
+class _Server(LoopbackServer):
     def __init__(self, api: ModelApi) -> None:
         self.api = api
         super().__init__(_Handler)
@@ -219,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = 1 << 16  # what comes without a pause goes in one piece
+    wbufsize = 1 << 16  # what is written without a pause is sent in one piece
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -230,8 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_CONNECT(self) -> None:
-        """Somebody takes us for its proxy to the world: noted, and refused."""
-        self.server.api.strays.append(self.path)
+        """A client uses this API as its HTTPS proxy: the address is recorded, and the request refused."""
+        self.server.api.refused_hosts.append(self.path)
         self._refuse(Fail(403, "permission_error", "nothing leaves this machine"))
         self.close_connection = True
 
@@ -253,13 +255,13 @@ class _Handler(BaseHTTPRequestHandler):
         if request.route in ("/v1/messages", responses_wire.ROUTE):
             self._serve(*api._answer(request), stream=bool(body.get("stream")))
             return
-        api._put_on_record(request)
+        api._record_request(request)
         if request.route == "/v1/messages/count_tokens":
             self._send_json(200, {"input_tokens": count_tokens(body)})
         else:
             self._refuse(Fail(404, "not_found_error", f"POST {self.path} is not served here"))
 
-    def _serve(self, answer: Answer | ResponsesAnswer, hold: Hold | None, stream: bool) -> None:
+    def _serve(self, answer: MessagesAnswer | ResponsesAnswer, hold: Hold | None, stream: bool) -> None:
         if isinstance(answer.reply, Fail):
             self._refuse(answer.reply)
             return
@@ -275,14 +277,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.api._forget(hold)
                 hold.close()
 
-    def _take(self, step: Step, answer: Answer | ResponsesAnswer, hold: Hold | None, stream: bool) -> None:
+    def _take(self, step: Step, answer: MessagesAnswer | ResponsesAnswer, hold: Hold | None, stream: bool) -> None:
         match step:
             case bytes():
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(step), step))
             case float():
                 self.wfile.flush()
                 if self.server.api._closing.wait(step):
-                    raise _ClientGone
+                    raise _Disconnected
             case Act.HEADERS:
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream" if stream else "application/json")
@@ -292,10 +294,10 @@ class _Handler(BaseHTTPRequestHandler):
             case Act.HOLD:
                 self.wfile.flush()
                 if hold is None or not hold.wait(self.connection):
-                    raise _ClientGone
+                    raise _Disconnected
             case Act.BREAK:
                 self.wfile.flush()
-                raise _ClientGone
+                raise _Disconnected
 
     def _refuse(self, fail: Fail) -> None:
         error = {"type": "error", "error": {"type": fail.type, "message": fail.message}}

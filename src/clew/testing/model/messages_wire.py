@@ -1,6 +1,6 @@
 """The Messages API's wire format: a chosen reply as a stream of server-sent events, or in one piece.
 
-Pure: an answer is a sequence of steps, and whoever serves it takes them.
+Pure: an answer is a sequence of steps, and the server executes them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from clew.testing.prompt_cache import CacheAccount, estimate_tokens
-from clew.testing.replies import Cut, Hang, Reply, Slow, Text, ToolUse
+from clew.testing.model.prompt_cache import CacheAccount, estimate_tokens
+from clew.testing.model.replies import Cut, Hang, Reply, Slow, Text, ToolUse
 
 
 class Act(Enum):
-    """The steps of an answer that are not bytes or pauses."""
+    """The steps of an answer that are neither bytes nor pauses."""
 
     HEADERS = "send the HTTP headers"
     HOLD = "wait for a release"
@@ -28,8 +28,8 @@ Step = bytes | float | Act  # bytes to send, seconds to pause, or an act
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A chosen reply, on its way to the wire."""
+class MessagesAnswer:
+    """A chosen reply in the wire format."""
 
     reply: Reply
     model: str
@@ -97,7 +97,7 @@ class Answer:
         yield event("content_block_stop", index=index)
 
     def json_steps(self) -> Iterator[Step]:
-        """The answer in one piece: it hangs before it, breaks instead of it, or takes its time first."""
+        """The answer in one piece. It hangs or pauses before it is sent, or breaks instead of being sent."""
         if isinstance(self.reply, Hang):
             yield Act.HOLD
         if isinstance(self.reply, Cut):
@@ -113,7 +113,7 @@ def _text_block(text: str) -> list[dict[str, Any]]:
 
 
 def pieces(reply: Reply, text: str) -> Iterator[str | float]:
-    """A text cut into the pieces that it is sent in, with the pauses between them."""
+    """A text, split into the pieces that are sent, with the pauses between them."""
     match reply:
         case Slow(_, words_per_s):
             parts, delay_s = re.findall(r"\S+\s*|\s+", text), 1 / words_per_s

@@ -1,24 +1,24 @@
 """What a request to the Messages API would cost, by the documented rules of its prompt cache.
 
-Pure bookkeeping: no network, no clock of its own. `PromptCache.charge(body)` takes a request body as a client
-sent it and says how many of its tokens are read from the cache, written to it, or paid in full.
+Pure accounting: no network, no clock of its own. `PromptCache.charge(body)` takes a request body as a client sent it
+and returns how many of its tokens are read from the cache, written to it, or charged in full.
 
 The rules (Anthropic, "Prompt caching"):
 
-1. A prompt is one row of blocks: the tools, then the system prompt, then the messages.
-2. A block with `cache_control` is a breakpoint: at most four in a request, and a breakpoint with a life of one
+1. A prompt is a sequence of blocks: the tools, then the system prompt, then the messages.
+2. A block with `cache_control` is a breakpoint. A request has at most four, and a breakpoint with a lifetime of one
    hour may not follow one of five minutes. A `cache_control` on the request itself marks the last block.
 3. A served request writes one entry at each breakpoint: the hash of everything up to and including that block.
    Nothing is written at any other place.
 4. A read looks for such entries: at the breakpoint, then block by block backwards, 20 positions in all with the
    breakpoint as the first. A run of `tool_use` blocks is one position; so is a run of `tool_result` blocks.
-5. The longest entry found is the hit. Up to there the tokens are read; from there to the last breakpoint of one
-   hour they are written for an hour, and on to the last breakpoint for five minutes; the rest is plain input.
-6. An entry lives five minutes or one hour, counted anew from each request that reads it. Each model has its own.
-7. A prefix shorter than the model's minimum is never cached; nobody is told.
+5. The longest entry found is the hit. The tokens up to the hit are read. From there, tokens up to the last breakpoint
+   of one hour are written for an hour, and those up to the last breakpoint for five minutes; the rest is plain input.
+6. An entry lives five minutes or one hour. Each request that reads it restarts that time. Each model has its own cache.
+7. A prefix shorter than the model's minimum is never cached, without a notice.
 8. Another tool choice or thinking budget invalidates the messages, but neither the tools nor the system prompt.
 
-Tokens are estimated, four bytes of JSON each: the same text always counts the same, and comparing needs no more.
+Tokens are estimated as four bytes of JSON each: the same text always counts the same, which is enough to compare.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ WRITE_1H_COST: Final = 2.0
 READ_COST: Final = 0.1
 OUTPUT_COST: Final = 5.0
 
-# The Claude CLI sends this as its first system block. It is a note to the biller, and made from the first prompt's
-# text: counted as prompt, it would keep any two conversations from sharing even the system prompt.
-NOT_PROMPT: Final = ("x-anthropic-billing-header:",)
+# The Claude CLI sends this as its first system block. It is for billing, and depends on the first prompt's text: if it
+# counted as prompt, no two conversations could share even the system prompt.
+IGNORED_SYSTEM_BLOCKS: Final = ("x-anthropic-billing-header:",)
 
 _BYTES_PER_TOKEN: Final = 4
 _RUN_TYPES: Final = frozenset({"tool_use", "tool_result"})
@@ -51,13 +51,13 @@ Json = Mapping[str, Any]
 
 
 class BadBreakpoints(ValueError):
-    """The request's `cache_control` marks break a rule; the message is what the API would answer with its 400."""
+    """The request's `cache_control` marks break a rule; the message is what the API would send with its 400."""
 
 
 class Clock:
-    """A clock that tests move by hand, so that ten minutes between two turns take no time.
+    """A clock that tests advance, so that ten minutes between two turns take no time.
 
-    It stands still at 0 by default; give it `time.time` to run with the world, `advance` on top.
+    By default it stays at 0. With `time.time` as its base it runs in real time, and `advance` adds to that.
     """
 
     def __init__(self, base: Callable[[], float] = lambda: 0.0) -> None:
@@ -86,7 +86,7 @@ class CacheAccount:
 
     @property
     def cost_units(self) -> float:
-        """The price of the prompt, in ordinary input tokens; answers come on top (`output_cost_units`)."""
+        """The price of the prompt, in ordinary input tokens. Answers cost extra (`output_cost_units`)."""
         return (
             self.input_tokens * INPUT_COST
             + self.read_tokens * READ_COST
@@ -122,11 +122,11 @@ def output_cost_units(output_tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of the prompt, with what a cache entry ending here would be filed under."""
+    """One block of the prompt, with the key of a cache entry that would end here."""
 
     kind: str  # "text", "tool_use", … ; "tool" for a tool's definition
     prefix_hash: str  # of this block and all before it
-    prefix_tokens: int  # likewise
+    prefix_tokens: int  # of this block and all before it
     life: str | None  # "5m" or "1h" at a breakpoint, None elsewhere
 
 
@@ -137,26 +137,26 @@ class _Entry:
 
 
 class PromptCache:
-    """The cache of one API: what was written, and when it dies."""
+    """The cache of one API: its entries, and when they expire."""
 
     def __init__(
         self,
         clock: Clock | None = None,
         *,
         minimum_tokens: int = 1024,  # differs per model, 512 to 4096; 1024 is the most common
-        not_prompt: Sequence[str] = NOT_PROMPT,  # system blocks that begin so are no part of the prompt
+        ignored: Sequence[str] = IGNORED_SYSTEM_BLOCKS,  # system blocks with these beginnings do not count as prompt
     ) -> None:
         self.clock = clock if clock is not None else Clock()
         self.minimum_tokens = minimum_tokens
-        self._not_prompt = tuple(not_prompt)
+        self._ignored = tuple(ignored)
         self._entries: dict[tuple[str, str], _Entry] = {}
 
     def charge(self, body: Json) -> CacheAccount:
-        """Account for a served request: read what is there, keep it alive, write the rest.
+        """Accounts for a served request: reads the entries that exist, renews them, and writes new ones.
 
-        Raises BadBreakpoints, and changes nothing then. A request that the API refuses is not to be charged.
+        Raises BadBreakpoints, and then changes nothing. Do not call it for a request that the API refuses.
         """
-        blocks = read_blocks(body, self._not_prompt)
+        blocks = read_blocks(body, self._ignored)
         marks = check_breakpoints(blocks)
         model = str(body.get("model", ""))
         now = self.clock.now()
@@ -186,7 +186,7 @@ class PromptCache:
         key = (model, block.prefix_hash)
         known = self._entries.get(key)
         if known is not None and now < known.expires_at:
-            return  # read above, and so kept alive by its own life: a longer one is not given away with a read
+            return  # it was read and renewed above; a read does not extend the lifetime of an entry
         assert block.life is not None  # only breakpoints are written
         self._entries[key] = _Entry(block.life, now + LIFE_S[block.life])
 
@@ -201,12 +201,12 @@ def estimate_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
-def read_blocks(body: Json, not_prompt: Sequence[str] = NOT_PROMPT) -> list[Block]:
-    """The prompt as a row of blocks: tools, system, messages."""
+def read_blocks(body: Json, ignored: Sequence[str] = IGNORED_SYSTEM_BLOCKS) -> list[Block]:
+    """The prompt as a sequence of blocks: tools, system, messages."""
     digest = hashlib.sha256()
     tokens = 0
     blocks: list[Block] = []
-    rows = list(_rows(body, tuple(not_prompt)))
+    rows = list(_rows(body, tuple(ignored)))
     for number, (place, raw) in enumerate(rows):
         text = _canonical(raw)
         digest.update(f"{place}\x00{text}\x01".encode("utf-8", "surrogatepass"))
@@ -221,7 +221,7 @@ def read_blocks(body: Json, not_prompt: Sequence[str] = NOT_PROMPT) -> list[Bloc
 
 
 def check_breakpoints(blocks: Sequence[Block]) -> list[int]:
-    """The places of the breakpoints. Raises BadBreakpoints in the words of the API."""
+    """The indexes of the breakpoints. Raises BadBreakpoints with the API's text."""
     marks = [index for index, block in enumerate(blocks) if block.life is not None]
     if len(marks) > MAX_BREAKPOINTS:
         raise BadBreakpoints(
@@ -238,17 +238,17 @@ def check_breakpoints(blocks: Sequence[Block]) -> list[int]:
     return marks
 
 
-def _rows(body: Json, not_prompt: tuple[str, ...]) -> Iterator[tuple[str, Json]]:
+def _rows(body: Json, ignored: tuple[str, ...]) -> Iterator[tuple[str, Json]]:
     for tool in body.get("tools") or ():
         yield "tools", tool
     for block in _as_blocks(body.get("system")):
-        if not str(block.get("text", "")).startswith(not_prompt):
+        if not str(block.get("text", "")).startswith(ignored):
             yield "system", block
-    # Rule 8. Only these two parts of `thinking` change the prompt; how thoughts are displayed does not.
+    # Rule 8. Only these two fields of `thinking` change the prompt; how thinking is displayed does not.
     thinking = body.get("thinking") or {}
     settings = [body.get("tool_choice"), thinking.get("type"), thinking.get("budget_tokens")]
     for message in body.get("messages") or ():
-        # Neighbours of one role are one turn to the API, so the role counts and the message's edges do not.
+        # Adjacent messages of one role are one turn to the API, so the role counts and message boundaries do not.
         place = json.dumps([message.get("role"), settings])
         for block in _as_blocks(message.get("content")):
             yield place, block
@@ -261,7 +261,7 @@ def _as_blocks(content: Any) -> Sequence[Json]:
 
 
 def _canonical(block: Json) -> str:
-    """A block's JSON without its marks. The order of its own keys is the client's whim; deeper order is content."""
+    """A block's JSON without its marks. The order of its own keys does not matter; in nested objects it does."""
     plain = {key: block[key] for key in sorted(block) if key != "cache_control"}
     inner = plain.get("content")
     if isinstance(inner, list):
@@ -273,7 +273,7 @@ def _canonical(block: Json) -> str:
 
 
 def _positions_back(blocks: Sequence[Block], mark: int) -> Iterator[tuple[int, int]]:
-    """Walk backwards from a breakpoint: (position counted from 1, index of the block)."""
+    """The blocks backwards from a breakpoint: (position counted from 1, index of the block)."""
     position = 1
     for index in range(mark, -1, -1):
         yield position, index

@@ -1,8 +1,8 @@
-"""The sentences in which the model APIs refuse a request, whole, and what the real CLIs make of each.
+"""The error messages with which the model APIs refuse a request, and what the real CLIs make of each.
 
-The Messages API's sentences are those of its documentation and of the field; `said` is what Claude Code 2.1.325 tells
-its host, `code` the `api_error` or `error` that comes with it. Codex shows the Responses API's words as they are. The
-adapter's tests send every one of them through the real CLI, and docs/agents.md has this table.
+The Messages API's messages are from its documentation and from practice. `cli_text` is what Claude Code 2.1.325 reports
+to its host, `code` the `api_error` or `error` that comes with it. Codex shows the Responses API's messages unchanged.
+The adapter's tests send each of them through the real CLI, and docs/agents.md has this table.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from dataclasses import dataclass
 from typing import Final
 
 from clew.core.outcome import Outcome
-from clew.testing.replies import FINAL, Fail
+from clew.testing.model.replies import FINAL, Fail
 
 INVALID: Final = "invalid_request_error"
 CALL: Final = "toolu_01A09q90qw90lq917835lq9"
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """One sentence of an API, and what becomes of it."""
+class ApiRefusal:
+    """One error message of an API, and the outcome that Clew makes of it."""
 
     api: Fail
     outcome: Outcome
-    said: str | None = None  # by the CLI; None: the API's own words, after `API Error: 400`
-    code: str | None = None  # the CLI's own, if it has one
+    cli_text: str | None = None  # the CLI's own text; None: `API Error: 400` and the API's message
+    code: str | None = None  # the CLI's own error code, if it has one
 
     @property
     def directive(self) -> str:
-        """Makes the scripted model refuse with it."""
+        """A directive that makes the scripted model refuse with this message."""
         return f"!fail {self.api.status} {self.api.type} {self.api.message}"
 
     @property
-    def told(self) -> str:
-        """How the CLI's words begin: some name the model or the address behind it."""
-        return self.said or f"API Error: {self.api.status} {self.api.message}"
+    def reported(self) -> str:
+        """How the CLI's report begins: some texts continue with the model or the address."""
+        return self.cli_text or f"API Error: {self.api.status} {self.api.message}"
 
 
 def _invalid(message: str) -> Fail:
     return Fail(400, INVALID, message, FINAL)
 
 
-def _broken(message: str, said: str | None = None, code: str | None = None) -> Refusal:
-    return Refusal(_invalid(message), Outcome.POISONED, said, code)
+def _broken(message: str, cli_text: str | None = None, code: str | None = None) -> ApiRefusal:
+    return ApiRefusal(_invalid(message), Outcome.POISONED, cli_text, code)
 
 
 BROKEN_SESSIONS: Final = (
@@ -83,32 +83,32 @@ BROKEN_SESSIONS: Final = (
     _broken("This model does not support assistant message prefill. The conversation must end with a user message."),
 )
 
-OTHERS: Final = (
-    Refusal(
+OTHER_REFUSALS: Final = (
+    ApiRefusal(
         _invalid("messages.2.content.1.image.source.base64: Could not process image"),
         Outcome.MEDIA_REMOVED,
         "API Error: an image in the conversation could not be processed and was removed. Re-read the file with a "
         "different approach if you still need it.",
         "media_removed",
     ),
-    Refusal(
+    ApiRefusal(
         _invalid("messages.1.content.0.image.source.base64: image exceeds 5 MB maximum: 6123456 bytes > 5242880 bytes"),
         Outcome.MEDIA_REMOVED,
         "Image was too large. Try resizing the image or using a different approach.",
     ),
-    Refusal(
+    ApiRefusal(
         _invalid("messages.2.content.0.pdf.source.base64.data: The PDF specified was not valid."),
         Outcome.MEDIA_REMOVED,
         "The PDF file was not valid. Try converting it to text first (e.g., pdftotext).",
     ),
-    Refusal(
+    ApiRefusal(
         Fail(413, "request_too_large", "Request exceeds the maximum size", FINAL),
         Outcome.MEDIA_REMOVED,
         "Request too large (max 32MB). Accumulated images and attachments in the conversation pushed the request over "
         "the limit. Remove older images or compact the conversation.",
     ),
-    Refusal(_invalid("prompt is too long: 210000 tokens > 200000 maximum"), Outcome.OVERFLOW, "Prompt is too long"),
-    Refusal(
+    ApiRefusal(_invalid("prompt is too long: 210000 tokens > 200000 maximum"), Outcome.OVERFLOW, "Prompt is too long"),
+    ApiRefusal(
         _invalid(
             "input length and `max_tokens` exceed context limit: 190000 + 21333 > 200000, decrease input length or "
             "`max_tokens` and try again"
@@ -116,7 +116,7 @@ OTHERS: Final = (
         Outcome.OVERFLOW,
         "Prompt is too long",
     ),
-    Refusal(
+    ApiRefusal(
         _invalid(
             "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or "
             "purchase credits."
@@ -125,31 +125,31 @@ OTHERS: Final = (
         "Credit balance is too low",
         "billing_error",
     ),
-    Refusal(
+    ApiRefusal(
         Fail(404, "not_found_error", "model: claude-nonexistent-9", FINAL),
         Outcome.WRONG_MODEL,
         "There's an issue with the selected model (",
         "model_not_found",
     ),
-    Refusal(
+    ApiRefusal(
         _invalid("This organization has been disabled."),
         Outcome.AUTH,
         "Your ANTHROPIC_API_KEY belongs to a disabled organization · Update or unset the environment variable",
         "org_disabled_credential",
     ),
-    Refusal(
+    ApiRefusal(
         Fail(401, "authentication_error", "invalid x-api-key", FINAL),
         Outcome.AUTH,
         "Invalid API key · Fix external API key",
         "authentication_failed",
     ),
-    Refusal(
+    ApiRefusal(
         _invalid(
             "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
         ),
         Outcome.USAGE_LIMIT,
     ),
-    Refusal(
+    ApiRefusal(
         Fail(
             429,
             "rate_limit_error",
@@ -161,12 +161,12 @@ OTHERS: Final = (
         "Please try again later.",
         "rate_limit",
     ),
-    Refusal(
+    ApiRefusal(
         Fail(529, "overloaded_error", "Overloaded", FINAL),
         Outcome.OVERLOADED,
         "API Error: 529 Overloaded",
     ),
-    Refusal(
+    ApiRefusal(
         Fail(500, "api_error", "Internal server error", FINAL),
         Outcome.OVERLOADED,
         "API Error: 500 Internal server error. This is a server-side issue, usually temporary",
@@ -174,4 +174,4 @@ OTHERS: Final = (
     ),
 )
 
-CLAUDE: Final = (*BROKEN_SESSIONS, *OTHERS)
+CLAUDE_REFUSALS: Final = (*BROKEN_SESSIONS, *OTHER_REFUSALS)

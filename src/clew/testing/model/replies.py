@@ -1,4 +1,4 @@
-"""The scripted model's replies, as data: what it says, calls, refuses, or fails to finish."""
+"""The scripted model's replies, as data: texts, tool calls, refusals, and answers that break off or hang."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-# Without this header the Claude CLI tries again ten times, also after a 401, and waits twice as long each time.
+# Without this header the Claude CLI retries ten times, also after a 401, and doubles the wait each time.
 FINAL: Final[Mapping[str, str]] = MappingProxyType({"x-should-retry": "false"})
 
 HangPoint = Literal["request", "headers", "start", "text"]
@@ -15,7 +15,7 @@ HangPoint = Literal["request", "headers", "start", "text"]
 
 @dataclass(frozen=True)
 class Text:
-    """A plain answer, in so many chunks, with a pause before each but the first."""
+    """A plain answer, in `chunks` pieces, with a pause of `delay_s` between them."""
 
     text: str
     chunks: int = 1
@@ -24,7 +24,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Slow:
-    """An answer that comes word by word."""
+    """An answer that arrives word by word."""
 
     text: str
     words_per_s: float = 10.0
@@ -32,7 +32,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class ToolUse:
-    """A call of a tool, after some text if there is any; `also` are further calls in the same answer."""
+    """A tool call, after `text` if there is any; `also` are further calls in the same answer."""
 
     name: str
     input: Mapping[str, Any]
@@ -42,10 +42,10 @@ class ToolUse:
 
 @dataclass(frozen=True)
 class Hang:
-    """Silence, with the connection open, until `ModelApi.release()` lets the answer go on.
+    """Sends nothing more, with the connection open, until `ModelApi.release()` lets the answer continue.
 
-    It also ends when the client goes or the API closes. `after` says how far the answer comes first: to nothing
-    at all ("request"), to the HTTP headers, to the `message_start` event, or to the text.
+    It also ends when the client disconnects or the API closes. `after` says what is sent before: nothing ("request"),
+    the HTTP headers, the `message_start` event, or the text.
     """
 
     after: HangPoint = "start"
@@ -61,21 +61,23 @@ class Cut:
 
 @dataclass(frozen=True)
 class Fail:
-    """A refusal. Clients ask again after most of them, for minutes; with `headers=FINAL` they do not.
+    """A refusal. Clients retry after most of them, for minutes; with `headers=FINAL` they do not.
 
-    Except after a 400: there the Claude CLI goes on asking at once, with fewer features each time, and one entry in
-    the script refuses only the first of these. To refuse them all, use a directive, the hook or the default.
+    A 400 is different: the Claude CLI retries at once, with fewer features each time, and one entry in the script
+    refuses only the first of these requests. To refuse all of them, use a directive, the hook or the default.
     """
 
     status: int
     type: str = "api_error"
     message: str = "Internal server error"
     headers: Mapping[str, str] = field(default_factory=dict)
-    resets_at: float | None = None  # of an account's usage limit: epoch seconds, told as each API tells it
+    resets_at: float | None = (
+        None  # when an account's usage limit resets, in epoch seconds; each API has its own format
+    )
 
 
 def usage_limit(resets_at: float | None) -> Fail:
-    """The refusal of an account that has used up what it may. Without a time it is the API's rate limit."""
+    """The refusal when an account's usage limit is reached. Without a time it is the API's rate limit."""
     if resets_at is None:
         return Fail(429, "rate_limit_error", "This request would exceed your account's rate limit.", FINAL)
     headers = {
@@ -90,7 +92,7 @@ def usage_limit(resets_at: float | None) -> Fail:
 
 @dataclass(frozen=True)
 class TooLong:
-    """The refusal of a prompt that does not fit the model's window."""
+    """The refusal of a prompt that does not fit the model's context window."""
 
     tokens: int = 210_000
     maximum_tokens: int = 200_000

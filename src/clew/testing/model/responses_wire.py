@@ -1,8 +1,7 @@
-"""OpenAI's Responses API: its requests as the conversation they show, and a chosen reply in its wire format.
+"""OpenAI's Responses API: its requests as conversations, and a chosen reply in its wire format.
 
-Pure, as the Messages API's own module (`clew.testing.model_wire`) is: whoever serves an answer takes its steps. A
-request's items are put into the shape of Messages, so that the rules that pick a reply and `Request.shown_texts` are
-the same for both.
+Pure, like `messages_wire.py`: the server executes the steps of an answer. A request's items are converted to the shape
+of the Messages API, so that the rules that choose a reply and `Request.shown_texts` are the same for both.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from clew.testing.model_wire import Act, Step, event, pieces
-from clew.testing.prompt_cache import CacheAccount, estimate_tokens
-from clew.testing.replies import Cut, Fail, Hang, Reply, Slow, Text, TooLong, ToolUse
+from clew.testing.model.messages_wire import Act, Step, event, pieces
+from clew.testing.model.prompt_cache import CacheAccount, estimate_tokens
+from clew.testing.model.replies import Cut, Fail, Hang, Reply, Slow, Text, TooLong, ToolUse
 
 ROUTE: Final = "/v1/responses"
 
 Json = Mapping[str, Any]
 
-# How the Codex CLI's own notes begin; they come in the user's name, and nobody wrote them.
+# How the Codex CLI's own notes in the role of the user begin.
 _NOTES: Final = (
     "<environment_context>",
     "<user_instructions>",
@@ -29,11 +28,11 @@ _NOTES: Final = (
     "<turn_aborted>",
     "<permissions instructions>",
 )
-_FREEFORM: Final = frozenset({"apply_patch"})  # tools that take a text, not JSON; a directive gives it as {"input": …}
+_FREEFORM: Final = frozenset({"apply_patch"})  # tools that take text, not JSON; a directive writes it as {"input": …}
 
 
 def messages(body: Json) -> list[Json]:
-    """The request's items as messages: notes and instructions as `system`, calls and results of tools as blocks."""
+    """The request's items as messages: notes and instructions as `system`, tool calls and results as blocks."""
     return [message for item in _items(body) for message in _message(item)]
 
 
@@ -77,7 +76,7 @@ def _arguments(item: Json) -> Any:
 
 
 def request_kind(headers: Mapping[str, str]) -> str:
-    """What the Codex CLI says that a request is for: "turn", "compaction", …"""
+    """The purpose of a request, as the Codex CLI reports it: "turn", "compaction", …"""
     try:
         return str(json.loads(headers.get("x-codex-turn-metadata") or "{}").get("request_kind") or "turn")
     except (ValueError, AttributeError):
@@ -85,7 +84,7 @@ def request_kind(headers: Mapping[str, str]) -> str:
 
 
 def cacheable(body: Json) -> Json:
-    """The request as the prompt cache's books want it. This API keeps every prefix by itself, so the end is marked."""
+    """The request in the form that `PromptCache` accounts for. This API caches every prefix, so the end is marked."""
     blocks = [
         {"role": "user", "content": [{key: value for key, value in item.items() if key != "id"}]}
         for item in _items(body)
@@ -108,7 +107,7 @@ def refusal(fail: Fail) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ResponsesAnswer:
-    """A chosen reply, on its way to the wire."""
+    """A chosen reply in the wire format."""
 
     reply: Reply
     model: str
@@ -169,7 +168,7 @@ class ResponsesAnswer:
         yield event("response.completed", response=self.response("completed", self.items()))
 
     def _too_long(self) -> bytes:
-        """This API finds it out only when the stream has begun."""
+        """This API reports it only after the stream has begun."""
         error = {
             "code": "context_length_exceeded",
             "message": "Your input exceeds the context window of this model. Please adjust your input and try again.",
@@ -190,7 +189,7 @@ class ResponsesAnswer:
         yield event("response.output_item.done", output_index=index, item=item)
 
     def json_steps(self) -> Iterator[Step]:
-        """The answer in one piece: it hangs before it, or breaks instead of it."""
+        """The answer in one piece. It hangs before it is sent, or breaks instead of being sent."""
         if isinstance(self.reply, Hang):
             yield Act.HOLD
         if isinstance(self.reply, Cut):

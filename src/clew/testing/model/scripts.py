@@ -1,13 +1,13 @@
-"""What the scripted model is asked, and what it answers: requests, and the rules that pick a reply.
+"""Requests to the scripted model, and the rules that choose a reply.
 
-Pure: `ModelApi` does the network. The replies are `clew.testing.replies`, importable from here too. One is chosen in
-this order:
+Pure: `ModelApi` does the I/O. The replies are defined in `replies.py`, and can be imported from here too. A reply is
+chosen in this order:
 
 1. the next entry of the script, for a request of the main conversation;
 2. the `reply` hook, when it returns one;
-3. the prompt's own text, which works across processes that share nothing but the address. A request that brings
-   the result of a tool gets `done: <its first 100 characters>`, a compaction gets a summary. Otherwise the last
-   line of the newest user text that is a *directive* decides (the table below);
+3. the prompt's own text, which also works from other processes. A request with the result of a tool is answered with
+   `done: <its first 100 characters>`, a compaction with a summary. Otherwise the last line of the newest user text
+   that is a *directive* decides (see the table);
 4. the default reply, when one is set;
 5. `ack: <the last line of the newest user text>`.
 
@@ -16,15 +16,15 @@ this order:
 | `!say TEXT`                 | says TEXT                                                                    |
 | `!tool NAME {json}`         | calls a tool; `!tool` lines directly above are called in the same answer     |
 | `!slow WORDS DELAY_S`       | says `w0 w1 …`, a word every DELAY_S seconds                                 |
-| `!hang WHERE [TEXT]`        | falls silent; WHERE is `request`, `headers`, `start` or `text` (after TEXT)  |
+| `!hang WHERE [TEXT]`        | stops sending; WHERE is `request`, `headers`, `start` or `text` (after TEXT) |
 | `!cut TEXT`                 | drops the connection after TEXT                                              |
-| `!fail STATUS TYPE MESSAGE` | refuses for good: `!fail 429 rate_limit_error Slow down`                     |
+| `!fail STATUS TYPE MESSAGE` | refuses permanently: `!fail 429 rate_limit_error Slow down`                  |
 | `!limit [EPOCH]`            | refuses: the account's usage limit is reached, and resets at that time       |
 | `!toolong`                  | says that the prompt is too long                                             |
 | `!big N_BYTES`              | says N_BYTES of text                                                         |
 
-In a prompt that carries a transcript, only what follows the last `# New message` heading is looked at: the
-directives above it belong to turns long past. A malformed directive is answered with a 400 that says so.
+In a prompt with a transcript, only what follows the last `# New message` heading counts: the directives above it belong
+to earlier turns. A malformed directive is answered with a 400 that says so.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from clew.testing import responses_wire
-from clew.testing.prompt_cache import CacheAccount
-from clew.testing.replies import (
+from clew.testing.model import responses_wire
+from clew.testing.model.prompt_cache import CacheAccount
+from clew.testing.model.replies import (
     FINAL,
     Cut,
     Fail,
@@ -83,8 +83,8 @@ DONE_CHARS: Final = 100
 
 ReplyHook = Callable[["Request"], Reply | None]
 
-# Marks by which the Claude CLI's requests on the side are known. Titles, recaps and other errands carry the first
-# header, subagents the second; a compaction is known by its words, since it repeats the whole conversation.
+# How the Claude CLI's side requests are recognised. Titles, recaps and other auxiliary requests have the first header,
+# subagents the second. A compaction is recognised by its text, because it repeats the whole conversation.
 _SIDE_HEADERS: Final = ("x-claude-code-auxiliary-type", "x-claude-code-agent-id", "x-claude-code-compaction")
 _COMPACTION_PROMPTS: Final = ("CRITICAL: Respond with TEXT ONLY", "Your task is to create a detailed summary")
 
@@ -93,10 +93,10 @@ _COMPACTION_PROMPTS: Final = ("CRITICAL: Respond with TEXT ONLY", "Your task is 
 class Request:
     """A request as the API received it."""
 
-    path: str  # with its query
+    path: str  # with the query
     headers: Mapping[str, str]  # names in lower case
     body: Mapping[str, Any]
-    at: float  # by the API's clock
+    at: float  # time of arrival, by the API's clock
     cache: CacheAccount = field(default_factory=CacheAccount)  # all zero when the request was refused
 
     @property
@@ -105,7 +105,7 @@ class Request:
 
     @property
     def messages(self) -> Sequence[Mapping[str, Any]]:
-        """The conversation, in the shape of the Messages API whichever it came by."""
+        """The conversation, in the shape of the Messages API for both APIs."""
         if self.is_responses:
             return responses_wire.messages(self.body)
         messages: Sequence[Mapping[str, Any]] = self.body.get("messages") or ()
@@ -121,7 +121,7 @@ class Request:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is a turn of the conversation itself, not a token count, a title, a subagent, a compaction."""
+        """This is a turn of the conversation itself: not a token count, a title, a subagent or a compaction."""
         if self.is_responses:
             return responses_wire.request_kind(self.headers) == "turn"
         if self.route != "/v1/messages" or any(name in self.headers for name in _SIDE_HEADERS):
@@ -132,15 +132,15 @@ class Request:
 
     @property
     def is_compaction(self) -> bool:
-        """Whether the agent asks for a summary of the conversation, to go on from that."""
+        """The agent asks for a summary of the conversation, to continue from that."""
         if self.is_responses:
             return responses_wire.request_kind(self.headers) == "compaction"
         return newest_user_text(self.messages).lstrip().startswith(_COMPACTION_PROMPTS)
 
     def shown_texts(self, *, tools: bool = False) -> list[tuple[str, str]]:
-        """What the model was shown, as (role, text), a pair for each block; the CLI's reminders are left out.
+        """What the model was shown, as (role, text) of each block, without the CLI's reminders.
 
-        With `tools`, calls and results of tools are rendered too: `[tool_use NAME {…}]`, `[tool_result …]`.
+        With `tools`, tool calls and results are included as `[tool_use NAME {…}]` and `[tool_result …]`.
         """
         shown = []
         for message in spoken(self.messages):
@@ -151,7 +151,7 @@ class Request:
         return shown
 
     def to_json(self) -> dict[str, Any]:
-        """The request for a log, without its keys."""
+        """The request for a log, without API keys."""
         secret = {"x-api-key", "authorization"}
         headers = {name: "…" if name in secret else value for name, value in self.headers.items()}
         usage = self.cache.usage(output_tokens=0)
@@ -176,14 +176,14 @@ def choose_reply(request: Request, default: Reply | None) -> Reply:
 
 
 def spoken(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The conversation itself: for some models the CLI's reminders come as system messages in the midst of it."""
+    """The conversation itself, without the system messages that the CLI inserts as reminders for some models."""
     return [message for message in messages if message.get("role") != "system"]
 
 
 def newest_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The newest text that a person wrote: the last block of text that is more than the CLI's own reminders.
+    """The newest text that a person wrote: the last text block with more than the CLI's own reminders.
 
-    Only what came after the last answer counts: an older prompt has been answered, and must not be obeyed twice.
+    Only what came after the last answer counts: a directive in an older prompt must not be obeyed twice.
     """
     for message in reversed(spoken(messages)):
         if message.get("role") != "user":
@@ -213,11 +213,11 @@ _TRAILING_REMINDER: Final = re.compile(
 
 
 def without_reminders(text: str) -> str:
-    """A text without the reminders before and after it. One inside is left: there, somebody wrote about them."""
+    """The text without the reminders before and after it. A reminder inside is kept: somebody wrote it there."""
     for pattern in (_LEADING_REMINDER, _TRAILING_REMINDER):
-        shorter = pattern.sub("", text)
-        while shorter != text:
-            text, shorter = shorter, pattern.sub("", shorter)
+        with_shorter_transcript = pattern.sub("", text)
+        while with_shorter_transcript != text:
+            text, with_shorter_transcript = with_shorter_transcript, pattern.sub("", with_shorter_transcript)
     return text
 
 
@@ -251,7 +251,7 @@ def _tool(rest: str) -> ToolUse:
     name, _, arguments = rest.partition(" ")
     values = json.loads(arguments or "{}")
     if not name or not isinstance(values, dict):
-        raise ValueError("want a name and a JSON object")
+        raise ValueError("expected a name and a JSON object")
     return ToolUse(name, values)
 
 
@@ -265,7 +265,7 @@ def _hang(rest: str) -> Hang:
     where, _, text = rest.partition(" ")
     points: dict[str, HangPoint] = {"request": "request", "headers": "headers", "start": "start", "text": "text"}
     if where not in points:
-        raise ValueError(f"want one of {', '.join(points)}")
+        raise ValueError(f"expected one of {', '.join(points)}")
     return Hang(points[where], text) if text else Hang(points[where])
 
 

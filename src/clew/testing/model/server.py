@@ -1,4 +1,4 @@
-"""The connections of the scripted model: a server on the loopback that can cut them, and an answer that hangs."""
+"""The connections of the scripted model: a loopback server that can cut them, and the wait of a hanging answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class Server(ThreadingHTTPServer):
+class LoopbackServer(ThreadingHTTPServer):
     """One thread for each connection, and every connection can be cut."""
 
     daemon_threads = True
@@ -34,7 +34,7 @@ class Server(ThreadingHTTPServer):
             self._emptied.notify_all()
 
     def cut_connections(self, timeout_s: float) -> None:
-        """End every connection and wait for its thread to let go of it, so that no socket outlives the API."""
+        """Ends every connection and waits until its thread has closed it, so that no socket outlives the API."""
         with self._emptied:
             for connection in self._open:
                 with contextlib.suppress(OSError):
@@ -42,12 +42,12 @@ class Server(ThreadingHTTPServer):
             self._emptied.wait_for(lambda: not self._open, timeout_s)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # agents get killed: a client that goes is no error
+        if not isinstance(sys.exception(), ConnectionError):  # agents get killed: a disconnect is not an error
             super().handle_error(request, client_address)
 
 
 class Hold:
-    """One hanging answer: a wait that ends on release, or when the client goes. No polling."""
+    """One hanging answer: a wait that ends on release, or when the client disconnects. It does not poll."""
 
     def __init__(self) -> None:
         self._waiter, self._waker = socket.socketpair()
@@ -56,7 +56,7 @@ class Hold:
         self._waker.send(b"!")
 
     def wait(self, connection: socket.socket) -> bool:
-        """True when released, False when the client has gone."""
+        """True when released, False when the client has disconnected."""
         with selectors.DefaultSelector() as watched:
             watched.register(self._waiter, selectors.EVENT_READ)
             watched.register(connection, selectors.EVENT_READ)
@@ -66,7 +66,7 @@ class Hold:
                     return True
                 if not connection.recv(1, socket.MSG_PEEK):
                     return False
-                watched.unregister(connection)  # more than its request came: the client is there, and that is all
+                watched.unregister(connection)  # the client has sent more data: it is still connected
 
     def close(self) -> None:
         self._waiter.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from .lines import Line
 
-# Dollars a million tokens: input, output. A cache write costs 1.25 of the input, a read 0.1.
+# Dollars per million tokens: input, output. A cache write costs 1.25 times the input price, a read 0.1 times.
 PRICES = (("haiku", 1.0, 5.0), ("opus", 5.0, 25.0), ("", 3.0, 15.0))
 
 
@@ -37,8 +37,8 @@ class Account:
         shown = tokens["inputTokens"] + 1.25 * tokens["cacheCreationInputTokens"]
         shown += 0.1 * tokens["cacheReadInputTokens"]
         cost = (shown * price_in + tokens["outputTokens"] * price_out) / 1e6
-        for book in (self.models, self.since_last):
-            entry = book.setdefault(model, self.blank(model))
+        for totals in (self.models, self.since_last):
+            entry = totals.setdefault(model, self.blank(model))
             for name, count in tokens.items():
                 entry[name] += count
             entry["costUSD"] = round(entry["costUSD"] + cost, 10)

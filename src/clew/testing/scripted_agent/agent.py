@@ -1,4 +1,4 @@
-"""The process: it opens its session and works on one prompt after the other."""
+"""The process: it opens its session and answers one prompt after the other."""
 # ruff: noqa: PTH109, PTH119
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from .options import PRODUCT, VERSION, Refused, help_text, read_argv
 from .session import NoConversation
 from .session_file import open_session
 from .tools import Toolbox
-from .turn import Turn
+from .turn import ScriptedTurn
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from typing import NoReturn
 
     from .lines import Line
     from .options import Options
-    from .session import Session
+    from .session import ScriptedSession
 
 
-class Agent:
-    """One process: it hears the host on stdin at any time, and works on one prompt after the other."""
+class ScriptedAgent:
+    """One process: it reads the host's lines on stdin at any time, and answers one prompt after the other."""
 
     def __init__(self, options: Options, version: str) -> None:
         self.options, self.version = options, version
         self.partial = "--include-partial-messages" in options
         self.host = Host(options, os.path.realpath(os.getcwd()))
         self.toolbox = Toolbox(options, self.host)
-        self.session: Session
+        self.session: ScriptedSession
         self.faults = Faults("--resume" in options)
         self.last_prompt = ""
         self.quitting = False
@@ -61,7 +61,7 @@ class Agent:
         return self.rc
 
     def reject(self, text: str) -> int:
-        """The line of a resume that cannot be. It carries a session id, which means nothing."""
+        """The result line of a failed resume. It has a session id, but that has no meaning."""
         wanted = self.options.one("--resume")
         line: Line = {"type": "result", "subtype": "error_during_execution", "duration_ms": 0, "duration_api_ms": 0}
         line.update(is_error=True, num_turns=0, stop_reason=None, total_cost_usd=0, usage=zero_usage(), modelUsage={})
@@ -96,7 +96,7 @@ class Agent:
                     self.host.wait()
                 if self.quitting:
                     break
-        except Interrupted:  # by a signal, with nothing to do
+        except Interrupted:  # by a signal while no turn runs
             pass
         if self.results:
             self.session.end(self.last_prompt)
@@ -104,7 +104,7 @@ class Agent:
     def turn(self, line: Line) -> None:
         self.host.busy = True
         self.last_prompt = text_of(line["message"]["content"])
-        failed = Turn(self, line).run()
+        failed = ScriptedTurn(self, line).run()
         self.results += 1
         self.rc = int(failed and not self.quitting)
         self.host.busy, self.host.interrupt, self.session.saving = False, False, True
@@ -135,5 +135,5 @@ def main(argv: list[str], product: str = PRODUCT, version: str = VERSION, resume
     except Refused as problem:
         sys.stderr.write(f"{problem}\n")
         sys.exit(1)
-    gc.disable()  # for a turn or a few
-    os._exit(Agent(options, version).run())  # all is written: the interpreter's farewell would only cost 3 ms
+    gc.disable()  # the process lives only for a few turns
+    os._exit(ScriptedAgent(options, version).run())  # everything is written; a normal exit would take 3 ms longer

@@ -1,4 +1,4 @@
-"""What the model answers: the bytes of an HTTP response, its events, the blocks they build, or a refusal. No I/O."""
+"""The model's answer: the bytes of an HTTP response, its events, the blocks that they build, or a refusal. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 from .lines import loads
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ TOO_LARGE = (
 
 
 class ApiError(Exception):
-    """The model gave no answer. The fields are those of the lines that tell the host."""
+    """The model gave no answer. The fields are those of the lines that report it to the host."""
 
     def __init__(
         self, text: str, error: str, status: int | None = None, kind: str | None = None, failure: str | None = None
@@ -33,13 +33,13 @@ class ApiError(Exception):
         super().__init__(text)
         self.text, self.error, self.status, self.kind, self.failure = text, error, status, kind, failure
         self.reason = "prompt_too_long" if text == "Prompt is too long" else "api_error"
-        self.limit: Line | None = None  # what a `rate_limit_event` says before it
+        self.limit: Line | None = None  # the content of the `rate_limit_event` that is sent before it
         self.retry = failure in BROKEN_CONNECTIONS or status in (401, 408, 409, 429) or (status or 0) >= 500
         self.request_id: str | None = None
 
 
 BROKEN_CONNECTIONS = ("connection_failed",)
-# By a part of what the API says with a 400: the CLI's own words, its codes, and why the turn ended.
+# For a 400: a part of the API's message, the CLI's own text, and a key of CODES.
 REWORDED = (
     ("ids were found without `tool_result` blocks", "API Error: 400 due to tool use concurrency issues.", "history"),
     ("unexpected `tool_use_id`", "API Error: 400 orphaned tool_result in conversation history.", "history"),
@@ -61,7 +61,7 @@ REWORDED = (
     ("exceed context limit", "Prompt is too long", ""),
     ("prompt is too long", "Prompt is too long", ""),
 )
-CODES = {  # the line's `error`, `api_error`, and `terminal_reason` of the result
+CODES = {  # the line's `error` and `api_error`, and the result's `terminal_reason`
     "history": ("invalid_request", "tool_history_mismatch", "api_error"),
     "removed": ("invalid_request", "media_removed", "image_error"),
     "media": ("invalid_request", None, "image_error"),
@@ -72,7 +72,7 @@ CODES = {  # the line's `error`, `api_error`, and `terminal_reason` of the resul
 
 
 def reworded(status: int, kind: str, message: str) -> ApiError | None:
-    """A refusal that the CLI puts into words of its own."""
+    """A refusal for which the CLI has its own text."""
     for part, text, name in REWORDED if status == 400 else ():
         if part in message:
             error, failure, reason = CODES[name]
@@ -87,7 +87,7 @@ def reworded(status: int, kind: str, message: str) -> ApiError | None:
 
 
 def limited(message: str, kind: str, headers: dict[str, str]) -> ApiError:
-    """A 429. With a subscription's login, the CLI tells its host which limit it is and when it resets."""
+    """A 429. With a subscription's login, the CLI reports to its host which limit it is and when it resets."""
     reset, subscribed = headers.get(f"{LIMIT}-reset"), os.environ.get("CLAUDE_CODE_OAUTH_TOKEN")
     if not subscribed:
         return ApiError(f"API Error: Request rejected (429) · {message}", "rate_limit", 429, kind)
@@ -106,7 +106,7 @@ def limited(message: str, kind: str, headers: dict[str, str]) -> ApiError:
 
 
 def refusal(status: int, body: bytes, model: str, gateway: str, headers: dict[str, str]) -> ApiError:
-    """The CLI's own words for an HTTP status."""
+    """The CLI's own text for an HTTP status."""
     try:
         said = loads(body)["error"]
         kind, message = said["type"], said["message"]
@@ -134,7 +134,7 @@ def refusal(status: int, body: bytes, model: str, gateway: str, headers: dict[st
 
 
 class Wire:
-    """The bytes of one HTTP answer, taken apart as they come: head, then body. No I/O."""
+    """The bytes of one HTTP answer, parsed as they arrive: head, then body. No I/O."""
 
     def __init__(self) -> None:
         self.raw = b""
@@ -179,7 +179,7 @@ class Wire:
                 yield loads(data)
 
 
-class Answer:
+class StreamedAnswer:
     """One answer of the model as it streams in: its blocks, finished or not."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class Answer:
         self.request_id: str | None = None
 
     def take(self, event: Line) -> Line | None:
-        """Note an event; the block that it finished, if it did."""
+        """Applies an event; returns the block that it finished, if any."""
         kind = event["type"]
         if kind == "message_start":
             self.message = event["message"]

@@ -1,11 +1,11 @@
-"""The requests to the model within one turn, and the calls of tools between them."""
+"""The requests to the model within one turn, and the tool calls between them."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from .answer import Answer, ApiError, Wire, refusal
+from .answer import ApiError, StreamedAnswer, Wire, refusal
 from .faults import crash
 from .host import Interrupted
 from .lines import add_usage, zero_usage
@@ -13,12 +13,12 @@ from .permission import ask_permission, must_ask
 from .request import SYSTEM_PROMPT, connect
 from .tools import TOOLS
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from typing import Any
 
     from .lines import Line
-    from .turn import Turn
+    from .turn import ScriptedTurn
 
 RETRY_WAIT_S = 0.02
 BUDGET_TOKENS = 15_000_000
@@ -36,15 +36,15 @@ STOPPED = (
 
 
 class Conversation:
-    """One turn's exchange with the model. What it says and costs is the turn's; what it keeps is the session's."""
+    """One turn's exchange with the model. The turn has its text and usage; the session has its entries."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: ScriptedTurn) -> None:
         self.turn, self.agent = turn, turn.agent
         self.host, self.session = turn.host, turn.session
-        self.answer = Answer()  # the newest
+        self.answer = StreamedAnswer()  # the newest
 
     def run(self) -> None:
-        """Ask until the model calls no more tools."""
+        """Sends requests until the model calls no more tools."""
         while True:
             if self.agent.partial:
                 self.host.say("system", subtype="status", status="requesting", **self.turn.marks)
@@ -56,7 +56,7 @@ class Conversation:
                     self.use_tool(call, uuid)
                 except Interrupted:
                     for other, its_uuid in calls[number + 1 :]:
-                        self.tell_result(other, its_uuid, REJECTED, True, "User rejected tool use")
+                        self.report_result(other, its_uuid, REJECTED, True, "User rejected tool use")
                     raise Interrupted("tools") from None
             if self.turn.first:
                 self.session.attach("prompt_snapshot", systemPrompt=[SYSTEM_PROMPT[:80]])
@@ -66,7 +66,7 @@ class Conversation:
             left = f"<total_tokens>{BUDGET_TOKENS - spent} tokens left</total_tokens>"
             self.session.attach("total_tokens_reminder", left)
 
-    def ask(self) -> Answer:
+    def ask(self) -> StreamedAnswer:
         limit = os.environ.get("CLAUDE_CODE_MAX_RETRIES")
         tries = int(limit) if limit else 1
         for attempt in range(1, tries + 1):
@@ -81,9 +81,9 @@ class Conversation:
                 self.host.wait(timeout=RETRY_WAIT_S)
         return self.request()
 
-    def request(self) -> Answer:
+    def request(self) -> StreamedAnswer:
         started = time.monotonic()
-        self.answer, wire = Answer(), Wire()
+        self.answer, wire = StreamedAnswer(), Wire()
         connection, gateway = connect(self.session, self.host.model, self.agent.toolbox.names)
         try:
             while not (wire.complete or self.answer.stopped):
@@ -146,7 +146,7 @@ class Conversation:
         )
 
     def close_stream(self, cut: bool = False) -> None:
-        """The events that end a message which the model did not end."""
+        """Sends the events that end a message which the model did not end."""
         answer = self.answer
         if answer.stopped or not answer.message:
             return
@@ -172,7 +172,7 @@ class Conversation:
             self.keep_block({**message, "content": [block]}, uuid, apiBlockIndex=index)
 
     def keep_partial(self) -> None:
-        """An interrupted answer: its finished blocks and the text so far are kept, a call in the making is not."""
+        """Saves an interrupted answer: its finished blocks and the text so far, but not an unfinished tool call."""
         answer = self.answer
         for block, uuid in answer.done:
             self.keep_block({**answer.message, "content": [block]}, uuid)
@@ -188,37 +188,37 @@ class Conversation:
     # --- tools
 
     def use_tool(self, call: Line, uuid: str) -> None:
-        name, given = call["name"], call["input"]
+        name, tool_input = call["name"], call["input"]
         if name not in self.agent.toolbox.names:
             disabled = f". {name} is disabled for this session, in subagents as well as here." if name in TOOLS else ""
             missing = f"Error: No such tool available: {name}{disabled}"
-            self.tell_result(call, uuid, f"<tool_use_error>{missing}</tool_use_error>", True, missing)
+            self.report_result(call, uuid, f"<tool_use_error>{missing}</tool_use_error>", True, missing)
             return
         meta: Line = {"id": call["id"], "permission_decision": {"decision": "accept", "source": "config"}}
-        if must_ask(self.host, self.agent.options, name, given):
+        if must_ask(self.host, self.agent.options, name, tool_input):
             try:
-                given, problem = ask_permission(self.host, self.agent.options, call)
+                tool_input, problem = ask_permission(self.host, self.agent.options, call)
             except Interrupted:
-                self.turn.denials.append({"tool_name": name, "tool_use_id": call["id"], "tool_input": given})
-                self.tell_result(call, uuid, REJECTED, True, "User rejected tool use")
+                self.turn.denials.append({"tool_name": name, "tool_use_id": call["id"], "tool_input": tool_input})
+                self.report_result(call, uuid, REJECTED, True, "User rejected tool use")
                 raise
             if problem is not None:
-                self.turn.denials.append({"tool_name": name, "tool_use_id": call["id"], "tool_input": given})
+                self.turn.denials.append({"tool_name": name, "tool_use_id": call["id"], "tool_input": tool_input})
                 decision = {"decision": "reject", "source": "user_reject"}
                 meta.update(non_execution_kind="permission-rule", permission_decision=decision)
-                self.tell_result(call, uuid, problem, True, f"Error: {problem}", meta)
+                self.report_result(call, uuid, problem, True, f"Error: {problem}", meta)
                 return
             meta["permission_decision"] = {"decision": "accept", "source": "user_temporary"}
         try:
-            content, is_error, told = self.agent.toolbox.run(name, given)
+            content, is_error, for_host = self.agent.toolbox.run(name, tool_input)
         except Interrupted:
             self.agent.toolbox.kill_child()
-            self.tell_result(call, uuid, REJECTED + STOPPED, True, "User rejected tool use")
+            self.report_result(call, uuid, REJECTED + STOPPED, True, "User rejected tool use")
             raise
-        self.tell_result(call, uuid, content, is_error, told, meta)
+        self.report_result(call, uuid, content, is_error, for_host, meta)
 
-    def tell_result(
-        self, call: Line, uuid: str, content: str, is_error: bool, told: object, meta: Line | None = None
+    def report_result(
+        self, call: Line, uuid: str, content: str, is_error: bool, for_host: object, meta: Line | None = None
     ) -> None:
         result = {"type": "tool_result", "content": content, "is_error": is_error, "tool_use_id": call["id"]}
-        self.turn.say_user([result], uuid, meta, told)
+        self.turn.say_user([result], uuid, meta, for_host)

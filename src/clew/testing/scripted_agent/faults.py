@@ -1,4 +1,4 @@
-"""What goes wrong, and when: the script that `CLEW_SCRIPT` names (its tables are in the package's docstring)."""
+"""The faults of the script that `CLEW_SCRIPT` names (the package's docstring has the tables)."""
 # ruff: noqa: PTH123
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from _signal import SIG_DFL, SIG_IGN, SIGKILL, SIGTERM, signal  # type: ignore[i
 
 from .lines import loads
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """The script of what goes wrong."""
+    """The faults of the script."""
 
     def __init__(self, resuming: bool) -> None:
         self.kind = "resume" if resuming else "fresh"
@@ -30,19 +30,19 @@ class Faults:
                 self.all = loads(file.read())["faults"]
 
     def take(self, *names: str) -> Line | None:
-        """The first fault of these names that is due now; one that fires once is used up by this."""
+        """The first fault with one of these names that applies now. A fault with `once` is then used up."""
         for fault in self.all:
-            due = fault.get("on", "any") in ("any", self.kind) and fault.get("turn", self.turn) == self.turn
-            if due and fault["do"] in names and self._unused(fault.get("once")):
+            applies = fault.get("on", "any") in ("any", self.kind) and fault.get("turn", self.turn) == self.turn
+            if applies and fault["do"] in names and self._unused(fault.get("once")):
                 return fault
         return None
 
     @staticmethod
-    def _unused(counter: str | None) -> bool:
-        if counter is None:
+    def _unused(marker: str | None) -> bool:
+        if marker is None:
             return True
         try:
-            os.close(os.open(counter, os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return False
         return True
@@ -52,7 +52,7 @@ def crash(fault: Line) -> NoReturn:
     sys.stderr.write(fault.get("stderr", ""))
     sys.stderr.flush()
     if "signal" in fault:
-        if fault["signal"] != SIGKILL:  # that one takes no handler
+        if fault["signal"] != SIGKILL:  # it cannot have a handler
             signal(fault["signal"], SIG_DFL)
         os.kill(os.getpid(), fault["signal"])
     os._exit(fault.get("rc", 1))

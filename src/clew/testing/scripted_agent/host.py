@@ -1,7 +1,7 @@
-"""Whoever started the process. It is heard at any time, also in the midst of a turn.
+"""The host: the program that started the process. Its lines are read at any time, also during a turn.
 
-It sends prompts, answers to questions, and control requests: to interrupt, to change the mode or the model. All it is
-told goes out here too, a line at a time. Every wait of the process is a wait on the host as well (`Host.wait`).
+It sends prompts, answers to questions, and control requests: to interrupt, to change the mode or the model. All output
+to it is written here too, one line at a time. Every wait of the process also waits for the host (`Host.wait`).
 """
 # ruff: noqa: PTH123
 
@@ -15,15 +15,15 @@ import time
 from .lines import dumps, loads, new_id, text_of
 from .options import Refused
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from .lines import Line
     from .options import Options
-    from .session import Session
+    from .session import ScriptedSession
 
 
 class Interrupted(Exception):
-    """The host, or a person at the terminal, wants the turn to stop."""
+    """The host, or a person at the terminal, has stopped the turn."""
 
     def __init__(self, where: str = "streaming") -> None:
         super().__init__(where)
@@ -31,19 +31,19 @@ class Interrupted(Exception):
 
 
 class Host:
-    """What the host has said so far, and the way to tell it something."""
+    """What the host has sent so far, and the output to it."""
 
     def __init__(self, options: Options, cwd: str) -> None:
         self.cwd = cwd
         self.model = options.one("--model", "claude-sonnet-4-5")
         self.mode = options.one("--permission-mode", "default")
-        self.session: Session  # once it is open
+        self.session: ScriptedSession  # set when it is open
         self.buffer, self.stdin_open, self.logged = b"", True, False
         self.unsent, self.gathering = b"", False
         self.queue: list[Line] = []
         self.seen: set[str] = set()
         self.answers: dict[str, Line] = {}
-        self.pending: str | None = None  # the permission asked for
+        self.pending: str | None = None  # the id of the open permission request
         self.busy = self.interrupt = False
         self.wake, self.waker = os.pipe()
 
@@ -53,7 +53,7 @@ class Host:
             self.flush()
 
     def gather(self, on: bool) -> None:
-        """What is told meanwhile goes out in one piece, as it came in."""
+        """While on, lines are collected; when switched off, they are written in one piece."""
         self.gathering = on
         if not on:
             self.flush()
@@ -70,7 +70,7 @@ class Host:
         self.emit({"type": kind, **fields, "session_id": self.session.id, "uuid": new_id()})
 
     def wait(self, fd: int | None = None, timeout: float | None = None) -> bool:
-        """Wait for `fd`, hearing the host meanwhile; False when the time is over, Interrupted when told to stop."""
+        """Waits for `fd` and reads the host's lines meanwhile. False after the timeout; raises Interrupted."""
         while True:
             if self.interrupt:
                 self.interrupt = False
@@ -80,21 +80,21 @@ class Host:
             if self.wake in ready:
                 os.read(self.wake, 64)
             if 0 in ready:
-                self.hear()
+                self.read_stdin()
             if fd in ready or not ready:
                 return bool(ready)
             if fd is None and 0 in ready:
                 return True
 
-    def hear(self) -> None:
+    def read_stdin(self) -> None:
         data = os.read(0, 1 << 16)
         self.stdin_open = bool(data)
         *lines, self.buffer = (self.buffer + data + (b"" if data else b"\n")).split(b"\n")
         for text in lines:
             if text.strip():
-                self.hear_line(text)
+                self.read_line(text)
 
-    def hear_line(self, text: bytes) -> None:
+    def read_line(self, text: bytes) -> None:
         try:
             line = loads(text)
         except ValueError:
@@ -103,13 +103,13 @@ class Host:
             ) from None
         kind = line.get("type")
         if kind == "user":
-            self.hear_prompt(line)
+            self.read_prompt(line)
         elif kind == "control_request":
             self.answer_control(line["request_id"], line["request"])
         elif kind == "control_response":
             self.answers[line["response"]["request_id"]] = line["response"]
 
-    def hear_prompt(self, line: Line) -> None:
+    def read_prompt(self, line: Line) -> None:
         uuid = line.get("uuid")
         self.log([text_of(line["message"]["content"])])
         if uuid in self.seen or uuid in self.session.by_uuid:
@@ -152,7 +152,7 @@ class Host:
                 file.write(dumps(line))
 
     def log_waiting_prompt(self) -> None:
-        """A process that ends without reading its prompt still logs it, when the host has sent it by then."""
+        """Logs the prompt of a process that ends without reading it, if the host has sent it by then."""
         if "CLEW_SCRIPT_LOG" not in os.environ:
             return
         data = b""

@@ -1,4 +1,4 @@
-"""What every line on the stream or in a session file is made of: ids, times, messages, blocks, usage figures."""
+"""The parts of every line on the stream or in a session file: ids, times, messages, blocks, usage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import time
 from _json import encode_basestring, make_encoder, make_scanner
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
@@ -33,7 +33,7 @@ def stamp() -> str:
 
 
 class _Reading:
-    """What `json` gives to its scanner. Its own import would take longer than a whole turn: it compiles patterns."""
+    """What `json` passes to its scanner. Importing `json` would take longer than a whole turn: it compiles patterns."""
 
     strict, object_hook, object_pairs_hook = True, None, None
     parse_float, parse_int, parse_constant = float, int, float
@@ -44,7 +44,7 @@ _scan = make_scanner(_Reading)  # type: ignore[arg-type]
 
 
 def _refuse(value: object) -> object:
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 _encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, True)
@@ -59,10 +59,10 @@ def loads(raw: bytes | str) -> Any:
     text = (raw if isinstance(raw, str) else raw.decode("utf-8", "surrogatepass")).strip(" \t\r\n")
     try:
         value, end = _scan(text, 0)
-    except (StopIteration, SystemError):  # the scanner's own error is in `json`: without it, it has none
+    except (StopIteration, SystemError):  # the scanner's own exception is defined in `json`, which is not imported
         end = -1
     if end != len(text):
-        raise ValueError("no JSON")
+        raise ValueError("not JSON")
     return value
 
 
@@ -73,7 +73,7 @@ def text_of(content: object) -> str:
 
 
 def blocks(entry: Line, kind: str | None = None) -> list[Line]:
-    """The content blocks of a message's entry; a plain text is one block."""
+    """The content blocks of a message's entry; plain text is one block."""
     content = entry["message"]["content"] if "message" in entry else []
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
@@ -81,7 +81,7 @@ def blocks(entry: Line, kind: str | None = None) -> list[Line]:
 
 
 def synthetic_message(text: str) -> Line:
-    """What the CLI says in the assistant's name without having asked the model."""
+    """A message in the role of the assistant that the CLI writes without asking the model."""
     return {
         "id": new_id(),
         "type": "message",

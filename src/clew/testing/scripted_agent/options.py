@@ -1,12 +1,12 @@
-"""The command line of the scripted agent: what it understands, what it refuses, what it says of itself."""
+"""The command line of the scripted agent: the options that it accepts and refuses, and its help."""
 
 from __future__ import annotations
 
 VERSION = "2.1.325"
 PRODUCT = "Claude Code"
 
-# Every option that is understood: how many values it takes (0, 1, "?" for perhaps one, "*" for some), and its help.
-# An option without help is one that the real CLI hides as well.
+# Every accepted option: how many values it takes (0, 1, "?" for at most one, "*" for any number), and its help.
+# The real CLI does not list the options without help either.
 OPTIONS: dict[str, tuple[int | str, str]] = {
     "--add-dir": ("*", "Additional directories to allow tool access to"),
     "--allowedTools": ("*", "Comma or space-separated list of tool names to allow"),
@@ -42,15 +42,11 @@ SHORT.update({"--allowed-tools": "--allowedTools", "--disallowed-tools": "--disa
 
 
 class Refused(Exception):
-    """The process ends at once, with this on stderr, and on stdout too when the host can read it there."""
-
-    def __init__(self, text: str, session_id: str | None = None) -> None:
-        super().__init__(text)
-        self.session_id = session_id
+    """The process ends at once, with this text on stderr."""
 
 
 class Options(dict[str, "list[str]"]):
-    """What was given, by long name."""
+    """The given options, by long name."""
 
     def one(self, name: str, default: str = "") -> str:
         return (self.get(name) or [default])[-1]

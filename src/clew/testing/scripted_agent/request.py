@@ -1,32 +1,32 @@
-"""What the model is shown: the session's active chain as the Messages API wants it, and the request that carries it.
+"""What the model is shown: the session's active chain in the form of the Messages API, and the request that sends it.
 
-An answer that was an API error stays in the chain but is never sent; the prompt that it answered is (CLI 2.1.325).
+An answer that was an API error stays in the chain but is never sent; the prompt that it answered is sent (CLI 2.1.325).
 """
 
 from __future__ import annotations
 
 import os
-from _socket import AF_INET, SOCK_STREAM, socket  # `socket` makes enumerations, which takes longer than a turn
+from _socket import AF_INET, SOCK_STREAM, socket  # `socket` builds enumerations, which takes longer than a turn
 
 from .answer import ApiError
 from .lines import blocks, dumps
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .lines import Line
-    from .session import Session
+    from .session import ScriptedSession
 
 CACHED = {"type": "ephemeral"}
-# Long enough for the prompt cache to take it, as the real one is.
+# Long enough to be cached, like the real one.
 SYSTEM_PROMPT = "You are an agent working with the user toward their goals.\n" + (
     "Use the instructions below and the tools available to you to assist the user. " * 240
 )
 
 
-def connect(session: Session, model: str, tools: list[str]) -> tuple[socket, str]:
-    """Send the request: the connection that its answer comes on, and the address it was sent to."""
+def connect(session: ScriptedSession, model: str, tools: list[str]) -> tuple[socket, str]:
+    """Sends the request; returns the connection for its answer, and the address."""
     environ = os.environ
     key = (
         environ.get("ANTHROPIC_API_KEY")
@@ -56,7 +56,7 @@ def connect(session: Session, model: str, tools: list[str]) -> tuple[socket, str
     return connection, gateway
 
 
-def request_body(session: Session, model: str, tools: list[str]) -> Line:
+def request_body(session: ScriptedSession, model: str, tools: list[str]) -> Line:
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
     offered = [{"name": name, "description": f"The tool {name}.", "input_schema": schema} for name in tools]
     system: list[Line] = [
@@ -69,8 +69,8 @@ def request_body(session: Session, model: str, tools: list[str]) -> Line:
     return {**body, "metadata": {"user_id": user_id}, "max_tokens": 32000, "stream": True}
 
 
-def messages(session: Session) -> list[Line]:
-    """The active chain as the API wants it: roles in turn, reminders before the text they came with."""
+def messages(session: ScriptedSession) -> list[Line]:
+    """The active chain in the API's form: alternating roles, reminders before the text that they came with."""
     merged: list[Line] = []
     for role, content in _spoken(session):
         if merged and merged[-1]["role"] == role:
@@ -82,8 +82,8 @@ def messages(session: Session) -> list[Line]:
     return merged
 
 
-def _spoken(session: Session) -> Iterator[tuple[str, list[Line]]]:
-    """Runs of one role. An answer that was an API error ends a run of prompts but is not said itself."""
+def _spoken(session: ScriptedSession) -> Iterator[tuple[str, list[Line]]]:
+    """Runs of one role. An answer that was an API error ends a run of prompts but is not sent itself."""
     run: list[Line] = []
     for entry in session.chain():
         if entry["type"] == "assistant":
@@ -98,7 +98,7 @@ def _spoken(session: Session) -> Iterator[tuple[str, list[Line]]]:
         yield "user", _user_content(session, run)
 
 
-def _user_content(session: Session, run: list[Line]) -> list[Line]:
+def _user_content(session: ScriptedSession, run: list[Line]) -> list[Line]:
     reminders = [part["content"] for entry in run for part in entry.get("rendered", ())]
     results = _all_results(session, run)
     texts = [[dict(block) for block in blocks(entry) if block["type"] != "tool_result"] for entry in run]
@@ -116,8 +116,8 @@ def _user_content(session: Session, run: list[Line]) -> list[Line]:
     return [{"type": "text", "text": text} for text in reminders] + said
 
 
-def _all_results(session: Session, run: list[Line]) -> list[Line]:
-    """The results in this run, and those of calls made side by side, whose entries lie off the chain."""
+def _all_results(session: ScriptedSession, run: list[Line]) -> list[Line]:
+    """The results in this run, and those of parallel calls, whose entries are not on the chain."""
     found = [block for entry in run for block in blocks(entry, "tool_result")]
     if not found:
         return []

@@ -1,16 +1,16 @@
-"""The scripted agent's memory: its session file, and the chain through it.
+"""The scripted agent's session: its file, and the active chain.
 
-A session file is a list of JSON lines. Those with a `uuid` are entries, and each names its parent: the entries form a
-tree, and the active chain is the way from the last entry in the file back to the root. Lines without a `uuid`
-(queue-operation, last-prompt, mode, cost-state) are notes that no chain runs through.
+A session file consists of JSON lines. Those with a `uuid` are entries, and each names its parent: the entries form a
+tree, and the active chain is the path from the last entry in the file back to the root. Lines without a `uuid`
+(queue-operation, last-prompt, mode, cost-state) are notes outside the tree.
 
 Rules taken from the real CLI 2.1.325, each measured:
 
-- A broken line is skipped. An entry whose parent is lost hangs on the entry before it in the file.
-- A file without a single message is no session at all. A file that cannot be written is not noticed.
-- A prompt that never got an answer (a kill, an interrupt) is closed on resume with "No response requested.", and a
-  tool call without a result gets one that says so. Both are written to the file.
-- The cost is written when the process ends: after a SIGKILL the totals go on from the last one written.
+- An invalid line is skipped. An entry whose parent is missing is attached to the entry before it in the file.
+- A file without a message is not a session. A file that cannot be written causes no error.
+- A prompt without an answer (after a kill or an interrupt) is closed on resume with "No response requested.", and a
+  tool call without a result gets a result that says so. Both are written to the file.
+- The cost is written when the process ends: after a SIGKILL the totals continue from the last written one.
 """
 # ruff: noqa: PTH103, PTH120, PTH123
 
@@ -21,7 +21,7 @@ import os
 from .account import Account
 from .lines import blocks, dumps, loads, new_id, stamp, synthetic_message
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -35,11 +35,11 @@ TOOL_LOST = (
 
 
 class NoConversation(Exception):
-    """There is nothing to resume. The text is what the CLI says about it."""
+    """There is nothing to resume. The message is the CLI's own."""
 
 
-class Session:
-    """One session: its entries in memory, and its file, which lags behind only where the file cannot be written."""
+class ScriptedSession:
+    """One session: its entries in memory, and its file, which differs only if it cannot be written."""
 
     def __init__(self, session_id: str, cwd: str, version: str, path: str) -> None:
         self.id, self.cwd, self.version, self.path = session_id, cwd, version, path
@@ -48,7 +48,7 @@ class Session:
         self.leaf: str | None = None
         self.account = Account()
         self.saving = True
-        self.unwritten: list[Line] = []  # a fork's copied chain, until its first prompt comes
+        self.unwritten: list[Line] = []  # a fork's copied chain, until its first prompt arrives
         self.resumed = False
 
     # --- reading
@@ -87,13 +87,13 @@ class Session:
         self.leaf = entry["uuid"]
 
     def chain(self) -> list[Line]:
-        way: list[Line] = []
-        at = self.leaf
-        while at is not None and len(way) <= len(self.entries):
-            entry = self.by_uuid[at]
-            way.append(entry)
-            at = entry.get("parentUuid")
-        return way[::-1]
+        path: list[Line] = []
+        uuid = self.leaf
+        while uuid is not None and len(path) <= len(self.entries):
+            entry = self.by_uuid[uuid]
+            path.append(entry)
+            uuid = entry.get("parentUuid")
+        return path[::-1]
 
     def prompts(self) -> int:
         return sum("promptSource" in entry for entry in self.chain())
@@ -104,7 +104,7 @@ class Session:
         if uuid not in self.by_uuid:
             raise NoConversation(f"No message found with message.uuid of: {uuid}")
         self.leaf = uuid
-        self.resumed = False  # whoever rewinds chose the end: nothing is closed after it
+        self.resumed = False  # the caller chose where the session ends: nothing is appended to close it
 
     def fork(self, session_id: str, path: str) -> None:
         chain = [{**entry, "sessionId": session_id} for entry in self.chain()]
@@ -137,7 +137,7 @@ class Session:
         self.add("attachment", attachment={"type": kind, **fields}, **rendered)
 
     def begin(self, content: object) -> None:
-        """What is written when a prompt arrives, before the prompt itself."""
+        """Writes what precedes a prompt in the file."""
         enqueued: Line = {"type": "queue-operation", "operation": "enqueue", "timestamp": stamp()}
         enqueued["sessionId"] = self.id
         if isinstance(content, str):
@@ -173,7 +173,7 @@ class Session:
                     yield block["id"], entry
 
     def end(self, last_prompt: str) -> None:
-        """What is written when the process ends in an orderly way."""
+        """Writes the lines of a normal exit."""
         prompt = " ".join(last_prompt.split())
         self.note({"type": "last-prompt", "lastPrompt": prompt, "leafUuid": self.leaf, "sessionId": self.id})
         self.note({"type": "mode", "mode": "normal", "sessionId": self.id})
@@ -185,20 +185,20 @@ class Session:
         try:
             descriptor = self._opened()
         except OSError:
-            return  # as the real one: the turn succeeds and is not saved
+            return  # like the real CLI: the turn succeeds and is not saved
         try:
             size = os.lseek(descriptor, 0, os.SEEK_END)
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             os.write(descriptor, b"\n" * torn + b"".join(dumps(line) for line in lines))
         except OSError:
-            pass  # the disk is full: neither does this one notice
+            pass  # the disk is full: the real CLI does not report it either
         finally:
             os.close(descriptor)
 
     def _opened(self) -> int:
-        how = os.O_RDWR | os.O_APPEND | os.O_CREAT
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         try:
-            return os.open(self.path, how, 0o600)
+            return os.open(self.path, flags, 0o600)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            return os.open(self.path, how, 0o600)
+            return os.open(self.path, flags, 0o600)

@@ -1,7 +1,7 @@
-"""Where sessions are kept, and which of them the options mean.
+"""Where sessions are kept, and which of them the options select.
 
-As the real CLI 2.1.325 does it: a session is found by its id in every project's folder, and is continued in the file
-where it was found.
+As in the real CLI 2.1.325, a session is found by its id in every project's folder, and is continued in the file where
+it was found.
 """
 # ruff: noqa: PTH110, PTH111, PTH118, PTH119, PTH208
 
@@ -11,9 +11,9 @@ import os
 
 from .lines import is_uuid, new_id
 from .options import Refused
-from .session import NoConversation, Session
+from .session import NoConversation, ScriptedSession
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from .options import Options
 
@@ -29,7 +29,7 @@ def session_path(cwd: str, session_id: str) -> str:
 
 
 def find_session(cwd: str, session_id: str) -> str:
-    """The file of a session: this directory's own first, then any other's."""
+    """The file of a session: in this directory's folder first, then in any other's."""
     here = session_path(cwd, session_id)
     if os.path.exists(here):
         return here
@@ -44,8 +44,8 @@ def find_session(cwd: str, session_id: str) -> str:
     raise NoConversation(f"No conversation found with session ID: {session_id}")
 
 
-def open_session(options: Options, cwd: str, version: str) -> Session:
-    """The session that the options mean: a new one, an old one, or a new one that begins as an old one."""
+def open_session(options: Options, cwd: str, version: str) -> ScriptedSession:
+    """The session that the options select: a new one, an existing one, or a copy of an existing one."""
     chosen, mode = options.one("--session-id"), options.one("--permission-mode")
     if mode == "bypassPermissions" and os.geteuid() == 0 and not os.environ.get("IS_SANDBOX"):
         raise Refused("--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons")
@@ -60,7 +60,7 @@ def open_session(options: Options, cwd: str, version: str) -> Session:
     if chosen and os.path.exists(path):
         raise Refused(f"Error: Session ID {chosen} is already in use.")
     if "--resume" not in options:
-        return Session(own, cwd, version, path)
+        return ScriptedSession(own, cwd, version, path)
     session = resume_session(options.one("--resume"), cwd, version)
     if "--resume-session-at" in options:
         session.rewind(options.one("--resume-session-at"))
@@ -69,7 +69,7 @@ def open_session(options: Options, cwd: str, version: str) -> Session:
     return session
 
 
-def resume_session(wanted: str, cwd: str, version: str) -> Session:
+def resume_session(wanted: str, cwd: str, version: str) -> ScriptedSession:
     usage = "Error: --resume requires a valid session ID or session title when used with --print. "
     usage += "Usage: claude -p --resume <session-id|title>"
     if not wanted:
@@ -84,6 +84,6 @@ def resume_session(wanted: str, cwd: str, version: str) -> Session:
     else:
         problem = f'. Provided value "{wanted}" is not a UUID and does not match any session title.'
         raise NoConversation(usage + problem)
-    session = Session(session_id, cwd, version, path)
+    session = ScriptedSession(session_id, cwd, version, path)
     session.load(path)
     return session

@@ -1,4 +1,4 @@
-"""The tools that really do something: Bash, Write and Read. Every other one gives an error result."""
+"""The implemented tools: Bash, Write and Read. Every other tool gives an error result."""
 # ruff: noqa: PTH103, PTH110, PTH120, PTH123
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from _signal import SIG_DFL, SIGKILL, SIGPIPE, SIGXFSZ, signal  # type: ignore[import-not-found]
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from .host import Host
     from .lines import Line
@@ -16,7 +16,7 @@ TOOLS = ("AskUserQuestion", "Bash", "Edit", "Glob", "Grep", "Read", "Write")
 
 
 class Toolbox:
-    """The tools of this process, and the command that runs now, if one does."""
+    """The tools of this process, and the running command, if any."""
 
     def __init__(self, options: Options, host: Host) -> None:
         self.host = host
@@ -25,18 +25,18 @@ class Toolbox:
         self.names = [name for name in TOOLS if known or name in names]
         self.child: int | None = None
 
-    def run(self, name: str, given: Line) -> tuple[str, bool, object]:
+    def run(self, name: str, tool_input: Line) -> tuple[str, bool, object]:
         """The result for the model, whether it is an error, and the result for the host."""
         if name == "Bash":
-            return self.run_bash(given["command"])
+            return self.run_bash(tool_input["command"])
         if name == "Write":
-            return self.write_file(given["file_path"], given["content"])
+            return self.write_file(tool_input["file_path"], tool_input["content"])
         if name == "Read":
-            return self.read_file(given["file_path"])
+            return self.read_file(tool_input["file_path"])
         if name == "AskUserQuestion":
-            answers = ", ".join(f'"{asked}"="{answer}"' for asked, answer in given.get("answers", {}).items())
+            answers = ", ".join(f'"{asked}"="{answer}"' for asked, answer in tool_input.get("answers", {}).items())
             text = f"Your questions have been answered: {answers}. You can now continue with these answers in mind."
-            return text, False, given
+            return text, False, tool_input
         problem = f"Error: {name} is not part of the scripted agent"
         return f"<tool_use_error>{problem}</tool_use_error>", True, problem
 
@@ -48,7 +48,7 @@ class Toolbox:
                 data = os.read(pipe, 1 << 16)
                 out += data
                 code = None if data else ended(self.child, 0)
-            else:  # over, when something that it left behind holds the pipe
+            else:  # the command may have ended although a child of it still holds the pipe
                 code = ended(self.child, os.WNOHANG)
         os.close(pipe)
         self.child = None
@@ -56,8 +56,8 @@ class Toolbox:
         if code:
             text = f"Exit code {code}\n{text}"
             return text, True, f"Error: {text}"
-        told = {"stdout": text, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
-        return text or "(Bash completed with no output)", False, told
+        for_host = {"stdout": text, "stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
+        return text or "(Bash completed with no output)", False, for_host
 
     def kill_child(self) -> None:
         if self.child is not None:
@@ -73,11 +73,11 @@ class Toolbox:
                 file.write(content)
         except OSError as problem:
             return f"Error: {problem}", True, f"Error: {problem}"
-        told = {"type": "update" if existed else "create", "filePath": path, "content": content}
+        for_host = {"type": "update" if existed else "create", "filePath": path, "content": content}
         if existed:
-            return f"The file {path} has been updated successfully.", False, told
+            return f"The file {path} has been updated successfully.", False, for_host
         text = f"File created successfully at: {path} (file state is current in your context — no need to Read it back)"
-        return text, False, told
+        return text, False, for_host
 
     def read_file(self, path: str) -> tuple[str, bool, object]:
         try:
@@ -92,10 +92,10 @@ class Toolbox:
 
 
 def start_bash(command: str) -> tuple[int, int]:
-    """Its process, in a session of its own as the real one has it (killing the agent's group does not reach it), and
-    its output."""
+    """The command's pid and its output pipe. Like the real one, it has a process session of its own, so that killing
+    the agent's group does not kill it."""
     pipe, out = os.pipe()
-    begun, beginning = os.pipe()  # closed by bash's start
+    started, starting = os.pipe()  # closed when bash starts
     pid = os.fork()  # `subprocess` takes longer to import than bash to start
     if pid == 0:
         try:
@@ -108,13 +108,13 @@ def start_bash(command: str) -> tuple[int, int]:
         finally:
             os._exit(127)
     os.close(out)
-    os.close(beginning)
-    os.read(begun, 1)  # from here on its session is there to be killed
-    os.close(begun)
+    os.close(starting)
+    os.read(started, 1)  # from here on its process session exists and can be killed
+    os.close(started)
     return pid, pipe
 
 
-def ended(pid: int, how: int) -> int | None:
+def ended(pid: int, flags: int) -> int | None:
     """The exit status; None while it runs."""
-    found, status = os.waitpid(pid, how)
+    found, status = os.waitpid(pid, flags)
     return os.waitstatus_to_exitcode(status) if found else None

@@ -1,4 +1,4 @@
-"""One prompt, from its arrival to its result: what is told to the host, and what is kept in the session."""
+"""One prompt, from its arrival to its result: what is reported to the host, and what is saved in the session."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .host import Interrupted
 from .lines import new_id, stamp, synthetic_message, zero_usage
 from .request import SYSTEM_PROMPT
 
-TYPE_CHECKING = False  # spares the import of typing; the checkers know the name
+TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
     from typing import Any
 
-    from .agent import Agent
+    from .agent import ScriptedAgent
     from .lines import Line
 
 
-class Turn:
-    """The state of one turn; `run` has it."""
+class ScriptedTurn:
+    """The state of one turn."""
 
-    def __init__(self, agent: Agent, line: Line) -> None:
+    def __init__(self, agent: ScriptedAgent, line: Line) -> None:
         self.agent, self.host, self.session, self.faults = agent, agent.host, agent.session, agent.faults
         self.content = line["message"]["content"]
         self.uuid = line.get("uuid")
@@ -37,7 +37,7 @@ class Turn:
         self.prompt_id = new_id()
 
     def run(self) -> bool:
-        """Have the turn; whether it failed."""
+        """Executes the turn; returns whether it failed."""
         content = self.content
         self.session.saving = True
         self.faults.turn = self.session.prompts() + 1
@@ -100,7 +100,7 @@ class Turn:
         self.host.emit({**line, "uuid": new_id(), "original_cwd": self.host.cwd, **self.marks})
 
     def misbehave(self) -> None:
-        """The faults between `init` and the call of the model."""
+        """The faults between `init` and the first request to the model."""
         if fault := self.faults.take("hang_after_init"):
             hang(fault)
         if fault := self.faults.take("flood"):
@@ -120,7 +120,7 @@ class Turn:
         return {"subtype": "success", "is_error": False, "result": ""}
 
     def outcome(self) -> Line:
-        """Have the conversation with the model; the part of the result line that says how it ended."""
+        """Runs the conversation with the model; returns the part of the result line that says how it ended."""
         conversation = Conversation(self)
         try:
             if fault := self.faults.take("error_result"):
@@ -129,7 +129,7 @@ class Turn:
                 raise error
             conversation.run()
         except ApiError as error:
-            return self.tell_api_error(error)
+            return self.report_api_error(error)
         except Interrupted as stop:
             for_tools = " for tool use" if stop.where == "tools" else ""
             self.say_user([{"type": "text", "text": f"[Request interrupted by user{for_tools}]"}])
@@ -141,7 +141,7 @@ class Turn:
         done: Line = {"subtype": "success", "is_error": False, "api_error_status": None, "result": self.text}
         return {**done, "terminal_reason": "completed"}
 
-    def tell_api_error(self, error: ApiError) -> Line:
+    def report_api_error(self, error: ApiError) -> Line:
         message = synthetic_message(error.text)
         if error.limit is not None:
             self.host.say("rate_limit_event", rate_limit_info=error.limit)
@@ -194,16 +194,16 @@ class Turn:
         return uuid
 
     def say_user(
-        self, content: list[Line], parent: str | None = None, meta: Line | None = None, told: Any = None
+        self, content: list[Line], parent: str | None = None, meta: Line | None = None, for_host: Any = None
     ) -> None:
-        """A message in the user's name that no user wrote: the result of a tool, the note of an interrupt."""
+        """A message in the role of the user that no user wrote: a tool's result, or the note about an interrupt."""
         self.num_turns += 1
         message = {"role": "user", "content": content}
         line: Line = {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": self.session.id}
         entry: Line = {"message": message, "uuid": new_id(), "timestamp": stamp(), "promptId": self.prompt_id}
         line.update(uuid=entry["uuid"], timestamp=entry["timestamp"])
-        if told is not None:
-            line["tool_use_result"] = entry["toolUseResult"] = told
+        if for_host is not None:
+            line["tool_use_result"] = entry["toolUseResult"] = for_host
             entry["sourceToolAssistantUUID"] = parent
         if meta:
             line["tool_result_meta"] = [meta]

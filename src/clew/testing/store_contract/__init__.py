@@ -14,11 +14,11 @@ are not in it, because how to bring them about depends on the database.
 
 from __future__ import annotations
 
-from clew.testing.store_contract.cards import CardContract
+from clew.testing.store_contract.counts import CountContract
 from clew.testing.store_contract.events import EventContract
-from clew.testing.store_contract.facts import FactContract
 from clew.testing.store_contract.hooks import HookContract
 from clew.testing.store_contract.jobs import JobContract
+from clew.testing.store_contract.key_values import KeyValueContract
 from clew.testing.store_contract.leases import LeaseContract
 from clew.testing.store_contract.pairs import PairContract
 from clew.testing.store_contract.pins import PinContract
@@ -38,7 +38,7 @@ from clew.testing.store_contract.samples import (
     raises,
 )
 from clew.testing.store_contract.search import SearchContract
-from clew.testing.store_contract.tallies import TallyContract
+from clew.testing.store_contract.thread_views import ThreadViewContract
 from clew.testing.store_contract.threads import ThreadContract
 from clew.testing.store_contract.transactions import TransactionContract
 from clew.testing.store_contract.turns import TurnContract
@@ -48,11 +48,11 @@ __all__ = [
     "OTHER",
     "OWNER",
     "RUNTIME",
-    "CardContract",
+    "CountContract",
     "EventContract",
-    "FactContract",
     "HookContract",
     "JobContract",
+    "KeyValueContract",
     "LeaseContract",
     "PairContract",
     "PinContract",
@@ -61,8 +61,8 @@ __all__ = [
     "RunContract",
     "SearchContract",
     "StoreContract",
-    "TallyContract",
     "ThreadContract",
+    "ThreadViewContract",
     "TransactionContract",
     "TurnContract",
     "a_pin",
@@ -80,7 +80,7 @@ class StoreContract(
     RunContract,
     EventContract,
     QuestionContract,
-    CardContract,
+    ThreadViewContract,
     PinContract,
     LeaseContract,
     JobContract,
@@ -88,8 +88,8 @@ class StoreContract(
     PairContract,
     HookContract,
     SearchContract,
-    TallyContract,
-    FactContract,
+    CountContract,
+    KeyValueContract,
     TransactionContract,
 ):
     """All of it."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clew.core.hook import Forge, HookEvent
-from clew.core.job import JobStatus
+from clew.core.hooks.hook import Forge, HookEvent
+from clew.core.jobs.job import JobStatus
 from clew.errors import NotFound
-from clew.store.hook_rows import HookJob, HookKey
+from clew.store.rows.hooks import HookJob, HookKey
 from clew.store.store import Store
 from clew.testing.store_contract.jobs import a_job
 from clew.testing.store_contract.samples import ODD_TEXTS, a_thread, raises
@@ -28,24 +28,24 @@ def a_hook_job(job_id: str = "job-1", **changes: Any) -> HookJob:
 class HookContract:
     def test_an_event_comes_back_as_it_was_and_is_kept_once(self, store: Store) -> None:
         event = told(title=ODD_TEXTS[2], body=ODD_TEXTS[4], labels=("a", ODD_TEXTS[3]), from_fork=True)
-        assert store.add_hook_event("h-1", event, 1.5) == ("h-1", True)
-        assert store.add_hook_event("h-2", told(title="again"), 2.5) == ("h-1", False)
-        assert store.add_hook_event("h-3", told(forge=Forge.GITHUB), 3.5) == ("h-3", True)
-        stored = store.hook_event("h-1")
+        assert store.hooks.add_event("h-1", event, 1.5) == ("h-1", True)
+        assert store.hooks.add_event("h-2", told(title="again"), 2.5) == ("h-1", False)
+        assert store.hooks.add_event("h-3", told(forge=Forge.GITHUB), 3.5) == ("h-3", True)
+        stored = store.hooks.event("h-1")
         assert stored is not None and (stored.event, stored.state, stored.received_at) == (event, "received", 1.5)
-        assert store.hook_event("h-2") is None
-        changed = store.update_hook_event("h-1", state="dispatched", why="so", jobs=("j",), done_at=4.5)
-        assert store.hook_event("h-1") == changed and changed.jobs == ("j",)
+        assert store.hooks.event("h-2") is None
+        changed = store.hooks.update_event("h-1", state="dispatched", why="so", jobs=("j",), done_at=4.5)
+        assert store.hooks.event("h-1") == changed and changed.jobs == ("j",)
         with raises(NotFound):
-            store.update_hook_event("h-2", state="failed")
+            store.hooks.update_event("h-2", state="failed")
 
     def test_what_came_to_nothing_is_judged_anew_when_it_is_told_again(self, store: Store) -> None:
         for state in ("failed", "ignored", "dispatched"):
-            store.add_hook_event(state, told(state, title="first"), 1.0)
-            store.update_hook_event(state, state=state, why="a reason", tries=3, done_at=2.0)
-            again = store.add_hook_event("other", told(state, title="second"), 3.0)
+            store.hooks.add_event(state, told(state, title="first"), 1.0)
+            store.hooks.update_event(state, state=state, why="a reason", tries=3, done_at=2.0)
+            again = store.hooks.add_event("other", told(state, title="second"), 3.0)
             assert again == (state, state != "dispatched")
-            known = store.hook_event(state)
+            known = store.hooks.event(state)
             assert known is not None
             if state == "dispatched":
                 assert (known.state, known.event.title) == (state, "first")
@@ -55,96 +55,96 @@ class HookContract:
 
     def test_events_of_one_issue_stand_in_line(self, store: Store) -> None:
         for number, at in (("1", 4), ("2", 5), ("3", 4)):
-            store.add_hook_event(f"h-{number}", told(f"d-{number}", number=at), 1.0)
-        assert store.hook_event_before("h-1") is None and store.hook_event_before("h-2") is None
-        assert store.hook_event_before("h-3") == "h-1"
-        store.update_hook_event("h-1", state="ignored", done_at=5.0)
-        assert store.hook_event_before("h-3") is None
+            store.hooks.add_event(f"h-{number}", told(f"d-{number}", number=at), 1.0)
+        assert store.hooks.event_before("h-1") is None and store.hooks.event_before("h-2") is None
+        assert store.hooks.event_before("h-3") == "h-1"
+        store.hooks.update_event("h-1", state="ignored", done_at=5.0)
+        assert store.hooks.event_before("h-3") is None
 
     def test_an_event_of_a_branch_may_be_any_issues(self, store: Store) -> None:
         for number, at in enumerate((4, None, 5, None), start=1):
-            store.add_hook_event(f"h-{number}", told(f"d-{number}", number=at), 1.0)
-        store.add_hook_event("h-5", told("d-5", number=5, repo="other/one"), 1.0)
-        before = {number: store.hook_event_before(f"h-{number}") for number in range(1, 6)}
+            store.hooks.add_event(f"h-{number}", told(f"d-{number}", number=at), 1.0)
+        store.hooks.add_event("h-5", told("d-5", number=5, repo="other/one"), 1.0)
+        before = {number: store.hooks.event_before(f"h-{number}") for number in range(1, 6)}
         assert before == {1: None, 2: "h-1", 3: "h-2", 4: "h-1", 5: None}
 
     def test_the_same_signed_words_are_no_news_under_another_delivery_id(self, store: Store) -> None:
-        assert store.add_hook_event("h-1", told("d-1"), 1.0, "digest") == ("h-1", True)
-        assert store.add_hook_event("h-2", told("d-2"), 2.0, "digest") == ("h-1", False)
-        assert store.add_hook_event("h-3", told("d-3"), 3.0, "another") == ("h-3", True)
-        assert store.add_hook_event("h-4", told("d-4", forge=Forge.GITHUB), 4.0, "digest") == ("h-4", True)
+        assert store.hooks.add_event("h-1", told("d-1"), 1.0, "digest") == ("h-1", True)
+        assert store.hooks.add_event("h-2", told("d-2"), 2.0, "digest") == ("h-1", False)
+        assert store.hooks.add_event("h-3", told("d-3"), 3.0, "another") == ("h-3", True)
+        assert store.hooks.add_event("h-4", told("d-4", forge=Forge.GITHUB), 4.0, "digest") == ("h-4", True)
         for number in (5, 6):  # not signed: as often as somebody wants
-            assert store.add_hook_event(f"h-{number}", told(f"d-{number}"), 5.0) == (f"h-{number}", True)
-        store.update_hook_event("h-1", state="failed", why="a reason", done_at=6.0)
-        assert store.add_hook_event("h-7", told("d-7"), 7.0, "digest") == ("h-1", True), "judged anew"
-        assert store.add_hook_event("h-8", told("d-3"), 8.0, "digest") == ("h-3", False), "its own id comes first"
-        store.update_hook_event("h-1", state="dispatched", done_at=9.0)
-        assert store.forget_hook_events(10.0) == 1
-        assert store.add_hook_event("h-9", told("d-9"), 11.0, "digest") == ("h-9", True), "forgotten with its event"
+            assert store.hooks.add_event(f"h-{number}", told(f"d-{number}"), 5.0) == (f"h-{number}", True)
+        store.hooks.update_event("h-1", state="failed", why="a reason", done_at=6.0)
+        assert store.hooks.add_event("h-7", told("d-7"), 7.0, "digest") == ("h-1", True), "judged anew"
+        assert store.hooks.add_event("h-8", told("d-3"), 8.0, "digest") == ("h-3", False), "its own id comes first"
+        store.hooks.update_event("h-1", state="dispatched", done_at=9.0)
+        assert store.hooks.forget_events(10.0) == 1
+        assert store.hooks.add_event("h-9", told("d-9"), 11.0, "digest") == ("h-9", True), "forgotten with its event"
 
     def test_what_an_issue_last_was_and_when_a_key_last_worked_is_known(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        assert store.hook_issue_last(KEY.repo, 4) is None
-        assert store.hook_key_last_used(KEY.key) == (None, None)
+        store.threads.create(a_thread())
+        assert store.hooks.issue_last(KEY.repo, 4) is None
+        assert store.hooks.key_last_used(KEY.key) == (None, None)
         kinds = ("issue.opened", "issue.commented", "issue.closed", "issue.commented")
         for number, kind in enumerate(kinds, start=1):
-            store.add_hook_event(f"h-{number}", told(f"d-{number}", kind=kind), float(number))
-        store.add_hook_event("h-9", told("d-9", number=5, kind="issue.reopened"), 9.0)
-        assert store.hook_issue_last(KEY.repo, 4) == "issue.closed"
+            store.hooks.add_event(f"h-{number}", told(f"d-{number}", kind=kind), float(number))
+        store.hooks.add_event("h-9", told("d-9", number=5, kind="issue.reopened"), 9.0)
+        assert store.hooks.issue_last(KEY.repo, 4) == "issue.closed"
         for number, at in ((1, 3.0), (2, 4.0)):
-            store.create_job(a_job(f"job-{number}"))
-            store.add_hook_job(a_hook_job(f"job-{number}", hook_id=f"h-{number}", at=at))
-        assert store.hook_key_last_used(KEY.key) == (4.0, "gitea"), "also of a key that was dropped"
+            store.jobs.create(a_job(f"job-{number}"))
+            store.hooks.add_job(a_hook_job(f"job-{number}", hook_id=f"h-{number}", at=at))
+        assert store.hooks.key_last_used(KEY.key) == (4.0, "gitea"), "also of a key that was dropped"
 
     def test_events_are_listed_by_state_and_counted(self, store: Store) -> None:
         for number in range(4):
-            store.add_hook_event(f"h-{number}", told(f"d-{number}"), float(number))
-        store.add_hook_event("h-4", told(forge=Forge.GITHUB), 4.0)
-        store.update_hook_event("h-1", state="ignored", done_at=5.0)
-        assert [each.id for each in store.hook_events(limit=2)] == ["h-4", "h-3"]
-        assert [each.id for each in store.hook_events(state="received", limit=2)] == ["h-0", "h-2"]
-        assert [each.id for each in store.hook_events(state="received", limit=2, newest=True)] == ["h-4", "h-3"]
-        assert store.count_hook_events() == {
+            store.hooks.add_event(f"h-{number}", told(f"d-{number}"), float(number))
+        store.hooks.add_event("h-4", told(forge=Forge.GITHUB), 4.0)
+        store.hooks.update_event("h-1", state="ignored", done_at=5.0)
+        assert [each.id for each in store.hooks.events(limit=2)] == ["h-4", "h-3"]
+        assert [each.id for each in store.hooks.events(state="received", limit=2)] == ["h-0", "h-2"]
+        assert [each.id for each in store.hooks.events(state="received", limit=2, newest=True)] == ["h-4", "h-3"]
+        assert store.hooks.count_events() == {
             ("gitea", "received"): 3,
             ("gitea", "ignored"): 1,
             ("github", "received"): 1,
         }
-        assert store.forget_hook_events(6.0) == 1
-        assert store.hook_event("h-1") is None and store.hook_event("h-0") is not None
+        assert store.hooks.forget_events(6.0) == 1
+        assert store.hooks.event("h-1") is None and store.hooks.event("h-0") is not None
 
     def test_a_key_leads_to_a_thread(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.save_hook_key(KEY)
-        store.save_hook_key(KEY._replace(used_at=9.0, branch="b"))
-        assert store.hook_key(KEY.key) == KEY._replace(used_at=9.0, branch="b")
-        assert store.hook_keys() == store.hook_keys(repo=KEY.repo, issue=4) == [KEY._replace(used_at=9.0, branch="b")]
-        assert store.hook_keys(repo=KEY.repo, issue=5) == store.hook_keys(repo="other/one") == []
-        assert store.delete_hook_key(KEY.key) and not store.delete_hook_key(KEY.key)
+        store.threads.create(a_thread())
+        store.hooks.save_key(KEY)
+        store.hooks.save_key(KEY._replace(used_at=9.0, branch="b"))
+        assert store.hooks.key(KEY.key) == KEY._replace(used_at=9.0, branch="b")
+        assert store.hooks.keys() == store.hooks.keys(repo=KEY.repo, issue=4) == [KEY._replace(used_at=9.0, branch="b")]
+        assert store.hooks.keys(repo=KEY.repo, issue=5) == store.hooks.keys(repo="other/one") == []
+        assert store.hooks.delete_key(KEY.key) and not store.hooks.delete_key(KEY.key)
 
     def test_the_event_that_woke_a_key_last_is_known(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        assert store.last_hook_events() == {}
-        store.save_hook_key(KEY)
-        assert store.last_hook_events() == {}
+        store.threads.create(a_thread())
+        assert store.hooks.last_events() == {}
+        store.hooks.save_key(KEY)
+        assert store.hooks.last_events() == {}
         for number in (1, 2, 3):
-            store.add_hook_event(f"h-{number}", told(f"d-{number}"), float(number))
+            store.hooks.add_event(f"h-{number}", told(f"d-{number}"), float(number))
         for number, at in ((1, 3.0), (2, 4.0)):
-            store.create_job(a_job(f"job-{number}"))
-            store.add_hook_job(a_hook_job(f"job-{number}", hook_id=f"h-{number}", at=at))
-        assert {key: each.id for key, each in store.last_hook_events().items()} == {KEY.key: "h-2"}
-        store.delete_hook_key(KEY.key)
-        assert store.last_hook_events() == {}
+            store.jobs.create(a_job(f"job-{number}"))
+            store.hooks.add_job(a_hook_job(f"job-{number}", hook_id=f"h-{number}", at=at))
+        assert {key: each.id for key, each in store.hooks.last_events().items()} == {KEY.key: "h-2"}
+        store.hooks.delete_key(KEY.key)
+        assert store.hooks.last_events() == {}
 
     def test_final_words_wait_for_a_job_that_has_succeeded(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_job(a_job())
-        store.add_hook_job(a_hook_job())
-        assert store.hook_job("job-1") == a_hook_job() and store.hook_job("job-2") is None
-        assert store.hook_replies_due() == []
-        store.update_job("job-1", status=JobStatus.RUNNING, worker="w", runs=1)
-        store.update_job("job-1", status=JobStatus.SUCCEEDED, result="done", ended_at=9.0)
-        assert store.hook_replies_due() == [a_hook_job()]
-        assert store.update_hook_job("job-1", reply="posted", url="u").url == "u"
-        assert store.hook_replies_due() == []
+        store.threads.create(a_thread())
+        store.jobs.create(a_job())
+        store.hooks.add_job(a_hook_job())
+        assert store.hooks.job("job-1") == a_hook_job() and store.hooks.job("job-2") is None
+        assert store.hooks.replies_due() == []
+        store.jobs.update("job-1", status=JobStatus.RUNNING, worker="w", runs=1)
+        store.jobs.update("job-1", status=JobStatus.SUCCEEDED, result="done", ended_at=9.0)
+        assert store.hooks.replies_due() == [a_hook_job()]
+        assert store.hooks.update_job("job-1", reply="posted", url="u").url == "u"
+        assert store.hooks.replies_due() == []
         with raises(NotFound):
-            store.update_hook_job("job-2", reply="posted")
+            store.hooks.update_job("job-2", reply="posted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clew.core.ids import RunId, ThreadId
-from clew.core.pair import Order, Pair, Phase, Round
+from clew.core.pairs.pair import Order, Pair, PairRound, Phase
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
@@ -35,10 +35,10 @@ class PairContract:
             error="It failed.",
             error_code="failed",
         )
-        assert store.create_pair(odd) == odd
-        assert store.pair("pair-1") == store.pair("build") == store.require_pair("build") == odd
-        changed = store.update_pair("pair-1", at=20.0, phase=Phase.DONE, is_finished=True, run_id=None, error=None)
-        assert store.pair("pair-1") == changed
+        assert store.pairs.create(odd) == odd
+        assert store.pairs.find("pair-1") == store.pairs.find("build") == store.pairs.require("build") == odd
+        changed = store.pairs.update("pair-1", at=20.0, phase=Phase.DONE, is_finished=True, run_id=None, error=None)
+        assert store.pairs.find("pair-1") == changed
         assert (changed.phase, changed.is_finished, changed.updated_at, changed.task) == (
             Phase.DONE,
             True,
@@ -46,80 +46,80 @@ class PairContract:
             odd.task,
         )
         with raises(NotFound):
-            store.require_pair("nothing")
+            store.pairs.require("nothing")
 
     def test_a_name_that_is_taken_gets_a_number_or_is_refused(self, store: Store) -> None:
         _threads(store)
-        store.create_pair(a_pair())
-        assert store.create_pair(a_pair("pair-2")).name == "build-2"
-        assert store.create_pair(a_pair("pair-3")).name == "build-3"
+        store.pairs.create(a_pair())
+        assert store.pairs.create(a_pair("pair-2")).name == "build-2"
+        assert store.pairs.create(a_pair("pair-3")).name == "build-3"
         with raises(Conflict):
-            store.create_pair(a_pair("pair-4"), unique=False)
+            store.pairs.create(a_pair("pair-4"), unique=False)
         with raises(Conflict):
-            store.create_pair(a_pair("pair-1", name="other"))
+            store.pairs.create(a_pair("pair-1", name="other"))
 
     def test_a_threads_name_is_taken_too(self, store: Store) -> None:
         """Commands take either by its name."""
         _threads(store)
-        store.create_thread(a_thread("chat", "login"))
-        made = store.create_pair(a_pair(name="login"))
+        store.threads.create(a_thread("chat", "login"))
+        made = store.pairs.create(a_pair(name="login"))
         assert made.name == "login-2"
         with raises(Conflict):
-            store.create_pair(a_pair("pair-2", name="login"), unique=False)
+            store.pairs.create(a_pair("pair-2", name="login"), unique=False)
         with raises(Conflict):
-            store.rename_pair(made.id, "login", hint=None)
-        assert store.require_pair(made.id).name == "login-2"
+            store.pairs.rename(made.id, "login", hint=None)
+        assert store.pairs.require(made.id).name == "login-2"
 
     def test_those_last_used_come_first(self, store: Store) -> None:
         _threads(store)
         for number in range(3):
-            store.create_pair(a_pair(f"pair-{number}", updated_at=float(number), cwd="/a" if number else "/b"))
-        assert [pair.id for pair in store.pairs()] == ["pair-2", "pair-1", "pair-0"]
-        assert [pair.id for pair in store.pairs(cwd="/b")] == ["pair-0"]
-        store.update_pair("pair-0", at=9.0)
-        assert [pair.id for pair in store.pairs(limit=1)] == ["pair-0"]
+            store.pairs.create(a_pair(f"pair-{number}", updated_at=float(number), cwd="/a" if number else "/b"))
+        assert [pair.id for pair in store.pairs.recent()] == ["pair-2", "pair-1", "pair-0"]
+        assert [pair.id for pair in store.pairs.recent(cwd="/b")] == ["pair-0"]
+        store.pairs.update("pair-0", at=9.0)
+        assert [pair.id for pair in store.pairs.recent(limit=1)] == ["pair-0"]
 
     def test_rounds_and_files_come_back_as_they_were(self, store: Store) -> None:
-        from clew.store.pair_rows import KeptFile, KeptFiles
+        from clew.store.rows.pairs import KeptFile, KeptFiles
 
         _threads(store)
-        store.create_pair(a_pair())
+        store.pairs.create(a_pair())
         order = Order(ODD_TEXTS[1], ODD_TEXTS[2], "opus", True, True)
-        odd = Round("pair-1", 2, ODD_TEXTS[3], ODD_TEXTS[1:3], order, RunId("r1"), None, "opus", None, 10.0)
-        store.add_pair_round(odd)
-        store.add_pair_round(Round("pair-1", 1, started_at=9.0))
-        assert store.pair_rounds("pair-1") == [Round("pair-1", 1, started_at=9.0), odd]
-        changed = store.update_pair_round("pair-1", 2, result=ODD_TEXTS[4], worker_run_id=RunId("r2"), ended_at=11.0)
+        odd = PairRound("pair-1", 2, ODD_TEXTS[3], ODD_TEXTS[1:3], order, RunId("r1"), None, "opus", None, 10.0)
+        store.pairs.add_round(odd)
+        store.pairs.add_round(PairRound("pair-1", 1, started_at=9.0))
+        assert store.pairs.rounds("pair-1") == [PairRound("pair-1", 1, started_at=9.0), odd]
+        changed = store.pairs.update_round("pair-1", 2, result=ODD_TEXTS[4], worker_run_id=RunId("r2"), ended_at=11.0)
         assert (
-            store.pair_rounds("pair-1")[1]
+            store.pairs.rounds("pair-1")[1]
             == changed
             == replace(odd, result=ODD_TEXTS[4], worker_run_id=RunId("r2"), ended_at=11.0)
         )
         with raises(NotFound):
-            store.update_pair_round("pair-1", 3, result="")
-        assert store.pair_files("pair-1") is None
+            store.pairs.update_round("pair-1", 3, result="")
+        assert store.pairs.files("pair-1") is None
         for run_id in ("r1", "r2"):
             files = {"a.py": KeptFile(7, 2**60 + 1, "ab"), "\udcff\n": KeptFile(-1, 0, None)}
             kept = KeptFiles(run_id, "abc", files)
-            store.keep_pair_files("pair-1", kept)
-            assert store.pair_files("pair-1") == kept
-        store.keep_pair_files("pair-1", None)
-        assert store.pair_files("pair-1") is None
+            store.pairs.keep_files("pair-1", kept)
+            assert store.pairs.files("pair-1") == kept
+        store.pairs.keep_files("pair-1", None)
+        assert store.pairs.files("pair-1") is None
 
     def test_a_pair_is_archived_and_gone_with_either_thread(self, store: Store) -> None:
         _threads(store)
         for place, thread_id in enumerate(("thread-1", "thread-2")):
-            store.create_pair(a_pair(f"pair-{place}"))
-            store.add_pair_round(Round(f"pair-{place}", 1))
-            dumped = store.dump_thread(thread_id)
+            store.pairs.create(a_pair(f"pair-{place}"))
+            store.pairs.add_round(PairRound(f"pair-{place}", 1))
+            dumped = store.threads.dump(thread_id)
             assert [row["id"] for row in dumped["pairs"]] == [f"pair-{place}"]
             assert [row["number"] for row in dumped["pair_rounds"]] == [1]
-            store.delete_thread(thread_id)
-            assert store.pairs() == [] and store.pair_rounds(f"pair-{place}") == []
+            store.threads.delete(thread_id)
+            assert store.pairs.recent() == [] and store.pairs.rounds(f"pair-{place}") == []
             _threads(store)
 
 
 def _threads(store: Store) -> None:
     for name in ("thread-1", "thread-2"):
-        if store.thread(name) is None:
-            store.create_thread(replace(a_thread(), id=ThreadId(name), name=name))
+        if store.threads.find(name) is None:
+            store.threads.create(replace(a_thread(), id=ThreadId(name), name=name))

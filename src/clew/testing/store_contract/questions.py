@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clew.core.events import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn, RunEnded
-from clew.core.permissions import Answer
-from clew.core.question import QuestionState
+from clew.core.runs.events import Event, QuestionAnswered, QuestionAsked, QuestionWithdrawn, RunEnded
+from clew.core.runs.permissions import Answer
+from clew.core.runs.question import QuestionState
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, a_run, a_thread, raises
@@ -15,67 +15,67 @@ def asked(id: str = "q", **input: object) -> QuestionAsked:
 
 
 def tell(store: Store, *events: Event, run: str = "run-1") -> None:
-    first = store.last_seq(run) + 1
-    store.append_events(run, [(first + n, float(first + n), event) for n, event in enumerate(events)])
+    first = store.events.last_seq(run) + 1
+    store.events.append(run, [(first + n, float(first + n), event) for n, event in enumerate(events)])
 
 
 class QuestionContract:
     def test_a_question_is_open_from_the_event_that_asks_to_the_one_that_answers(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
         tell(store, asked(command=ODD_TEXTS[4], n=[1]))
-        [question] = store.open_questions("thread-1")
+        [question] = store.questions.open("thread-1")
         assert (question.id, question.run_id, question.thread_id, question.tool) == ("q", "run-1", "thread-1", "Bash")
         assert question.input == {"command": ODD_TEXTS[4], "n": [1]}
         assert question.is_open and question.asked_at == 1.0
-        assert store.open_questions() == [question] and store.open_questions("nobody") == []
+        assert store.questions.open() == [question] and store.questions.open("nobody") == []
         tell(store, QuestionAnswered("q", True))
-        closed = store.question("run-1", "q")
+        closed = store.questions.require("run-1", "q")
         assert (closed.state, closed.allowed, closed.answered_at) == (QuestionState.ANSWERED, True, 2.0)
-        assert store.open_questions() == []
+        assert store.questions.open() == []
 
     def test_one_that_is_withdrawn_or_whose_run_ends_is_asked_no_more(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
         tell(store, asked("a"), asked("b"), QuestionWithdrawn("a"))
-        assert [question.id for question in store.open_questions()] == ["b"]
+        assert [question.id for question in store.questions.open()] == ["b"]
         tell(store, RunEnded("cancelled", "cancelled"))
-        assert [question.state for question in store.questions_of_run("run-1")] == ["withdrawn", "withdrawn"]
+        assert [question.state for question in store.questions.of_run("run-1")] == ["withdrawn", "withdrawn"]
 
     def test_one_whose_run_was_interrupted_stays_open_until_the_person_goes_on(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
-        store.create_run(a_run("run-2"))
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        store.runs.create(a_run("run-2"))
         tell(store, asked(), RunEnded("interrupted", "killed"))
-        assert [question.id for question in store.open_questions()] == ["q"]
-        store.withdraw_questions("thread-1", "run-1", 5.0)
-        assert store.open_questions(), "a run does not withdraw its own"
-        store.withdraw_questions("thread-1", "run-2", 5.0)
-        assert store.open_questions() == []
+        assert [question.id for question in store.questions.open()] == ["q"]
+        store.questions.withdraw_earlier("thread-1", "run-1", 5.0)
+        assert store.questions.open(), "a run does not withdraw its own"
+        store.questions.withdraw_earlier("thread-1", "run-2", 5.0)
+        assert store.questions.open() == []
 
     def test_the_first_answer_counts(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
         tell(store, asked())
         answer = Answer(allow=True, message=ODD_TEXTS[3], answers={"Which?": ODD_TEXTS[4]})
-        replied = store.reply("run-1", "q", answer, 7.0)
+        replied = store.questions.reply("run-1", "q", answer, 7.0)
         assert replied.reply == answer and not replied.is_open
         with raises(Conflict):
-            store.reply("run-1", "q", Answer(allow=False), 8.0)
-        assert store.question("run-1", "q").reply == answer
+            store.questions.reply("run-1", "q", Answer(allow=False), 8.0)
+        assert store.questions.require("run-1", "q").reply == answer
         with raises(NotFound):
-            store.reply("run-1", "nothing", answer, 8.0)
+            store.questions.reply("run-1", "nothing", answer, 8.0)
         tell(store, QuestionAnswered("q", True))
         with raises(Conflict):
-            store.reply("run-1", "q", answer, 9.0)
+            store.questions.reply("run-1", "q", answer, 9.0)
 
     def test_an_answer_on_its_way_is_not_withdrawn_by_the_next_prompt(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
         tell(store, asked())
-        store.reply("run-1", "q", Answer(allow=True), 7.0)
-        store.withdraw_questions("thread-1", "run-2", 8.0)
-        [waiting] = store.open_questions("thread-1")
-        store.close_question(waiting, QuestionState.ANSWERED, 9.0, allowed=True)
-        assert store.open_questions() == []
-        assert store.question("run-1", "q").allowed
+        store.questions.reply("run-1", "q", Answer(allow=True), 7.0)
+        store.questions.withdraw_earlier("thread-1", "run-2", 8.0)
+        [waiting] = store.questions.open("thread-1")
+        store.questions.close(waiting, QuestionState.ANSWERED, 9.0, allowed=True)
+        assert store.questions.open() == []
+        assert store.questions.require("run-1", "q").allowed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from clew.core.costs.usage import Usage
 from clew.core.ids import AttemptId, RunId, SessionId
 from clew.core.record import replace
-from clew.core.run import LIVE, Attempt, IllegalStatus, RunStatus
-from clew.core.usage import Usage
+from clew.core.runs.run import LIVE, Attempt, IllegalStatus, RunStatus
 from clew.errors import NotFound
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_run, a_thread, raises
@@ -15,7 +15,7 @@ from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_run, a_threa
 
 class RunContract:
     def test_a_run_comes_back_as_it_was(self, store: Store) -> None:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         run = a_run(
             model="opus",
             owner=OWNER,
@@ -35,19 +35,19 @@ class RunContract:
             created_at=1.0,
             started_at=2.0,
         )
-        store.create_run(run)
-        assert store.run("run-1") == store.require_run("run-1") == run
-        assert store.run("nothing") is None
+        store.runs.create(run)
+        assert store.runs.find("run-1") == store.runs.require("run-1") == run
+        assert store.runs.find("nothing") is None
         with raises(NotFound):
-            store.require_run("nothing")
+            store.runs.require("nothing")
         with raises(NotFound):
-            store.create_run(a_run("run-2", "nobody"))
+            store.runs.create(a_run("run-2", "nobody"))
 
     def test_a_run_is_updated_and_ends_once(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
-        store.update_run("run-1", status=RunStatus.RUNNING, owner=OWNER, started_at=2.0)
-        ended = store.update_run(
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        store.runs.update("run-1", status=RunStatus.RUNNING, owner=OWNER, started_at=2.0)
+        ended = store.runs.update(
             "run-1",
             status=RunStatus.ANSWERED,
             usage=Usage(1, 2, 3, 4),
@@ -55,69 +55,71 @@ class RunContract:
             ended_at=3.0,
             error=ODD_TEXTS[4],
         )
-        assert store.run("run-1") == ended
+        assert store.runs.find("run-1") == ended
         assert (ended.status, ended.owner, ended.started_at, ended.usage) == ("answered", OWNER, 2.0, Usage(1, 2, 3, 4))
         with raises(IllegalStatus):
-            store.update_run("run-1", status=RunStatus.FAILED, outcome="failed")
-        assert store.run("run-1") == ended
+            store.runs.update("run-1", status=RunStatus.FAILED, outcome="failed")
+        assert store.runs.find("run-1") == ended
         with raises(NotFound):
-            store.update_run("nothing", status=RunStatus.FAILED)
+            store.runs.update("nothing", status=RunStatus.FAILED)
         with raises(TypeError):
-            store.update_run("run-1", thread_id="other")
+            store.runs.update("run-1", thread_id="other")
 
     def test_runs_are_found_by_thread_and_status_newest_first(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_thread(a_thread("thread-2", "other"))
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
         for number in range(6):  # all at the same instant: the order of creation decides
-            store.create_run(a_run(f"run-{number}"))
-        store.create_run(a_run("run-other", "thread-2", created_at=5.0))
-        store.update_run("run-1", status=RunStatus.RUNNING)
-        store.update_run("run-2", status=RunStatus.CANCELLED)
-        assert [run.id for run in store.runs(limit=2)] == ["run-other", "run-5"]
-        assert [run.id for run in store.runs(thread_id="thread-1", limit=3)] == ["run-5", "run-4", "run-3"]
-        assert [run.id for run in store.runs(statuses=[RunStatus.CANCELLED])] == ["run-2"]
-        live = [run.id for run in store.runs(thread_id="thread-1", statuses=LIVE)]
+            store.runs.create(a_run(f"run-{number}"))
+        store.runs.create(a_run("run-other", "thread-2", created_at=5.0))
+        store.runs.update("run-1", status=RunStatus.RUNNING)
+        store.runs.update("run-2", status=RunStatus.CANCELLED)
+        assert [run.id for run in store.runs.newest(limit=2)] == ["run-other", "run-5"]
+        assert [run.id for run in store.runs.newest(thread_id="thread-1", limit=3)] == ["run-5", "run-4", "run-3"]
+        assert [run.id for run in store.runs.newest(statuses=[RunStatus.CANCELLED])] == ["run-2"]
+        live = [run.id for run in store.runs.newest(thread_id="thread-1", statuses=LIVE)]
         assert live == ["run-5", "run-4", "run-3", "run-1", "run-0"]
-        assert [run.id for run in store.runs(statuses=LIVE, limit=2)] == ["run-other", "run-5"]
+        assert [run.id for run in store.runs.newest(statuses=LIVE, limit=2)] == ["run-other", "run-5"]
 
     def test_a_cancel_reaches_a_live_run_only(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
-        assert not store.cancel_requested("run-1")
-        assert store.request_cancel("run-1", 5.0) and store.request_cancel("run-1", 6.0)
-        assert store.cancel_requested("run-1") and store.require_run("run-1").cancel_requested
-        store.update_run("run-1", status=RunStatus.RUNNING)
-        assert store.cancel_requested("run-1")  # an update that knows nothing of it does not undo it
-        store.update_run("run-1", status=RunStatus.CANCELLED)
-        assert not store.request_cancel("run-1", 7.0) and not store.request_cancel("nothing", 7.0)
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        assert not store.runs.cancel_requested("run-1")
+        assert store.runs.request_cancel("run-1", 5.0) and store.runs.request_cancel("run-1", 6.0)
+        assert store.runs.cancel_requested("run-1") and store.runs.require("run-1").cancel_requested
+        store.runs.update("run-1", status=RunStatus.RUNNING)
+        assert store.runs.cancel_requested("run-1")  # an update that knows nothing of it does not undo it
+        store.runs.update("run-1", status=RunStatus.CANCELLED)
+        assert not store.runs.request_cancel("run-1", 7.0) and not store.runs.request_cancel("nothing", 7.0)
 
     def test_attempts_come_back_in_order(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_run(a_run())
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
         first = Attempt(AttemptId("z"), RunId("run-1"), 1, SessionId("s-1"), "uuid-1", True, started_at=1.0)
         second = Attempt(AttemptId("a"), RunId("run-1"), 2, SessionId("s-2"), "uuid-2", False, started_at=2.0)
-        store.create_attempt(first)
-        store.create_attempt(second)
-        ended = store.update_attempt("z", pid=7, pid_started=1.5, outcome="rejected", exit_status=-9, stderr_tail="\0")
-        assert store.attempts("run-1") == [ended, second]
+        store.runs.create_attempt(first)
+        store.runs.create_attempt(second)
+        ended = store.runs.update_attempt(
+            "z", pid=7, pid_started=1.5, outcome="rejected", exit_status=-9, stderr_tail="\0"
+        )
+        assert store.runs.attempts("run-1") == [ended, second]
         assert ended == replace(first, pid=7, pid_started=1.5, outcome="rejected", exit_status=-9, stderr_tail="\0")
         with raises(NotFound):
-            store.update_attempt("nothing", pid=1)
+            store.runs.update_attempt("nothing", pid=1)
 
     def test_stats_add_up(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_thread(a_thread("thread-2", "other"))
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
         resumed: dict[str, Any] = {
             "session_resumed": True,
             "outcome": "success",
             "usage": Usage(1, 2, 30, 4),
             "cost_usd": 0.25,
         }
-        store.create_run(a_run("run-1", **resumed, estimate_usd=1.0, plain_resume_usd=0.125, created_at=1.0))
-        store.create_run(a_run("run-2", **resumed, created_at=2.0))
-        store.create_run(a_run("run-3", reason="no_pin", outcome="success", fallback=True, created_at=3.0))
-        store.create_run(a_run("run-4", "thread-2", reason="no_pin", outcome="failed", created_at=4.0))
-        rows = {(row.session_resumed, row.reason, row.outcome): row for row in store.stats()}
+        store.runs.create(a_run("run-1", **resumed, estimate_usd=1.0, plain_resume_usd=0.125, created_at=1.0))
+        store.runs.create(a_run("run-2", **resumed, created_at=2.0))
+        store.runs.create(a_run("run-3", reason="no_pin", outcome="success", fallback=True, created_at=3.0))
+        store.runs.create(a_run("run-4", "thread-2", reason="no_pin", outcome="failed", created_at=4.0))
+        rows = {(row.session_resumed, row.reason, row.outcome): row for row in store.runs.stats()}
         assert {key: row.runs for key, row in rows.items()} == {
             (True, None, "success"): 2,
             (False, "no_pin", "success"): 1,
@@ -128,28 +130,28 @@ class RunContract:
         assert (both.estimated_runs, both.estimated_cost_usd, both.estimate_usd) == (1, 0.25, 1.0)
         assert (both.plain_resume_runs, both.plain_resume_cost_usd, both.plain_resume_usd) == (1, 0.25, 0.125)
         assert rows[(False, "no_pin", "success")].fallbacks == 1
-        assert [row.outcome for row in store.stats(thread_id="thread-2")] == ["failed"]
-        assert sum(row.runs for row in store.stats(since=2.0)) == 3
-        store.create_run(a_run("run-5", reason="no_pin", outcome="success", usage=Usage(1, 2), created_at=5.0))
-        assert sum(row.unpriced_runs for row in store.stats()) == 1, "tokens, and no price"
-        assert store.stats(thread_id="nobody") == []
+        assert [row.outcome for row in store.runs.stats(thread_id="thread-2")] == ["failed"]
+        assert sum(row.runs for row in store.runs.stats(since=2.0)) == 3
+        store.runs.create(a_run("run-5", reason="no_pin", outcome="success", usage=Usage(1, 2), created_at=5.0))
+        assert sum(row.unpriced_runs for row in store.runs.stats()) == 1, "tokens, and no price"
+        assert store.runs.stats(thread_id="nobody") == []
 
     def test_stats_are_told_by_day(self, store: Store) -> None:
-        store.create_thread(a_thread())
+        store.threads.create(a_thread())
         day_s = 86_400.0
         moments = [2 * day_s, 2 * day_s + 1, 3 * day_s - 0.001, 3 * day_s, 3 * day_s + 0.5, 20_000 * day_s - 0.25]
         for number, at in enumerate(moments):
-            store.create_run(a_run(f"run-{number}", created_at=at))
-        assert [(row.day, row.runs) for row in store.stats()] == [(2, 3), (3, 2), (19_999, 1)]
+            store.runs.create(a_run(f"run-{number}", created_at=at))
+        assert [(row.day, row.runs) for row in store.runs.stats()] == [(2, 3), (3, 2), (19_999, 1)]
 
     def test_the_last_run_whose_sessions_size_is_known(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_thread(a_thread("thread-2", "other"))
-        assert store.last_measured_run("thread-1", "claude") is None
-        store.create_run(a_run("late", context_tokens=2, ended_at=5.0))
-        store.create_run(a_run("early", context_tokens=1, ended_at=4.0))
-        store.create_run(a_run("unknown", ended_at=6.0))
-        store.create_run(a_run("other-agent", agent="codex", context_tokens=3, ended_at=7.0))
-        store.create_run(a_run("elsewhere", "thread-2", context_tokens=4, ended_at=8.0))
-        found = store.last_measured_run("thread-1", "claude")
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
+        assert store.runs.last_measured("thread-1", "claude") is None
+        store.runs.create(a_run("late", context_tokens=2, ended_at=5.0))
+        store.runs.create(a_run("early", context_tokens=1, ended_at=4.0))
+        store.runs.create(a_run("unknown", ended_at=6.0))
+        store.runs.create(a_run("other-agent", agent="codex", context_tokens=3, ended_at=7.0))
+        store.runs.create(a_run("elsewhere", "thread-2", context_tokens=4, ended_at=8.0))
+        found = store.runs.last_measured("thread-1", "claude")
         assert found is not None and found.id == "late"

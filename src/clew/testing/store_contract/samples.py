@@ -10,7 +10,7 @@ from clew.core.history import Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Pin, PinState, Runtime
 from clew.core.record import replace
-from clew.core.run import Owner, Run, RunStatus
+from clew.core.runs.run import Owner, Run, RunStatus
 from clew.core.thread import Thread
 
 ODD_TEXTS = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from clew.core.events import TextStreamed
 from clew.core.history import Visibility
 from clew.core.ids import AttemptId, RunId, SessionId, ThreadId
 from clew.core.pins import Pending
-from clew.core.run import Attempt
-from clew.core.thread import How, Origin, Permissions, Source, Trust
+from clew.core.runs.events import TextStreamed
+from clew.core.runs.run import Attempt
+from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Trust
 from clew.errors import NotFound, UsageError
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_thread, a_turn, absorbed, raises
@@ -22,105 +22,115 @@ class ThreadContract:
             trust=Trust.PROJECT,
             visibility=Visibility.OWN,
             kind="pair",
-            origin=Origin(How.FORK, (Source(ThreadId("thread-0"), ODD_TEXTS[4]), Source(ThreadId("x"), "y")), 3),
+            origin=Origin(
+                OriginKind.FORK, (SourceThread(ThreadId("thread-0"), ODD_TEXTS[4]), SourceThread(ThreadId("x"), "y")), 3
+            ),
         )
-        assert store.create_thread(thread) == thread
-        assert store.thread("maze") == store.thread("thread-1") == store.require_thread("maze") == thread
+        assert store.threads.create(thread) == thread
+        assert store.threads.find("maze") == store.threads.find("thread-1") == store.threads.require("maze") == thread
 
     def test_a_name_that_is_another_threads_id(self, store: Store) -> None:
-        store.create_thread(a_thread("thread-1", "maze"))
-        odd = store.create_thread(a_thread("thread-2", "thread-1"))
-        assert store.thread("thread-1") == odd, "whoever types it means the name"
-        assert store.require_thread_by_id("thread-1").name == "maze"
+        store.threads.create(a_thread("thread-1", "maze"))
+        odd = store.threads.create(a_thread("thread-2", "thread-1"))
+        assert store.threads.find("thread-1") == odd, "whoever types it means the name"
+        assert store.threads.require_by_id("thread-1").name == "maze"
         with raises(NotFound):
-            store.require_thread_by_id("maze")
+            store.threads.require_by_id("maze")
 
     def test_a_taken_name_gets_a_number(self, store: Store) -> None:
-        names = [store.create_thread(a_thread(f"thread-{n}")).name for n in range(3)]
+        names = [store.threads.create(a_thread(f"thread-{n}")).name for n in range(3)]
         assert names == ["maze", "maze-2", "maze-3"]
         with raises(UsageError):
-            store.create_thread(a_thread("thread-9"), unique=False)
-        assert store.thread("thread-9") is None
+            store.threads.create(a_thread("thread-9"), unique=False)
+        assert store.threads.find("thread-9") is None
 
     def test_a_numbered_name_is_not_longer_than_a_name_may_be(self, store: Store) -> None:
-        store.create_thread(a_thread("thread-1", "m" * 80))
-        assert store.create_thread(a_thread("thread-2", "m" * 80)).name == "m" * 78 + "-2"
+        store.threads.create(a_thread("thread-1", "m" * 80))
+        assert store.threads.create(a_thread("thread-2", "m" * 80)).name == "m" * 78 + "-2"
 
     def test_a_name_goes_before_an_id(self, store: Store) -> None:
-        store.create_thread(a_thread("first", "second"))
-        store.create_thread(a_thread("second", "third"))
-        assert store.require_thread("second").id == "first"
+        store.threads.create(a_thread("first", "second"))
+        store.threads.create(a_thread("second", "third"))
+        assert store.threads.require("second").id == "first"
 
     def test_a_missing_thread_hints_at_a_close_name(self, store: Store) -> None:
-        store.create_thread(a_thread(name="labyrinth"))
+        store.threads.create(a_thread(name="labyrinth"))
         for asked, hint in (("labyrint", "labyrinth"), ("zzz", "clew threads list")):
             try:
-                store.require_thread(asked)
+                store.threads.require(asked)
             except NotFound as error:
                 assert hint in (error.hint or "")
             else:
                 raise AssertionError("NotFound was not raised")
 
     def test_threads_are_counted_by_their_permissions(self, store: Store) -> None:
-        assert store.threads_that_may(Permissions.ALL) == (0, [])
+        assert store.threads.with_permissions(Permissions.ALL) == (0, [])
         for number in range(4):
             permissions = Permissions.ALL if number else Permissions.EDITS
-            store.create_thread(
+            store.threads.create(
                 a_thread(f"thread-{number}", f"n{number}", permissions=permissions, updated_at=float(number))
             )
-        assert store.threads_that_may(Permissions.ALL) == (3, ["n3", "n2"])
+        assert store.threads.with_permissions(Permissions.ALL) == (3, ["n3", "n2"])
 
     def test_the_last_used_come_first(self, store: Store) -> None:
         for number in range(5):
             cwd = "/odd" if number % 2 else "/even"
-            store.create_thread(a_thread(f"thread-{number}", f"n{number}", cwd=cwd, updated_at=float(number)))
-        assert [thread.name for thread in store.threads()] == ["n4", "n3", "n2", "n1", "n0"]
-        assert [thread.name for thread in store.threads(limit=2, offset=1)] == ["n3", "n2"]
-        assert [thread.name for thread in store.threads(cwd="/odd")] == ["n3", "n1"]
-        latest = store.latest_thread("/even")
+            store.threads.create(a_thread(f"thread-{number}", f"n{number}", cwd=cwd, updated_at=float(number)))
+        assert [thread.name for thread in store.threads.recent()] == ["n4", "n3", "n2", "n1", "n0"]
+        assert [thread.name for thread in store.threads.recent(limit=2, offset=1)] == ["n3", "n2"]
+        assert [thread.name for thread in store.threads.recent(cwd="/odd")] == ["n3", "n1"]
+        latest = store.threads.latest("/even")
         assert latest is not None and latest.name == "n4"
-        assert store.latest_thread("/nowhere") is None
-        store.create_thread(a_thread("job", "job", cwd="/even", kind="job", updated_at=50.0))
-        assert store.latest_thread("/even") == latest, "a job's thread is not talked in"
-        store.add_turn("thread-1", a_turn("turn-1", created_at=100.0))
-        assert store.threads(limit=1)[0].name == "n1"
+        assert store.threads.latest("/nowhere") is None
+        store.threads.create(a_thread("job", "job", cwd="/even", kind="job", updated_at=50.0))
+        assert store.threads.latest("/even") == latest, "a job's thread is not talked in"
+        store.turns.add("thread-1", a_turn("turn-1", created_at=100.0))
+        assert store.threads.recent(limit=1)[0].name == "n1"
 
     def test_a_thread_is_updated(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_thread(a_thread("thread-2", "other"))
-        origin = Origin(How.MERGE, (Source(ThreadId("thread-2"), "other"),))
-        changed = store.update_thread("thread-1", at=50.0, model="sonnet", permissions=Permissions.ALL, origin=origin)
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
+        origin = Origin(OriginKind.MERGE, (SourceThread(ThreadId("thread-2"), "other"),))
+        changed = store.threads.update("thread-1", at=50.0, model="sonnet", permissions=Permissions.ALL, origin=origin)
         assert changed == a_thread(model="sonnet", permissions=Permissions.ALL, origin=origin, updated_at=50.0)
-        assert store.thread("maze") == changed
-        assert store.update_thread("thread-1", at=5.0).updated_at == 50.0  # the clock stepped back
+        assert store.threads.find("maze") == changed
+        assert store.threads.update("thread-1", at=5.0).updated_at == 50.0  # the clock stepped back
         with raises(UsageError):
-            store.update_thread("thread-1", at=60.0, name="other")
+            store.threads.update("thread-1", at=60.0, name="other")
         with raises(NotFound):
-            store.update_thread("nobody", at=60.0)
+            store.threads.update("nobody", at=60.0)
 
     def test_a_dump_holds_everything_and_a_delete_leaves_nothing(self, store: Store) -> None:
-        store.create_thread(a_thread())
-        store.create_thread(a_thread("thread-2", "other"))
-        store.add_turn("thread-2", a_turn("kept"))
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
+        store.turns.add("thread-2", a_turn("kept"))
         for number in range(3):
-            store.add_turn("thread-1", a_turn(f"turn-{number}", ODD_TEXTS[3]))
-        store.edit_turn("turn-0", "edited", 20.0)
-        store.archive_turns("thread-1", "turn-1", inclusive=True, at=30.0, why="truncated")
-        store.create_run(a_run())
-        store.create_attempt(Attempt(AttemptId("a-1"), RunId("run-1"), 1, SessionId("s"), "uuid", False))
-        store.append_events("run-1", [(1, 1.0, TextStreamed("hi"))])
-        store.save_pin(a_pin(absorbed=absorbed("turn-0"), pending=Pending("uuid", absorbed("turn-1"), None)))
-        dump = json.loads(json.dumps(store.dump_thread("thread-1")))
+            store.turns.add("thread-1", a_turn(f"turn-{number}", ODD_TEXTS[3]))
+        store.turns.edit("turn-0", "edited", 20.0)
+        store.turns.archive("thread-1", "turn-1", inclusive=True, at=30.0, why="truncated")
+        store.runs.create(a_run())
+        store.runs.create_attempt(Attempt(AttemptId("a-1"), RunId("run-1"), 1, SessionId("s"), "uuid", False))
+        store.events.append("run-1", [(1, 1.0, TextStreamed("hi"))])
+        store.pins.save(a_pin(absorbed=absorbed("turn-0"), pending=Pending("uuid", absorbed("turn-1"), None)))
+        dump = json.loads(json.dumps(store.threads.dump("thread-1")))
         tables = ("turns", "turn_revisions", "runs", "attempts", "events", "pins", "pin_absorbed")
         assert {name: len(dump[name]) for name in tables} == dict(zip(tables, (3, 1, 1, 1, 1, 1, 1), strict=True))
         assert dump["turn_revisions"][0]["text"] == ODD_TEXTS[3]
         assert [turn["archived_why"] for turn in dump["turns"]] == [None, "truncated", "truncated"]
         assert dump["events"][0]["body"] == {"text": "hi"}
 
-        store.delete_thread("thread-1")
-        assert store.thread("thread-1") is None and store.run("run-1") is None and store.turn("turn-0") is None
-        assert not store.pins("thread-1") and not store.events("run-1") and not store.attempts("run-1")
-        assert len(store.history("thread-2")) == 1
-        for operation in (store.delete_thread, store.dump_thread):
+        store.threads.delete("thread-1")
+        assert (
+            store.threads.find("thread-1") is None
+            and store.runs.find("run-1") is None
+            and store.turns.find("turn-0") is None
+        )
+        assert (
+            not store.pins.of_thread("thread-1")
+            and not store.events.of_run("run-1")
+            and not store.runs.attempts("run-1")
+        )
+        assert len(store.turns.history("thread-2")) == 1
+        for operation in (store.threads.delete, store.threads.dump):
             with raises(NotFound):
                 operation("thread-1")

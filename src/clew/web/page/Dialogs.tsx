@@ -1,19 +1,17 @@
-// The page's dialogs. The browser's own <dialog> traps the focus, closes on Escape and hides the rest from readers.
+// The dialogs of the page: one is open at a time.
 
-import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { changeThread, deleteThread, resetHook } from "./actions.ts";
-import { daemon, page } from "./sync.ts";
-import { Close } from "./icons.tsx";
-import { NewJob } from "./JobForm.tsx";
-import { NewReview } from "./ReviewForm.tsx";
-import { useStore } from "./store.ts";
-import { NewThread, ThreadSettings } from "./ThreadForm.tsx";
-import { visible } from "./visible.ts";
-import type { HookSession, Thread } from "./wire.ts";
-import { asName, plural } from "./words.ts";
-
-const close = (): void => page.patch({ dialog: null, complaint: null });
+import { useState } from "preact/hooks";
+import type { HookSession, Thread } from "./daemon/wire.ts";
+import { NewJob } from "./jobs/Form.tsx";
+import { NewReview } from "./reviews/Form.tsx";
+import { changeThread, deleteThread, resetHook } from "./state/actions.ts";
+import { closeDialog, page } from "./state/page.ts";
+import { useStore } from "./state/store.ts";
+import { daemon } from "./state/sync.ts";
+import { plural, slug } from "./text/format.ts";
+import { visible } from "./text/visible.ts";
+import { NewThread, ThreadSettings } from "./threads/Form.tsx";
+import { Modal } from "./ui/Modal.tsx";
 
 export function Dialogs() {
   const dialog = useStore(page, (now) => now.dialog);
@@ -23,35 +21,35 @@ export function Dialogs() {
   if (dialog.is === "new") {
     return (
       <Modal title="New thread" testid="new-thread-dialog">
-        <NewThread close={close} />
+        <NewThread close={closeDialog} />
       </Modal>
     );
   }
   if (dialog.is === "job") {
     return (
       <Modal title="New job" testid="new-job-dialog">
-        <NewJob close={close} />
+        <NewJob close={closeDialog} />
       </Modal>
     );
   }
   if (dialog.is === "review") {
     return (
       <Modal title="New review" testid="new-review-dialog">
-        <NewReview close={close} />
+        <NewReview close={closeDialog} />
       </Modal>
     );
   }
   if (dialog.is === "reset") {
     return (
       <Modal title="Forget this session?" testid="reset-dialog">
-        <Reset session={dialog.session} />
+        <ResetSession session={dialog.session} />
       </Modal>
     );
   }
   if (dialog.is === "help") {
     return (
-      <Modal title="Keys" testid="help-dialog">
-        <Keys />
+      <Modal title="Keyboard shortcuts" testid="help-dialog">
+        <Shortcuts />
       </Modal>
     );
   }
@@ -60,79 +58,30 @@ export function Dialogs() {
   switch (dialog.is) {
     case "settings":
       return (
-        <Modal title="Settings of this thread" testid="settings-dialog">
-          <ThreadSettings thread={thread} close={close} />
+        <Modal title="Thread settings" testid="settings-dialog">
+          <ThreadSettings thread={thread} close={closeDialog} />
         </Modal>
       );
     case "rename":
       return (
-        <Modal title="Rename" testid="rename-dialog">
-          <Rename thread={thread} />
+        <Modal title="Rename thread" testid="rename-dialog">
+          <RenameThread thread={thread} />
         </Modal>
       );
     case "delete":
       return (
         <Modal title="Delete this thread?" testid="delete-dialog">
-          <Delete thread={thread} />
+          <DeleteThread thread={thread} />
         </Modal>
       );
   }
 }
 
-function Modal({ title, testid, children }: { title: string; testid: string; children: ComponentChildren }) {
-  const ref = useRef<HTMLDialogElement>(null);
-  const id = useId();
-  useLayoutEffect(() => {
-    const before = document.activeElement;
-    const dialog = ref.current;
-    dialog?.showModal();
-    return () => {
-      dialog?.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
-    };
-  }, []);
-  const onClick = (event: MouseEvent): void => {
-    if (event.target === ref.current) close(); // the backdrop belongs to the dialog itself
-  };
-  return (
-    <dialog
-      ref={ref}
-      aria-labelledby={id}
-      data-testid={testid}
-      onCancel={(event) => (event.preventDefault(), close())}
-      onMouseDown={onClick}
-    >
-      <div class="dialog-inside">
-        <header>
-          <h2 id={id}>{title}</h2>
-          <button class="quiet" type="button" aria-label="Close" onClick={close}>
-            <Close />
-          </button>
-        </header>
-        {children}
-        <Complained />
-      </div>
-    </dialog>
-  );
-}
-
-/** What is about no field of the form. */
-function Complained() {
-  const complaint = useStore(page, (now) => (now.complaint && !now.complaint.field ? now.complaint : null));
-  const ref = useRef<HTMLParagraphElement>(null);
-  useLayoutEffect(() => ref.current?.scrollIntoView({ block: "nearest" }), [complaint]);
-  return complaint ? (
-    <p class="wrong" ref={ref} role="alert" data-testid="dialog-problem">
-      {complaint.text} {complaint.hint}
-    </p>
-  ) : null;
-}
-
-function Rename({ thread }: { thread: Thread }) {
+function RenameThread({ thread }: { thread: Thread }) {
   const [name, setName] = useState(thread.name);
   const save = async (event: Event): Promise<void> => {
     event.preventDefault();
-    if (asName(name) && (await changeThread(thread.id, { name: asName(name) }))) close();
+    if (slug(name) && (await changeThread(thread.id, { name: slug(name) }))) closeDialog();
   };
   return (
     <form onSubmit={(event) => void save(event)}>
@@ -147,12 +96,14 @@ function Rename({ thread }: { thread: Thread }) {
           onInput={(event) => setName(event.currentTarget.value)}
         />
       </label>
-      {asName(name) !== name && <p class="hint">As {asName(name) || "…"}: letters, digits, dots, dashes.</p>}
+      {slug(name) !== name && <p class="hint">
+          Saved as {slug(name) || "…"}: only letters, digits, dots, dashes and underscores are allowed.
+        </p>}
       <div class="row end">
-        <button type="button" onClick={close}>
+        <button type="button" onClick={closeDialog}>
           Cancel
         </button>
-        <button class="primary" type="submit" disabled={!asName(name)}>
+        <button class="primary" type="submit" disabled={!slug(name)}>
           Rename
         </button>
       </div>
@@ -160,22 +111,22 @@ function Rename({ thread }: { thread: Thread }) {
   );
 }
 
-function Delete({ thread }: { thread: Thread }) {
+function DeleteThread({ thread }: { thread: Thread }) {
   const [busy, setBusy] = useState(false);
   const remove = async (): Promise<void> => {
     setBusy(true);
-    if (await deleteThread(thread.id)) close();
+    if (await deleteThread(thread.id)) closeDialog();
     setBusy(false);
   };
   return (
     <>
       <p>
-        “{thread.name}” with {plural(thread.turns, "turn")}. It is written to an archive file first, then removed from the list.
-        The agent's own session files stay.
+        “{thread.name}” has {plural(thread.turns, "turn")}. Clew writes it to an archive file first, then deletes it. The
+        agent's own session files are kept.
       </p>
       <div class="row end">
-        <button type="button" autoFocus onClick={close}>
-          Keep it
+        <button type="button" autoFocus onClick={closeDialog}>
+          Cancel
         </button>
         <button class="danger" type="button" disabled={busy} data-testid="confirm-delete" onClick={() => void remove()}>
           Archive and delete
@@ -185,56 +136,56 @@ function Delete({ thread }: { thread: Thread }) {
   );
 }
 
-function Reset({ session }: { session: HookSession }) {
+function ResetSession({ session }: { session: HookSession }) {
   const [busy, setBusy] = useState(false);
   const reset = async (): Promise<void> => {
     setBusy(true);
-    if (await resetHook(session)) close();
+    if (await resetHook(session)) closeDialog();
     setBusy(false);
   };
   return (
     <>
       <p>
-        {visible(session.key)}: the next event starts afresh, with the whole skill. The conversation so far and the work tree are kept.
-        {session.state === "running" && " What is running goes on to its end."}
+        {visible(session.key)}: the next event starts a fresh session, with the whole skill. The conversation so far and the
+        work tree are kept.{session.state === "running" && " The current run continues to its end."}
       </p>
       <div class="row end">
-        <button type="button" autoFocus onClick={close}>
-          Keep it
+        <button type="button" autoFocus onClick={closeDialog}>
+          Cancel
         </button>
         <button class="danger" type="button" disabled={busy} data-testid="confirm-reset" onClick={() => void reset()}>
-          Forget it
+          Forget
         </button>
       </div>
     </>
   );
 }
 
-const KEYS: [string, string][] = [
+const SHORTCUTS: [string, string][] = [
   ["/", "search threads"],
   ["n", "new thread"],
   ["j  k", "next, previous thread"],
-  ["c", "write: to the composer"],
+  ["c", "go to the composer"],
   ["Enter", "send; Shift+Enter for a new line"],
   ["Ctrl+Enter", "send or save, from any field"],
-  ["Esc", "stop the run; close what is open"],
-  ["e", "edit what you said last"],
+  ["Esc", "close what is open, or stop the run"],
+  ["e", "edit your last message"],
   ["f", "fresh session for the next turn"],
   ["d", "file changes of the thread"],
   ["b  r  h  s  a", "jobs, reviews, hooks, savings, agents"],
-  ["?", "this list"],
+  ["?", "show this list"],
 ];
 
-const Keys = () => (
+const Shortcuts = () => (
   <dl class="keys">
-    {KEYS.map(([keys, does]) => (
+    {SHORTCUTS.map(([keys, effect]) => (
       <div key={keys}>
         <dt>
           {keys.split("  ").map((key) => (
             <kbd key={key}>{key}</kbd>
           ))}
         </dt>
-        <dd>{does}</dd>
+        <dd>{effect}</dd>
       </div>
     ))}
   </dl>

@@ -1,4 +1,7 @@
-// The little of node's test runner that the tests use: its whole types would be one more dependency.
+// Types of modules that bring none: style sheets, and the part of node's test runner that the tests use. The types of
+// all of node would be one more dependency.
+
+declare module "*.css";
 declare module "node:test" {
   export function test(name: string, body: () => void | Promise<void>): void;
 }

@@ -1,15 +1,13 @@
+// The entry point: applies what the browser has stored, renders the page, and connects to the daemon.
+
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
-import "./base.css";
-import "./layout.css";
-import "./turns.css";
-import "./views.css";
-import "./reviews.css";
+import "./styles/index.css";
 import { App } from "./App.tsx";
-import { start } from "./sync.ts";
-import { pageKey, theme } from "./keep.ts";
+import { pageKey, theme } from "./state/storage.ts";
+import { start } from "./state/sync.ts";
 
-pageKey.take();
+pageKey.takeFromAddress();
 theme.apply();
 const root = document.getElementById("page");
 if (root) render(<App />, root);

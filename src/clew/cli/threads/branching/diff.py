@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.options import AS_JSON
-from clew.cli.output import print_json, say
-from clew.cli.session import complete_thread, patiently, with_client
+from clew.cli.client_runner import note_when_slow, with_client
+from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.ui.printing import print_json, say
 
 if TYPE_CHECKING:
-    from clew.client import Client
-    from clew.hosts.comparing import Compared
+    from clew.api.client import Client
+    from clew.hosts.branching.compare import Comparison
 
 
 @click.command()
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     metavar="N",
     type=click.IntRange(0, 1_000_000),
     default=3,
-    help="So many turns and lines that are the same are shown around a difference.  [default: 3]",
+    help="How many equal turns and lines to show around a difference.  [default: 3]",
 )
-@click.option("--exit-code", is_flag=True, help="Exit with 1 when they differ.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
 @AS_JSON
 def diff(a: str, b: str, context: int, exit_code: bool, as_json: bool) -> int:
     """Compare two threads turn by turn, and the files that their agents wrote to.
 
-    Turns that are the same are marked =, those that differ ~ with their words marked, those in A alone -, those in B
-    alone +. Answers to the same prompt belong together. Of files it knows what the agents' own editing tools
-    were asked to do, not what commands did; of Codex's patches the names alone (?: edited in both). Two pairs are
-    compared part by part. The exit code is 0, unless --exit-code is given.
+    Equal turns are marked =, different ones ~ with their words marked, those only in A -, those only in B +. Answers to
+    the same prompt are compared with each other. For files it knows the edits of the agents' own editing tools, not
+    what commands changed; for patches of Codex only the names (?: edited in both). Two pairs are compared part by part.
+    The exit code is 0, unless --exit-code is given.
 
     \b
       clew threads diff fix-login fix-login-fork
       clew threads diff fix-login fix-login-opus --context 0
     """
 
-    async def work(client: Client) -> tuple[Compared, ...]:
-        from clew.hosts.comparing import compare
+    async def work(client: Client) -> tuple[Comparison, ...]:
+        from clew.hosts.branching.compare import compare
 
-        return await patiently("comparing…", compare(client.engine, a, b))
+        return await note_when_slow("comparing…", compare(client.engine, a, b))
 
     found = with_client(work, reads=True)
-    from clew.cli.diff_display import as_object, lines_of
+    from clew.cli.threads.branching.diff_display import as_object, lines_of
 
     if as_json:
         print_json(as_object(found, context))

@@ -1,4 +1,4 @@
-"""Two threads side by side as a person sees them: signs and colours on a terminal, signs and marks in a pipe."""
+"""Shows the comparison of two threads: signs and colours on a terminal, signs and marks in a pipe."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.output import SHORT_ID, harmless, one_line, plural
-from clew.cli.threads_list import who
-from clew.core.compare import Piece, Step, TurnStep, unmarked, words
-from clew.core.edits import FileCompared, FileStep, diff_lines
+from clew.cli.threads.listing import who
+from clew.cli.ui.printing import SHORT_ID, harmless, one_line, plural
+from clew.core.branching.compare import DiffKind, TextPiece, TurnDiff, unmarked, words
+from clew.core.branching.edits import FileDiff, FileDiffKind, diff_lines
 
 if TYPE_CHECKING:
     from clew.core.history import Turn
-    from clew.hosts.comparing import Compared
+    from clew.hosts.branching.compare import Comparison
 
-WORDS = 70  # characters of a turn that is the same
-SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}  # of a turn, of a file
+SAME_TURN_CHARS = 70  # shown of a turn that is the same
+SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}  # of a turn or a file
 COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m", "~": "\x1b[33m"}
-MARKS = {Step.ONLY_A: ("[-", "-]"), Step.ONLY_B: ("{+", "+}")}
+MARKS = {DiffKind.ONLY_A: ("[-", "-]"), DiffKind.ONLY_B: ("{+", "+}")}
 LEFT_OUT = "…"
-LEAST_ALIKE = 0.4  # what is the same, to what is not
+LEAST_ALIKE = 0.4  # equal text relative to differing text, from which on words are marked
 
 
-def lines_of(compared: Compared, context: int) -> Iterator[str]:
+def lines_of(compared: Comparison, context: int) -> Iterator[str]:
     a, b = compared.a, compared.b
     if compared.part is not None:
         yield _painted("@", f"@ {compared.part}s")
@@ -45,24 +45,24 @@ def lines_of(compared: Compared, context: int) -> Iterator[str]:
     yield f"\n{_sum(compared)}"
 
 
-def _near(steps: Sequence[TurnStep], context: int) -> list[tuple[bool, TurnStep]]:
-    """Which are shown: the differences, and so many around them."""
-    differing = [place for place, step in enumerate(steps) if step.step is not Step.SAME]
-    shown = _around(differing, len(steps), context)
+def _near(steps: Sequence[TurnDiff], context: int) -> list[tuple[bool, TurnDiff]]:
+    """Each turn, and whether it is shown: the differences are, and `context` turns around them."""
+    differing = [place for place, step in enumerate(steps) if step.step is not DiffKind.SAME]
+    shown = _context(differing, len(steps), context)
     return [(place in shown, step) for place, step in enumerate(steps)]
 
 
-def _around(places: Sequence[int], count: int, context: int) -> set[int]:
+def _context(places: Sequence[int], count: int, context: int) -> set[int]:
     context = min(context, count)
     return {near for place in places for near in range(max(0, place - context), min(count, place + context + 1))}
 
 
-def _turn_lines(step: TurnStep, context: int) -> Iterator[str]:
+def _turn_lines(step: TurnDiff, context: int) -> Iterator[str]:
     turn = step.a or step.b
     assert turn is not None
     sign = SIGNS[step.step.value]
-    if step.step is Step.SAME:
-        yield f"= {_who(turn)}: {one_line(turn.text, WORDS)}"
+    if step.step is DiffKind.SAME:
+        yield f"= {_who(turn)}: {one_line(turn.text, SAME_TURN_CHARS)}"
         return
     speakers = dict.fromkeys(_who(each) for each in (step.a, step.b) if each is not None)
     yield _painted(sign, f"{sign} {' | '.join(speakers)}")
@@ -75,10 +75,10 @@ def _turn_lines(step: TurnStep, context: int) -> Iterator[str]:
         yield from (_painted(mark, f"{mark}   {line}".rstrip()) for line in lines)
 
 
-def _is_alike(pieces: Sequence[Piece]) -> bool:
-    """Words of two texts that have little in common, mixed, could not be read."""
-    same = sum(len(piece.text) for piece in pieces if piece.step is Step.SAME)
-    other = sum(len(piece.text) for piece in pieces if piece.step is not Step.SAME)
+def _is_alike(pieces: Sequence[TextPiece]) -> bool:
+    """False for two texts with little in common: with their words mixed, they could not be read."""
+    same = sum(len(piece.text) for piece in pieces if piece.step is DiffKind.SAME)
+    other = sum(len(piece.text) for piece in pieces if piece.step is not DiffKind.SAME)
     return bool(pieces) and 2 * same >= other * LEAST_ALIKE
 
 
@@ -87,17 +87,17 @@ def _who(turn: Turn) -> str:
     return f"{one_line(said, 80)} ({turn.id[:SHORT_ID]})"
 
 
-def _word_lines(pieces: Sequence[Piece], context: int) -> Iterator[str]:
-    """The text with its words marked; lines without a difference only near one."""
+def _word_lines(pieces: Sequence[TextPiece], context: int) -> Iterator[str]:
+    """The text with the differing words marked; other lines only near a difference."""
     lines, differing = [""], set[int]()
     for piece in pieces:
         for number, part in enumerate(harmless(piece.text).split("\n")):
             if number:
                 lines.append("")
-            if piece.step is not Step.SAME:
+            if piece.step is not DiffKind.SAME:
                 differing.add(len(lines) - 1)
             lines[-1] += _marked(piece.step, part)
-    shown = _around(sorted(differing), len(lines), context)
+    shown = _context(sorted(differing), len(lines), context)
     for is_shown, some in groupby(enumerate(lines), key=lambda each: each[0] in shown):
         if is_shown:
             yield from (f"    {line}".rstrip() for _, line in some)
@@ -105,30 +105,30 @@ def _word_lines(pieces: Sequence[Piece], context: int) -> Iterator[str]:
             yield f"    {LEFT_OUT}"
 
 
-def _marked(step: Step, text: str) -> str:
-    if step is Step.SAME or not text:
+def _marked(step: DiffKind, text: str) -> str:
+    if step is DiffKind.SAME or not text:
         return text
     if _has_colours():
         return _painted(SIGNS[step.value], text)
     return text.join(MARKS[step])
 
 
-def _file_lines(file: FileCompared, names: tuple[str, str], context: int) -> Iterator[str]:
+def _file_lines(file: FileDiff, names: tuple[str, str], context: int) -> Iterator[str]:
     sign = SIGNS[file.step.value]
     counts = " | ".join(plural(len(edits), "edit") if edits else "-" for edits in (file.a, file.b))
     yield _painted(sign, f"{sign} {one_line(file.path, 200)}  {counts}")
-    if file.step is FileStep.SAME:
+    if file.step is FileDiffKind.SAME:
         return
     for line in diff_lines(file, names, context):
         yield _painted(line[:1] or " ", f"    {harmless(line)}".rstrip())
 
 
-def _sum(compared: Compared) -> str:
-    count = {step: sum(turn.step is step for turn in compared.turns) for step in Step}
-    differ = sum(file.step not in (FileStep.SAME, FileStep.BOTH) for file in compared.files)
+def _sum(compared: Comparison) -> str:
+    count = {step: sum(turn.step is step for turn in compared.turns) for step in DiffKind}
+    differ = sum(file.step not in (FileDiffKind.SAME, FileDiffKind.BOTH) for file in compared.files)
     turns = (
-        f"{plural(count[Step.SAME], 'turn')} the same, {count[Step.CHANGED]:,} changed, "
-        f"{count[Step.ONLY_A]:,} only in {compared.a.name}, {count[Step.ONLY_B]:,} only in {compared.b.name}"
+        f"{plural(count[DiffKind.SAME], 'turn')} the same, {count[DiffKind.CHANGED]:,} changed, "
+        f"{count[DiffKind.ONLY_A]:,} only in {compared.a.name}, {count[DiffKind.ONLY_B]:,} only in {compared.b.name}"
     )
     return f"{turns}; {plural(differ, 'file differs', 'files differ')} of {len(compared.files):,}"
 
@@ -142,14 +142,14 @@ def _has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def as_object(found: tuple[Compared, ...], context: int) -> dict[str, Any]:
+def as_object(found: tuple[Comparison, ...], context: int) -> dict[str, Any]:
     same = all(each.is_same for each in found)
     if len(found) == 1:
         return {"same": same, **_compared_object(found[0], context)}
     return {"same": same, **{str(each.part): _compared_object(each, context) for each in found}}
 
 
-def _compared_object(compared: Compared, context: int) -> dict[str, Any]:
+def _compared_object(compared: Comparison, context: int) -> dict[str, Any]:
     names = compared.a.name, compared.b.name
     return {
         "a": {"id": compared.a.id, "name": compared.a.name},

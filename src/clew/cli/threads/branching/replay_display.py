@@ -1,4 +1,4 @@
-"""A replay as a person sees it: both answers to each prompt, side by side where there is room for it."""
+"""Shows a replay to the user: both answers to each prompt, side by side if the terminal is wide enough."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.display import Display
-from clew.cli.output import harmless, one_line, plural, price, say
-from clew.core import events
-from clew.core.usage import NO_USAGE
-from clew.hosts.replaying import Answered, Answers, Asking, Heard, LiveReplay, ReplayEvent, Said
+from clew.cli.ui.printing import harmless, one_line, plural, price, say
+from clew.cli.ui.run_display import RunDisplay
+from clew.core.costs.usage import NO_USAGE
+from clew.core.runs import events
+from clew.hosts.branching.replay import (
+    LiveReplay,
+    ReplayAnswer,
+    ReplayAnswered,
+    ReplayAsking,
+    ReplayEvent,
+    ReplayRound,
+    ReplayRunEvent,
+)
 
 if TYPE_CHECKING:
-    from clew.core.usage import Usage
+    from clew.core.costs.usage import Usage
 
-WIDE = 110  # columns
+SIDE_BY_SIDE_COLUMNS = 110  # the least width
 PROMPT_CHARS = 300
 NOTHING = "(no answer)"
 
 
-class ReplayDisplay(Display):
-    """Whole answers on stdout; with `as_json` nothing there before the one object."""
+class ReplayDisplay(RunDisplay):
+    """Prints whole answers on stdout; with `as_json`, stdout stays empty until the final object is printed."""
 
     def __init__(self, live: LiveReplay, *, as_json: bool) -> None:
         super().__init__(live.thread.agent, as_json=True)
@@ -31,17 +39,17 @@ class ReplayDisplay(Display):
         self._names = _who(live.old.agent, live.old.model), _who(live.thread.agent, live.thread.model)
         self._number = 0
 
-    def tell(self, event: ReplayEvent) -> None:
+    def show_replay_event(self, event: ReplayEvent) -> None:
         match event:
-            case Asking():
+            case ReplayAsking():
                 self._number = event.number
-                if self._status is None:  # the prompt itself stands over its answers, unless nothing is shown of them
+                if self._status is None:  # the prompt is printed with its answers, unless these are not printed
                     prompt = f": {one_line(event.prompt, 70)}" if self._quiet else ""
                     self.note(f"asking round {event.number} of {self._count}{prompt}")
                 self._doing("starting")
-            case Heard():
+            case ReplayRunEvent():
                 self.show(event.event)
-            case Answered() if not self._quiet:
+            case ReplayAnswered() if not self._quiet:
                 self._clear_line()
                 self._show(event.answers)
                 sys.stdout.flush()
@@ -54,11 +62,11 @@ class ReplayDisplay(Display):
     def _doing(self, what: str) -> None:
         super()._doing(f"round {self._number} of {self._count} · {what}" if self._number else what)
 
-    def _show(self, answers: Answers) -> None:
-        say(f"round {answers.number} of {self._count}: {one_line(answers.prompt, PROMPT_CHARS)}\n")
-        sides = [_worded(said, name) for said, name in zip((answers.before, answers.after), self._names, strict=True)]
+    def _show(self, round_: ReplayRound) -> None:
+        say(f"round {round_.number} of {self._count}: {one_line(round_.prompt, PROMPT_CHARS)}\n")
+        sides = [_side(answer, name) for answer, name in zip((round_.before, round_.after), self._names, strict=True)]
         width = shutil.get_terminal_size().columns
-        if sys.stdout.isatty() and width >= WIDE:
+        if sys.stdout.isatty() and width >= SIDE_BY_SIDE_COLUMNS:
             _side_by_side(sides, width)
         else:
             for name, text in sides:
@@ -66,12 +74,12 @@ class ReplayDisplay(Display):
                 say(f"{name}:\n{indented}\n")
 
 
-def _worded(said: Said | None, name: str) -> tuple[str, str]:
-    """Who said it, and what; nothing in it can drive the terminal."""
-    if said is None:
+def _side(answer: ReplayAnswer | None, name: str) -> tuple[str, str]:
+    """Who answered, and the answer, with its control characters made visible."""
+    if answer is None:
         return name, NOTHING
-    text = harmless(said.text) + ("\n(cut off)" if said.partial else "")
-    return _who(said.agent, said.model), text
+    text = harmless(answer.text) + ("\n(cut off)" if answer.partial else "")
+    return _who(answer.agent, answer.model), text
 
 
 def _side_by_side(sides: Sequence[tuple[str, str]], width: int) -> None:
@@ -93,8 +101,8 @@ def _who(agent: str, model: str | None) -> str:
     return one_line(" ".join(part for part in (agent, model) if part), 80)
 
 
-def sums(live: LiveReplay, answers: Sequence[Answers]) -> Iterator[str]:
-    """What the answers took: `fix-login: 3 answers · 22,135 tokens (22,087 cached) · $0.0123 · 12.3 s`, for each."""
+def sums(live: LiveReplay, answers: Sequence[ReplayRound]) -> Iterator[str]:
+    """A line for each thread: `fix-login: 3 answers · 22,135 tokens (22,087 cached) · $0.0123 · 12.3 s`."""
     for name, sum_ in zip((live.old.name, live.thread.name), _sums(answers), strict=True):
         usage: Usage = sum_["usage"]
         parts = [f"{name}: {plural(sum_['answers'], 'answer')}"]
@@ -110,8 +118,8 @@ def sums(live: LiveReplay, answers: Sequence[Answers]) -> Iterator[str]:
         yield " · ".join(parts)
 
 
-def _sums(answers: Sequence[Answers]) -> Iterator[dict[str, Any]]:
-    """Of both threads; what is not known is not counted."""
+def _sums(answers: Sequence[ReplayRound]) -> Iterator[dict[str, Any]]:
+    """The totals of both threads; what is not known is not counted."""
     for said in ([each.before for each in answers], [each.after for each in answers]):
         known = [each for each in said if each is not None]
         times = [each.seconds for each in known if each.seconds is not None]
@@ -126,7 +134,7 @@ def _sums(answers: Sequence[Answers]) -> Iterator[dict[str, Any]]:
         }
 
 
-def as_object(live: LiveReplay, answers: Sequence[Answers]) -> dict[str, Any]:
+def as_object(live: LiveReplay, answers: Sequence[ReplayRound]) -> dict[str, Any]:
     before, after = (sum_ | {"usage": sum_["usage"].as_dict()} for sum_ in _sums(answers))
     error = live.error
     return {

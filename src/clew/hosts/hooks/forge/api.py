@@ -1,11 +1,12 @@
-"""What is asked of a forge: who may write, whether an issue is still open, and that a comment be posted.
+"""Calls to a forge's API: who has write access, whether an issue is open, and posting a comment.
 
-The three agree on the paths; they differ in where these begin and in how the token is written. A forge's answer is a
-stranger's, too: it is bounded in time and size, looked at before it is used, and never led elsewhere with our token.
+The three forges agree on the paths; they differ in the base address and in how the token is written. A forge's answer
+is not trusted: it is limited in time and size, checked before it is used, and a redirect never takes our token to
+another host. Why this is not done with httpx: ADR 47.
 
-Errors: `UsageError` for what asking again does not mend (a token that is refused, an address that leads elsewhere),
-plain `ClewError` for what it may (no answer, too many requests, an error of the forge's own). Neither quotes the
-answer. After no answer to a comment nobody knows whether it was posted.
+Errors: `UsageError` for what a retry does not fix (the token is refused, the address redirects elsewhere), plain
+`ClewError` for what it may fix (no answer, a rate limit, an error of the forge itself). Neither quotes the answer. When
+posting a comment gets no answer, it is not known whether it was posted.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from http.client import HTTPMessage
 from typing import IO, Any, Literal
 from urllib.parse import quote, urlsplit
 
-from clew.core.hook import Forge, is_repo
+from clew.core.hooks.hook import Forge, is_repo
 from clew.errors import ClewError, ConfigError, UsageError
 
 GITHUB = "https://api.github.com"
 TIMEOUT_S = 10.0
-ANSWER_MOST = 1_000_000  # bytes
-COMMENT_MOST = 60_000  # characters; GitHub takes 65,536
+ANSWER_MAX_BYTES = 1_000_000
+COMMENT_MAX_CHARS = 60_000  # GitHub accepts 65,536
 MARK = "<!-- clew -->"
 CUT = "\n\n… (cut: too long for a comment)"
 
-WRITES = frozenset({"write", "maintain", "admin", "owner"})  # Gitea and Forgejo also say `owner`
+WRITES = frozenset({"write", "maintain", "admin", "owner"})  # `owner`: of Gitea and Forgejo
 READS = frozenset({"read", "triage", "none"})
 
 _TOKEN = re.compile(r"[!-~]{1,1000}\Z")
@@ -41,91 +42,77 @@ _CHUNK = 65_536
 
 
 def marked(text: str) -> str:
-    """With a mark that people do not see, so that Clew never answers itself."""
+    """With an invisible mark, so that Clew does not react to its own comments."""
     return text if is_ours(text) else f"{text.rstrip()}\n\n{MARK}"
 
 
 def is_ours(text: str) -> bool:
-    """Only at the end: somebody who quotes us is not us."""
+    """The mark counts only at the end: a quotation of our comment is not ours."""
     return text.rstrip().rpartition("\n")[2] == MARK
 
 
 class ForgeApi:
-    """One forge, with one token. Each call is one request in a thread of its own."""
+    """One forge, with one token. Each call is one request, in a thread."""
 
     def __init__(
-        self,
-        forge: Forge,
-        base: str | None = None,
-        token: str | None = None,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        proxies: Mapping[str, str] | None = None,
+        self, forge: Forge, base: str | None = None, token: str | None = None, *, timeout_s: float = TIMEOUT_S
     ) -> None:
-        """`base`: GitHub's API, or the web address of a Gitea or Forgejo. `proxies`: by scheme. Raises ConfigError."""
+        """`base`: the address of GitHub's API, or of a Gitea or Forgejo site. Raises ConfigError."""
         self.forge = forge
         self._base = _address(forge, base)
         self._token = (token or "").strip()
         self._timeout_s = timeout_s
         if self._token and not _TOKEN.match(self._token):
-            raise ConfigError(f"the token for {forge} is none", hint="A token is one word of plain letters.")
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(dict(proxies or {})), _Redirects)
+            raise ConfigError(f"the token for {forge} is malformed", hint="A token is one word of ASCII characters.")
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Redirects)  # no proxies
 
     def __repr__(self) -> str:
         return f"ForgeApi({self.forge.value!r}, {self._base!r})"
 
     async def can_write(self, repo: str, user: str) -> bool | None:
-        """None: the forge does not say. Gitea and Forgejo tell only an administrator of the repository, or oneself."""
+        """None: the forge does not say. Gitea and Forgejo answer only administrators of the repository, or the user."""
         path = f"{_repo(repo)}/collaborators/{_word(user)}/permission"
-        status, answer = await self._ask("GET", path, unsaid=(403, 404))
+        status, answer = await self._ask("GET", path, no_answer=(403, 404))
         permission = answer.get("permission") if status == 200 else None
         if not isinstance(permission, str) or permission not in WRITES | READS:
             return None
         return permission in WRITES
 
     async def state(self, repo: str, number: int) -> Literal["open", "closed"] | None:
-        """Of an issue or a pull request. None: the forge knows none, or does not say."""
-        status, answer = await self._ask("GET", f"{_repo(repo)}/issues/{_count(number)}", unsaid=(403, 404, 410))
-        if status != 200 or answer.get("number") != number:  # one that was moved is led to its new number
+        """Of an issue or a pull request. None: there is none, or the forge does not say."""
+        status, answer = await self._ask("GET", f"{_repo(repo)}/issues/{_count(number)}", no_answer=(403, 404, 410))
+        if status != 200 or answer.get("number") != number:  # a moved issue redirects to its new number
             return None
         state = answer.get("state")
         return "open" if state == "open" else "closed" if state == "closed" else None
 
     async def comment(self, repo: str, number: int, text: str) -> str:
-        """Posts it, with the mark; the comment's address, or "" when the forge does not say."""
+        """Posts it, with the mark. Returns the comment's address, or "" when the forge does not say."""
         body = marked(text)
-        if len(body) > COMMENT_MOST:
-            body = marked(text[: COMMENT_MOST - len(CUT) - len(MARK) - 2] + CUT)
+        if len(body) > COMMENT_MAX_CHARS:
+            body = marked(text[: COMMENT_MAX_CHARS - len(CUT) - len(MARK) - 2] + CUT)
         _, answer = await self._ask("POST", f"{_repo(repo)}/issues/{_count(number)}/comments", {"body": body})
         url = answer.get("html_url")
         return url if isinstance(url, str) and url.startswith(("https://", "http://")) else ""
 
-    async def whoami(self) -> str | None:
-        """Whose token it is. None: nobody's that the forge would name."""
-        if not self._token:
-            return None
-        status, answer = await self._ask("GET", "/user", unsaid=(403, 404))
-        login = answer.get("login") if status == 200 else None
-        return login if isinstance(login, str) and login else None
-
     async def _ask(
-        self, method: str, path: str, content: Mapping[str, str] | None = None, unsaid: tuple[int, ...] = ()
+        self, method: str, path: str, content: Mapping[str, str] | None = None, no_answer: tuple[int, ...] = ()
     ) -> tuple[int, dict[str, Any]]:
-        """The status and the object that came; no object with a status of `unsaid`."""
+        """The status and the JSON object of the answer; an empty one for a status in `no_answer`."""
         request = urllib.request.Request(self._base + path, method=method, headers=self._headers())
         if content is not None:
-            # Escaped, so that half a character of an agent's does not stop a comment.
+            # As ASCII with escapes: a lone surrogate in an agent's text must not prevent a comment.
             request.data = json.dumps(content).encode()
             request.add_header("Content-Type", "application/json")
         try:
-            # The thread's own time-outs are of single reads: what a forge draws out past ours is left to itself.
+            # The socket's time limit is for single reads. A thread that a slow forge keeps longer is left to end.
             async with asyncio.timeout(self._timeout_s):
                 status, headers, raw = await asyncio.to_thread(self._send, request)
         except TimeoutError:
-            raise self._silent("it took too long") from None
+            raise self._unusable("it took too long") from None
         if status == 429 or (status == 403 and _is_limit(headers)):
-            raise self._silent("it wants fewer requests")
-        if status in unsaid:
+            raise self._unusable("its rate limit is reached")
+        if status in no_answer:
             return status, {}
         self._check(status)
         try:
@@ -133,7 +120,7 @@ class ForgeApi:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise self._silent("its answer is no JSON object")
+            raise self._unusable("its answer is not a JSON object")
         return status, answer
 
     def _headers(self) -> dict[str, str]:
@@ -152,22 +139,22 @@ class ForgeApi:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 return answer.status, answer.headers, self._read(answer, deadline)
         except urllib.error.HTTPError as refused:
-            with refused:  # what it says is not read: only its status counts
+            with refused:  # the body is not read: only the status matters
                 return refused.code, refused.headers, b""
         except TimeoutError:
-            raise self._silent("it took too long") from None
+            raise self._unusable("it took too long") from None
         except urllib.error.URLError as error:
             why = "it took too long" if isinstance(error.reason, TimeoutError) else "it cannot be reached"
-            raise self._silent(why) from None
+            raise self._unusable(why) from None
         except (OSError, http.client.HTTPException, ValueError):
-            raise self._silent("its answer is no HTTP, or broke off") from None
+            raise self._unusable("its answer is not HTTP, or was cut off") from None
 
     def _read(self, answer: http.client.HTTPResponse, deadline: float) -> bytes:
         raw = bytearray()
         while chunk := answer.read1(_CHUNK):
             raw += chunk
-            if len(raw) > ANSWER_MOST:
-                raise self._silent("its answer is too long")
+            if len(raw) > ANSWER_MAX_BYTES:
+                raise self._unusable("its answer is too long")
             if time.monotonic() > deadline:
                 raise TimeoutError
         return bytes(raw)
@@ -176,25 +163,25 @@ class ForgeApi:
         if status < 300:
             return
         if status >= 500:
-            raise self._silent(f"it answered {status}")
+            raise self._unusable(f"it answered {status}")
         if status < 400:
             raise UsageError(
-                f"{self.forge} at {self._base} leads elsewhere ({status})",
-                hint="Was the repository renamed? Set the address and the name that the forge has now.",
+                f"{self.forge} at {self._base} redirects to another address ({status})",
+                hint="If the repository was renamed or moved, set its present address and name.",
             )
-        what = "does not accept the token" if status in (401, 403) else "does not do what was asked"
+        what = "does not accept the token" if status in (401, 403) else "refuses the request"
         raise UsageError(
             f"{self.forge} at {self._base} {what} ({status})",
-            hint="Look at what the token may do, and whether it belongs to this forge.",
+            hint="Check the token's permissions, and that it belongs to this forge.",
         )
 
-    def _silent(self, why: str) -> ClewError:
-        message = f"{self.forge} at {self._base} gives no answer: {why}"
-        return ClewError(message, hint="Is the forge up, and the address right?")
+    def _unusable(self, why: str) -> ClewError:
+        message = f"{self.forge} at {self._base} gives no usable answer: {why}"
+        return ClewError(message, hint="Check that the forge is up and that the address is right.")
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Followed on the same host alone, since the token goes along; and never by a request that changes something."""
+    """Followed only on the same host, since the token is sent along, and never by a request that changes something."""
 
     max_redirections = 3
 
@@ -218,25 +205,25 @@ def _address(forge: Forge, base: str | None) -> str:
     except ValueError:
         is_address = False
     if not is_address or "@" in parts.netloc or parts.query or parts.fragment or not re.match(r"[!-~]+\Z", address):
-        raise ConfigError(f"the address of {forge} is none", hint="It looks like https://forge.example.")
+        raise ConfigError(f"the address of {forge} is malformed", hint="It looks like https://forge.example.")
     return address if forge is Forge.GITHUB or address.endswith("/api/v1") else f"{address}/api/v1"
 
 
 def _repo(repo: str) -> str:
     if not is_repo(repo):
-        raise UsageError(f"{repo!r} is no repository: they look like owner/name")
+        raise UsageError(f"{repo!r} is not a repository: they look like owner/name")
     return f"/repos/{quote(repo)}"
 
 
 def _word(name: str) -> str:
-    if not name or not name.strip("."):  # a path of dots leads elsewhere
-        raise UsageError(f"{name!r} is nobody's name")
+    if not name or not name.strip("."):  # `.` and `..` would change the path
+        raise UsageError(f"{name!r} is not a user's name")
     return quote(name, safe="", errors="replace")
 
 
 def _count(number: int) -> int:
     if type(number) is not int or number < 1:
-        raise UsageError(f"{number!r} is no number of an issue")
+        raise UsageError(f"{number!r} is not the number of an issue")
     return number
 
 

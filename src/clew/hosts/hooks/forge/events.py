@@ -1,15 +1,16 @@
 """What GitHub, Gitea and Forgejo send, read into events that are the same for all. Pure: bytes in, an event out.
 
-A body may be anything, since its signature only says that the sender knows the secret. So every field is looked at
-before it is used, and all that can come of a bad one is `NotAnEvent`, with one line that quotes nothing of it.
+A body may hold anything: its signature only proves that the sender knows the secret. So every field is checked before
+it is used, and a bad one raises `NotAnEvent`, with one line that quotes nothing of it.
 
 Where the three differ:
 - Gitea and Forgejo send a review as `pull_request_approved`, `…_rejected` or `…_comment`, GitHub as
-  `pull_request_review`. GitHub tells each comment on a line by itself; a review that only wraps those says nothing new.
-- They sign the JSON, also where it travels in a form; GitHub signs the body as it travels.
-- Of a change of labels or of people they often tell only what holds afterwards, not what is new.
-- Comments on a pull request tell nothing of its branches (Forgejo's do), so of those it is not known whether its
-  code is a stranger's: `from_fork` is then false, and `branch` None.
+  `pull_request_review`. GitHub sends each comment on a line as an event of its own; a review that only wraps those
+  says nothing new.
+- Gitea and Forgejo sign the JSON, even where it is sent in a form; GitHub signs the body as it is sent.
+- When labels or assignees change, Gitea and Forgejo often send only the new state, not the change.
+- Comments on a pull request do not name its branches (except Forgejo's), so it is not known whether its code comes from
+  a fork: `from_fork` is then false, and `branch` None.
 - Forgejo names a deleted branch in full (`refs/heads/…`), the others by its short name.
 """
 
@@ -21,13 +22,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clew.core.hook import Forge, HookEvent, is_repo
+from clew.core.hooks.hook import Forge, HookEvent, is_repo
 from clew.core.record import Record
-from clew.hosts import forge_fields as fields
-from clew.hosts.forge_fields import NUMBER_MOST, Part
-from clew.hosts.forge_fields import NotAnEvent as NotAnEvent
+from clew.hosts.hooks.forge import fields
+from clew.hosts.hooks.forge.fields import NUMBER_MAX, Part
+from clew.hosts.hooks.forge.fields import NotAnEvent as NotAnEvent
 
-# Whose headers count, in this order: Forgejo also sends all of Gitea's, and its first versions sent no others.
+# Whose headers are read, in this order: Forgejo also sends all of Gitea's, and its first versions sent only those.
 _PREFIXES = {Forge.GITHUB: ("github",), Forge.GITEA: ("gitea",), Forge.FORGEJO: ("forgejo", "gitea")}
 _HUB = "x-hub-signature-256"
 _SIGNATURES = {
@@ -53,7 +54,7 @@ _OF_A_PULL = _OF_AN_ISSUE | {
     "synchronized": "updated",
     "review_requested": "review_requested",
 }
-_OF_A_REVIEW = {  # by the state that GitHub gives, or the type that the others give
+_OF_A_REVIEW = {  # by the `state` of GitHub, or the `type` of the others
     "approved": "approved",
     "changes_requested": "changes_requested",
     "rejected": "changes_requested",
@@ -63,7 +64,7 @@ _OF_A_REVIEW = {  # by the state that GitHub gives, or the type that the others 
 
 
 class _Call(Record):
-    """One message of a forge, with what all of them have."""
+    """One message of a forge, with the fields that all messages have."""
 
     forge: Forge
     delivery: str
@@ -73,32 +74,32 @@ class _Call(Record):
 
 
 def check_signature(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> bool:
-    """Does the sender know the secret? The names of the headers are in lower case. No secret: nobody does."""
+    """Whether the sender knows the secret. Header names are in lower case. An empty secret matches no signature."""
     name = next((name for name in _SIGNATURES[forge] if name in headers), None)
     given = _SIGNED.match(headers[name]) if name else None
     if not secret or given is None or bool(given["scheme"]) is not (name == _HUB):
         return False
     try:
         signed = signed_part(forge, headers, body)
-        key = secret.encode("utf-8", "surrogateescape")  # as it stood in the environment
+        key = secret.encode("utf-8", "surrogateescape")  # its bytes in the environment
     except ValueError:
         return False
     return hmac.compare_digest(hmac.new(key, signed, hashlib.sha256).hexdigest(), given["digest"])
 
 
 def signed_part(forge: Forge, headers: Mapping[str, str], body: bytes) -> bytes:
-    """What nobody else can have written. Raises NotAnEvent."""
+    """The bytes that the signature covers. Raises NotAnEvent."""
     return body if forge is Forge.GITHUB else fields.document(headers, body)
 
 
 def delivery_of(forge: Forge, headers: Mapping[str, str]) -> str | None:
-    """The forge's own id of this message, unless there is none or it is none."""
+    """The forge's own id of this message; None: it is missing or malformed."""
     given = _header(forge, headers, "delivery")
     return given if _DELIVERY.match(given) else None
 
 
 def read_event(forge: Forge, headers: Mapping[str, str], body: bytes) -> HookEvent | None:
-    """None for what is nothing to us: pings, stars, comments that were edited. Raises NotAnEvent."""
+    """None for what Clew does not handle: pings, stars, edited comments. Raises NotAnEvent."""
     reader = _READERS.get(_header(forge, headers, "event"))
     if reader is None:
         return None
@@ -108,7 +109,7 @@ def read_event(forge: Forge, headers: Mapping[str, str], body: bytes) -> HookEve
     payload = fields.payload(headers, body)
     repo = fields.text(fields.required(payload, "repository"), "full_name")
     if not is_repo(repo):
-        raise NotAnEvent("repository.full_name is no owner/name")
+        raise NotAnEvent("repository.full_name is not of the form owner/name")
     actor = fields.login(payload, "sender") or fields.login(payload, "pusher")
     if not actor:
         raise NotAnEvent("sender.login is missing")
@@ -128,7 +129,7 @@ def _pull(call: _Call) -> HookEvent | None:
 
 
 def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> HookEvent | None:
-    """Something was done to an issue or a pull request as a whole."""
+    """A change of an issue or a pull request itself."""
     payload = call.payload
     verb = verbs.get(fields.text(payload, "action"))
     label = assignee = reviewer = None
@@ -136,15 +137,15 @@ def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> Ho
         verb = "merged"
     elif verb == "edited":
         changes = fields.part(payload, "changes")
-        if changes and not changes.keys() & {"title", "body"}:  # it only got another base
+        if changes and not changes.keys() & {"title", "body"}:  # only the base branch was changed
             return None
     elif verb == "labeled":
-        changes = fields.part(payload, "changes")  # newer Giteas say it there
+        changes = fields.part(payload, "changes")  # newer versions of Gitea have it there
         new = fields.labels(changes, "added_labels")
         label = fields.text(fields.part(payload, "label"), "name") or (new[0] if len(new) == 1 else None)
         has = fields.labels(item)
         lost = not new and bool(fields.labels(changes, "removed_labels"))
-        if not has or lost or (label is not None and label not in has):  # it lost one
+        if not has or lost or (label is not None and label not in has):  # a label was removed
             return None
     elif verb == "assigned":
         named = fields.login(payload, "assignee")
@@ -154,7 +155,7 @@ def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> Ho
         team = fields.text(fields.part(payload, "requested_team"), "slug")
         reviewer = fields.login(payload, "requested_reviewer") or None
         if reviewer is None and team:
-            reviewer = f"{call.repo.partition('/')[0]}/{team}"  # as it is mentioned: @owner/team
+            reviewer = f"{call.repo.partition('/')[0]}/{team}"  # as in a mention: @owner/team
     if verb is None:
         return None
     pull = item if noun == "pull" else None
@@ -162,7 +163,7 @@ def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> Ho
 
 
 def _comment(call: _Call) -> HookEvent | None:
-    """Also one on a line of a pull request."""
+    """A comment, possibly on a line of a pull request."""
     payload = call.payload
     if fields.text(payload, "action") != "created":
         return None
@@ -247,10 +248,10 @@ def _of_branch(call: _Call, kind: str, ref: str, **more: Any) -> HookEvent:
 
 
 def _event(call: _Call, kind: str, item: Part, said: Part, pull: Part | None, **more: Any) -> HookEvent:
-    """Of an issue or pull request. `said` is what the actor wrote or changed; `pull` has the branches, if any has."""
+    """Of an issue or pull request. `said` is what the actor wrote or changed; `pull` has the branches, if known."""
     number = item.get("number")
-    if type(number) is not int or not 0 < number <= NUMBER_MOST:
-        raise NotAnEvent("number is no positive whole number")
+    if type(number) is not int or not 0 < number <= NUMBER_MAX:
+        raise NotAnEvent("number is not a positive whole number")
     is_own = fields.login(said, "user").lower() == call.actor.lower()
     return HookEvent(
         call.forge,
@@ -265,7 +266,7 @@ def _event(call: _Call, kind: str, item: Part, said: Part, pull: Part | None, **
         author=fields.login(item, "user"),
         labels=tuple(fields.labels(item)),
         url=fields.url(said, "html_url") or fields.url(item, "html_url"),
-        own_words=is_own or said is item or not fields.login(said, "user"),  # not every forge names who reviewed
+        own_words=is_own or said is item or not fields.login(said, "user"),  # not every forge names the reviewer
         **(_branches(call, pull) if pull else {}),
         **more,
     )
@@ -275,7 +276,7 @@ def _branches(call: _Call, pull: Part) -> Part:
     head, base = fields.part(pull, "head"), fields.part(pull, "base")
     home = fields.text(fields.part(head, "repo"), "full_name").lower()
     ref, base_ref = fields.text(head, "ref"), fields.text(base, "ref")
-    is_nameless = ref.startswith("refs/")  # pushed for review without a branch; or its branch is gone
+    is_nameless = ref.startswith("refs/")  # pushed for review without a branch, or the branch was deleted
     if is_nameless:
         label = fields.text(head, "label")
         ref = label if fields.is_branch(label) else ""

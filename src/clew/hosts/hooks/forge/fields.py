@@ -1,6 +1,7 @@
-"""The fields of what a forge sends, each looked at before it is used: what is missing is empty, what is wrong raises.
+"""The fields of what a forge sends. Each is checked before it is used: a missing one is empty, a wrong one raises.
 
-Plain access to plain dicts: a typed model of three forges' payloads would refuse what is nothing to us.
+This is plain access to plain dicts: a typed model of three forges' payloads would refuse payloads over fields that Clew
+does not use.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import msgspec
 
 Part = dict[str, Any]
 
-NUMBER_MOST = 2**63 - 1  # what a database's integer holds
-NAME_MOST = 255
-URL_MOST = 2000
+NUMBER_MAX = 2**63 - 1  # the largest integer of the database
+NAME_MAX_CHARS = 255
+URL_MAX_CHARS = 2000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
-# What git allows in the name of a branch, and nothing that a command line could take for an option.
+# What git allows in the name of a branch, except what a command line could take for an option.
 _BRANCH = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|/\.|@\{|\.lock(?:/|\Z)))[^\x00- \x7f~^:?*\[\\]+(?<![/.])\Z")
 
 
 class NotAnEvent(ValueError):
-    """The body is not what the forge's documentation says; its text is one line and quotes nothing of the body."""
+    """The body is not what the forge's documentation says. The message is one line and quotes nothing of the body."""
 
 
 def document(headers: Mapping[str, str], body: bytes) -> bytes:
@@ -36,7 +37,7 @@ def document(headers: Mapping[str, str], body: bytes) -> bytes:
     fields = [field.partition(b"=") for field in body.split(b"&")]
     found = [value for name, _, value in fields if name == b"payload"]
     if len(found) != 1:
-        raise NotAnEvent("the form has not one field `payload`")
+        raise NotAnEvent("the form does not have one field `payload`")
     return unquote_to_bytes(found[0].replace(b"+", b" "))
 
 
@@ -45,19 +46,19 @@ def payload(headers: Mapping[str, str], body: bytes) -> Part:
     try:
         content = msgspec.json.decode(raw)
     except (ValueError, msgspec.MsgspecError):
-        raise NotAnEvent("the body is no JSON") from None
+        raise NotAnEvent("the body is not JSON") from None
     except RecursionError:
-        raise NotAnEvent("the body is nested too deep") from None
+        raise NotAnEvent("the body is nested too deeply") from None
     if not isinstance(content, dict):
-        raise NotAnEvent("the body is no object")
+        raise NotAnEvent("the body is not an object")
     return content
 
 
 def part(of: Part, name: str) -> Part:
-    """An object, empty when it is missing."""
+    """An object, empty if it is missing."""
     value = of.get(name)
     if value is not None and not isinstance(value, dict):
-        raise NotAnEvent(f"{name} is no object")
+        raise NotAnEvent(f"{name} is not an object")
     return value or {}
 
 
@@ -73,14 +74,14 @@ def parts(of: Part, name: str) -> list[Part]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise NotAnEvent(f"{name} is no list of objects")
+        raise NotAnEvent(f"{name} is not a list of objects")
     return value
 
 
 def text(of: Part, name: str) -> str:
     value = of.get(name)
     if value is not None and not isinstance(value, str):
-        raise NotAnEvent(f"{name} is no text")
+        raise NotAnEvent(f"{name} is not a text")
     return value or ""
 
 
@@ -94,34 +95,34 @@ def login(of: Part, name: str) -> str:
 
 def login_of(person: Part) -> str:
     login = text(person, "login") or text(person, "username") or text(person, "name")
-    if len(login) > NAME_MOST or any(not char.isprintable() or char.isspace() for char in login):
-        raise NotAnEvent("a login is no name")
+    if len(login) > NAME_MAX_CHARS or any(not char.isprintable() or char.isspace() for char in login):
+        raise NotAnEvent("a login is not a name")
     return login
 
 
 def branch(name: str) -> str:
     if not is_branch(name):
-        raise NotAnEvent("ref is no name of a branch")
+        raise NotAnEvent("ref is not the name of a branch")
     return name
 
 
 def is_branch(name: str) -> bool:
-    return len(name) <= NAME_MOST and name.isprintable() and _BRANCH.match(name) is not None
+    return len(name) <= NAME_MAX_CHARS and name.isprintable() and _BRANCH.match(name) is not None
 
 
 def commit(of: Part, name: str) -> str | None:
     commit = text(of, name)
     if commit and not _COMMIT.match(commit):
-        raise NotAnEvent(f"{name} is no commit")
+        raise NotAnEvent(f"{name} is not a commit")
     return commit or None
 
 
 def url(of: Part, name: str) -> str:
-    """Only what may stand in a link."""
+    """Empty unless it is safe to use in a link."""
     url = text(of, name)
-    return url if len(url) <= URL_MOST and _URL.match(url) else ""
+    return url if len(url) <= URL_MAX_CHARS and _URL.match(url) else ""
 
 
 def line(comment: Part) -> int | None:
     line = comment.get("line") or comment.get("original_line")
-    return line if type(line) is int and 0 < line <= NUMBER_MOST else None
+    return line if type(line) is int and 0 < line <= NUMBER_MAX else None

@@ -1,8 +1,8 @@
-"""What was last the same here and at a remote: kept here, as a fact of the store, by remote and thread.
+"""The sync base: what was last the same here and at a remote. It is kept in this store, by remote and thread.
 
-A remote can be older than that: a copy of it, or one that came back out of a backup. Then its newest push is one of
-those that were the same before, and all that came after is ours. And who put a remote in the clear in the place of an
-encrypted one knows its address, but not its id: so the address is kept as well.
+A remote can be older than its base: a copy of it, or one that was restored from a backup. Then its newest push is one
+that was the same before, and everything after that is ours. And whoever replaces an encrypted remote with one that is
+not encrypted knows its address, but not its id: so the address is kept as well.
 """
 
 from __future__ import annotations
@@ -12,78 +12,78 @@ import json
 from clew.core.record import Record, replace
 from clew.engine.engine import Engine
 from clew.errors import UsageError
-from clew.hosts.portable_pieces import Manifest
-from clew.hosts.portable_remote import Remote
+from clew.hosts.transfer.remote.chunks import Manifest
+from clew.hosts.transfer.remote.remote import Remote
 from clew.store.store import Store
 
 PAST_MOST = 100  # pushes that are remembered
 
 
-class Base(Record):
+class SyncBase(Record):
     """What was last the same on both sides."""
 
     number: int
     manifest: str  # its digest
-    state: str  # what our rows said
-    trying: str | None = None  # the digest of a manifest whose push may have been cut off
+    state: str  # the digest of what our rows said
+    trying: str | None = None  # the digest of a manifest whose push may have been interrupted
     past: tuple[str, ...] = ()  # digests of manifests that were the same before it, the latest first
 
-    def then(self, number: int, manifest: str, state: str) -> Base:
-        """What came of it."""
+    def followed_by(self, number: int, manifest: str, state: str) -> SyncBase:
+        """The base after a push or a pull of that manifest."""
         past = [each for each in dict.fromkeys((self.manifest, *self.past)) if each not in ("", manifest)]
-        return Base(number, manifest, state, past=tuple(past[:PAST_MOST]))
+        return SyncBase(number, manifest, state, past=tuple(past[:PAST_MOST]))
 
 
-NOTHING = Base(0, "", "")
+NO_BASE = SyncBase(0, "", "")
 
 
-async def base_of(engine: Engine, remote: Remote, thread_id: str, theirs: Manifest | None) -> Base | None:
-    """What was kept, if the remote still has it: one that was begun anew knows nothing of it."""
-    kept = await engine.database.call(lambda store: store.fact(_fact(remote, thread_id)))
+async def load_base(engine: Engine, remote: Remote, thread_id: str, theirs: Manifest | None) -> SyncBase | None:
+    """The base, if the remote still has it. None: there is none, or the remote was started anew."""
+    kept = await engine.store.call(lambda store: store.key_values.get(_base_key(remote, thread_id)))
     base = _read(kept) if kept is not None else None
     if base is None or theirs is None:
         return None
-    if base.trying is not None:  # did it get there before we were cut off?
+    if base.trying is not None:  # did it get there before we were interrupted?
         tried = await remote.manifest(thread_id, base.number + 1)
         if tried is not None and tried.digest == base.trying:
-            return base.then(tried.number, tried.digest, tried.state)
+            return base.followed_by(tried.number, tried.digest, tried.state)
     if theirs.digest == base.manifest:
         return base
     if theirs.digest in base.past:
-        return base.then(theirs.number, theirs.digest, "")  # no state of ours: what is here came after it
+        return base.followed_by(theirs.number, theirs.digest, "")  # no state of ours: what is here came after it
     there = await remote.manifest(thread_id, base.number) if 0 < base.number < theirs.number else None
     return base if there is not None and there.digest == base.manifest else None
 
 
-async def refuse_opened(engine: Engine, remote: Remote) -> None:
-    """Raises UsageError for one in the clear where an encrypted one was."""
+async def refuse_unencrypted(engine: Engine, remote: Remote) -> None:
+    """Raises UsageError for a remote that is not encrypted, and was when this machine last used that address."""
     if remote.is_encrypted:
         return
-    if await engine.database.call(lambda store: store.fact(_closed(remote))) is not None:
+    if await engine.store.call(lambda store: store.key_values.get(_encrypted_key(remote))) is not None:
         raise UsageError(
             f"{remote.url} is not encrypted, and it was when this machine last used it.",
-            hint="See who has changed it. One that you made anew needs another address.",
+            hint="Find out who changed it. If you started it anew, use another address.",
         )
 
 
-async def keep(engine: Engine, remote: Remote, thread_id: str, base: Base) -> None:
-    await engine.database.call(lambda store: save(store, remote, thread_id, base))
+async def save_base(engine: Engine, remote: Remote, thread_id: str, base: SyncBase) -> None:
+    await engine.store.call(lambda store: write_base(store, remote, thread_id, base))
 
 
-def save(store: Store, remote: Remote, thread_id: str, base: Base) -> None:
-    store.save_fact(_fact(remote, thread_id), json.dumps(base.as_dict()))
+def write_base(store: Store, remote: Remote, thread_id: str, base: SyncBase) -> None:
+    store.key_values.set(_base_key(remote, thread_id), json.dumps(base.as_dict()))
     if remote.is_encrypted:
-        store.save_fact(_closed(remote), "yes")
+        store.key_values.set(_encrypted_key(remote), "yes")
 
 
-def _read(kept: str) -> Base:
-    base = Base(**json.loads(kept))
+def _read(kept: str) -> SyncBase:
+    base = SyncBase(**json.loads(kept))
     return replace(base, past=tuple(base.past))
 
 
-def _fact(remote: Remote, thread_id: str) -> str:
+def _base_key(remote: Remote, thread_id: str) -> str:
     return f"remote/{remote.id}/{thread_id}"
 
 
-def _closed(remote: Remote) -> str:
+def _encrypted_key(remote: Remote) -> str:
     return f"encrypted/{remote.url}"

@@ -1,14 +1,16 @@
-"""A thread in pieces, so that a push sends what is new and little else.
+"""A thread in chunks, so that a push sends what is new and little else.
 
-    rows             every row of the thread, one to a line: what a run added stands together, what changes stands last
+    rows             every row of the thread, one to a line: what a run added is together, what changes is at the end
     sessions/A/ID    the agent's own session file
 
 Rules
-1. A piece is some lines, cut where the lines themselves say so: what was appended or changed makes new pieces of the
-   places where it stands, and all the others keep their names. A name is the digest of what is in it.
-2. A list of pieces is a tree: of every 32 names there is a piece that lists them. So what tells which pieces a thread
-   has is about as small for a session of 50 MB as for one of 50 KB.
-3. Nothing of a remote is believed: a name must fit what is in it, and nothing may grow beyond its bounds.
+1. A chunk is some lines, cut where the content itself says so (content-defined chunking): what was appended or changed
+   makes new chunks in those places, and all others keep their names. The name of a chunk is the digest of its content.
+2. A list of chunks is a tree: for every 32 names there is a chunk that lists them. So the manifest of a thread is about
+   as small for a session of 50 MB as for one of 50 KB.
+3. Nothing that comes from a remote is trusted: a name must match its content, and nothing may exceed its bounds.
+
+At the remote, chunks are called pieces: in the names of objects, and in a manifest.
 """
 
 from __future__ import annotations
@@ -21,40 +23,39 @@ from typing import Any
 
 from clew.core.record import Record
 from clew.errors import UsageError
-from clew.hosts.portable_file import FILE_MOST, PARTS_MOST, as_json, from_json, session_part
-from clew.hosts.portable_rows import HISTORY, STATE, Tables
-from clew.store.foreign import COUNT_MOST, TIME_MOST
+from clew.hosts.transfer.export_file import FILE_MOST, PARTS_MOST, session_part
+from clew.store.transfer.codec import HISTORY_TABLES, PIN_TABLES, STATE_TABLES, Tables, as_json, from_json
+from clew.store.transfer.import_checks import COUNT_MOST, TIME_MOST
 
 FORMAT = "clew-remote-thread"
 VERSION = 1
 ROWS = "rows"
-PIECE_LEAST, PIECE_MEAN, PIECE_MOST = 4 * 1024, 32 * 1024, 1024**2
-FAN = 32
+CHUNK_LEAST_BYTES, CHUNK_MEAN_BYTES, CHUNK_MOST_BYTES = 4 * 1024, 32 * 1024, 1024**2
+FAN_OUT = 32
 LEVELS_MOST = 6
-MANIFEST_MOST = 1024**2
-DIGITS = 8  # of a manifest's number, so that names are in order
-KEY = re.compile(r"[A-Za-z0-9-]{1,100}\Z")  # of a thread: its id, and a part of a path
+NUMBER_DIGITS = 8  # of a manifest's number, so that names sort in order
+THREAD_KEY = re.compile(r"[A-Za-z0-9-]{1,100}\Z")  # a thread's id, which becomes a part of a path
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
-_GROWING = ("turns", "turn_revisions", "pin_absorbed")  # tables whose rows come one by one, and seldom change
+_GROWING = ("turns", "turn_revisions", "pin_absorbed")  # tables to which rows are added, and in which few change
 
 
-class Part(Record):
-    """What the manifest says of one."""
+class ManifestPart(Record):
+    """What a manifest says about one part of a thread."""
 
     name: str
     size_bytes: int
     sha256: str
-    pieces: tuple[tuple[str, ...], ...]  # the names that no piece lists yet, by level; the lowest first
+    chunks: tuple[tuple[str, ...], ...]  # the names that no chunk lists yet, by level, the lowest first
 
 
 class Manifest(Record):
-    """A thread as it was pushed once."""
+    """A thread as it was at one push."""
 
     thread_id: str
     number: int  # 1, 2, 3, …
     parent: str | None  # the digest of the one before
-    state: str  # what its rows said, in one digest
+    state: str  # one digest of all that its rows say
     schema: int
     name: str
     names: tuple[str, ...]  # of all threads in it: a pair is two
@@ -62,21 +63,21 @@ class Manifest(Record):
     agent: str
     turns: int
     pushed_at: float
-    parts: tuple[Part, ...]
-    digest: str = ""  # of itself, as it was read or written
+    parts: tuple[ManifestPart, ...]
+    digest: str = ""  # of the manifest itself, as it was read or written
 
 
-def cut(content: bytes) -> Iterator[bytes]:
-    """Into pieces. A longer line is the more likely to end one, so that pieces are about alike in size."""
+def split(content: bytes) -> Iterator[bytes]:
+    """Into chunks. The longer a line, the likelier it ends a chunk, so that chunks are of about the same size."""
     start, place = 0, 0
     while place < len(content):
         found = content.find(b"\n", place)
         end = len(content) if found < 0 else found + 1
-        while end - start > PIECE_MOST:
-            yield content[start : start + PIECE_MOST]
-            start += PIECE_MOST
+        while end - start > CHUNK_MOST_BYTES:
+            yield content[start : start + CHUNK_MOST_BYTES]
+            start += CHUNK_MOST_BYTES
         line = content[max(place, start) : end]
-        if end - start >= PIECE_LEAST and zlib.crc32(line) * PIECE_MEAN < len(line) << 32:
+        if end - start >= CHUNK_LEAST_BYTES and zlib.crc32(line) * CHUNK_MEAN_BYTES < len(line) << 32:
             yield content[start:end]
             start = end
         place = end
@@ -85,42 +86,42 @@ def cut(content: bytes) -> Iterator[bytes]:
 
 
 def fold(names: Sequence[str], keep: Callable[[bytes], str]) -> tuple[tuple[str, ...], ...]:
-    """The tree of a list: `keep` stores a piece that lists others, and gives its name."""
+    """The tree of a list: `keep` stores a chunk that lists others, and returns its name."""
     levels = []
     while True:
-        full = len(names) // FAN * FAN if len(names) > FAN else 0
+        full = len(names) // FAN_OUT * FAN_OUT if len(names) > FAN_OUT else 0
         levels.append(tuple(names[full:]))
         if not full:
             return tuple(levels)
-        names = [keep(as_json(names[start : start + FAN])) for start in range(0, full, FAN)]
+        names = [keep(as_json(names[start : start + FAN_OUT])) for start in range(0, full, FAN_OUT)]
 
 
-def listed(content: bytes) -> list[str]:
-    """Of a piece that lists others. Raises UsageError."""
-    found = parsed(content, "a list of its pieces")
-    if not isinstance(found, list) or len(found) != FAN or not all(_is_digest(each) for each in found):
-        raise damaged("a list of its pieces")
+def unfold(content: bytes) -> list[str]:
+    """The names in a chunk that lists others. Raises UsageError."""
+    found = parsed(content, "a list of chunks")
+    if not isinstance(found, list) or len(found) != FAN_OUT or not all(_is_digest(each) for each in found):
+        raise damaged("a list of chunks")
     return found
 
 
 def to_lines(tables: Tables) -> tuple[bytes, str]:
-    """Every row as a line, and one digest of what they say.
+    """Every row as a line, and one digest of what the rows say.
 
-    The digest leaves out pins, which say what a session holds and not what was said, and fields that hold nothing: a
-    later version may have more of them.
+    The digest leaves out pins, which describe a session and not the conversation, and columns that are empty: a later
+    version may have more columns.
     """
     lines, state = list[bytes](), hashlib.sha256()
     for table, row in _in_order(tables):
         line = as_json([table, row])
         lines.append(line)
-        if table not in ("pins", "pin_absorbed"):
-            said = {name: value for name, value in row.items() if value is not None}
-            state.update(line if len(said) == len(row) else as_json([table, said]))
+        if table not in PIN_TABLES:
+            filled = {name: value for name, value in row.items() if value is not None}
+            state.update(line if len(filled) == len(row) else as_json([table, filled]))
     return b"".join(lines), state.hexdigest()
 
 
 def _in_order(tables: Tables) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Rows without a run, then run by run, then what sessions absorbed, then what changes in its place."""
+    """Rows without a run, then run by run, then what sessions absorbed, then the rows that change in their place."""
     runs = sorted(tables["runs"], key=lambda run: (run["created_at"], run["thread_id"], run["position"]))
     place = {run["id"]: number for number, run in enumerate(runs)}
     run_of = {run["prompt_turn_id"]: run["id"] for run in runs}
@@ -137,13 +138,13 @@ def _in_order(tables: Tables) -> Iterable[tuple[str, Mapping[str, Any]]]:
             return 1, place[run]
         return (0, 0) if table in _GROWING else (3, 0)
 
-    rows = [(table, row) for table in (*HISTORY, *STATE) for row in tables.get(table, ())]
+    rows = [(table, row) for table in (*HISTORY_TABLES, *STATE_TABLES) for row in tables.get(table, ())]
     return sorted(rows, key=rank)
 
 
 def from_lines(content: bytes) -> Tables:
-    """Rows by table. Raises UsageError; the rows themselves are checked by who reads them."""
-    tables: Tables = {table: [] for table in (*HISTORY, *STATE)}
+    """Rows by table. Raises UsageError; the caller checks the rows themselves."""
+    tables: Tables = {table: [] for table in (*HISTORY_TABLES, *STATE_TABLES)}
     for line in content.removesuffix(b"\n").split(b"\n"):
         found = parsed(line, "a row")
         if not isinstance(found, list) or [type(each) for each in found] != [str, dict] or found[0] not in tables:
@@ -153,12 +154,16 @@ def from_lines(content: bytes) -> Tables:
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
-    said = {name: value for name, value in manifest.as_dict().items() if name != "digest"}
-    return as_json({"format": FORMAT, "version": VERSION, **said})
+    fields = {name: value for name, value in manifest.as_dict().items() if name not in ("digest", "parts")}
+    parts = [
+        {"name": part.name, "size_bytes": part.size_bytes, "sha256": part.sha256, "pieces": part.chunks}
+        for part in manifest.parts
+    ]
+    return as_json({"format": FORMAT, "version": VERSION, "parts": parts, **fields})
 
 
 def read_manifest(raw: bytes) -> Manifest:
-    """Raises UsageError, in one line, for whatever is none."""
+    """Raises UsageError, in one line, for what is not a manifest."""
     found = parsed(raw, "a manifest")
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise damaged("a manifest")
@@ -177,7 +182,7 @@ def read_manifest(raw: bytes) -> Manifest:
     named = [part.name for part in parts]
     if not 0 <= at <= TIME_MOST or not all(0 <= each <= COUNT_MOST for each in counts.values()):
         raise damaged("a manifest")
-    if not 1 <= counts["number"] < 10**DIGITS - 1:  # there must be a next one
+    if not 1 <= counts["number"] < 10**NUMBER_DIGITS - 1:  # there must be a next one
         raise damaged("a manifest")
     if version != 1 or ROWS not in named or len(set(named)) != len(named) or len(named) > PARTS_MOST:
         raise damaged("a manifest")
@@ -187,17 +192,17 @@ def read_manifest(raw: bytes) -> Manifest:
     return Manifest(parent=parent, names=names, pushed_at=at, parts=parts, digest=digest, **texts, **counts)
 
 
-def _part(found: Any) -> Part:
+def _part(found: Any) -> ManifestPart:
     name, size, digest, levels = found["name"], found["size_bytes"], found["sha256"], found["pieces"]
     words = str(name).removesuffix(".jsonl").split("/")
     is_session = len(words) == 3 and session_part(words[1], words[2]) == name
     if not (name == ROWS or is_session) or type(size) is not int or size < 0 or not _is_digest(digest):
-        raise ValueError("no part")
+        raise ValueError("not a part")
     if not 1 <= len(levels) <= LEVELS_MOST:
-        raise ValueError("no part")
-    if not all(len(level) <= FAN and all(_is_digest(each) for each in level) for level in levels):
-        raise ValueError("no part")
-    return Part(name, size, digest, tuple(tuple(level) for level in levels))
+        raise ValueError("not a part")
+    if not all(len(level) <= FAN_OUT and all(_is_digest(each) for each in level) for level in levels):
+        raise ValueError("not a part")
+    return ManifestPart(name, size, digest, tuple(tuple(level) for level in levels))
 
 
 def _typed(value: Any, kind: Any) -> Any:
@@ -227,5 +232,5 @@ def damaged(what: str) -> UsageError:
 
 def newer(version: int, known: int) -> UsageError:
     return UsageError(
-        f"The remote is of a newer Clew (version {version}; this one knows {known}).", hint="Update Clew."
+        f"The remote was written by a newer Clew (version {version}; this one knows {known}).", hint="Update Clew."
     )

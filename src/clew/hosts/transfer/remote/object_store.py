@@ -1,12 +1,12 @@
-"""Objects elsewhere: s3://, gs://, az:// and file://, through obstore.
+"""Object stores: s3://, gs://, az:// and file://, through obstore.
 
 Rules
-1. An object is created or read, never changed and never deleted: creating one that is there says so. That is all the
-   compare-and-swap there is, and every kind of store has it.
-2. Who you are comes from the environment, as obstore finds it. An address that holds a password is refused unread, and
-   what the other side says is never passed on word for word: it may hold a signed address.
-3. What lies in a folder of this machine is its owner's alone. Others may write there, too: so only plain files are
-   read, and nothing is read or written by way of a link in it.
+1. An object is created or read, never changed and never deleted. Creating an object that exists fails: that is all the
+   compare-and-swap that is needed, and every kind of store has it.
+2. Credentials come from the environment, where obstore finds them. An address that holds a password is refused, and the
+   words of the other side are never repeated: they may hold a signed address.
+3. Objects in a folder of this machine are readable by their owner only. Others may be able to write there: so only
+   plain files are read, and no link in the folder is followed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from clew.errors import ClewError, StoreError, UsageError
-from clew.private_folder import make_private
+from clew.system.folders import make_private
 
 SCHEMES = ("s3", "gs", "az", "file")
 CREDENTIALS = {
@@ -33,10 +33,10 @@ CREDENTIALS = {
 }
 AT_ONCE = 16  # requests
 OBJECT_MOST = 8 * 1024**2
-SHOWN_CHARS = 200  # of an address that is none
+SHOWN_CHARS = 200  # of an invalid address
 RETRIES, RETRY = 3, timedelta(seconds=20)
 
-_SECRETIVE = re.compile(r"[@?#]|:.*:")  # in an address that is none: a password or a signature may be in it
+_MAY_HOLD_SECRETS = re.compile(r"[@?#]|:.*:")  # in an invalid address: a password or a signature
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|NoSuchContainer")
 _NO_SPACE = re.compile(r"os error (?:28|122)\b")  # the disk is full, or the user's share of it
@@ -45,7 +45,7 @@ _NO_ACCOUNT = re.compile(r"must be specified|MissingAccount|Missing\w+")
 
 
 class ObjectStore:
-    """What is under one address. Raises UsageError for what you can mend, StoreError for what only time can."""
+    """The objects under one address. Raises UsageError for what the user can fix, StoreError for what may pass."""
 
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
@@ -54,7 +54,7 @@ class ObjectStore:
         self._store: Any = None
 
     async def get(self, path: str, most: int = OBJECT_MOST) -> bytes | None:
-        """None: it is not there."""
+        """None: it does not exist."""
         import obstore
 
         async with self._turns:
@@ -73,7 +73,7 @@ class ObjectStore:
                     return None
 
     async def create(self, path: str, content: bytes) -> bool:
-        """Whole or not at all. False: there is one already, and it stays."""
+        """Whole or not at all. False: it exists already, and was not changed."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -95,7 +95,7 @@ class ObjectStore:
                 return True
 
     async def paths(self, prefix: str) -> list[str]:
-        """Of all objects below it, in order."""
+        """The paths of all objects below the prefix, sorted."""
         import obstore
 
         async with self._turns:
@@ -110,22 +110,22 @@ class ObjectStore:
                 return sorted(str(each["path"]) for each in found)
 
     def _place(self, path: str) -> Path:
-        """Where it lies in our folder. Raises UsageError for a link on the way, which leads elsewhere."""
+        """The object's file in our folder. Raises UsageError for a link on the way."""
         assert self._folder is not None
         place = self._folder
         for name in path.split("/"):
             place /= name
             if place.is_symlink():
-                raise UsageError(f"{place} is a link, and no link is followed in a remote.", hint="See who made it.")
+                raise UsageError(f"{place} is a link, and a remote must not have links.", hint="Find out who made it.")
         return place
 
     def _read(self, path: str, most: int) -> bytes:
-        """Without waiting for anybody, as the reader of a pipe would."""
+        """Never blocks, as opening a pipe would."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(self._place(path), flags)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise UsageError(f"{path} at {self.url} is no plain file.", hint="See who made it.")
+                raise UsageError(f"{path} at {self.url} is not a plain file.", hint="Find out who made it.")
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 content = file.read(most + 1)
         finally:
@@ -135,10 +135,10 @@ class ObjectStore:
         return content
 
     def _too_large(self, path: str) -> UsageError:
-        return UsageError(f"{path} at {self.url} is larger than Clew writes any.")
+        return UsageError(f"{path} at {self.url} is larger than any object that Clew writes.")
 
     def _opened(self, *, for_writing: bool = False) -> Any:
-        """A folder of this machine is made when something is to be written there."""
+        """A folder of this machine is created by the first write."""
         if self._store is not None:
             return self._store
         from obstore.store import LocalStore, from_url
@@ -152,8 +152,8 @@ class ObjectStore:
                 raise FileNotFoundError
             self._folder, self._store = folder, LocalStore(folder)
         else:
-            # No options of ours for its client: they would take the place of the environment's (AWS_ALLOW_HTTP). Its
-            # own time-outs are 5 s to connect and 30 s a request.
+            # We set no client options: they would replace those of the environment (AWS_ALLOW_HTTP). The defaults are
+            # time-outs of 5 s to connect and 30 s for a request.
             self._store = from_url(self.url, retry_config={"max_retries": RETRIES, "retry_timeout": RETRY})
         return self._store
 
@@ -176,30 +176,32 @@ class ObjectStore:
             return self._no_bucket()
         if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
             return UsageError(
-                f"{self.url} refuses you.",
+                f"{self.url} denies access.",
                 hint=f"Credentials come from the environment: {self._credentials()}.",
             )
         if _is_local(error) or self.url.startswith("file:"):
             return self._explain_local(error, words)
         if _NO_ACCOUNT.search(words) and code is None:
             return UsageError(
-                f"For {self.url} the environment says too little.",
+                f"The environment lacks settings for {self.url}.",
                 hint=f"It needs {self._credentials()}.",
             )
         if "BadScheme" in words:
             return UsageError(f"{self.url}: its endpoint has no TLS.", hint="AWS_ALLOW_HTTP=true allows that.")
         if code is not None and code < 500 and code not in (408, 429):
             return UsageError(f"{self.url} answers with an error ({code}).", hint="Is it the right address?")
-        why = "it cannot be reached, or does not answer in time" if code is None else f"it has trouble ({code})"
-        return StoreError(f"{self.url}: {why}.", kind="unreachable", hint="Try again; what was sent is not sent again.")
+        why = "it cannot be reached, or does not answer in time" if code is None else f"it fails ({code})"
+        return StoreError(
+            f"{self.url}: {why}.", kind="unreachable", hint="Try again; what has been sent is not sent again."
+        )
 
     def _explain_local(self, error: Exception, words: str) -> ClewError:
         if _NO_SPACE.search(words) or getattr(error, "errno", None) in (28, 122):
             return StoreError(
-                f"{self.url}: the disk is full.", kind="full", hint="Free some space, and do it again; nothing is lost."
+                f"{self.url}: the disk is full.", kind="full", hint="Free some space and try again; nothing is lost."
             )
         if _NOT_OURS.search(words) or isinstance(error, PermissionError):
-            return UsageError(f"{self.url}: you may not do that there.", hint="See whose folder it is.")
+            return UsageError(f"{self.url}: you have no permission there.", hint="Check whose folder it is.")
         why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
         return UsageError(f"{self.url} cannot be used{why}.", hint="Is it the path of a folder?")
 
@@ -207,49 +209,51 @@ class ObjectStore:
         return CREDENTIALS.get(urlsplit(self.url).scheme, "")
 
     def _no_bucket(self) -> UsageError:
-        return UsageError(f"There is no such bucket: {self.url}.", hint="Clew does not make one: make it first.")
+        return UsageError(f"There is no such bucket: {self.url}.", hint="Create it first: Clew does not.")
 
 
 def checked_url(url: str) -> str:
-    """As it may be shown, without a slash at its end. Raises UsageError, which repeats it if no secret can be in it."""
-    shown = url[:SHOWN_CHARS] if url.isprintable() and not _SECRETIVE.search(url) else "The address of the remote"
+    """Without a slash at its end. Raises UsageError, which repeats the address if it cannot hold a secret."""
+    shown = (
+        url[:SHOWN_CHARS] if url.isprintable() and not _MAY_HOLD_SECRETS.search(url) else "The address of the remote"
+    )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise UsageError(f"{shown} cannot be read.", hint=f"{_forms()}.") from error
     if parts.scheme not in SCHEMES:
-        raise UsageError(f"{shown} has no scheme that Clew knows.", hint=f"{_forms()}.")
+        raise UsageError(f"{shown} has an unknown scheme.", hint=f"{_forms()}.")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment or port is not None:
         raise UsageError(
-            "The address of the remote holds more than a place: a password, a port or a query.",
+            "The address of the remote holds a password, a port or a query.",
             hint=f"Credentials and endpoints come from the environment. {_forms()}.",
         )
     if (parts.scheme == "file") == bool(parts.netloc) or (parts.scheme == "file" and not parts.path.strip("/")):
         if parts.scheme == "file" and parts.netloc:
-            raise UsageError(f"{shown} names no whole path.", hint="Three slashes, from the root on: file:///path.")
-        raise UsageError(f"{shown} names no place.", hint=f"{_forms()}.")
+            raise UsageError(f"{shown} is not an absolute path.", hint="It begins with three slashes: file:///path.")
+        raise UsageError(f"{shown} is incomplete.", hint=f"{_forms()}.")
     if " " in url:
-        raise UsageError(f"{shown} holds a blank.", hint="In an address a blank is written %20.")
+        raise UsageError(f"{shown} holds a space.", hint="In an address, a space is written %20.")
     if any(part in (".", "..") for part in unquote(parts.path).split("/")) or re.search(r"[\x00-\x20\x7f]", url):
-        raise UsageError(f"{shown} is no plain path.", hint=f"{_forms()}.")
+        raise UsageError(f"{shown} is not a plain path.", hint=f"{_forms()}.")
     return url.rstrip("/")
 
 
 def refuse_mistyped(word: str) -> None:
-    """Raises UsageError for what can only be meant as an address, and is none: no thread's name has such signs."""
+    """Raises UsageError for a mistyped address. The names of threads have none of these characters."""
     if "://" in word or not re.search(r"[:/\\~]", word):
         return
     scheme, colon, rest = word.partition(":")
-    if _SECRETIVE.search(word) or not word.isprintable() or len(word) > SHOWN_CHARS:
-        raise UsageError("That is no URL.", hint=f"{_forms()}.")
+    if _MAY_HOLD_SECRETS.search(word) or not word.isprintable() or len(word) > SHOWN_CHARS:
+        raise UsageError("That is not a URL.", hint=f"{_forms()}.")
     if colon and scheme in SCHEMES:
         meant = f"{scheme}://{'/' if scheme == 'file' else ''}{rest.strip('/')}"
     elif word.startswith("/"):
         meant = f"file://{quote(word)}"
     else:
-        raise UsageError(f"{word} is no URL.", hint=f"{_forms()}.")
-    raise UsageError(f"{word} is no URL.", hint=f"Did you mean {meant}?")
+        raise UsageError(f"{word} is not a URL.", hint=f"{_forms()}.")
+    raise UsageError(f"{word} is not a URL.", hint=f"Did you mean {meant}?")
 
 
 def _forms() -> str:

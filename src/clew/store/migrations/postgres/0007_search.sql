@@ -1,6 +1,6 @@
 -- Text search with the `simple` configuration, so that every word of a code is found as it is. PostgreSQL would take a
 -- path or an address as one word, so what is neither letter nor digit in ASCII becomes a space first, as on SQLite.
--- NUL, the escape itself and half characters (store/text.py) are spaces too.
+-- NUL, the escape itself and half characters (store/database/text.py) are spaces too.
 --
 -- A function stands on one line from a semicolon to the next: the loader splits at those that end a line.
 

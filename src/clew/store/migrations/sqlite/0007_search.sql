@@ -1,5 +1,5 @@
 -- An FTS5 index without a copy of the texts. Its rows have numbers, turns have none of their own that would survive a
--- VACUUM, so a table gives them out; a larger one came later. NUL and the escape itself (store/text.py) are spaces to it.
+-- VACUUM, so a table gives them out; a larger one came later. NUL and the escape itself (store/database/text.py) are spaces to it.
 --
 -- A trigger stands on one line up to its END: the loader splits at semicolons that end a line.
 

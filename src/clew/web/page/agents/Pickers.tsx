@@ -1,29 +1,14 @@
-// What stands in a box to write in: who is to answer, and a field that grows with its words.
+// The pickers of agent and model in a composer.
 
-import type { RefObject } from "preact";
-import { useLayoutEffect } from "preact/hooks";
-import type { Agent } from "./wire.ts";
+import type { Agent } from "../daemon/wire.ts";
 
-/** As high as what is written, up to a part of the window. */
-export function useGrowing(area: RefObject<HTMLTextAreaElement | null>, text: string): void {
-  useLayoutEffect(() => {
-    const field = area.current;
-    if (!field) return;
-    const frame = field.parentElement;
-    if (frame) frame.style.height = `${frame.offsetHeight}px`; // what is above it must not move while it is measured
-    field.style.height = "auto";
-    field.style.height = `${Math.min(field.scrollHeight, window.innerHeight * 0.4)}px`;
-    if (frame) frame.style.height = "";
-  }, [text]);
-}
-
-interface AgentPicking {
+interface AgentPickerProps {
   agents: readonly Agent[] | null;
   agent: string;
   choose: (name: string) => void;
 }
 
-export function AgentPicker({ agents, agent, choose }: AgentPicking) {
+export function AgentPicker({ agents, agent, choose }: AgentPickerProps) {
   const names = new Set([agent, ...(agents ?? []).map((each) => each.name)]);
   return (
     <select
@@ -37,7 +22,7 @@ export function AgentPicker({ agents, agent, choose }: AgentPicking) {
         const problem = agents?.find((each) => each.name === name)?.problem;
         return (
           <option key={name} value={name}>
-            {problem ? `${name} (not well)` : name}
+            {problem ? `${name} (not ready)` : name}
           </option>
         );
       })}
@@ -45,7 +30,7 @@ export function AgentPicker({ agents, agent, choose }: AgentPicking) {
   );
 }
 
-/** Free text with suggestions: a new model must not wait for a new Clew. */
+/** Free text with suggestions, so that a new model can be used before Clew knows it. */
 export function ModelPicker({ agent, model, choose }: { agent: Agent | null; model: string; choose: (model: string) => void }) {
   const listId = `models-${agent?.name ?? "none"}`;
   return (
@@ -64,7 +49,7 @@ export function ModelPicker({ agent, model, choose }: { agent: Agent | null; mod
         onChange={(event) => {
           const chosen = event.currentTarget.value.trim() || agent?.default_model;
           if (chosen) choose(chosen);
-          else event.currentTarget.value = model; // there is no default to go back to
+          else event.currentTarget.value = model; // there is no default model
         }}
         onKeyDown={(event) => {
           if (event.key !== "Enter") return;

@@ -1,42 +1,43 @@
-// The agents on this machine, and how they are.
+// The agents view: which agents are installed on this machine, and what is wrong with them.
 
 import { useEffect, useState } from "preact/hooks";
-import { page, refreshSurroundings } from "./sync.ts";
-import { Again } from "./icons.tsx";
-import { useStore } from "./store.ts";
-import { ToList } from "./ThreadHead.tsx";
-import { visible } from "./visible.ts";
-import type { Agent } from "./wire.ts";
+import type { Agent } from "../daemon/wire.ts";
+import { noAgentReady, page } from "../state/page.ts";
+import { useStore } from "../state/store.ts";
+import { refreshSettings } from "../state/sync.ts";
+import { visible } from "../text/visible.ts";
+import { BackToList } from "../ui/BackToList.tsx";
+import { Again } from "../ui/icons.tsx";
 
-export function Agents() {
+export function AgentsView() {
   const agents = useStore(page, (now) => now.agents);
   const version = useStore(page, (now) => now.settings?.version);
-  const none = agents?.every((agent) => agent.problem) ?? false;
-  useEffect(() => void refreshSurroundings(), []);
+  const noAgent = useStore(page, noAgentReady);
+  useEffect(() => void refreshSettings(), []);
   return (
     <div class="view" data-testid="agents-view">
       <header class="head">
-        <ToList />
+        <BackToList />
         <div class="head-names">
           <h1>Agents</h1>
-          <p>{version ? `Clew ${version}` : "The programs that answer"}</p>
+          <p>{version ? `Clew ${version}` : "Coding agents on this machine"}</p>
         </div>
-        {!none && (
+        {!noAgent && (
           <div class="head-actions">
-            <button class="quiet" type="button" onClick={() => void refreshSurroundings()}>
-              <Again /> Look again
+            <button class="quiet" type="button" onClick={() => void refreshSettings()}>
+              <Again /> Check again
             </button>
           </div>
         )}
       </header>
       <div class="scroll" tabIndex={0} role="region" aria-label="Agents">
         <div class="column wide">
-          {none ? (
+          {noAgent ? (
             <div class="empty inside">
               <NoAgent />
             </div>
           ) : (
-            <Cards agents={agents ?? []} />
+            <AgentCards agents={agents ?? []} />
           )}
         </div>
       </div>
@@ -44,61 +45,62 @@ export function Agents() {
   );
 }
 
-const Cards = ({ agents }: { agents: readonly Agent[] }) => (
+const AgentCards = ({ agents }: { agents: readonly Agent[] }) => (
   <div class="agents">
     {agents.map((agent) => (
-      <Card key={agent.name} agent={agent} />
+      <AgentCard key={agent.name} agent={agent} />
     ))}
   </div>
 );
 
-/** What to install, in the words of `clew doctor`: the daemon's own. */
+/** What to install. The daemon's hints are those of `clew doctor`. */
 export function NoAgent() {
   const agents = useStore(page, (now) => now.agents);
-  const [looking, setLooking] = useState<boolean | null>(null); // null: not yet
-  const look = async (): Promise<void> => {
-    setLooking(true);
-    await refreshSurroundings();
-    setLooking(false); // one that was found would have taken this away
+  const [checking, setChecking] = useState<boolean | null>(null); // null: not checked again yet
+  const check = async (): Promise<void> => {
+    setChecking(true);
+    await refreshSettings();
+    setChecking(false); // when an agent was found, this is no longer shown
   };
   return (
     <>
       <h2>No agent is ready</h2>
       <p>
-        Clew talks to a coding agent that is installed on this machine, and looked for these. Install one of them, log in with its
-        own command, then look again.
+        Clew uses a coding agent that is installed on this machine, and it looked for those below. Install one of them, log in
+        with its own command, then check again.
       </p>
-      <Cards agents={agents ?? []} />
-      <button class="primary" type="button" data-testid="look-again" disabled={looking === true} onClick={() => void look()}>
-        <Again /> Look again
+      <AgentCards agents={agents ?? []} />
+      <button class="primary" type="button" data-testid="check-again" disabled={checking === true} onClick={() => void check()}>
+        <Again /> Check again
       </button>
       <p class="hint" role="status">
-        {looking === false && "Clew has looked again, and found none."}
+        {checking === false && "Clew checked again and found no agent."}
       </p>
     </>
   );
 }
 
-const CANNOT =
-  "no: what it may do is settled beforehand. With Ask it can read and change nothing; with Edits it may change the thread's " +
-  "directory, and its commands run in a sandbox; with All it may do everything.";
+const ASKS = "yes: permissions and questions come to this page";
+const CANNOT_ASK =
+  "no: what it may do is set before the run. With Ask it can read, but not change anything; with Edits it may change the " +
+  "thread's directory, and its commands run in a sandbox; with All it may do everything.";
 
-function Card({ agent }: { agent: Agent }) {
-  const known = !agent.problem; // of one that is not there nothing is known
+function AgentCard({ agent }: { agent: Agent }) {
+  const known = !agent.problem; // nothing is known about an agent that is not installed
   const facts: [string, string | null][] = [
     ["version", [agent.product, agent.version].filter(Boolean).join(" ") || null],
     ["path", agent.path],
-    ["found", agent.source],
+    ["found in", agent.source],
     ["default model", agent.default_model],
     ["resumes", agent.resumes === null || !known ? null : agent.resumes ? "yes" : "no: every turn sends the transcript"],
-    ["asks you", agent.asks === null || !known ? null : agent.asks ? "yes: permissions and questions come to this page" : CANNOT],
+    ["asks you", agent.asks === null || !known ? null : agent.asks ? ASKS : CANNOT_ASK],
   ];
   return (
     <section class="card agent" data-testid="agent" aria-label={agent.name}>
       <h2>
-        <span class={agent.problem ? "health ill" : "health"} aria-hidden="true" />
+        <span class={agent.problem ? "health bad" : "health"} aria-hidden="true" />
         {agent.name}
-        <span class={agent.problem ? "chip fell" : "chip resumed"}>{agent.problem ? "not ready" : "well"}</span>
+        <span class={agent.problem ? "chip bad" : "chip good"}>{agent.problem ? "not ready" : "ready"}</span>
       </h2>
       {agent.problem && (
         <p class="note warning">

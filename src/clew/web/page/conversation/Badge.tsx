@@ -1,11 +1,12 @@
-// How a turn was answered: resumed, or fresh and why; what the model was shown and wrote; what it cost and would have.
+// The badge under an answer: resumed, or fresh and why; tokens read and written; the cost, and the estimate without resume.
 
-import type { RunNote } from "./wire.ts";
-import { count, dollars, duration, reasonWords, shown, tookMs } from "./words.ts";
+import type { RunSummary } from "../daemon/wire.ts";
+import { count, dollars, duration, durationMs, shownTokens } from "../text/format.ts";
+import { reasonText } from "../text/labels.ts";
 
-export function Badge({ run, agent, model }: { run: RunNote; agent: string | null; model: string | null }) {
-  const read = shown(run.usage);
-  const took = tookMs(run);
+export function Badge({ run, agent, model }: { run: RunSummary; agent: string | null; model: string | null }) {
+  const read = shownTokens(run.usage);
+  const took = durationMs(run);
   const facts: { text: string; title: string }[] = [];
   if (agent) facts.push({ text: model ? `${agent} · ${model}` : agent, title: "The agent and the model that answered" });
   if (read > 0) {
@@ -20,7 +21,9 @@ export function Badge({ run, agent, model }: { run: RunNote; agent: string | nul
     });
   }
   if (run.cost_usd) facts.push({ text: dollars(run.cost_usd), title: "What this turn cost, as the agent reports it" });
-  else if (read > 0 && run.status === "answered") facts.push({ text: "no price reported", title: "The agent does not say what this turn cost" });
+  else if (read > 0 && run.status === "answered") {
+    facts.push({ text: "no price reported", title: "The agent does not report what this turn cost" });
+  }
   if (run.session_resumed && run.estimate_usd) {
     facts.push({
       text: `transcript ≈ ${dollars(run.estimate_usd)}`,
@@ -40,21 +43,21 @@ export function Badge({ run, agent, model }: { run: RunNote; agent: string | nul
   );
 }
 
-interface Chip {
+interface SessionChipProps {
   resumed: boolean | null;
   reason: string | null;
   fallback: boolean;
 }
 
-export function SessionChip({ resumed, reason, fallback }: Chip) {
+export function SessionChip({ resumed, reason, fallback }: SessionChipProps) {
   if (resumed === null && !reason) return null;
   return (
     <>
-      <span class={resumed ? "chip resumed" : "chip fresh"}>
-        {resumed ? "resumed" : `fresh: ${reasonWords(reason)}`}
+      <span class={resumed ? "chip good" : "chip warning"}>
+        {resumed ? "resumed" : `fresh: ${reasonText(reason)}`}
       </span>
       {fallback && (
-        <span class="chip fell" title="The first attempt failed in a way that a fresh session mends; a second one followed">
+        <span class="chip bad" title="The first attempt failed in a way that a fresh session fixes, so a second attempt followed">
           fell back
         </span>
       )}

@@ -1,69 +1,75 @@
-// Where the next turn is written. What is typed is kept in the browser with every key, so neither a reload nor a restart
-// of the daemon takes it away.
+// The composer, where the next prompt is written. The browser stores the text with every key, so that neither a reload nor
+// a restart of the daemon loses it.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { ask, changeThread, goingRun, onRefill, stop } from "./actions.ts";
-import { page } from "./sync.ts";
-import { Send, Stop } from "./icons.tsx";
-import { draft } from "./keep.ts";
-import { AgentPicker, ModelPicker, useGrowing } from "./Pickers.tsx";
-import { useStore } from "./store.ts";
-import { isGoing, type Agent, type Run, type Thread, type Turn } from "./wire.ts";
-import { cannotAsk, count, permissionWords, shown } from "./words.ts";
+import { AgentPicker, ModelPicker } from "../agents/Pickers.tsx";
+import { isRunning, type Agent, type Run, type Thread, type Turn } from "../daemon/wire.ts";
+import { ask, changeThread, currentRun, onRefill, stop } from "../state/actions.ts";
+import { page } from "../state/page.ts";
+import { draft } from "../state/storage.ts";
+import { useStore } from "../state/store.ts";
+import { count, shownTokens } from "../text/format.ts";
+import { cannotAsk, permissionOptions } from "../text/labels.ts";
+import { useAutosize } from "../ui/autosize.ts";
+import { Send, Stop } from "../ui/icons.tsx";
+import { isNarrow } from "../ui/viewport.ts";
 
-interface Composing {
+/** An agent or model for the next turn only, because a run is active and the thread cannot be changed. */
+type Override = { agent?: string; model?: string };
+
+interface Props {
   thread: Thread;
   runs: readonly Run[];
   lastAnswer: Turn | null;
-  atBottom: () => void;
+  onSent: () => void;
 }
 
-export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
-  const [text, setText] = useState(() => draft.of(thread.id));
+export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
+  const [text, setText] = useState(() => draft.get(thread.id));
   const [fresh, setFresh] = useState(false);
   const [sending, setSending] = useState(false);
-  const [own, setOwn] = useState<{ agent?: string; model?: string }>({}); // for the next turn only: a run is going on
+  const [override, setOverride] = useState<Override>({});
   const area = useRef<HTMLTextAreaElement>(null);
   const agents = useStore(page, (now) => now.agents);
   const connected = useStore(page, (now) => now.connection === "open");
-  const going = runs.find((run) => isGoing(run.status)) ?? null;
-  const agent = own.agent ?? thread.agent;
+  const current = runs.find((run) => isRunning(run.status)) ?? null;
+  const agent = override.agent ?? thread.agent;
   const chosen = agents?.find((each) => each.name === agent) ?? null;
 
-  const write = (words: string): void => {
-    setText(words);
-    draft.keep(thread.id, words);
+  const write = (next: string): void => {
+    setText(next);
+    draft.set(thread.id, next);
   };
   useEffect(
     () =>
-      onRefill((id, words) => {
+      onRefill((id, refill) => {
         if (id !== thread.id) return;
-        setText(words);
+        setText(refill);
         area.current?.focus();
       }),
     [thread.id],
   );
-  useGrowing(area, text);
+  useAutosize(area, text);
   useLayoutEffect(() => {
-    if (!page.now.browsing && window.matchMedia("(min-width: 760px)").matches) area.current?.focus();
+    if (!page.now.browsing && !isNarrow()) area.current?.focus();
   }, []);
 
   const send = async (): Promise<void> => {
     const prompt = text.trim();
     if (!prompt || sending) return;
     setSending(true);
-    const asked = await ask(thread.id, prompt, { fresh, ...own });
+    const asked = await ask(thread.id, prompt, { fresh, ...override });
     setSending(false);
     if (!asked) return;
     if (area.current?.value.trim() === prompt) write("");
     setFresh(false);
-    setOwn({});
-    atBottom();
+    setOverride({});
+    onSent();
   };
-  const choose = async (part: { agent?: string; model?: string }): Promise<void> => {
-    // Another agent has models of its own: the thread's goes back to that agent's default.
+  const choose = async (part: Override): Promise<void> => {
+    // Another agent has other models, so the model is reset to that agent's default.
     const next = part.agent ? { agent: part.agent, model: null } : part;
-    if (goingRun()) setOwn({ ...own, ...part, ...(part.agent ? { model: undefined } : {}) });
+    if (currentRun()) setOverride({ ...override, ...part, ...(part.agent ? { model: undefined } : {}) });
     else await changeThread(thread.id, next);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
@@ -76,7 +82,7 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
 
   return (
     <form class="composer" aria-label="Write to the agent" onSubmit={(event) => (event.preventDefault(), void send())}>
-      <SessionLine thread={thread} fresh={fresh} going={going !== null} own={own} />
+      <SessionLine thread={thread} fresh={fresh} busy={current !== null} override={override} />
       {cannotAsk(chosen) && thread.permissions === "ask" && <CannotAsk thread={thread} agent={agent} />}
       <div class={fresh ? "box fresh" : "box"}>
         <textarea
@@ -84,7 +90,7 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
           rows={1}
           data-testid="composer"
           aria-label="Your message"
-          placeholder={going ? "Queue the next message…" : `Message ${agent}…`}
+          placeholder={current ? "Queue the next message…" : `Message ${agent}…`}
           value={text}
           onInput={(event) => write(event.currentTarget.value)}
           onKeyDown={onKeyDown}
@@ -94,7 +100,7 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
           <ModelPicker
             key={agent}
             agent={chosen}
-            model={own.agent ? (own.model ?? "") : (own.model ?? thread.model ?? "")}
+            model={override.agent ? (override.model ?? "") : (override.model ?? thread.model ?? "")}
             choose={(model) => void choose({ model })}
           />
           <button
@@ -110,15 +116,15 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
           <span class="grow" />
           <PermissionPill thread={thread} agent={chosen} />
           <ContextPill turn={lastAnswer} />
-          {going && (
+          {current && (
             <button
               type="button"
               class="round stop"
               data-testid="stop"
               aria-label="Stop"
-              title="Stop (Esc): what was said is kept"
-              disabled={going.cancel_requested}
-              onClick={() => void stop(going)}
+              title="Stop (Esc). The answer so far is kept."
+              disabled={current.cancel_requested}
+              onClick={() => void stop(current)}
             >
               <Stop />
             </button>
@@ -127,8 +133,8 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
             type="submit"
             class="round send"
             data-testid="send"
-            aria-label={going ? "Queue" : "Send"}
-            title={going ? "Queue (Enter)" : "Send (Enter)"}
+            aria-label={current ? "Queue" : "Send"}
+            title={current ? "Queue (Enter)" : "Send (Enter)"}
             disabled={!text.trim() || sending || !connected}
           >
             <Send />
@@ -139,27 +145,27 @@ export function Composer({ thread, runs, lastAnswer, atBottom }: Composing) {
   );
 }
 
-/** Does the next turn resume, and why not. */
-function SessionLine({ thread, fresh, going, own }: { thread: Thread; fresh: boolean; going: boolean; own: object }) {
+/** Says whether the next turn resumes the session, or why not. */
+function SessionLine({ thread, fresh, busy, override }: { thread: Thread; fresh: boolean; busy: boolean; override: Override }) {
   const session = useStore(page, (now) => (now.session?.thread === thread.id ? now.session : null));
-  const words = fresh
-    ? "The next turn starts a fresh session with the whole transcript, because you ask for it."
-    : "agent" in own || "model" in own
-      ? "The next turn goes to another agent or model, for this once."
-      : going
+  const text = fresh
+    ? "The next turn starts a fresh session with the whole transcript, because you asked for it."
+    : "agent" in override || "model" in override
+      ? "Only the next turn goes to another agent or model."
+      : busy
         ? ""
         : (session?.words ?? "");
   return (
     <p class="session-line" data-testid="session-line" role="status">
-      {words}
+      {text}
     </p>
   );
 }
 
-/** Said before the prompt is sent: a thread that asks promises what this agent cannot keep. */
+/** A warning before the prompt is sent: the thread is set to ask, and this agent cannot. */
 const CannotAsk = ({ thread, agent }: { thread: Thread; agent: string }) => (
   <p class="session-line caution" data-testid="cannot-ask">
-    {agent} cannot ask you: it can read, and change nothing.{" "}
+    {agent} cannot ask for permission: it can read, but not change anything.{" "}
     <button class="link" type="button" onClick={() => page.patch({ dialog: { is: "settings", thread: thread.id } })}>
       Change permissions
     </button>
@@ -167,12 +173,12 @@ const CannotAsk = ({ thread, agent }: { thread: Thread; agent: string }) => (
 );
 
 function PermissionPill({ thread, agent }: { thread: Thread; agent: Agent | null }) {
-  const permission = permissionWords(agent).find((each) => each.value === thread.permissions);
+  const permission = permissionOptions(agent).find((each) => each.value === thread.permissions);
   return (
     <button
       type="button"
       class={thread.permissions === "all" ? "pill warn" : "pill"}
-      title={`Permissions: ${permission?.means ?? ""}`}
+      title={`Permissions: ${permission?.description ?? ""}`}
       aria-label={`Permissions: ${permission?.short ?? thread.permissions}`}
       data-testid="permission-pill"
       onClick={() => page.patch({ dialog: { is: "settings", thread: thread.id } })}
@@ -183,10 +189,14 @@ function PermissionPill({ thread, agent }: { thread: Thread; agent: Agent | null
 }
 
 function ContextPill({ turn }: { turn: Turn | null }) {
-  const read = turn?.run ? shown(turn.run.usage) : 0;
+  const read = turn?.run ? shownTokens(turn.run.usage) : 0;
   if (read === 0) return null;
   return (
-    <span class="pill context" data-testid="context-pill" title={`${read.toLocaleString("en")} tokens were shown to the model in the last turn`}>
+    <span
+      class="pill context"
+      data-testid="context-pill"
+      title={`${read.toLocaleString("en")} tokens were shown to the model in the last turn`}
+    >
       {count(read)} context
     </span>
   );

@@ -1,23 +1,26 @@
-// The open thread: its turns, the run that goes on, what it asks, what waits, and the composer.
+// The open thread: its turns, the active run, its questions, the queued prompts, and the composer.
 
 import type { ComponentProps } from "preact";
 import { memo } from "preact/compat";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { isActive, type Question, type Run, type RunSummary, type Turn } from "../daemon/wire.ts";
+import { page } from "../state/page.ts";
+import type { ConversationState, DaemonState } from "../state/reducer.ts";
+import { useStore } from "../state/store.ts";
+import { daemon, loadEarlier } from "../state/sync.ts";
+import { visible } from "../text/visible.ts";
+import { ThreadHeader } from "../threads/Header.tsx";
+import { QuestionCard } from "../tools/QuestionCard.tsx";
+import { BackToList } from "../ui/BackToList.tsx";
+import { ErrorBoundary } from "../ui/ErrorBoundary.tsx";
+import { Send } from "../ui/icons.tsx";
 import { AnswerTurn } from "./AnswerTurn.tsx";
-import { arranged } from "./arrangement.ts";
 import { Composer } from "./Composer.tsx";
-import { Guard } from "./Guard.tsx";
-import { Send } from "./icons.tsx";
 import { Queue } from "./Queue.tsx";
-import { QuestionCard } from "./Questions.tsx";
-import type { Conversation as Shown, State } from "./state.ts";
-import { useStore } from "./store.ts";
-import { daemon, loadEarlier, page } from "./sync.ts";
-import { ThreadHead, ToList } from "./ThreadHead.tsx";
+import { sortRuns } from "./runs.ts";
+import { useStickToEnd } from "./scroll.ts";
 import { Timeline } from "./Timeline.tsx";
 import { UserTurn } from "./UserTurn.tsx";
-import { visible } from "./visible.ts";
-import { isActive, type Question, type Run, type RunNote, type Turn } from "./wire.ts";
 
 export function Conversation() {
   const conversation = useStore(daemon, (now) => now.conversation);
@@ -26,88 +29,88 @@ export function Conversation() {
     return (
       <>
         <header class="head only-narrow">
-          <ToList />
+          <BackToList />
         </header>
         <div class="empty">
-          <h1>This thread is not here</h1>
-          <p>It was deleted, or the address is of another Clew. An archive was written before a thread was deleted.</p>
+          <h1>Thread not found</h1>
+          <p>It was deleted, or the address belongs to another Clew. A thread is archived before it is deleted.</p>
         </div>
       </>
     );
   }
   if (!conversation) return <div class="empty" aria-busy="true" />;
-  return <Opened key={conversation.thread.id} conversation={conversation} />;
+  return <LoadedThread key={conversation.thread.id} conversation={conversation} />;
 }
 
-function Opened({ conversation }: { conversation: Shown }) {
+function LoadedThread({ conversation }: { conversation: ConversationState }) {
   const { thread, turns, runs, more } = conversation;
   const progress = useStore(daemon, (now) => now.progress);
-  const scroll = useScroll(conversation, progress);
-  const { going, queued } = arranged(conversation);
+  const scroll = useStickToEnd(conversation, progress);
+  const { current, queued } = sortRuns(conversation);
   const lastAnswer = turns.findLast((turn) => turn.role === "assistant") ?? null;
   return (
     <>
-      <ThreadHead thread={thread} />
-      <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={-1} data-thread={thread.id}>
-        <div class="column" ref={scroll.inside}>
-          {more ? <Earlier box={scroll.box} /> : <Beginning conversation={conversation} />}
-          <Guard of={conversation}>
+      <ThreadHeader thread={thread} />
+      <div class="scroll" ref={scroll.box} onScroll={scroll.onScroll} tabIndex={-1} data-thread={thread.id}>
+        <div class="column" ref={scroll.content}>
+          {more ? <LoadEarlier box={scroll.box} /> : <EmptyThread conversation={conversation} />}
+          <ErrorBoundary resetKey={conversation}>
             <Turns conversation={conversation} />
-          </Guard>
+          </ErrorBoundary>
         </div>
       </div>
       {scroll.away && (
-        <button class="to-end" type="button" onClick={scroll.toEnd} aria-label="To the end">
+        <button class="to-end" type="button" onClick={scroll.toEnd} aria-label="Scroll to the end">
           <Send />
         </button>
       )}
-      <Guard of={turns}>
+      <ErrorBoundary resetKey={turns}>
         <Timeline turns={turns} box={scroll.box} />
-      </Guard>
-      <Guard of={queued}>
-        <Queue runs={queued} going={going !== null} />
-      </Guard>
-      <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} atBottom={scroll.toEnd} />
+      </ErrorBoundary>
+      <ErrorBoundary resetKey={queued}>
+        <Queue runs={queued} busy={current !== null} />
+      </ErrorBoundary>
+      <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} onSent={scroll.toEnd} />
     </>
   );
 }
 
-const Asked = memo((props: ComponentProps<typeof UserTurn>) => (
-  <Guard of={props} raw={props.turn.text}>
+const BoundedUserTurn = memo((props: ComponentProps<typeof UserTurn>) => (
+  <ErrorBoundary resetKey={props} raw={props.turn.text}>
     <UserTurn {...props} />
-  </Guard>
+  </ErrorBoundary>
 ));
 
-const Answered = memo((props: ComponentProps<typeof AnswerTurn>) => (
-  <Guard of={props} raw={props.turn?.text}>
+const BoundedAnswerTurn = memo((props: ComponentProps<typeof AnswerTurn>) => (
+  <ErrorBoundary resetKey={props} raw={props.turn?.text}>
     <AnswerTurn {...props} />
-  </Guard>
+  </ErrorBoundary>
 ));
 
-/** What was said, and what is being said. `fixed`: to be read, not to be changed or gone on from. */
-export function Turns({ conversation, fixed = false }: { conversation: Shown; fixed?: boolean }) {
+/** The turns of a conversation, with the answer that is growing. `readOnly`: they cannot be changed or continued. */
+export function Turns({ conversation, readOnly = false }: { conversation: ConversationState; readOnly?: boolean }) {
   const { thread, turns, runs } = conversation;
   const progress = useStore(daemon, (now) => now.progress);
-  const { going, pending, unanswered } = arranged(conversation);
-  const shown = going ?? pending ?? unanswered;
-  const questions = open(conversation, progress, going);
+  const { current, next, unanswered } = sortRuns(conversation);
+  const shown = current ?? next ?? unanswered;
+  const questions = openQuestions(conversation, progress, current);
   const busy = runs.some((run) => isActive(run.status) && !run.held);
   return (
     <>
       <div class="turns" role="log" aria-live="polite" aria-relevant="additions" aria-label="Conversation">
         {turns.map((turn, index) =>
           turn.role === "user" ? (
-            <Asked
+            <BoundedUserTurn
               key={turn.id}
               thread={thread.id}
               turn={turn}
-              ended={endedOf(turn, shown)}
-              after={turns.length - 1 - index}
+              unanswered={unansweredRun(turn, shown)}
+              laterTurns={turns.length - 1 - index}
               busy={busy}
-              fixed={fixed}
+              readOnly={readOnly}
             />
           ) : (
-            <Answered
+            <BoundedAnswerTurn
               key={`answer-${turn.run_id ?? turn.id}`}
               thread={thread.id}
               turn={turn}
@@ -115,13 +118,13 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
               prompt={promptBefore(turns, index)}
               progress={(turn.run_id && progress[turn.run_id]) || null}
               last={index === turns.length - 1 && !busy}
-              fixed={fixed}
+              readOnly={readOnly}
             />
           ),
         )}
-        {pending && !pending.prompt_turn_id && <PendingPrompt run={pending} />}
+        {next && !next.prompt_turn_id && <PendingPrompt run={next} />}
         {shown && (
-          <Answered
+          <BoundedAnswerTurn
             key={`answer-${shown.id}`}
             thread={thread.id}
             turn={null}
@@ -129,14 +132,14 @@ export function Turns({ conversation, fixed = false }: { conversation: Shown; fi
             prompt={turns.find((turn) => turn.id === shown.prompt_turn_id) ?? null}
             progress={progress[shown.id] ?? null}
             last
-            fixed={fixed}
+            readOnly={readOnly}
           />
         )}
       </div>
       {questions.map((question) => (
-        <Guard key={question.id} raw={question.input}>
+        <ErrorBoundary key={question.id} raw={question.input}>
           <QuestionCard question={question} />
-        </Guard>
+        </ErrorBoundary>
       ))}
     </>
   );
@@ -147,38 +150,42 @@ function promptBefore(turns: readonly Turn[], index: number): Turn | null {
   return null;
 }
 
-/** The run that gave no answer to this prompt; not when it stands at the end anyway, or when the prompt is asked again. */
-function endedOf(turn: Turn, shown: Run | null): RunNote | null {
-  const told = shown && (shown.id === turn.run?.id || shown.prompt_turn_id === turn.id);
-  return told ? null : turn.run;
+/** The run that did not answer this prompt. Null when it is shown at the end, or when the prompt is being asked again. */
+function unansweredRun(turn: Turn, shown: Run | null): RunSummary | null {
+  const isAtEnd = shown && (shown.id === turn.run?.id || shown.prompt_turn_id === turn.id);
+  return isAtEnd ? null : turn.run;
 }
 
-/** The open questions: the view's, and one just asked that the next view will have. */
-function open(conversation: Shown, progress: State["progress"], going: Run | null): readonly Question[] {
-  const parts = (going && progress[going.id]?.parts) || [];
-  const settled = new Set(parts.flatMap((part) => (part.kind === "asked" && part.answer ? [part.id] : [])));
-  return conversation.questions.filter((question) => question.state === "open" && !settled.has(question.id));
+/** The open questions of the view, without those that were answered since it was loaded. */
+function openQuestions(
+  conversation: ConversationState,
+  progress: DaemonState["progress"],
+  current: Run | null,
+): readonly Question[] {
+  const parts = (current && progress[current.id]?.parts) || [];
+  const answered = new Set(parts.flatMap((part) => (part.kind === "question" && part.answer ? [part.id] : [])));
+  return conversation.questions.filter((question) => question.state === "open" && !answered.has(question.id));
 }
 
 const PendingPrompt = ({ run }: { run: Run }) => (
   <article class="turn user pending" data-testid="turn-user" aria-label="You">
-    <div class="said">
+    <div class="bubble">
       <div class="markdown plain">{visible(run.prompt)}</div>
     </div>
   </article>
 );
 
-function Beginning({ conversation }: { conversation: Shown }) {
+function EmptyThread({ conversation }: { conversation: ConversationState }) {
   const { thread, turns, runs } = conversation;
   const agents = useStore(page, (now) => now.agents);
   const agent = agents?.find((each) => each.name === thread.agent);
   if (turns.length > 0 || runs.length > 0) return null;
   return (
     <div class="empty inside">
-      <h2>Nothing said yet</h2>
+      <h2>No messages yet</h2>
       <p>
-        Write below. {thread.agent} works in <code>{thread.cwd}</code> and keeps its session, so the next turn sends only what
-        is new.
+        Write one below. {thread.agent} works in <code>{thread.cwd}</code> and keeps its session, so that the next turn sends
+        only what is new.
       </p>
       {agent?.problem && (
         <p class="note warning">
@@ -189,8 +196,8 @@ function Beginning({ conversation }: { conversation: Shown }) {
   );
 }
 
-/** Comes into sight at the top and fetches the page before; the turn that was first stays where it is. */
-function Earlier({ box }: { box: { current: HTMLDivElement | null } }) {
+/** Loads the page before when it scrolls into view at the top; the turn that was first stays where it is. */
+function LoadEarlier({ box }: { box: { current: HTMLDivElement | null } }) {
   const ref = useRef<HTMLButtonElement>(null);
   const [busy, setBusy] = useState(false);
   const load = async (): Promise<void> => {
@@ -208,7 +215,7 @@ function Earlier({ box }: { box: { current: HTMLDivElement | null } }) {
   useEffect(() => {
     const element = ref.current;
     if (!element || busy) return undefined;
-    const observer = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && void load(), {
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && void load(), {
       root: box.current,
       rootMargin: "600px 0px 0px",
     });
@@ -217,62 +224,8 @@ function Earlier({ box }: { box: { current: HTMLDivElement | null } }) {
   }, [busy]);
   return (
     <button class="quiet earlier" type="button" ref={ref} data-testid="earlier" onClick={() => void load()}>
-      {busy ? "Loading earlier turns…" : "Earlier turns"}
+      {busy ? "Loading earlier turns…" : "Show earlier turns"}
     </button>
   );
 }
 
-const NEAR_END_PX = 60;
-const ROUNDING_PX = 2;
-
-const BY_READER = ["wheel", "touchmove", "pointerdown", "keydown"] as const;
-
-/** Stays at the end while the reader is there; stays where it is when the reader has scrolled up.
- *
- * How high a turn is, is known only when it is drawn: while a thread opens, its end moves to and fro, and the browser pulls
- * the view up whenever there is less to show. So nothing but the reader lets go of the end: before anything was touched
- * the view cannot leave it, and later only by going up further than there is less to show. */
-export function useScroll(conversation: Shown | null, progress: State["progress"], atEnd = true) {
-  const box = useRef<HTMLDivElement>(null);
-  const inside = useRef<HTMLDivElement>(null);
-  const stuck = useRef(atEnd);
-  const touched = useRef(false);
-  const last = useRef({ top: 0, height: 0, shown: 0 }); // when it was last looked at
-  const [away, setAway] = useState(false);
-  const moved = (): void => {
-    const view = box.current;
-    if (!view) return;
-    const { scrollTop: top, scrollHeight: height, clientHeight: shown } = view;
-    const left = height - top - shown;
-    const pulledTo = Math.min(last.current.height, height) - Math.max(last.current.shown, shown);
-    const up = touched.current && top < Math.min(last.current.top, pulledTo) - ROUNDING_PX;
-    if (up) stuck.current = left <= ROUNDING_PX;
-    else if (top > last.current.top && left < NEAR_END_PX) stuck.current = true;
-    last.current = { top, height, shown };
-    // The browser keeps what is read in its place when something above it changes; at the end it is the end that stays.
-    view.style.overflowAnchor = stuck.current ? "none" : "";
-    setAway(!stuck.current && left >= NEAR_END_PX);
-  };
-  const toEnd = (): void => {
-    if (box.current) box.current.scrollTop = box.current.scrollHeight;
-    stuck.current = true;
-    moved();
-  };
-  const follow = (): void => {
-    moved(); // the reader may have gone up since
-    if (stuck.current) toEnd();
-  };
-  useLayoutEffect(follow, [conversation, progress]);
-  useEffect(() => {
-    const observer = new ResizeObserver(follow);
-    if (inside.current) observer.observe(inside.current);
-    if (box.current) observer.observe(box.current);
-    const touch = (): void => void (touched.current = true);
-    for (const kind of BY_READER) document.addEventListener(kind, touch, { passive: true, capture: true });
-    return () => {
-      observer.disconnect();
-      for (const kind of BY_READER) document.removeEventListener(kind, touch, { capture: true });
-    };
-  }, []);
-  return useMemo(() => ({ box, inside, moved, toEnd, away }), [away]);
-}

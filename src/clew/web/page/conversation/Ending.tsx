@@ -1,123 +1,125 @@
-// How a run ended that gave no whole answer, and the way out of it.
+// How a run ended that gave no complete answer, and what to do about it.
 
-import { ask, askAgain, continueAfterLimit, refillComposer, retry } from "./actions.ts";
-import { Caret, Warning } from "./icons.tsx";
-import { jobs } from "./jobs.ts";
-import { Output } from "./Steps.tsx";
-import { useStore } from "./store.ts";
-import { daemon } from "./sync.ts";
-import { visible } from "./visible.ts";
-import { isActive, type RunNote } from "./wire.ts";
-import { moment, STATUS_WORDS } from "./words.ts";
+import { isActive, type RunSummary } from "../daemon/wire.ts";
+import { ask, askAgain, continueAfterLimit, refillComposer, retry } from "../state/actions.ts";
+import { jobs } from "../state/jobs.ts";
+import { useStore } from "../state/store.ts";
+import { daemon } from "../state/sync.ts";
+import { dateTime } from "../text/format.ts";
+import { RUN_STATUS_LABELS } from "../text/labels.ts";
+import { visible } from "../text/visible.ts";
+import { Caret, Warning } from "../ui/icons.tsx";
+import { Output } from "../ui/Output.tsx";
 
-interface Ended {
+interface Props {
   thread: string;
-  run: RunNote;
-  kept: boolean; // something was said: it is a turn
-  prompt: string | null; // the turn that was asked, if it stands
-  text: string; // what was asked
-  place: "last" | "amid" | "fixed"; // turns that follow would be archived; or it is only to be read
-  again?: () => void; // asks first what may be archived
+  run: RunSummary;
+  hasAnswer: boolean; // an incomplete one, which is a turn
+  prompt: string | null; // the id of the turn that was asked, if it is still there
+  text: string; // of the prompt
+  place: "last" | "middle" | "read-only"; // in the middle, later turns would be archived
+  askAgainHere?: () => void; // shows first what would be archived
 }
 
-const KEPT = "What was said so far is kept.";
+const KEPT = "The answer so far is kept.";
 
-/** What to do, where the daemon does not say it. */
+/** What to do, where the daemon gives no hint. */
 const HINTS: Record<string, string> = {
-  usage_limit: "The session is kept: ask again when the limit is over, and it is resumed.",
+  usage_limit: "The session is kept. Ask again after the limit has reset, and it is resumed.",
   auth: "Log in with the agent's own command, then ask again. The session is kept.",
   billing: "Add credit where the account is billed, then ask again. The session is kept.",
-  wrong_model: "Choose another model, above the composer, and ask again. The session is kept.",
-  agent_missing: "See Agents, at the lower left, for what is missing.",
-  failed: "Your prompt is kept. Ask again, or start afresh.",
+  wrong_model: "Choose another model in the composer and ask again. The session is kept.",
+  agent_missing: "Open Agents, at the lower left, to see what is missing.",
+  failed: "Your prompt is kept. Ask again, or ask in a fresh session.",
 };
 
-const QUIET: Partial<Record<RunNote["status"], string>> = {
+/** Endings that are not errors. */
+const STOPPED: Partial<Record<RunSummary["status"], string>> = {
   cancelled: "Stopped",
-  interrupted: "Clew itself was ended during this run",
+  interrupted: "Clew stopped during this run",
 };
 
-export function Ending(ended: Ended) {
-  const { run, kept } = ended;
+export function RunEnding(props: Props) {
+  const { run, hasAnswer } = props;
   const job = useStore(jobs, (now) => now.open);
-  const quiet = QUIET[run.status];
-  if (quiet) {
+  const stopped = STOPPED[run.status];
+  if (stopped) {
     return (
       <div class="ending" data-testid="ending">
         <p>
-          {quiet}
-          {kept ? `. ${KEPT}` : ", before it had answered."}
+          {stopped}
+          {hasAnswer ? `. ${KEPT}` : ", before the agent answered."}
         </p>
-        <ProgramSaid text={run.stderr_tail} />
-        <WayOut {...ended} />
+        <ErrorOutput text={run.stderr_tail} />
+        <Remedies {...props} />
       </div>
     );
   }
   if (job?.run_id === run.id && job.error !== null && job.error.message === run.error?.message) {
-    return <ToldAbove kept={kept} said={job.stderr_tail ? "" : run.stderr_tail} />;
+    return <ShownWithJob hasAnswer={hasAnswer} stderr={job.stderr_tail ? "" : run.stderr_tail} />;
   }
-  const ofJob = job?.thread_id === ended.thread; // nobody is there to ask it again
-  const hint = run.error && !ofJob ? (run.error.hint ?? HINTS[run.error.code ?? ""] ?? "") : "";
+  const isOfJob = job?.thread_id === props.thread; // the hints are for a person who can ask again
+  const hint = run.error && !isOfJob ? (run.error.hint ?? HINTS[run.error.code ?? ""] ?? "") : "";
   return (
     <div class="ending problem" data-testid="run-error" role="group" aria-label="The run failed">
       <p>
-        <Warning /> <strong>{run.error ? visible(run.error.message) : `The run ${STATUS_WORDS[run.status]}.`}</strong>
+        <Warning /> <strong>{run.error ? visible(run.error.message) : `The run ${RUN_STATUS_LABELS[run.status]}.`}</strong>
       </p>
-      {run.resets_at && <p>The limit resets at {moment(run.resets_at)}.</p>}
+      {run.resets_at && <p>The limit resets at {dateTime(run.resets_at)}.</p>}
       {hint && <p>{visible(hint)}</p>}
-      {kept && <p>{KEPT}</p>}
-      <ProgramSaid text={run.stderr_tail} />
-      <WayOut {...ended} />
+      {hasAnswer && <p>{KEPT}</p>}
+      <ErrorOutput text={run.stderr_tail} />
+      <Remedies {...props} />
     </div>
   );
 }
 
-/** The job itself says what is wrong, and has the ways out. */
-const ToldAbove = ({ kept, said }: { kept: boolean; said: string }) =>
-  kept || said ? (
+/** The view of the job shows the error and what to do about it. */
+const ShownWithJob = ({ hasAnswer, stderr }: { hasAnswer: boolean; stderr: string }) =>
+  hasAnswer || stderr ? (
     <div class="ending" data-testid="ending">
-      {kept && <p>{KEPT}</p>}
-      <ProgramSaid text={said} />
+      {hasAnswer && <p>{KEPT}</p>}
+      <ErrorOutput text={stderr} />
     </div>
   ) : null;
 
-const ProgramSaid = ({ text }: { text: string }) =>
+export const ErrorOutput = ({ text }: { text: string }) =>
   text ? (
     <details class="fold">
       <summary>
-        <Caret size={12} /> What the agent's program said
+        <Caret size={12} /> Error output of the agent
       </summary>
       <Output label="Standard error" text={text} failed />
     </details>
   ) : null;
 
-function WayOut({ thread, run, kept, prompt, text, place, again }: Ended) {
-  if (place === "fixed") return null;
-  const limited = run.error?.code === "usage_limit";
+function Remedies({ thread, run, hasAnswer, prompt, text, place, askAgainHere }: Props) {
   const waits = useStore(daemon, (now) => now.conversation?.runs.some((each) => each.not_before && isActive(each.status)));
-  const goOn = place === "last" && !limited && (kept || run.status === "timed_out");
+  if (place === "read-only") return null;
+  const limited = run.error?.code === "usage_limit";
+  const canContinue = place === "last" && !limited && (hasAnswer || run.status === "timed_out");
   return (
     <div class="row">
       {place === "last" && limited && !waits && (
         <button
           type="button"
           data-testid="wait-for-limit"
-          title="Queued until then, in the same session; it can be removed at any time"
+          title="Queues a run in the same session until then; you can remove it at any time"
           onClick={() => void continueAfterLimit(run.id)}
         >
           Continue when the limit resets
         </button>
       )}
-      {goOn && (
-        <button type="button" data-testid="go-on" onClick={() => void ask(thread, "Go on.")}>
-          Go on
+      {canContinue && (
+        <button type="button" data-testid="continue-run" onClick={() => void ask(thread, "Continue.")}>
+          Continue
         </button>
       )}
-      {place === "last" && prompt && !goOn && (
+      {place === "last" && prompt && !canContinue && (
         <button
           type="button"
           data-testid="ask-again"
-          title="Takes the prompt back and asks it once more; resumes the session when that is possible"
+          title="Archives the prompt and sends it again; resumes the session when that is possible"
           onClick={() => void askAgain(thread, prompt)}
         >
           Ask again
@@ -128,14 +130,14 @@ function WayOut({ thread, run, kept, prompt, text, place, again }: Ended) {
           Ask again in a fresh session
         </button>
       )}
-      {place === "amid" && again && (
-        <button type="button" data-testid="ask-again-here" title="What follows is archived" onClick={again}>
+      {place === "middle" && askAgainHere && (
+        <button type="button" data-testid="ask-again-here" title="Later turns are archived" onClick={askAgainHere}>
           Ask again here…
         </button>
       )}
-      {(place === "amid" || !prompt) && text && (
-        <button type="button" data-testid="prompt-back" onClick={() => refillComposer(thread, text)}>
-          Put the prompt into the composer
+      {(place === "middle" || !prompt) && text && (
+        <button type="button" data-testid="prompt-to-composer" onClick={() => refillComposer(thread, text)}>
+          Copy the prompt to the composer
         </button>
       )}
     </div>

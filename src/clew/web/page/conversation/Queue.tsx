@@ -1,32 +1,32 @@
-// Prompts that wait, while a run goes on or because it was stopped: edited, removed, or sent now. They stand above the
-// composer, where the growing answer does not push them away under the pointer.
+// Queued prompts, which wait for the current run or because it was stopped. They can be edited, removed or sent now. They
+// are shown above the composer, where the growing answer does not move them away from the pointer.
 
 import { useState } from "preact/hooks";
-import { changePrompt, sendNow, takeBack } from "./actions.ts";
-import { Close, Pencil, Send } from "./icons.tsx";
-import { focused } from "./near.ts";
-import { visible } from "./visible.ts";
-import { isResting, type Run } from "./wire.ts";
-import { moment } from "./words.ts";
+import { isOnHold, type Run } from "../daemon/wire.ts";
+import { changePrompt, removeQueued, sendNow } from "../state/actions.ts";
+import { dateTime } from "../text/format.ts";
+import { visible } from "../text/visible.ts";
+import { focusOnMount } from "../ui/focus.ts";
+import { Close, Pencil, Send } from "../ui/icons.tsx";
 
-export function Queue({ runs, going }: { runs: readonly Run[]; going: boolean }) {
+export function Queue({ runs, busy }: { runs: readonly Run[]; busy: boolean }) {
   if (runs.length === 0) return null;
-  const next = runs.find((run) => !isResting(run)) ?? null;
+  const next = runs.find((run) => !isOnHold(run)) ?? null;
   return (
     <section class="queue" aria-label="Queued prompts">
       {runs.some((run) => run.held) && (
         <p class="hint" role="status">
-          The run was stopped. What was queued behind it waits until you send it.
+          The run was stopped. The prompts that were queued wait until you send them.
         </p>
       )}
       {runs.map((run) => (
-        <Queued key={run.id} run={run} going={going} sendable={isResting(run) || (going && run === next)} />
+        <QueuedPrompt key={run.id} run={run} busy={busy} sendable={isOnHold(run) || (busy && run === next)} />
       ))}
     </section>
   );
 }
 
-function Queued({ run, going, sendable }: { run: Run; going: boolean; sendable: boolean }) {
+function QueuedPrompt({ run, busy, sendable }: { run: Run; busy: boolean; sendable: boolean }) {
   const [text, setText] = useState<string | null>(null);
   const save = async (): Promise<void> => {
     if (text?.trim() && (await changePrompt(run, text))) setText(null);
@@ -42,12 +42,12 @@ function Queued({ run, going, sendable }: { run: Run; going: boolean; sendable: 
   };
   return (
     <div class="queued" data-testid="queued-item" data-state={run.held ? "held" : "queued"}>
-      <span class="tag">{run.held ? "held" : run.not_before ? `waits until ${moment(run.not_before)}` : "queued"}</span>
+      <span class="tag">{run.held ? "held" : run.not_before ? `waits until ${dateTime(run.not_before)}` : "queued"}</span>
       {text === null ? (
         <span class="queued-text">{visible(run.prompt)}</span>
       ) : (
         <textarea
-          ref={focused}
+          ref={focusOnMount}
           rows={2}
           aria-label="The queued prompt"
           data-testid="queued-editor"
@@ -73,7 +73,7 @@ function Queued({ run, going, sendable }: { run: Run; going: boolean; sendable: 
                 class="quiet"
                 type="button"
                 data-testid="queued-now"
-                title={going ? "Stops the current run; what it said is kept" : "Starts this prompt"}
+                title={busy ? "Stops the current run; its answer so far is kept" : "Starts this prompt"}
                 onClick={() => void sendNow(run)}
               >
                 <Send size={13} /> Send now
@@ -82,7 +82,7 @@ function Queued({ run, going, sendable }: { run: Run; going: boolean; sendable: 
             <button class="quiet" type="button" data-testid="queued-edit" onClick={() => setText(run.prompt)}>
               <Pencil size={13} /> Edit
             </button>
-            <button class="quiet" type="button" data-testid="queued-remove" onClick={() => void takeBack(run)}>
+            <button class="quiet" type="button" data-testid="queued-remove" onClick={() => void removeQueued(run)}>
               <Close size={13} /> Remove
             </button>
           </>

@@ -1,12 +1,12 @@
-// The agent's own to-do list, while it works on it.
+// The agent's own to-do list, shown while the run is active.
 
-import type { Todo } from "./progress.ts";
-import { visible } from "./visible.ts";
+import type { Todo } from "../state/progress.ts";
+import { visible } from "../text/visible.ts";
 
 const SIGNS = { completed: "✓", in_progress: "›", pending: "·" } as const;
-const WORDS = { completed: "done", in_progress: "now", pending: "to do" } as const;
+const LABELS = { completed: "done", in_progress: "in progress", pending: "to do" } as const;
 
-export function TodoCard({ todos }: { todos: readonly Todo[] }) {
+export function TodoList({ todos }: { todos: readonly Todo[] }) {
   const done = todos.filter((todo) => todo.state === "completed").length;
   return (
     <section class="card todo" data-testid="todo-card" aria-label="To-do list">
@@ -17,7 +17,7 @@ export function TodoCard({ todos }: { todos: readonly Todo[] }) {
       <ul>
         {todos.map((todo, index) => (
           <li key={index} class={todo.state}>
-            <span class="sign" aria-label={WORDS[todo.state]} role="img">
+            <span class="sign" aria-label={LABELS[todo.state]} role="img">
               {SIGNS[todo.state]}
             </span>
             {visible(todo.text)}

@@ -1,25 +1,26 @@
-// Calls to the daemon. An error is the daemon's own problem details, or says that it could not be reached.
+// Calls to the HTTP API of the daemon. An error carries the daemon's own problem details, or says that the daemon could
+// not be reached.
 
-import { pageKey } from "./keep.ts";
-import { randomKey, Unanswered, untilAnswered } from "./once.ts";
+import { pageKey } from "../state/storage.ts";
+import { PendingKeys, randomKey, sendUntilAnswered } from "./idempotency.ts";
 import type {
   Agent,
   HookEvent,
   HookSession,
   HookSettings,
-  JobList,
+  JobDetail,
+  JobsResponse,
   Question,
   Review,
-  ReviewNote,
+  ReviewSummary,
   Round,
   Run,
   RunEvent,
-  SessionSays,
+  SessionPreview,
   Settings,
-  ShownJob,
   Stats,
   Thread,
-  ThreadList,
+  ThreadsResponse,
   Turn,
   View,
 } from "./wire.ts";
@@ -39,38 +40,37 @@ export class Problem extends Error {
 
 type Body = Record<string, unknown>;
 
-type Answers = () => void;
-let answers: Answers = () => undefined;
+let responded: () => void = () => undefined;
 
-/** Who wants to know that the daemon answered, whatever it said. */
-export const onAnswer = (tell: Answers): void => {
-  answers = tell;
+/** Calls `listener` whenever the daemon has responded, whatever the status. */
+export const onResponse = (listener: () => void): void => {
+  responded = listener;
 };
 
-const unanswered = new Unanswered(randomKey);
+const pendingKeys = new PendingKeys(randomKey);
 
 async function call<T>(method: string, path: string, body?: Body): Promise<T> {
-  const response = await (method === "POST" ? once(path, body) : answered(method, path, body));
+  const response = await (method === "POST" ? requestOnce(path, body) : request(method, path, body));
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
-const text = async (path: string): Promise<string> => (await answered("GET", path)).text();
+const text = async (path: string): Promise<string> => (await request("GET", path)).text();
 
-/** A request that makes something: however often it is sent, it is carried out once. */
-async function once(path: string, body?: Body): Promise<Response> {
-  const request = `${path}\n${JSON.stringify(body)}`;
-  const key = unanswered.keyFor(request);
+/** A request that creates something: however often it is sent, it is carried out once. */
+async function requestOnce(path: string, body?: Body): Promise<Response> {
+  const content = `${path}\n${JSON.stringify(body)}`;
+  const key = pendingKeys.keyFor(content);
   try {
-    const response = await answered("POST", path, body, key);
-    unanswered.answered(request);
+    const response = await request("POST", path, body, key);
+    pendingKeys.answered(content);
     return response;
   } catch (problem) {
-    if (!(problem instanceof Problem) || problem.code !== UNREACHABLE) unanswered.answered(request);
+    if (!(problem instanceof Problem) || problem.code !== UNREACHABLE) pendingKeys.answered(content);
     throw problem;
   }
 }
 
-async function answered(method: string, path: string, body?: Body, key?: string): Promise<Response> {
+async function request(method: string, path: string, body?: Body, key?: string): Promise<Response> {
   let response: Response;
   const send = (): Promise<Response> => {
     const headers: Record<string, string> = { "X-Clew-Key": pageKey.get() };
@@ -79,15 +79,15 @@ async function answered(method: string, path: string, body?: Body, key?: string)
     return fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
   };
   try {
-    response = await (key ? untilAnswered(send) : send());
+    response = await (key ? sendUntilAnswered(send) : send());
   } catch {
     throw new Problem(0, UNREACHABLE, "Clew does not answer.", "Is clew serve still running?");
   }
-  answers();
+  responded();
   if (response.ok) return response;
-  const said = (await response.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string; hint?: string };
-  const words = said.detail ?? said.title ?? `The daemon answered ${response.status}.`;
-  throw new Problem(response.status, said.code ?? "", words, said.hint ?? "");
+  const details = (await response.json().catch(() => ({}))) as { code?: string; detail?: string; title?: string; hint?: string };
+  const message = details.detail ?? details.title ?? `The daemon responded with status ${response.status}.`;
+  throw new Problem(response.status, details.code ?? "", message, details.hint ?? "");
 }
 
 const part = encodeURIComponent;
@@ -104,12 +104,12 @@ const review = (id: string): string => `/api/reviews/${part(id)}`;
 
 export const http = {
   threads: (q = "", offset = 0, limit = 50) =>
-    call<ThreadList>("GET", `/api/threads${query({ q, offset: offset || null, limit })}`),
+    call<ThreadsResponse>("GET", `/api/threads${query({ q, offset: offset || null, limit })}`),
   makeThread: (body: Body) => call<Thread>("POST", "/api/threads", body),
   changeThread: (id: string, body: Body) => call<Thread>("PATCH", thread(id), body),
   deleteThread: (id: string) => call<{ name: string; turns: number; archive: string }>("DELETE", thread(id)),
   view: (id: string, before?: number, limit = 100) => call<View>("GET", `${thread(id)}/view${query({ before, limit })}`),
-  session: (id: string, turn?: string) => call<SessionSays>("GET", `${thread(id)}/session${query({ turn })}`),
+  session: (id: string, turn?: string) => call<SessionPreview>("GET", `${thread(id)}/session${query({ turn })}`),
 
   editTurn: (id: string, turn: string, text: string) =>
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
@@ -118,9 +118,8 @@ export const http = {
   retry: (id: string, turn: string) => call<Run>("POST", `${thread(id)}/retry`, { turn }),
 
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
-  run: (id: string) => call<Run>("GET", run(id)),
   changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt }),
-  takeBack: (id: string) => call<void>("DELETE", run(id)),
+  removeRun: (id: string) => call<void>("DELETE", run(id)),
   cancel: (id: string) => call<Run>("POST", `${run(id)}/cancel`),
   continueAfterLimit: (id: string) => call<Run>("POST", `${run(id)}/continue`),
   send: (id: string) => call<Run>("POST", `${run(id)}/send`),
@@ -128,17 +127,17 @@ export const http = {
   answer: (id: string, body: Body) =>
     call<Question & { follow_up_run_id?: string }>("POST", `${run(id)}/tool-result`, body),
 
-  jobs: (limit = 50) => call<JobList>("GET", `/api/jobs${query({ limit })}`),
-  job: (id: string) => call<ShownJob>("GET", job(id)),
-  submitJob: (body: Body) => call<ShownJob>("POST", "/api/jobs", body),
+  jobs: (limit = 50) => call<JobsResponse>("GET", `/api/jobs${query({ limit })}`),
+  job: (id: string) => call<JobDetail>("GET", job(id)),
+  submitJob: (body: Body) => call<JobDetail>("POST", "/api/jobs", body),
   retryJob: (id: string, resume: boolean | undefined, body: Body) =>
-    call<ShownJob>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
-  cancelJob: (id: string) => call<ShownJob>("POST", `${job(id)}/cancel`),
+    call<JobDetail>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
+  cancelJob: (id: string) => call<JobDetail>("POST", `${job(id)}/cancel`),
 
-  reviews: (limit = 50) => call<{ items: ReviewNote[]; total: number }>("GET", `/api/reviews${query({ limit })}`),
+  reviews: (limit = 50) => call<{ items: ReviewSummary[]; total: number }>("GET", `/api/reviews${query({ limit })}`),
   review: (id: string) => call<Review>("GET", review(id)),
   startReview: (body: Body) => call<Round>("POST", "/api/reviews", body),
-  followReview: (id: string, body: Body) => call<Round>("POST", `${review(id)}/rounds`, body),
+  startNextRound: (id: string, body: Body) => call<Round>("POST", `${review(id)}/rounds`, body),
   diff: (id: string, round: number) => text(`${review(id)}/rounds/${round}/diff`),
   exportReview: (id: string) => text(`${review(id)}/export${query({ format: "md" })}`),
 

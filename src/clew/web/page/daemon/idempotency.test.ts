@@ -1,41 +1,41 @@
-// A request that makes something is carried out once, however often its answer is lost.
+// Tests that a request which creates something is carried out once, however often its response is lost.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { KEPT_MS, randomKey, Unanswered, untilAnswered, WAITS_MS } from "./once.ts";
+import { KEY_LIFETIME_MS, PendingKeys, randomKey, RETRY_DELAYS_MS, sendUntilAnswered } from "./idempotency.ts";
 
-const answer = (status: number, retryAfter = false): Response =>
+const responseOf = (status: number, retryAfter = false): Response =>
   new Response(null, { status, headers: retryAfter ? { "Retry-After": "1" } : {} });
 
 test("the same request has the same key until it is answered", () => {
   let now = 0;
   let made = 0;
-  const unanswered = new Unanswered(() => `key-${(made += 1)}`, () => now);
-  assert.equal(unanswered.keyFor("ask one"), "key-1");
-  assert.equal(unanswered.keyFor("ask two"), "key-2");
-  assert.equal(unanswered.keyFor("ask one"), "key-1");
-  unanswered.answered("ask one");
-  assert.equal(unanswered.keyFor("ask one"), "key-3", "asked anew, it is meant anew");
-  now = KEPT_MS;
-  assert.equal(unanswered.keyFor("ask one"), "key-4", "after a while too");
+  const pendingKeys = new PendingKeys(() => `key-${(made += 1)}`, () => now);
+  assert.equal(pendingKeys.keyFor("ask one"), "key-1");
+  assert.equal(pendingKeys.keyFor("ask two"), "key-2");
+  assert.equal(pendingKeys.keyFor("ask one"), "key-1");
+  pendingKeys.answered("ask one");
+  assert.equal(pendingKeys.keyFor("ask one"), "key-3", "sent after a response, it is a new request");
+  now = KEY_LIFETIME_MS;
+  assert.equal(pendingKeys.keyFor("ask one"), "key-4", "and so it is after the lifetime of the key");
 });
 
-test("it is sent again while nobody answers, or the first try is still being answered", async () => {
-  const outcomes: (Response | Error)[] = [new TypeError("lost"), answer(409, true), answer(202)];
+test("a request is sent again while nobody answers, or while the first attempt is still in progress", async () => {
+  const outcomes: (Response | Error)[] = [new TypeError("lost"), responseOf(409, true), responseOf(202)];
   const waited: number[] = [];
   const send = async (): Promise<Response> => {
     const next = outcomes.shift();
     if (next instanceof Response) return next;
     throw next;
   };
-  const found = await untilAnswered(send, async (ms) => void waited.push(ms));
-  assert.deepEqual([found.status, outcomes.length, waited], [202, 0, WAITS_MS]);
+  const found = await sendUntilAnswered(send, async (ms) => void waited.push(ms));
+  assert.deepEqual([found.status, outcomes.length, waited], [202, 0, RETRY_DELAYS_MS]);
   for (const status of [409, 422, 500]) {
-    assert.equal((await untilAnswered(async () => answer(status), async () => undefined)).status, status);
+    assert.equal((await sendUntilAnswered(async () => responseOf(status), async () => undefined)).status, status);
   }
-  await assert.rejects(untilAnswered(() => Promise.reject(new TypeError("gone")), async () => undefined), TypeError);
+  await assert.rejects(sendUntilAnswered(() => Promise.reject(new TypeError("gone")), async () => undefined), TypeError);
 });
 
-test("a key is one that the daemon takes", () => {
+test("a key has the format that the daemon accepts", () => {
   assert.match(randomKey(), /^[0-9a-f]{32}$/);
 });

@@ -1,17 +1,17 @@
-// A request that makes something is carried out once, also when its answer was lost: it is sent again with the same key, by
-// the page itself and, for a while, by a person who presses the button again.
+// Idempotency keys: a request that creates something is carried out once, even when its response was lost. It is sent
+// again with the same key, by the page itself and, for a while, by a person who presses the button again.
 
-export const WAITS_MS = [500, 2_000]; // before each further try
-export const KEPT_MS = 120_000; // after that the same words are meant anew
+export const RETRY_DELAYS_MS = [500, 2_000];
+export const KEY_LIFETIME_MS = 120_000; // after that, the same request is a new one
 
-interface Tried {
+interface SentKey {
   key: string;
-  at: number;
+  sentAt: number;
 }
 
-/** Requests that nobody has answered. */
-export class Unanswered {
-  private readonly tried = new Map<string, Tried>();
+/** The keys of requests that have no response yet. */
+export class PendingKeys {
+  private readonly sent = new Map<string, SentKey>();
 
   constructor(
     private readonly newKey: () => string,
@@ -19,34 +19,34 @@ export class Unanswered {
   ) {}
 
   keyFor(request: string): string {
-    const known = this.tried.get(request);
-    if (known && this.now() - known.at < KEPT_MS) return known.key;
+    const known = this.sent.get(request);
+    if (known && this.now() - known.sentAt < KEY_LIFETIME_MS) return known.key;
     const key = this.newKey();
-    this.tried.set(request, { key, at: this.now() });
+    this.sent.set(request, { key, sentAt: this.now() });
     return key;
   }
 
   answered(request: string): void {
-    this.tried.delete(request);
+    this.sent.delete(request);
   }
 }
 
-/** Not `randomUUID`: a page that came over plain HTTP from another machine has none. */
+/** Not `randomUUID`: browsers do not offer it to a page that came over plain HTTP from another machine. */
 export const randomKey = (): string =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
-/** The answer to `send`, which is tried again while nobody answers, or while the first try is still being answered. */
-export async function untilAnswered(send: () => Promise<Response>, wait = sleep): Promise<Response> {
-  for (const ms of WAITS_MS) {
+/** The response to `send`, which is retried while nobody answers, or while the daemon still handles the first attempt. */
+export async function sendUntilAnswered(send: () => Promise<Response>, wait = sleep): Promise<Response> {
+  for (const delayMs of RETRY_DELAYS_MS) {
     try {
       const response = await send();
       if (response.status !== 409 || !response.headers.has("Retry-After")) return response;
     } catch {
       // the daemon is restarting, or the connection broke
     }
-    await wait(ms);
+    await wait(delayMs);
   }
   return send();
 }

@@ -1,31 +1,31 @@
-// The one WebSocket. It says what it hears and whether it is there; after a break it comes back by itself, soon at
-// first and then about once a second.
+// The page's one WebSocket. It reports what it receives and whether it is connected. After a disconnect it reconnects by
+// itself: soon at first, then about once a second.
 
-import { pageKey } from "./keep.ts";
+import { pageKey } from "../state/storage.ts";
 import type { LiveMessage } from "./wire.ts";
 
-export interface Listener {
-  /** The daemon said hello: fetch, then watch. `again` after a break. */
-  greeted(again: boolean): void;
-  heard(message: LiveMessage): void;
-  lost(): void;
-  /** What the page has heard last. */
+interface SocketListener {
+  /** The daemon said hello: fetch, then watch. `again`: this is a reconnect. */
+  connected(again: boolean): void;
+  received(message: LiveMessage): void;
+  disconnected(): void;
+  /** The version of the newest change that the page knows. */
   version(): number;
 }
 
-const FIRST_WAIT_MS = 60;
-const LONGEST_WAIT_MS = 1000;
+const FIRST_RETRY_MS = 60;
+const LONGEST_RETRY_MS = 1000;
 const PING_EVERY_MS = 15_000;
-const PONG_WITHIN_MS = 10_000;
+const PONG_TIMEOUT_MS = 10_000;
 
-export class Live {
+export class LiveSocket {
   private socket: WebSocket | null = null;
-  private waitMs = FIRST_WAIT_MS;
-  private greetings = 0;
-  private pinging: ReturnType<typeof setInterval> | undefined;
-  private ponging: ReturnType<typeof setTimeout> | undefined;
+  private retryMs = FIRST_RETRY_MS;
+  private connections = 0;
+  private pingTimer: ReturnType<typeof setInterval> | undefined;
+  private pongTimer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(private readonly listener: Listener) {}
+  constructor(private readonly listener: SocketListener) {}
 
   connect(): void {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -34,11 +34,11 @@ export class Live {
     this.socket = socket;
     socket.onmessage = (message) => this.receive(JSON.parse(String(message.data)) as LiveMessage);
     socket.onclose = () => this.closed(socket);
-    this.pinging = setInterval(() => this.ping(), PING_EVERY_MS);
+    this.pingTimer = setInterval(() => this.ping(), PING_EVERY_MS);
   }
 
-  /** Another try now: the network is back, or the tab is looked at again. */
-  hurry(): void {
+  /** Checks the connection now, because the tab became visible again. */
+  check(): void {
     if (this.socket?.readyState === WebSocket.OPEN) this.ping();
   }
 
@@ -52,28 +52,28 @@ export class Live {
 
   private ping(): void {
     this.send({ type: "ping" });
-    clearTimeout(this.ponging);
-    this.ponging = setTimeout(() => this.socket?.close(), PONG_WITHIN_MS); // a dead line closes without a word
+    clearTimeout(this.pongTimer);
+    this.pongTimer = setTimeout(() => this.socket?.close(), PONG_TIMEOUT_MS); // a dead connection reports nothing itself
   }
 
   private receive(message: LiveMessage): void {
-    clearTimeout(this.ponging);
+    clearTimeout(this.pongTimer);
     if (message.type === "pong") return;
     if (message.type === "hello") {
-      this.waitMs = FIRST_WAIT_MS;
-      this.listener.greeted(this.greetings++ > 0);
+      this.retryMs = FIRST_RETRY_MS;
+      this.listener.connected(this.connections++ > 0);
       return;
     }
-    this.listener.heard(message);
+    this.listener.received(message);
   }
 
   private closed(socket: WebSocket): void {
     if (socket !== this.socket) return;
-    clearInterval(this.pinging);
-    clearTimeout(this.ponging);
+    clearInterval(this.pingTimer);
+    clearTimeout(this.pongTimer);
     this.socket = null;
-    this.listener.lost();
-    setTimeout(() => this.connect(), this.waitMs);
-    this.waitMs = Math.min(LONGEST_WAIT_MS, this.waitMs * 2);
+    this.listener.disconnected();
+    setTimeout(() => this.connect(), this.retryMs);
+    this.retryMs = Math.min(LONGEST_RETRY_MS, this.retryMs * 2);
   }
 }

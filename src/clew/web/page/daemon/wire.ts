@@ -1,4 +1,4 @@
-// What the daemon says, as docs/http.md has it.
+// The records that the daemon sends, as docs/http.md describes them.
 
 export type RunStatus =
   | "queued"
@@ -42,8 +42,8 @@ export interface Usage {
   cache_creation_input_tokens: number;
 }
 
-/** The part of a run that a badge needs. */
-export interface RunNote {
+/** The part of a run that is shown with its turn. */
+export interface RunSummary {
   id: string;
   status: RunStatus;
   session_resumed: boolean | null;
@@ -57,7 +57,7 @@ export interface RunNote {
   started_at: string | null;
   ended_at: string | null;
   error: { code?: string | null; message: string; hint?: string | null } | null;
-  resets_at: string | null; // of the usage limit that ended it, if the agent said so
+  resets_at: string | null; // when the usage limit that ended the run resets, if the agent reported it
   stderr_tail: string;
 }
 
@@ -72,11 +72,11 @@ export interface Turn {
   revision: number;
   created_at: string;
   run_id: string | null;
-  run: RunNote | null; // of a prompt: the run that ended without an answer to it
+  run: RunSummary | null; // for a prompt: the run that ended without answering it
   steps: number;
 }
 
-export interface Run extends RunNote {
+export interface Run extends RunSummary {
   thread_id: string;
   agent: string;
   model: string | null;
@@ -86,8 +86,8 @@ export interface Run extends RunNote {
   session_id: string | null;
   outcome: string | null;
   question: Question | null;
-  held: boolean; // queued, and waits until it is sent
-  not_before: string | null; // queued, and waits until a usage limit has reset
+  held: boolean; // queued until a person sends it
+  not_before: string | null; // queued until a usage limit has reset
   cancel_requested: boolean;
   last_seq: number;
   created_at: string;
@@ -123,13 +123,13 @@ export interface RunEvent {
   body: Record<string, unknown>;
 }
 
-export interface ThreadList {
+export interface ThreadsResponse {
   items: Thread[];
   total: number;
   version: number;
 }
 
-export interface SessionSays {
+export interface SessionPreview {
   resumes: boolean;
   reason: string | null;
   words: string;
@@ -192,10 +192,10 @@ export interface Job {
   started_at: string | null;
   wake_at: string | null;
   ended_at: string | null;
-  no_worker: string | null; // it waits, and nobody is there to take it up: what to do
+  no_worker: string | null; // what to do, when the job waits and no worker is running
 }
 
-/** How far a job has come: one whole message of the agent's. */
+/** The progress of a job: one complete message of the agent. */
 export interface Marker {
   number: number;
   run: number | null;
@@ -205,11 +205,11 @@ export interface Marker {
   text: string;
 }
 
-export interface ShownJob extends Job {
+export interface JobDetail extends Job {
   markers: Marker[];
 }
 
-export interface JobList {
+export interface JobsResponse {
   items: Job[];
   workers: number;
 }
@@ -223,7 +223,7 @@ export interface Finding {
   id: string;
   severity: Severity;
   file: string | null;
-  line: number | null; // in the file as it was in that round
+  line: number | null; // in the file as of that round
   title: string;
   detail: string;
   suggestion: string;
@@ -266,7 +266,7 @@ export interface Round {
   ended_at: string | null;
 }
 
-export interface ReviewNote {
+export interface ReviewSummary {
   id: string;
   status: RoundStatus | null;
   round: number;
@@ -285,8 +285,8 @@ export interface ReviewNote {
   created_at: string;
 }
 
-export interface Review extends ReviewNote {
-  findings: Finding[]; // each in its present state
+export interface Review extends ReviewSummary {
+  findings: Finding[]; // each in its current state
   rounds: Round[];
 }
 
@@ -332,7 +332,7 @@ export interface Settings {
   visibility: Visibility;
   roots: string[];
   home: string;
-  cwd: string; // where a new thread begins
+  cwd: string; // the default directory of a new thread
   version: string;
 }
 
@@ -345,7 +345,7 @@ export interface Stats {
   fallbacks: number;
   usage: Usage;
   cost_usd: number;
-  unpriced_runs: number; // used tokens, and the agent reported no price
+  unpriced_runs: number; // runs that used tokens, but the agent reported no price
   transcript_usd: number;
   saved_usd: number;
   saved_share: number | null;
@@ -376,7 +376,7 @@ export interface TurnStats {
   reason: string | null;
   shown_tokens: number;
   cache_read_tokens: number;
-  new_tokens: number; // shown, and not read from the cache
+  new_tokens: number; // shown to the model, and not read from its cache
   transcript_tokens: number | null;
   transcript_new_tokens: number;
   cost_usd: number | null;
@@ -390,9 +390,8 @@ export type LiveMessage =
   | { type: "events"; thread: string; run: string; events: RunEvent[] }
   | { type: "pong" };
 
-export const ACTIVE: readonly RunStatus[] = ["queued", "running", "waiting"];
 /** Queued, and not about to start: it waits for a person, or for a usage limit to reset. */
-export const isResting = (run: Run): boolean => run.status === "queued" && (run.held || run.not_before !== null);
+export const isOnHold = (run: Run): boolean => run.status === "queued" && (run.held || run.not_before !== null);
 
-export const isActive = (status: RunStatus): boolean => ACTIVE.includes(status);
-export const isGoing = (status: RunStatus): boolean => status === "running" || status === "waiting";
+export const isRunning = (status: RunStatus): boolean => status === "running" || status === "waiting";
+export const isActive = (status: RunStatus): boolean => status === "queued" || isRunning(status);

@@ -1,21 +1,25 @@
-// One job: how it stands, what a person can do about it, what came of it, and its conversation as it goes on.
+// One job: its state and what to do about it, its result, its progress, and its conversation.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { cancelJob, retryJob, type Retry } from "./actions.ts";
-import { Turns, useScroll } from "./Conversation.tsx";
-import { Again, Back, Caret, Stop, Warning } from "./icons.tsx";
-import { headline, isUnderWay, jobs } from "./jobs.ts";
-import { NoWorker, StatusChip } from "./Jobs.tsx";
-import { Markdown } from "./Markdown.tsx";
-import type { Conversation } from "./state.ts";
-import { Output } from "./Steps.tsx";
-import { useStore } from "./store.ts";
-import { daemon, go, page } from "./sync.ts";
-import { ToList } from "./ThreadHead.tsx";
-import { visible } from "./visible.ts";
-import type { Job, Marker, ShownJob } from "./wire.ts";
-import { dollars, duration, moment, plural, reasonWords, shortPath, times } from "./words.ts";
+import { Turns } from "../conversation/Conversation.tsx";
+import { ErrorOutput } from "../conversation/Ending.tsx";
+import { useStickToEnd } from "../conversation/scroll.ts";
+import type { Job, JobDetail, Marker } from "../daemon/wire.ts";
+import { cancelJob, retryJob, type RetryOptions } from "../state/actions.ts";
+import { isJobActive, jobs, jobTitle } from "../state/jobs.ts";
+import { page } from "../state/page.ts";
+import type { ConversationState } from "../state/reducer.ts";
+import { go } from "../state/routes.ts";
+import { useStore } from "../state/store.ts";
+import { daemon } from "../state/sync.ts";
+import { dateTime, dollars, duration, plural, shortPath, times } from "../text/format.ts";
+import { reasonText } from "../text/labels.ts";
+import { Markdown } from "../text/Markdown.tsx";
+import { visible } from "../text/visible.ts";
+import { BackToList } from "../ui/BackToList.tsx";
+import { Again, Back, Caret, Stop, Warning } from "../ui/icons.tsx";
+import { NoWorker, StatusChip } from "./List.tsx";
 
 export function JobView() {
   const job = useStore(jobs, (now) => now.open);
@@ -24,52 +28,52 @@ export function JobView() {
   if (missing) {
     return (
       <div class="empty">
-        <h1>This job is not here</h1>
-        <p>Its thread was deleted, or the address is of another Clew.</p>
+        <h1>Job not found</h1>
+        <p>Its thread was deleted, or the address belongs to another Clew.</p>
       </div>
     );
   }
   if (!job) return <div class="empty" aria-busy="true" />;
-  const own = conversation?.thread.id === job.thread_id ? conversation : null;
-  return <Opened key={job.id} job={job} conversation={own} />;
+  const isOfJob = conversation?.thread.id === job.thread_id;
+  return <LoadedJob key={job.id} job={job} conversation={isOfJob ? conversation : null} />;
 }
 
-function Opened({ job, conversation }: { job: ShownJob; conversation: Conversation | null }) {
+function LoadedJob({ job, conversation }: { job: JobDetail; conversation: ConversationState | null }) {
   const progress = useStore(daemon, (now) => now.progress);
-  const scroll = useScroll(conversation, progress, isUnderWay(job));
+  const scroll = useStickToEnd(conversation, progress, isJobActive(job));
   return (
     <div class="view" data-testid="job-view">
-      <Head job={job} />
-      <div class="scroll" ref={scroll.box} onScroll={scroll.moved} tabIndex={0} role="region" aria-label="Job">
-        <div class="column" ref={scroll.inside}>
+      <Header job={job} />
+      <div class="scroll" ref={scroll.box} onScroll={scroll.onScroll} tabIndex={0} role="region" aria-label="Job">
+        <div class="column" ref={scroll.content}>
           <NoWorker jobs={[job]} />
-          <Standing job={job} />
+          <StateDetails job={job} />
           {job.result !== null && (
             <section class="card job-card" data-testid="job-result" aria-label="Result">
               <h2>Result</h2>
               <Markdown text={job.result} />
             </section>
           )}
-          <Facts job={job} />
+          <Details job={job} />
           {job.markers.length > 0 && <Markers markers={job.markers} />}
-          {conversation && <Turns conversation={conversation} fixed />}
+          {conversation && <Turns conversation={conversation} readOnly />}
         </div>
       </div>
     </div>
   );
 }
 
-function Head({ job }: { job: Job }) {
+function Header({ job }: { job: Job }) {
   const home = useStore(page, (now) => now.settings?.home);
-  const stoppable = isUnderWay(job) || job.status === "blocked" || job.status === "conflict";
+  const stoppable = isJobActive(job) || job.status === "blocked" || job.status === "conflict";
   return (
     <header class="head">
-      <ToList />
+      <BackToList />
       <button class="quiet" type="button" aria-label="All jobs" title="All jobs" onClick={() => go({ at: "jobs" })}>
         <Back />
       </button>
       <div class="head-names">
-        <h1 title={visible(job.prompt)}>{visible(headline(job))}</h1>
+        <h1 title={visible(job.prompt)}>{visible(jobTitle(job))}</h1>
         <p>
           <StatusChip status={job.status} />
           <span class="path" title={visible(job.cwd)}>
@@ -96,16 +100,16 @@ function Head({ job }: { job: Job }) {
   );
 }
 
-/** What it waits for, or what is wrong and the ways out. */
-function Standing({ job }: { job: Job }) {
+/** What the job waits for, or what is wrong and how to continue. */
+function StateDetails({ job }: { job: Job }) {
   if (job.status === "succeeded" || job.status === "running") return null;
-  if (job.status === "queued" || job.status === "waiting") return <Waits job={job} />;
+  if (job.status === "queued" || job.status === "waiting") return <WaitingNote job={job} />;
   return (
     <div class="ending problem" data-testid="job-error" role="group" aria-label="What is wrong">
       <p>
         <Warning /> <strong>{job.error ? visible(job.error.message) : `The job is ${job.status}.`}</strong>
       </p>
-      {job.error?.hint && needsHand(job) && <p>{visible(job.error.hint)}</p>}
+      {job.error?.hint && needsManualStep(job) && <p>{visible(job.error.hint)}</p>}
       {job.conflicts.length > 0 && (
         <ul class="conflicts" data-testid="job-conflicts">
           {job.conflicts.map((path) => (
@@ -115,82 +119,80 @@ function Standing({ job }: { job: Job }) {
           ))}
         </ul>
       )}
-      {job.stderr_tail && (
-        <details class="fold">
-          <summary>
-            <Caret size={12} /> What the agent's program said
-          </summary>
-          <Output label="Standard error" text={job.stderr_tail} failed />
-        </details>
-      )}
-      <WaysOut job={job} />
+      <ErrorOutput text={job.stderr_tail} />
+      <Remedies job={job} />
     </div>
   );
 }
 
-/** More is to be done than to press one of the buttons. */
-const needsHand = (job: Job): boolean => job.status === "blocked" || (job.status === "failed" && job.outcome === null);
+/** Pressing one of the buttons is not enough. */
+const needsManualStep = (job: Job): boolean => job.status === "blocked" || (job.status === "failed" && job.outcome === null);
 
-function Waits({ job }: { job: Job }) {
+function WaitingNote({ job }: { job: Job }) {
   const until = job.wake_at ?? job.not_before;
-  const later = until !== null && Date.parse(until) > Date.now();
-  if (!later && !job.error) return null;
+  const isLater = until !== null && Date.parse(until) > Date.now();
+  if (!isLater && !job.error) return null;
   return (
     <p class="note plain" data-testid="job-waits" role="status">
-      {later && until ? `Goes on at ${moment(until)}. ` : ""}
+      {isLater && until ? `Continues at ${dateTime(until)}. ` : ""}
       {job.error && visible(job.error.message)}
     </p>
   );
 }
 
-function WaysOut({ job }: { job: Job }) {
+function Remedies({ job }: { job: Job }) {
   if (job.status === "conflict") {
     return (
       <div class="row">
-        <Retrying job={job} how={{ restore: true }} testid="job-restore" title="What is there now is saved first">
-          Put the files back
-        </Retrying>
-        <Retrying job={job} how={{ keep: true }} testid="job-keep" title="Goes on with the files as they are now">
+        <RetryButton job={job} options={{ restore: true }} testid="job-restore" title="The current files are saved first">
+          Restore the files
+        </RetryButton>
+        <RetryButton job={job} options={{ keep: true }} testid="job-keep" title="Continues with the files as they are now">
           Keep the files
-        </Retrying>
+        </RetryButton>
       </div>
     );
   }
   return (
     <div class="row">
-      <Retrying job={job} how={{ resume: true }} testid="job-resume" title="In its session, where it stopped">
-        <Again size={13} /> Go on
-      </Retrying>
-      <Retrying job={job} how={{ resume: false }} testid="job-fresh" title="In a fresh session, with the prompt">
+      <RetryButton job={job} options={{ resume: true }} testid="job-resume" title="Resumes its session where it stopped">
+        <Again size={13} /> Continue
+      </RetryButton>
+      <RetryButton job={job} options={{ resume: false }} testid="job-fresh" title="Starts a fresh session with the prompt">
         Start over
-      </Retrying>
+      </RetryButton>
       {job.checkpoint && (
-        <Retrying job={job} how={{ restore: true }} testid="job-restore" title="Puts the files of the last checkpoint back first">
-          Put the files back and go on
-        </Retrying>
+        <RetryButton
+          job={job}
+          options={{ restore: true }}
+          testid="job-restore"
+          title="Restores the files of the last checkpoint first"
+        >
+          Restore the files and continue
+        </RetryButton>
       )}
       {job.checkpoint && (
-        <Retrying job={job} how={{ keep: true }} testid="job-keep" title="Goes on with the files as they are now">
-          Keep the files and go on
-        </Retrying>
+        <RetryButton job={job} options={{ keep: true }} testid="job-keep" title="Continues with the files as they are now">
+          Keep the files and continue
+        </RetryButton>
       )}
     </div>
   );
 }
 
-interface RetryButton {
+interface RetryButtonProps {
   job: Job;
-  how: Retry;
+  options: RetryOptions;
   testid: string;
   title: string;
   children: ComponentChildren;
 }
 
-function Retrying({ job, how, testid, title, children }: RetryButton) {
+function RetryButton({ job, options, testid, title, children }: RetryButtonProps) {
   const [busy, setBusy] = useState(false);
   const act = async (): Promise<void> => {
     setBusy(true);
-    await retryJob(job, how);
+    await retryJob(job, options);
     setBusy(false);
   };
   return (
@@ -200,17 +202,17 @@ function Retrying({ job, how, testid, title, children }: RetryButton) {
   );
 }
 
-/** How far it has come: the agent's messages, the newest first. */
+/** The progress of the job: the agent's messages, the newest first. */
 function Markers({ markers }: { markers: readonly Marker[] }) {
   return (
     <details class="fold job-markers" data-testid="job-markers">
       <summary>
-        <Caret size={12} /> How far it has come: {plural(markers.length, "message")}
+        <Caret size={12} /> Progress: {plural(markers.length, "message")}
       </summary>
       <ol reversed>
         {[...markers].reverse().map((marker) => (
           <li key={marker.number} value={marker.number}>
-            <time dateTime={marker.at}>{moment(marker.at)}</time>
+            <time dateTime={marker.at}>{dateTime(marker.at)}</time>
             {marker.run !== null && ` · run ${marker.run}`}
             {marker.text && ` · ${visible(marker.text)}`}
           </li>
@@ -220,16 +222,16 @@ function Markers({ markers }: { markers: readonly Marker[] }) {
   );
 }
 
-function Facts({ job }: { job: Job }) {
+function Details({ job }: { job: Job }) {
   const took = job.started_at ? Date.parse(job.ended_at ?? new Date().toISOString()) - Date.parse(job.started_at) : null;
   const session = [
     job.resume_count > 0 ? `resumed ${times(job.resume_count)}` : "",
-    job.reason ? `last fresh: ${reasonWords(job.reason)}` : "",
+    job.reason ? `last fresh: ${reasonText(job.reason)}` : "",
   ];
   const limits = [
-    job.limits.timeout_s !== null ? `${duration(job.limits.timeout_s * 1000)} a run` : "",
+    job.limits.timeout_s !== null ? `${duration(job.limits.timeout_s * 1000)} per run` : "",
     plural(job.limits.max_resumes, "resume"),
-    job.limits.deadline_at ? `until ${moment(job.limits.deadline_at)}` : "",
+    job.limits.deadline_at ? `until ${dateTime(job.limits.deadline_at)}` : "",
   ];
   const rows: [string, string | null][] = [
     ["agent", [job.agent, job.model, job.permissions].filter(Boolean).join(" · ")],
@@ -238,7 +240,7 @@ function Facts({ job }: { job: Job }) {
     ["limits", limits.filter(Boolean).join(" · ")],
     ["checkpoints", job.checkpoint ? `refs/clew/jobs/${job.id}` : null],
     ["worker", job.worker],
-    ["submitted", moment(job.created_at)],
+    ["submitted", dateTime(job.created_at)],
     ["took", took !== null && job.ended_at ? duration(took) : null],
   ];
   return (

@@ -1,16 +1,17 @@
-// The form of a new job.
+// The form for a new job.
 
 import { useEffect, useState } from "preact/hooks";
-import { submitJob } from "./actions.ts";
-import { FolderField } from "./FolderField.tsx";
-import { Caret } from "./icons.tsx";
-import { lastFolder } from "./keep.ts";
-import { focused } from "./near.ts";
-import { useStore } from "./store.ts";
-import { page } from "./sync.ts";
-import { AgentFields, Radios } from "./ThreadForm.tsx";
-import type { Permissions, Settings } from "./wire.ts";
-import { jobPermissionWords } from "./words.ts";
+import { AgentFields } from "../agents/Fields.tsx";
+import type { Permissions, Settings } from "../daemon/wire.ts";
+import { submitJob } from "../state/actions.ts";
+import { page } from "../state/page.ts";
+import { lastFolder } from "../state/storage.ts";
+import { useStore } from "../state/store.ts";
+import { jobPermissionOptions } from "../text/labels.ts";
+import { focusOnMount } from "../ui/focus.ts";
+import { FolderField } from "../ui/FolderField.tsx";
+import { Caret } from "../ui/icons.tsx";
+import { Radios } from "../ui/Radios.tsx";
 
 interface Fields {
   prompt: string;
@@ -20,9 +21,9 @@ interface Fields {
   permissions: Permissions;
   key: string;
   checkpoint: boolean;
-  minutes: string; // of one run
-  delay: string; // minutes
-  deadline: string; // as the browser's own field has it, in local time
+  timeoutMinutes: string; // of one run
+  delayMinutes: string;
+  deadline: string; // in local time, in the format of the browser's field
 }
 
 const defaults = (settings: Settings): Fields => ({
@@ -33,8 +34,8 @@ const defaults = (settings: Settings): Fields => ({
   permissions: "edits",
   key: "",
   checkpoint: false,
-  minutes: "30",
-  delay: "",
+  timeoutMinutes: "30",
+  delayMinutes: "",
   deadline: "",
 });
 
@@ -46,13 +47,13 @@ export function NewJob({ close }: { close: () => void }) {
   useEffect(() => {
     if (settings && !fields) setFields(defaults(settings));
   }, [settings]);
-  if (!fields) return <p>One moment…</p>;
+  if (!fields) return <p>Loading…</p>;
   const agent = agents?.find((each) => each.name === fields.agent);
   const set = (part: Partial<Fields>): void => setFields({ ...fields, ...part });
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
-    const made = await submitJob(body(fields));
+    const made = await submitJob(requestBody(fields));
     setBusy(false);
     if (!made) return;
     lastFolder.set(made.cwd);
@@ -61,12 +62,12 @@ export function NewJob({ close }: { close: () => void }) {
   return (
     <form data-testid="job-form" onSubmit={(event) => void submit(event)}>
       <label class="field">
-        What is to be done
+        Prompt
         <textarea
           rows={4}
           autoFocus
-          ref={focused}
-          placeholder="all that the agent needs to know; nobody is there to be asked"
+          ref={focusOnMount}
+          placeholder="everything the agent needs to know, because it cannot ask you"
           data-testid="job-prompt"
           value={fields.prompt}
           onInput={(event) => set({ prompt: event.currentTarget.value })}
@@ -76,7 +77,7 @@ export function NewJob({ close }: { close: () => void }) {
       <AgentFields fields={fields} change={set} />
       <Radios
         legend="Permissions"
-        options={jobPermissionWords(agent)}
+        options={jobPermissionOptions(agent)}
         value={fields.permissions}
         change={(permissions) => set({ permissions })}
       />
@@ -89,10 +90,12 @@ export function NewJob({ close }: { close: () => void }) {
         />
         <span>
           Keep checkpoints
-          <small>The files are kept in the repository as the job goes on. Your branch and index are left alone.</small>
+          <small>
+            Snapshots of the files are stored in the repository while the job runs. Your branch and index do not change.
+          </small>
         </span>
       </label>
-      <Further fields={fields} set={set} />
+      <MoreSettings fields={fields} set={set} />
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -110,45 +113,45 @@ export function NewJob({ close }: { close: () => void }) {
   );
 }
 
-function Further({ fields, set }: { fields: Fields; set: (part: Partial<Fields>) => void }) {
+function MoreSettings({ fields, set }: { fields: Fields; set: (part: Partial<Fields>) => void }) {
   return (
-    <details class="fold further">
+    <details class="fold more-settings">
       <summary>
-        <Caret size={12} /> Further settings
+        <Caret size={12} /> More settings
       </summary>
       <label class="field">
         Key
         <input
           type="text"
           data-testid="job-key"
-          placeholder="jobs of one key run one at a time, in order"
+          placeholder="jobs with the same key run one at a time, in order"
           value={fields.key}
           onInput={(event) => set({ key: event.currentTarget.value })}
         />
       </label>
       <div class="pair">
         <label class="field">
-          Minutes of a run
+          Time limit of a run (minutes)
           <input
             type="number"
             min="1"
-            value={fields.minutes}
-            onInput={(event) => set({ minutes: event.currentTarget.value })}
+            value={fields.timeoutMinutes}
+            onInput={(event) => set({ timeoutMinutes: event.currentTarget.value })}
           />
         </label>
         <label class="field">
-          Begin in (minutes)
+          Start after (minutes)
           <input
             type="number"
             min="0"
-            placeholder="at once"
-            value={fields.delay}
-            onInput={(event) => set({ delay: event.currentTarget.value })}
+            placeholder="now"
+            value={fields.delayMinutes}
+            onInput={(event) => set({ delayMinutes: event.currentTarget.value })}
           />
         </label>
       </div>
       <label class="field">
-        Give up at
+        Deadline
         <input
           type="datetime-local"
           value={fields.deadline}
@@ -159,9 +162,9 @@ function Further({ fields, set }: { fields: Fields; set: (part: Partial<Fields>)
   );
 }
 
-function body(fields: Fields): Record<string, unknown> {
-  const minutes = Number(fields.minutes);
-  const delay = Number(fields.delay);
+function requestBody(fields: Fields): Record<string, unknown> {
+  const timeoutMinutes = Number(fields.timeoutMinutes);
+  const delayMinutes = Number(fields.delayMinutes);
   return {
     prompt: fields.prompt,
     cwd: fields.cwd.trim(),
@@ -170,8 +173,8 @@ function body(fields: Fields): Record<string, unknown> {
     checkpoint: fields.checkpoint,
     ...(fields.model.trim() ? { model: fields.model.trim() } : {}),
     ...(fields.key.trim() ? { key: fields.key.trim() } : {}),
-    ...(minutes > 0 ? { timeout_s: minutes * 60 } : {}),
-    ...(delay > 0 ? { delay_s: delay * 60 } : {}),
+    ...(timeoutMinutes > 0 ? { timeout_s: timeoutMinutes * 60 } : {}),
+    ...(delayMinutes > 0 ? { delay_s: delayMinutes * 60 } : {}),
     ...(fields.deadline ? { deadline_at: new Date(fields.deadline).toISOString() } : {}),
   };
 }

@@ -1,45 +1,46 @@
-// All jobs: what each is to do, how it stands, and what it cost.
+// The list of jobs: prompt, status and cost of each.
 
 import { useEffect, useState } from "preact/hooks";
-import { useMinute } from "./clock.ts";
-import { Plus } from "./icons.tsx";
-import { isUnderWay, jobs, needsYou, refreshJobs } from "./jobs.ts";
-import { useStore } from "./store.ts";
-import { page } from "./sync.ts";
-import { ToList } from "./ThreadHead.tsx";
-import { visible } from "./visible.ts";
-import type { Job, JobStatus } from "./wire.ts";
-import { age, dollars, JOB_WORDS, lastName, moment, plural } from "./words.ts";
+import type { Job, JobStatus } from "../daemon/wire.ts";
+import { isJobActive, jobs, needsAttention, refreshJobs } from "../state/jobs.ts";
+import { page } from "../state/page.ts";
+import { hashOf } from "../state/routes.ts";
+import { useStore } from "../state/store.ts";
+import { age, baseName, dateTime, dollars, plural } from "../text/format.ts";
+import { JOB_STATUS_LABELS } from "../text/labels.ts";
+import { visible } from "../text/visible.ts";
+import { BackToList } from "../ui/BackToList.tsx";
+import { useMinute } from "../ui/clock.ts";
+import { Plus } from "../ui/icons.tsx";
 
-type Kind = "all" | "going" | "yours" | "over";
+type Filter = "all" | "active" | "attention" | "finished";
 
-const KINDS: [Kind, string, (job: Job) => boolean][] = [
-  ["all", "all", () => true],
-  ["going", "under way", isUnderWay],
-  ["yours", "need you", needsYou],
-  ["over", "over", (job) => !isUnderWay(job) && !needsYou(job)],
-];
+const FILTERS: Record<Filter, { label: string; matches: (job: Job) => boolean }> = {
+  all: { label: "all", matches: () => true },
+  active: { label: "active", matches: isJobActive },
+  attention: { label: "need attention", matches: needsAttention },
+  finished: { label: "finished", matches: (job) => !isJobActive(job) && !needsAttention(job) },
+};
 
-export function Jobs() {
+export function JobList() {
   const { items, workers, listed } = useStore(jobs, (now) => now);
-  const [kind, setKind] = useState<Kind>("all");
+  const [filter, setFilter] = useState<Filter>("all");
   const now = useMinute();
   useEffect(() => void refreshJobs().catch(() => undefined), []);
-  const fits = KINDS.find(([name]) => name === kind)?.[2] ?? (() => true);
-  const shown = items.filter(fits);
+  const shown = items.filter(FILTERS[filter].matches);
   return (
     <div class="view" data-testid="jobs-view">
       <header class="head">
-        <ToList />
+        <BackToList />
         <div class="head-names">
           <h1>Jobs</h1>
-          <p data-testid="workers">{workers > 0 ? `${plural(workers, "worker")} at work` : "no worker"}</p>
+          <p data-testid="workers">{workers > 0 ? `${plural(workers, "worker")} running` : "no worker running"}</p>
         </div>
         <div class="head-actions">
-          <select aria-label="Which jobs" value={kind} onChange={(event) => setKind(event.currentTarget.value as Kind)}>
-            {KINDS.map(([name, words]) => (
+          <select aria-label="Which jobs" value={filter} onChange={(event) => setFilter(event.currentTarget.value as Filter)}>
+            {Object.entries(FILTERS).map(([name, { label }]) => (
               <option key={name} value={name}>
-                {words}
+                {label}
               </option>
             ))}
           </select>
@@ -51,7 +52,7 @@ export function Jobs() {
       <div class="scroll" tabIndex={0} role="region" aria-label="Jobs">
         <div class="column wide">
           <NoWorker jobs={items} />
-          {listed && shown.length === 0 && <None any={items.length > 0} />}
+          {listed && shown.length === 0 && <NoJobs filtered={items.length > 0} />}
           <ul class="jobs" data-testid="jobs">
             {shown.map((job) => (
               <Row key={job.id} job={job} now={now} />
@@ -63,24 +64,24 @@ export function Jobs() {
   );
 }
 
-/** What to start, when one of them waits and nobody is there to take it up. */
+/** What to start, when one of the jobs waits and no worker is running. */
 export function NoWorker({ jobs }: { jobs: readonly Job[] }) {
-  const words = jobs.find((job) => job.no_worker !== null)?.no_worker;
-  if (!words) return null;
+  const text = jobs.find((job) => job.no_worker !== null)?.no_worker;
+  if (!text) return null;
   return (
     <p class="note warning" data-testid="no-worker">
-      {words.split("`").map((part, place) => (place % 2 ? <code key={place}>{part}</code> : part))}
+      {text.split("`").map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}
     </p>
   );
 }
 
-const None = ({ any }: { any: boolean }) => (
+const NoJobs = ({ filtered }: { filtered: boolean }) => (
   <div class="empty inside">
-    <h2>{any ? "None of these" : "No jobs yet"}</h2>
-    {!any && (
+    <h2>{filtered ? "No such jobs" : "No jobs yet"}</h2>
+    {!filtered && (
       <p>
-        A job is work for minutes or hours. It outlives time-outs, crashes and restarts: when it is cut off, it goes on where it
-        stopped.
+        A job is work for minutes or hours. It survives time-outs, crashes and restarts: when it is interrupted, it continues
+        where it stopped.
       </p>
     )}
   </div>
@@ -89,18 +90,18 @@ const None = ({ any }: { any: boolean }) => (
 function Row({ job, now }: { job: Job; now: number }) {
   return (
     <li>
-      <a class="job" href={`#/jobs/${encodeURIComponent(job.id)}`} data-testid="job-item" data-state={job.status}>
+      <a class="job" href={hashOf({ at: "job", job: job.id })} data-testid="job-item" data-state={job.status}>
         <StatusChip status={job.status} />
         <span class="job-prompt">{visible(job.prompt)}</span>
         <span class="job-note">
-          {begins(job, now) && <span data-testid="job-begins">begins {moment(job.not_before ?? "")}</span>}
+          {isDelayed(job, now) && <span data-testid="job-starts">starts {dateTime(job.not_before ?? "")}</span>}
           {job.key && <span class="tag">{visible(job.key)}</span>}
           <span class="folder" title={visible(job.cwd)}>
-            {visible(lastName(job.cwd))}
+            {visible(baseName(job.cwd))}
           </span>
           {job.runs > 1 && <span>{plural(job.runs, "run")}</span>}
           {job.cost_usd > 0 && <span>{dollars(job.cost_usd)}</span>}
-          <time title={moment(job.created_at)} dateTime={job.created_at}>
+          <time title={dateTime(job.created_at)} dateTime={job.created_at}>
             {age(job.created_at, now)}
           </time>
         </span>
@@ -109,23 +110,23 @@ function Row({ job, now }: { job: Job; now: number }) {
   );
 }
 
-/** It waits for its time. */
-const begins = (job: Job, now: number): boolean =>
+/** The job waits for its start time. */
+const isDelayed = (job: Job, now: number): boolean =>
   job.status === "queued" && job.not_before !== null && Date.parse(job.not_before) > now;
 
 const TONES: Record<JobStatus, string> = {
   queued: "plain",
   running: "plain",
   waiting: "plain",
-  blocked: "fresh",
-  conflict: "fresh",
-  succeeded: "resumed",
-  failed: "fell",
+  blocked: "warning",
+  conflict: "warning",
+  succeeded: "good",
+  failed: "bad",
   cancelled: "plain",
 };
 
 export const StatusChip = ({ status }: { status: JobStatus }) => (
   <span class={`chip ${TONES[status]}`} data-testid="job-status">
-    {status === "running" && <span class="pulse" aria-hidden="true" />} {JOB_WORDS[status]}
+    {status === "running" && <span class="pulse" aria-hidden="true" />} {JOB_STATUS_LABELS[status]}
   </span>
 );

@@ -1,29 +1,28 @@
-// What a review found: as a list with its states, and as cards that stand on the diff.
+// The findings of a review: as a list, and as cards on the diff.
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { counted, STATES, type Placed } from "./findings.ts";
-import { Caret } from "./icons.tsx";
-import { Markdown } from "./Markdown.tsx";
-import { SeverityMark } from "./Reviews.tsx";
-import { visible, visibleLine } from "./visible.ts";
-import type { Finding, FindingState } from "./wire.ts";
+import type { Finding, FindingState } from "../daemon/wire.ts";
+import { Markdown } from "../text/Markdown.tsx";
+import { visible, visibleLine } from "../text/visible.ts";
+import { Caret } from "../ui/icons.tsx";
+import { SeverityMark } from "./List.tsx";
+import { STATES, type PlacedFinding } from "./placement.ts";
 
 export type Filter = FindingState | "all";
 
-interface Listing {
-  findings: readonly Finding[]; // the gravest first
+interface ListProps {
+  findings: readonly Finding[]; // the most severe first
   filter: Filter;
   choose: (filter: Filter) => void;
   jump: (finding: Finding) => void;
 }
 
-export const fits = (filter: Filter, finding: Finding): boolean => filter === "all" || finding.state === filter;
+export const matches = (filter: Filter, finding: Finding): boolean => filter === "all" || finding.state === filter;
 
-export function FindingList({ findings, filter, choose, jump }: Listing) {
-  const counts = counted(findings);
-  const shown = findings.filter((each) => fits(filter, each));
-  // What is settled stands below what is not.
+export function FindingList({ findings, filter, choose, jump }: ListProps) {
+  const shown = findings.filter((each) => matches(filter, each));
+  // Settled findings are listed below open ones.
   const ordered = [...shown.filter((each) => each.state === "open"), ...shown.filter((each) => each.state !== "open")];
   return (
     <section class="findings" aria-label="Findings">
@@ -31,14 +30,23 @@ export function FindingList({ findings, filter, choose, jump }: Listing) {
         <h2>Findings</h2>
         {findings.length > 0 && (
           <div class="row" role="group" aria-label="Which findings" data-testid="state-filter">
-            <Choice name="all" count={findings.length} filter={filter} choose={choose} />
-            {STATES.map((state) => (
-              <Choice key={state} name={state} count={counts[state]} filter={filter} choose={choose} />
+            {(["all", ...STATES] as const).map((name) => (
+              <button
+                key={name}
+                type="button"
+                class={name === filter ? "toggle chosen" : "toggle"}
+                aria-pressed={name === filter}
+                onClick={() => choose(name)}
+              >
+                {name} {findings.filter((each) => matches(name, each)).length}
+              </button>
             ))}
           </div>
         )}
       </div>
-      {ordered.length === 0 && <p class="note plain">{findings.length === 0 ? "None so far." : `None is ${filter}.`}</p>}
+      {ordered.length === 0 && (
+        <p class="note plain">{findings.length === 0 ? "No findings so far." : `No finding is ${filter}.`}</p>
+      )}
       <ul>
         {ordered.map((finding) => (
           <li key={finding.id}>
@@ -52,7 +60,7 @@ export function FindingList({ findings, filter, choose, jump }: Listing) {
               <span class="finding-id">{finding.id}</span>
               <SeverityMark severity={finding.severity} />
               <span class="finding-title">{visibleLine(finding.title)}</span>
-              <span class="finding-place">{visibleLine(place(finding))}</span>
+              <span class="finding-place">{visibleLine(fileAndLine(finding))}</span>
               <StateMark finding={finding} />
             </button>
           </li>
@@ -62,13 +70,7 @@ export function FindingList({ findings, filter, choose, jump }: Listing) {
   );
 }
 
-const Choice = ({ name, count, filter, choose }: { name: Filter; count: number; filter: Filter; choose: (filter: Filter) => void }) => (
-  <button type="button" class={name === filter ? "toggle chosen" : "toggle"} aria-pressed={name === filter} onClick={() => choose(name)}>
-    {name} {count}
-  </button>
-);
-
-const place = ({ file, line }: Finding): string => (file === null ? "" : line === null ? file : `${file}:${line}`);
+const fileAndLine = ({ file, line }: Finding): string => (file === null ? "" : line === null ? file : `${file}:${line}`);
 
 const StateMark = ({ finding }: { finding: Finding }) => (
   <span class={`verdict ${finding.state}`}>
@@ -76,26 +78,26 @@ const StateMark = ({ finding }: { finding: Finding }) => (
   </span>
 );
 
-/** One that was asked for. */
+/** The finding to scroll to. */
 export interface Target {
   id: string;
-  n: number; // every asking has its own, and is answered once
+  request: number; // increases with each request, which is handled once
 }
 
-let answered = 0;
+let handledRequest = 0;
 
-/** Where it is, it is in full; what is settled is folded to a line. */
-export function FindingCard({ placed: { finding, line }, target }: { placed: Placed; target: Target | null }) {
+/** The card of an open finding is open; that of a settled one is folded. */
+export function FindingCard({ placed: { finding, line }, target }: { placed: PlacedFinding; target: Target | null }) {
   const ref = useRef<HTMLDetailsElement>(null);
-  const [open, toggle] = useState(finding.state === "open");
-  const wanted = target?.id === finding.id ? target.n : 0;
+  const [open, setOpen] = useState(finding.state === "open");
+  const request = target?.id === finding.id ? target.request : 0;
   useLayoutEffect(() => {
-    if (wanted <= answered) return;
-    answered = wanted;
-    toggle(true);
+    if (request <= handledRequest) return;
+    handledRequest = request;
+    setOpen(true);
     ref.current?.scrollIntoView({ block: "center" });
     ref.current?.querySelector("summary")?.focus({ preventScroll: true });
-  }, [wanted]);
+  }, [request]);
   return (
     <details
       ref={ref}
@@ -104,7 +106,7 @@ export function FindingCard({ placed: { finding, line }, target }: { placed: Pla
       data-finding={finding.id}
       data-state={finding.state}
       open={open}
-      onToggle={(event) => toggle(event.currentTarget.open)}
+      onToggle={(event) => setOpen(event.currentTarget.open)}
     >
       <summary>
         <Caret size={12} />
@@ -117,26 +119,26 @@ export function FindingCard({ placed: { finding, line }, target }: { placed: Pla
         <div class="finding-body">
           {finding.file !== null && (line === null || line !== finding.line) && (
             <p class="finding-place">
-              {visible(place(finding))}
+              {visible(fileAndLine(finding))}
               {line !== finding.line && `, as it was in round ${finding.round}`}
             </p>
           )}
           <Markdown text={finding.detail} />
           {finding.suggestion && (
-            <Told word="Suggestion">
+            <Labelled label="Suggestion">
               <Markdown text={finding.suggestion} />
-            </Told>
+            </Labelled>
           )}
-          {finding.note && <Told word={`Round ${finding.state_round}`}>{visible(finding.note)}</Told>}
+          {finding.note && <Labelled label={`Round ${finding.state_round}`}>{visible(finding.note)}</Labelled>}
         </div>
       )}
     </details>
   );
 }
 
-const Told = ({ word, children }: { word: string; children: ComponentChildren }) => (
-  <div class="told">
-    <strong>{word}</strong>
+const Labelled = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <div class="labelled">
+    <strong>{label}</strong>
     <div>{children}</div>
   </div>
 );

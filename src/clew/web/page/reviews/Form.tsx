@@ -1,21 +1,22 @@
-// The form of a new review: which changes of which repository are looked at, and by whom.
+// The form for a new review: which changes of which repository to review, and with which agent.
 
 import { useEffect, useState } from "preact/hooks";
-import { startReview } from "./actions.ts";
-import { FolderField } from "./FolderField.tsx";
-import { lastFolder } from "./keep.ts";
-import { focused } from "./near.ts";
-import { useStore } from "./store.ts";
-import { page } from "./sync.ts";
-import { AgentFields, Radios } from "./ThreadForm.tsx";
-import type { Scope, Settings } from "./wire.ts";
-import { SCOPES } from "./words.ts";
+import { AgentFields } from "../agents/Fields.tsx";
+import type { Scope, Settings } from "../daemon/wire.ts";
+import { startReview } from "../state/actions.ts";
+import { page } from "../state/page.ts";
+import { lastFolder } from "../state/storage.ts";
+import { useStore } from "../state/store.ts";
+import { SCOPES } from "../text/labels.ts";
+import { focusOnMount } from "../ui/focus.ts";
+import { FolderField } from "../ui/FolderField.tsx";
+import { Radios } from "../ui/Radios.tsx";
 
 interface Fields {
   cwd: string;
   scope: Scope;
   base: string;
-  paths: string; // one a line
+  paths: string; // one per line
   focus: string;
   agent: string;
   model: string;
@@ -38,14 +39,14 @@ export function NewReview({ close }: { close: () => void }) {
   useEffect(() => {
     if (settings && !fields) setFields(defaults(settings));
   }, [settings]);
-  if (!fields) return <p>One moment…</p>;
+  if (!fields) return <p>Loading…</p>;
   const set = (part: Partial<Fields>): void => setFields({ ...fields, ...part });
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
-    const begun = await startReview(body(fields));
+    const started = await startReview(requestBody(fields));
     setBusy(false);
-    if (!begun) return;
+    if (!started) return;
     lastFolder.set(fields.cwd.trim());
     close();
   };
@@ -55,12 +56,12 @@ export function NewReview({ close }: { close: () => void }) {
       <Radios legend="Changes" options={SCOPES} value={fields.scope} change={(scope) => set({ scope })} />
       {fields.scope !== "unstaged" && (
         <label class="field">
-          Since
+          Compare with
           <input
             type="text"
             spellcheck={false}
             autocomplete="off"
-            placeholder="the last commit, or a branch: main"
+            placeholder="the last commit, or a branch such as main"
             data-testid="review-base"
             value={fields.base}
             onInput={(event) => set({ base: event.currentTarget.value })}
@@ -68,42 +69,42 @@ export function NewReview({ close }: { close: () => void }) {
         </label>
       )}
       <label class="field">
-        Only in
+        Paths
         <textarea
           rows={1}
           spellcheck={false}
-          placeholder="everything, or paths, one a line"
+          placeholder="all files, or one path per line"
           data-testid="review-paths"
           value={fields.paths}
           onInput={(event) => set({ paths: event.currentTarget.value })}
         />
       </label>
       <label class="field">
-        Look most of all at
+        Focus
         <textarea
           rows={2}
-          ref={focused}
-          placeholder="may be left out"
+          ref={focusOnMount}
+          placeholder="what to look at most closely (optional)"
           data-testid="review-focus"
           value={fields.focus}
           onInput={(event) => set({ focus: event.currentTarget.value })}
         />
       </label>
       <AgentFields fields={fields} change={set} />
-      <p class="hint">The reviewer may read, and change nothing.</p>
+      <p class="hint">The reviewer can read files, but not change them.</p>
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
         </button>
         <button class="primary" type="submit" data-testid="start-review" disabled={busy || !fields.cwd.trim()}>
-          {busy ? "Reading the changes…" : "Review"}
+          {busy ? "Reading the changes…" : "Start review"}
         </button>
       </div>
     </form>
   );
 }
 
-function body(fields: Fields): Record<string, unknown> {
+function requestBody(fields: Fields): Record<string, unknown> {
   const paths = fields.paths.split("\n").filter((path) => path.trim());
   const base = fields.scope === "unstaged" ? "" : fields.base.trim();
   return {

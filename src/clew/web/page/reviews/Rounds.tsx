@@ -1,16 +1,17 @@
-// The rounds of a review side by side: how each was asked, what it cost, and what it said.
+// The rounds of a review side by side: how each was run, what it cost, and its result.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { Doing } from "./AnswerTurn.tsx";
-import { SessionChip } from "./Badge.tsx";
-import { Warning } from "./icons.tsx";
-import { Markdown } from "./Markdown.tsx";
-import { Parts } from "./Steps.tsx";
-import { useStore } from "./store.ts";
-import { daemon, reviewHash } from "./sync.ts";
-import { visible } from "./visible.ts";
-import type { Review, Round } from "./wire.ts";
-import { count, dollars, duration, plural, shown, tookMs } from "./words.ts";
+import { RunActivity } from "../conversation/Activity.tsx";
+import { SessionChip } from "../conversation/Badge.tsx";
+import type { Review, Round } from "../daemon/wire.ts";
+import { hashOf } from "../state/routes.ts";
+import { useStore } from "../state/store.ts";
+import { daemon } from "../state/sync.ts";
+import { count, dollars, duration, durationMs, plural, shownTokens } from "../text/format.ts";
+import { Markdown } from "../text/Markdown.tsx";
+import { visible } from "../text/visible.ts";
+import { Steps } from "../tools/Steps.tsx";
+import { Warning } from "../ui/icons.tsx";
 
 export function Rounds({ review, chosen }: { review: Review; chosen: number }) {
   const box = useRef<HTMLDivElement>(null);
@@ -31,16 +32,25 @@ export function Rounds({ review, chosen }: { review: Review; chosen: number }) {
 
 function Column({ review, round, chosen }: { review: Review; round: Round; chosen: boolean }) {
   return (
-    <section class={chosen ? "round-card chosen" : "round-card"} data-testid="round" data-round={round.round} aria-label={`Round ${round.round}`}>
+    <section
+      class={chosen ? "round-card chosen" : "round-card"}
+      data-testid="round"
+      data-round={round.round}
+      aria-label={`Round ${round.round}`}
+    >
       <h2>
-        <a href={reviewHash(review.id, round.round)} aria-current={chosen ? "true" : undefined} title="Show its diff">
+        <a
+          href={hashOf({ at: "review", review: review.id, round: round.round })}
+          aria-current={chosen ? "true" : undefined}
+          title="Show the diff of this round"
+        >
           Round {round.round}
         </a>
-        {isKnown(round) && <SessionChip resumed={round.session_resumed} reason={round.reason} fallback={round.fallback} />}
+        {isSessionKnown(round) && <SessionChip resumed={round.session_resumed} reason={round.reason} fallback={round.fallback} />}
       </h2>
       <Figures round={round} />
       {round.message && <blockquote aria-label="The author's message">{visible(round.message)}</blockquote>}
-      {round.status === "running" && <Live round={round} />}
+      {round.status === "running" && <LiveRound round={round} />}
       {round.error && <Failure round={round} />}
       {round.summary && <Markdown text={round.summary} />}
       <Verdicts round={round} />
@@ -48,13 +58,13 @@ function Column({ review, round, chosen }: { review: Review; round: Round; chose
   );
 }
 
-/** How its session began is known when its first run is over. */
-const isKnown = (round: Round): boolean => round.session_resumed || round.reason !== null;
+/** Whether its session was resumed is known when its first run has ended. */
+const isSessionKnown = (round: Round): boolean => round.session_resumed || round.reason !== null;
 
 function Figures({ round }: { round: Round }) {
-  const read = shown(round.usage);
+  const read = shownTokens(round.usage);
   const cached = round.usage.cache_read_input_tokens;
-  const took = tookMs(round);
+  const took = durationMs(round);
   const facts = [
     [round.agent, round.model].filter(Boolean).join(" · "),
     read > 0 ? `${count(read)} read${cached > 0 ? `, ${count(cached)} cached` : ""}` : "",
@@ -62,7 +72,7 @@ function Figures({ round }: { round: Round }) {
     round.cost_usd > 0 ? dollars(round.cost_usd) : "",
     took === null ? "" : duration(took),
     plural(round.files.length, "file"),
-    round.round > 1 ? `${round.changed_since.length} changed since` : "",
+    round.round > 1 ? `${round.changed_since.length} changed since the last round` : "",
     round.runs > 1 ? "asked twice" : "",
   ];
   return (
@@ -74,21 +84,21 @@ function Figures({ round }: { round: Round }) {
   );
 }
 
-/** What goes on while it runs. Its words are an object for Clew, not for a reader: only its steps are shown. */
-function Live({ round }: { round: Round }) {
+/** The progress of a running round. Its text is JSON for Clew, so only its other steps are shown. */
+function LiveRound({ round }: { round: Round }) {
   const run = useStore(daemon, (now) => now.conversation?.runs.find((each) => each.id === round.run_id) ?? null);
   const progress = useStore(daemon, (now) => (round.run_id && now.progress[round.run_id]) || null);
   const steps = progress?.parts.filter((part) => part.kind !== "text") ?? [];
   return (
     <div aria-busy="true">
       {run ? (
-        <Doing run={run} progress={progress} />
+        <RunActivity run={run} progress={progress} />
       ) : (
-        <p class="doing" data-testid="doing" role="status">
-          <span class="pulse" aria-hidden="true" /> {isKnown(round) ? "reading its answer…" : "starting…"}
+        <p class="activity" data-testid="activity" role="status">
+          <span class="pulse" aria-hidden="true" /> {isSessionKnown(round) ? "reading the answer…" : "starting…"}
         </p>
       )}
-      {steps.length > 0 && <Parts parts={steps} live />}
+      {steps.length > 0 && <Steps parts={steps} live />}
     </div>
   );
 }

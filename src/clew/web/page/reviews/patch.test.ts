@@ -1,10 +1,8 @@
-// Diffs as git words them, and where findings stand on them.
+// Tests of how a git diff is read.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { movedTo, onLines, onRound, origins, placed } from "./findings.ts";
-import { hunksOf, patchesOf, shortened, unquoted } from "./patch.ts";
-import type { Finding, Review, Round } from "./wire.ts";
+import { hunksOf, shortenLine, splitDiff, unquoted } from "./patch.ts";
 
 const DIFF = `diff --git a/sp ace.txt b/sp ace.txt
 index 422c2b7..0f7bc76 100644
@@ -43,9 +41,9 @@ deleted file mode 100644
 -x
 `;
 
-test("a diff is cut into files, each by its name and by what happened to it", () => {
+test("a diff is split into files, each with its name and kind of change", () => {
   assert.deepEqual(
-    patchesOf(DIFF).map(({ path, oldPath, kind, binary, notes, lines }) => [path, oldPath, kind, binary, notes, lines]),
+    splitDiff(DIFF).map(({ path, oldPath, kind, binary, notes, lines }) => [path, oldPath, kind, binary, notes, lines]),
     [
       ["sp ace.txt", null, "changed", false, [], 9],
       ["t\tab.txt", null, "added", false, [], 2],
@@ -55,18 +53,18 @@ test("a diff is cut into files, each by its name and by what happened to it", ()
       ["gone.py", null, "deleted", false, [], 2],
     ],
   );
-  assert.deepEqual(patchesOf(""), []);
+  assert.deepEqual(splitDiff(""), []);
 });
 
-test("lines have their numbers on either side", () => {
-  const [first, second] = hunksOf(patchesOf(DIFF)[0]?.body ?? "");
-  assert.equal(first?.place, "def here():");
+test("lines have their numbers in the old and the new file", () => {
+  const [first, second] = hunksOf(splitDiff(DIFF)[0]?.body ?? "");
+  assert.equal(first?.context, "def here():");
   assert.deepEqual(
-    first?.lines.map(({ sign, old, now }) => `${sign}${old ?? ""}:${now ?? ""}`),
+    first?.lines.map(({ sign, oldLine, newLine }) => `${sign}${oldLine ?? ""}:${newLine ?? ""}`),
     [" 1:1", "-2:", "+:2", " 3:3", " :"],
   );
   assert.deepEqual(
-    second?.lines.map(({ text, now }) => [text, now]),
+    second?.lines.map(({ text, newLine }) => [text, newLine]),
     [
       ["x", 10],
       ["y", 11],
@@ -74,97 +72,25 @@ test("lines have their numbers on either side", () => {
   );
 });
 
-test("what a file holds cannot begin another file or hunk", () => {
+test("the content of a file cannot start another file or hunk", () => {
   const bad = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,0 +1,3 @@ x\r\u2028@@ -9 +9 @@\n+one\rdiff --git a/evil b/evil\n+\u2028@@ -7 +7 @@\n+three\n";
-  const patches = patchesOf(bad);
+  const patches = splitDiff(bad);
   assert.equal(patches.length, 1);
   const hunks = hunksOf(patches[0]?.body ?? "");
   assert.deepEqual(
-    hunks.map((hunk) => hunk.lines.map((line) => line.now)),
+    hunks.map((hunk) => hunk.lines.map((line) => line.newLine)),
     [[1, 2, 3]],
   );
 });
 
-test("a name in quotes is read byte by byte", () => {
+test("a quoted name is decoded byte by byte", () => {
   assert.equal(unquoted('"a/\\303\\274\\t\\"x\\\\"'), 'a/ü\t"x\\');
   assert.equal(unquoted("plain"), "plain");
 });
 
-test("a very long line is cut, and says by how much", () => {
-  const [text, more] = shortened("x".repeat(5_000_000));
+test("a very long line is cut, with the number of characters left out", () => {
+  const [text, more] = shortenLine("x".repeat(5_000_000));
   assert.equal(text.length + more, 5_000_000);
   assert.ok(text.length < 3000);
-  assert.deepEqual(shortened("a\r"), ["a", 0]);
-});
-
-const finding = (id: string, more: Partial<Finding> = {}): Finding => ({
-  id,
-  severity: "high",
-  file: "a.py",
-  line: 2,
-  title: id,
-  detail: "",
-  suggestion: "",
-  round: 1,
-  state: "open",
-  state_round: 1,
-  note: "",
-  ...more,
-});
-
-const round = (number: number, changed: string[] = []): Round => ({ round: number, changed_since: changed }) as unknown as Round;
-const review = (findings: Finding[], rounds: Round[]): Review => ({ cwd: "/repo", findings, rounds }) as unknown as Review;
-const A = { path: "a.py", oldPath: null };
-const body = (...lines: string[]): string => `@@ -0,0 +1,${lines.length} @@\n${lines.map((line) => `+${line}`).join("\n")}\n`;
-
-test("a finding stands on its line, at its file's head, or above the diff", () => {
-  const all = [finding("F1"), finding("F2", { line: null }), finding("F3", { file: null, line: null }), finding("F4", { file: "other.py" })];
-  const { byPath, loose } = placed(review(all, [round(1)]), 1, [A], () => []);
-  assert.deepEqual(
-    byPath.get("a.py")?.map(({ finding: { id }, line }) => [id, line]),
-    [
-      ["F1", 2],
-      ["F2", null],
-    ],
-  );
-  assert.deepEqual(
-    loose.map((each) => each.finding.id),
-    ["F3", "F4"],
-  );
-  const { atHead, byLine } = onLines(hunksOf(body("one")), byPath.get("a.py") ?? []);
-  assert.equal(atHead.length, 2, "line 2 is not in this diff");
-  assert.equal(byLine.size, 0);
-});
-
-test("a file may be named in full, from the top, or by its old name", () => {
-  const patches = [{ path: "new.py", oldPath: "a.py" }];
-  const found = ["/repo/new.py", "./new.py", "a.py"].map((file, at) => finding(`F${at}`, { file }));
-  assert.equal(placed(review(found, [round(1)]), 1, patches, () => []).byPath.get("new.py")?.length, 3);
-});
-
-test("what was settled before a round is not on its diff; what it settled is", () => {
-  const all = [
-    finding("F1", { state: "fixed", state_round: 2 }),
-    finding("F2"),
-    finding("F3", { round: 3, severity: "critical" }),
-  ];
-  const of = (number: number): string => onRound(review(all, []), number).map(({ id }) => id).join();
-  assert.deepEqual([of(1), of(2), of(3)], ["F1,F2", "F1,F2", "F3,F2"]);
-  assert.deepEqual(origins(review(all, []), 3), [1]);
-});
-
-test("once its file has changed, a finding's line is looked for", () => {
-  const before = hunksOf(body("a", "wrong", "b"));
-  const after = hunksOf(body("new", "new", "a", "wrong", "b"));
-  const lines = (number: number) => (number === 1 ? before : after);
-  const of = (changed: string[]) => placed(review([finding("F1")], [round(1), round(2, changed)]), 2, [A], lines).byPath.get("a.py")?.[0]?.line;
-  assert.deepEqual([of(["a.py"]), of([])], [4, 2]);
-});
-
-test("a line that could be one of several is nowhere", () => {
-  const before = hunksOf(body("x", "same", "y"));
-  assert.equal(movedTo(before, 2, hunksOf(body("same", "-", "-", "-", "-", "same"))), null);
-  assert.equal(movedTo(before, 2, hunksOf(body("same", "-", "-", "-", "-", "x", "same"))), 7, "its neighbour tells");
-  assert.equal(movedTo(before, 2, hunksOf(body("gone"))), null);
-  assert.equal(movedTo(hunksOf(body("x", " ")), 2, before), null, "an empty line is anywhere");
+  assert.deepEqual(shortenLine("a\r"), ["a", 0]);
 });

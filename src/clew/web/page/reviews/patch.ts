@@ -1,80 +1,80 @@
-// A diff as git words it, file by file. The text is cut at once; the lines of a file are read when somebody looks at it.
+// Reads a diff in git's format. It is split into files at once; the lines of a file are read when it is shown.
 
-import type { Line } from "./edits.ts";
+import type { Line } from "../tools/edits.ts";
 
-/** What the diff says of one file. A file whose type changed has two: it is deleted, and made anew. */
+/** The part of a diff about one file. A file whose type changed has two: it is deleted and added again. */
 export interface FilePatch {
-  path: string; // the new name; of a deleted file the old one
-  oldPath: string | null; // of a renamed or copied one
+  path: string; // the new path, or the old one of a deleted file
+  oldPath: string | null; // of a renamed or copied file
   kind: "changed" | "added" | "deleted" | "renamed" | "copied";
-  notes: string[]; // what changed besides lines: the mode, the name
+  notes: string[]; // changes other than lines, such as the mode
   binary: boolean;
-  body: string; // its hunks as text
-  lines: number; // in it
+  body: string; // the hunks as text
+  lines: number; // in the body
 }
 
 export interface PatchLine extends Line {
-  old: number | null; // its number in the file as it was
-  now: number | null; // and as it is
+  oldLine: number | null; // its number in the old file
+  newLine: number | null; // its number in the new file
 }
 
 export interface Hunk {
-  place: string; // what git says the lines are in: a function, a heading
+  context: string; // the function or heading that git names
   lines: PatchLine[];
 }
 
-export const LINE_MOST = 1000; // characters of one line: nobody reads further
+const MAX_LINE_CHARS = 1000;
 
-/** A line of a file begins with a sign, so that these can only be git's own. Lines end at a newline and nowhere else. */
-export const patchesOf = (text: string): FilePatch[] => `\n${text}`.split("\ndiff --git ").slice(1).map(read);
+/** Lines of a file start with a sign, so a line that starts with `diff --git` is git's own. Lines end only at newlines. */
+export const splitDiff = (text: string): FilePatch[] => `\n${text}`.split("\ndiff --git ").slice(1).map(readFile);
 
-function read(part: string): FilePatch {
+function readFile(part: string): FilePatch {
   const at = part.indexOf("\n@@ ");
   const head = (at < 0 ? part : part.slice(0, at)).split("\n");
   const body = at < 0 ? "" : part.slice(at + 1);
-  const after = (start: string): string | null => {
+  const header = (start: string): string | null => {
     const line = head.slice(1).find((each) => each.startsWith(start));
     return line === undefined ? null : line.slice(start.length);
   };
-  const from = after("rename from ") ?? after("copy from ");
-  const to = after("rename to ") ?? after("copy to ");
-  const [oldSide, newSide] = [side(after("--- ")), side(after("+++ "))];
-  const path = to !== null ? unquoted(to) : (newSide ?? oldSide ?? headed(head[0] ?? ""));
-  const modes = [after("old mode "), after("new mode ")];
+  const from = header("rename from ") ?? header("copy from ");
+  const to = header("rename to ") ?? header("copy to ");
+  const [oldName, newName] = [fileName(header("--- ")), fileName(header("+++ "))];
+  const path = to !== null ? unquoted(to) : (newName ?? oldName ?? nameInFirstLine(head[0] ?? ""));
+  const modes = [header("old mode "), header("new mode ")];
   const notes = [];
   if (modes[0] && modes[1]) notes.push(`mode ${modes[0]} → ${modes[1]}`);
   return {
     path,
     oldPath: from === null ? null : unquoted(from),
-    kind: kindOf(after, to !== null),
+    kind: kindOf(header, to !== null),
     notes,
-    binary: after("Binary files ") !== null || after("GIT binary patch") !== null,
+    binary: header("Binary files ") !== null || header("GIT binary patch") !== null,
     body,
-    lines: count(body),
+    lines: countLines(body),
   };
 }
 
-function kindOf(after: (start: string) => string | null, moved: boolean): FilePatch["kind"] {
-  if (moved) return after("copy to ") === null ? "renamed" : "copied";
-  if (after("new file mode ") !== null) return "added";
-  return after("deleted file mode ") === null ? "changed" : "deleted";
+function kindOf(header: (start: string) => string | null, moved: boolean): FilePatch["kind"] {
+  if (moved) return header("copy to ") === null ? "renamed" : "copied";
+  if (header("new file mode ") !== null) return "added";
+  return header("deleted file mode ") === null ? "changed" : "deleted";
 }
 
-/** The name behind `---` or `+++`; none of a file that is not there. */
-function side(name: string | null): string | null {
+/** The name after `---` or `+++`; null when the file does not exist on that side. */
+function fileName(name: string | null): string | null {
   if (name === null || name === "/dev/null") return null;
   return unquoted(name.replace(/\t$/, "")).slice(2);
 }
 
-/** `a/NAME b/NAME`, where nothing else says the name: it is the same twice. */
-function headed(line: string): string {
+/** The name in `a/NAME b/NAME`, for a diff without any other: both are the same. */
+function nameInFirstLine(line: string): string {
   if (line.startsWith('"')) return unquoted(/^"(?:[^"\\]|\\.)*"/.exec(line)?.[0] ?? line).slice(2);
   return line.slice(2, (line.length - 1) / 2);
 }
 
 const ESCAPES: Record<string, number> = { a: 7, b: 8, t: 9, n: 10, v: 11, f: 12, r: 13 };
 
-/** A name in quotes holds what a line cannot, as in C, byte by byte. */
+/** Git quotes names with special characters as C does, byte by byte. */
 export function unquoted(name: string): string {
   if (!/^".*"$/s.test(name)) return name;
   const parts = name.slice(1, -1).matchAll(/\\([0-7]{3})|\\(.)|([^\\]+)/gs);
@@ -86,35 +86,40 @@ export function unquoted(name: string): string {
   return new TextDecoder().decode(new Uint8Array(bytes));
 }
 
-function count(text: string): number {
+function countLines(text: string): number {
   let lines = 0;
   for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
   return text === "" || text.endsWith("\n") ? lines : lines + 1;
 }
 
-/** The lines of a file's part of the diff, with their numbers. */
+/** The hunks of a file, with the numbers of their lines. */
 export function hunksOf(body: string): Hunk[] {
   const hunks: Hunk[] = [];
-  let old = 0;
-  let now = 0;
+  let oldLine = 0;
+  let newLine = 0;
   for (const line of body.split("\n")) {
     const head = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?([^]*)$/.exec(line);
     const last = hunks.at(-1);
     if (head) {
-      [old, now] = [Number(head[1]), Number(head[2])];
-      hunks.push({ place: head[3] ?? "", lines: [] });
+      [oldLine, newLine] = [Number(head[1]), Number(head[2])];
+      hunks.push({ context: head[3] ?? "", lines: [] });
     } else if (!last || line === "") continue;
-    else if (line.startsWith("\\")) last.lines.push({ sign: " ", text: line, old: null, now: null });
+    else if (line.startsWith("\\")) last.lines.push({ sign: " ", text: line, oldLine: null, newLine: null });
     else {
       const sign = line[0] as Line["sign"];
-      last.lines.push({ sign, text: line.slice(1), old: sign === "+" ? null : old++, now: sign === "-" ? null : now++ });
+      last.lines.push({
+        sign,
+        text: line.slice(1),
+        oldLine: sign === "+" ? null : oldLine++,
+        newLine: sign === "-" ? null : newLine++,
+      });
     }
   }
   return hunks;
 }
 
-/** A line as it is shown: of one that is very long, the beginning. */
-export function shortened(text: string): [string, number] {
-  const plain = text.endsWith("\r") ? text.slice(0, -1) : text; // the file's way to end a line
-  return plain.length > LINE_MOST ? [plain.slice(0, LINE_MOST), plain.length - LINE_MOST] : [plain, 0];
+/** The start of a very long line, and the number of characters left out. */
+export function shortenLine(text: string): [string, number] {
+  const plain = text.endsWith("\r") ? text.slice(0, -1) : text; // a line ending of Windows
+  return plain.length > MAX_LINE_CHARS ? [plain.slice(0, MAX_LINE_CHARS), plain.length - MAX_LINE_CHARS] : [plain, 0];
 }

@@ -1,8 +1,8 @@
-// A line chart in the page's own colours. uPlot draws on a canvas, so the same numbers stand below it as a table.
+// A line chart in the page's colours. uPlot draws on a canvas, so the same numbers are below it as a table.
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { Caret } from "./icons.tsx";
+import { Caret } from "../ui/icons.tsx";
 
 export interface Series {
   label: string;
@@ -12,7 +12,7 @@ export interface Series {
   dashed?: boolean;
 }
 
-interface Drawn {
+interface Props {
   title: string;
   x: number[];
   days?: boolean; // x is epoch seconds, else a count
@@ -20,20 +20,20 @@ interface Drawn {
   format: (value: number) => string;
 }
 
-const HEIGHT = 220;
+const HEIGHT_PX = 220;
 
-/** Lines, or bars where there is but one point: a line needs two. */
-export function LineChart(drawn: Drawn) {
-  return drawn.x.length === 1 ? <OnePoint {...drawn} /> : <Lines {...drawn} />;
+/** Lines, or bars when there is only one point: a line needs two. */
+export function LineChart(props: Props) {
+  return props.x.length === 1 ? <Bars {...props} /> : <Lines {...props} />;
 }
 
-function OnePoint({ title, x, days = false, series, format }: Drawn) {
-  const most = Math.max(...series.map((each) => each.values[0] ?? 0)) || 1;
+function Bars({ title, x, days = false, series, format }: Props) {
+  const highest = Math.max(...series.map((each) => each.values[0] ?? 0)) || 1;
   return (
     <figure class="chart">
       <figcaption>
         <h2>{title}</h2>
-        <span class="hint">{days ? named(x[0] ?? 0) : `turn ${x[0]}, the only one yet`}</span>
+        <span class="hint">{days ? dayName(x[0] ?? 0) : `turn ${x[0]}, the only one so far`}</span>
       </figcaption>
       <ul class="bars">
         {series.map((each) => (
@@ -42,7 +42,7 @@ function OnePoint({ title, x, days = false, series, format }: Drawn) {
             <span class="bar-track" aria-hidden="true">
               <span
                 class="bar"
-                style={{ width: `${(100 * (each.values[0] ?? 0)) / most}%`, background: `var(${each.colour})` }}
+                style={{ width: `${(100 * (each.values[0] ?? 0)) / highest}%`, background: `var(${each.colour})` }}
               />
             </span>
             <span class="bar-count">{each.values[0] == null ? "–" : format(each.values[0])}</span>
@@ -53,10 +53,10 @@ function OnePoint({ title, x, days = false, series, format }: Drawn) {
   );
 }
 
-const named = (at: number): string =>
+const dayName = (at: number): string =>
   new Date(at * 1000).toLocaleDateString("en", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
 
-function Lines({ title, x, days = false, series, format }: Drawn) {
+function Lines({ title, x, days = false, series, format }: Props) {
   const ref = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const box = ref.current;
@@ -67,15 +67,15 @@ function Lines({ title, x, days = false, series, format }: Drawn) {
       plot = new uPlot(options(box, x, days, series, format), [x, ...series.map((each) => each.values)], box);
     };
     draw();
-    const resized = new ResizeObserver(() => plot?.setSize({ width: box.clientWidth, height: HEIGHT }));
-    resized.observe(box);
+    const resizeObserver = new ResizeObserver(() => plot?.setSize({ width: box.clientWidth, height: HEIGHT_PX }));
+    resizeObserver.observe(box);
     const scheme = window.matchMedia("(prefers-color-scheme: dark)");
-    const themed = new MutationObserver(draw);
-    themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    const themeObserver = new MutationObserver(draw);
+    themeObserver.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     scheme.addEventListener("change", draw);
     return () => {
-      resized.disconnect();
-      themed.disconnect();
+      resizeObserver.disconnect();
+      themeObserver.disconnect();
       scheme.removeEventListener("change", draw);
       plot?.destroy();
     };
@@ -118,12 +118,15 @@ function options(
   const axis = { stroke: colour("--muted"), font: `11px ${style.fontFamily}`, ticks: { show: false } };
   return {
     width: box.clientWidth,
-    height: HEIGHT,
+    height: HEIGHT_PX,
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: days, range: () => [x[0] ?? 0, x.at(-1) || 1] }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+    scales: {
+      x: { time: days, range: () => [x[0] ?? 0, x.at(-1) || 1] },
+      y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] },
+    },
     axes: [
-      { ...axis, size: 32, grid: { show: false }, incrs: days ? DAYS : TURNS },
+      { ...axis, size: 32, grid: { show: false }, incrs: days ? DAY_STEPS : TURN_STEPS },
       { ...axis, size: 56, grid: { stroke: colour("--line"), width: 1 }, values: (_plot, at) => at.map(format) },
     ],
     series: [
@@ -142,10 +145,10 @@ function options(
 }
 
 const DAY_S = 86_400;
-const DAYS = [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY_S);
-const TURNS = [1, 2, 5, 10, 20, 50, 100, 200];
+const DAY_STEPS = [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY_S);
+const TURN_STEPS = [1, 2, 5, 10, 20, 50, 100, 200];
 
-const Table = ({ x, days, series, format }: Omit<Drawn, "title">) => (
+const Table = ({ x, days, series, format }: Omit<Props, "title">) => (
   <table>
     <thead>
       <tr>

@@ -1,13 +1,15 @@
-// What resuming came to: how often, why not, what it cost, and an estimate of what the transcript would have cost.
+// The savings view: how often sessions were resumed, why not, what it cost, and what transcripts would have cost.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { daemon, page } from "./sync.ts";
-import { LineChart, type Series } from "./chart.tsx";
-import { http, Problem } from "./http.ts";
-import { useStore } from "./store.ts";
-import { ToList } from "./ThreadHead.tsx";
-import type { Stats } from "./wire.ts";
-import { count, dollars, plural, reasonWords } from "./words.ts";
+import { http, Problem } from "../daemon/http.ts";
+import type { Stats } from "../daemon/wire.ts";
+import { page } from "../state/page.ts";
+import { useStore } from "../state/store.ts";
+import { daemon } from "../state/sync.ts";
+import { count, dollars, plural } from "../text/format.ts";
+import { reasonText } from "../text/labels.ts";
+import { BackToList } from "../ui/BackToList.tsx";
+import { LineChart, type Series } from "./LineChart.tsx";
 
 const PERIODS: [string, number | undefined][] = [
   ["7 days", 7],
@@ -16,14 +18,14 @@ const PERIODS: [string, number | undefined][] = [
   ["all time", undefined],
 ];
 
-export function Savings() {
+export function SavingsView() {
   const [days, setDays] = useState<number | undefined>(30);
   const [thread, setThread] = useState("");
   const [stats, setStats] = useState<Stats | null>(null);
   const [problem, setProblem] = useState("");
   const threads = useStore(daemon, (now) => now.threads);
   const version = useStore(daemon, (now) => now.version);
-  const connected = useStore(page, (now) => now.connection === "open"); // what failed meanwhile is asked again
+  const connected = useStore(page, (now) => now.connection === "open"); // a request that failed is sent again
   useEffect(() => {
     if (!connected && stats) return undefined;
     let wanted = true;
@@ -32,7 +34,7 @@ export function Savings() {
         (found) => wanted && (setStats(found), setProblem("")),
         (error: unknown) => wanted && setProblem(error instanceof Problem ? error.message : String(error)),
       );
-    }, stats ? 500 : 0); // while runs go on, numbers may wait a little
+    }, stats ? 500 : 0); // while runs are active, the figures change often
     return () => {
       wanted = false;
       clearTimeout(timer);
@@ -41,10 +43,10 @@ export function Savings() {
   return (
     <div class="view" data-testid="savings-view">
       <header class="head">
-        <ToList />
+        <BackToList />
         <div class="head-names">
           <h1>Savings</h1>
-          <p>What resuming sessions came to</p>
+          <p>What resuming sessions saved</p>
         </div>
         <div class="head-actions">
           <select aria-label="Thread" value={thread} onChange={(event) => setThread(event.currentTarget.value)}>
@@ -107,19 +109,20 @@ function Figures({ stats }: { stats: Stats }) {
         {isPriced(stats) && <LineChart title="Cost over time" x={costs.x} days series={costs.series} format={dollars} />}
       </div>
       <p class="hint">
-        What the transcript would have cost is an estimate: the same turn in a fresh session, with everything said before pasted
-        into it. What a plain --resume would have cost is one, too: the agent's own session carried on every turn, whatever
-        was edited or had expired. New tokens are those that the model reads for the first time, at the full price.
-        {unestimated(stats) > 0 && ` A run without an estimate counts with what it cost; there are ${unestimated(stats)}.`}
+        The cost with transcripts is an estimate: the same turn in a fresh session, with the whole conversation before it in the
+        prompt. The cost with a plain --resume is an estimate too: the agent's own session is continued every turn, even after
+        edits or expiry. New tokens are those that the model reads for the first time, at the full price.
+        {withoutEstimate(stats) > 0 &&
+          ` Of ${plural(withoutEstimate(stats), "run")} without an estimate, the actual cost is counted.`}
       </p>
     </>
   );
 }
 
-/** An agent that reports no price costs money all the same: unknown is not nothing. */
+/** A run without a reported price costs money as well: unknown is not zero. */
 const isPriced = (stats: Stats): boolean => stats.cost_usd > 0;
 
-const unestimated = (stats: Stats): number => stats.runs - Math.min(stats.estimated_runs, stats.plain_resume_runs);
+const withoutEstimate = (stats: Stats): number => stats.runs - Math.min(stats.estimated_runs, stats.plain_resume_runs);
 
 function Saved({ stats }: { stats: Stats }) {
   if (stats.saved_share === null || stats.transcript_usd === 0) {
@@ -133,12 +136,12 @@ function Saved({ stats }: { stats: Stats }) {
 }
 
 function Cost({ stats }: { stats: Stats }) {
-  const without = stats.unpriced_runs;
+  const unpriced = stats.unpriced_runs;
   if (!isPriced(stats)) {
-    return <Tile name="cost" value={without ? "unknown" : "$0"} note={without ? "no price reported" : "nothing was asked of a model"} />;
+    return <Tile name="cost" value={unpriced ? "unknown" : "$0"} note={unpriced ? "no price reported" : "no model was called"} />;
   }
   const note = `≈ ${dollars(stats.transcript_usd)} with transcripts, ≈ ${dollars(stats.plain_resume_usd)} with a plain --resume every turn`;
-  return <Tile name="cost" value={dollars(stats.cost_usd)} note={without ? `${note}; ${plural(without, "run")} without a price` : note} />;
+  return <Tile name="cost" value={dollars(stats.cost_usd)} note={unpriced ? `${note}; ${plural(unpriced, "run")} without a price` : note} />;
 }
 
 const Tile = ({ name, value, note, accent }: { name: string; value: string; note: string; accent?: boolean }) => (
@@ -157,17 +160,17 @@ interface Curves {
 }
 
 function byTurn(stats: Stats): Curves {
-  const rows = stats.by_turn.filter((row) => row.shown_tokens > 0); // a run that never reached the model tells nothing
+  const rows = stats.by_turn.filter((row) => row.shown_tokens > 0); // without runs that never reached the model
   return {
     x: rows.map((_, index) => index + 1),
     series: [
-      { label: "as it was", colour: "--green", fill: true, values: rows.map((row) => row.new_tokens) },
+      { label: "actual", colour: "--green", fill: true, values: rows.map((row) => row.new_tokens) },
       { label: "with transcripts (estimate)", colour: "--amber", dashed: true, values: rows.map((row) => row.transcript_new_tokens) },
     ],
   };
 }
 
-/** Summed up: what was spent so far, and what would have been. */
+/** Running totals: what was paid up to each day, and what would have been paid. */
 function byDay(stats: Stats): Curves {
   let paid = 0;
   let transcript = 0;
@@ -188,10 +191,10 @@ function byDay(stats: Stats): Curves {
 function Reasons({ stats }: { stats: Stats }) {
   const fresh = Object.entries(stats.fresh).sort(([, a], [, b]) => b - a);
   const decided = fresh.reduce((sum, [, n]) => sum + n, stats.resumed);
-  const most = Math.max(stats.resumed, ...fresh.map(([, n]) => n), 1);
+  const highest = Math.max(stats.resumed, ...fresh.map(([, n]) => n), 1);
   const bars: [string, number, string][] = [
-    ["resumed", stats.resumed, "resumed"],
-    ...fresh.map(([reason, n]): [string, number, string] => [`fresh: ${reasonWords(reason)}`, n, "fresh"]),
+    ["resumed", stats.resumed, "good"],
+    ...fresh.map(([reason, n]): [string, number, string] => [`fresh: ${reasonText(reason)}`, n, "warning"]),
   ];
   return (
     <figure class="chart">
@@ -203,7 +206,7 @@ function Reasons({ stats }: { stats: Stats }) {
           <li key={label}>
             <span class="bar-label">{label}</span>
             <span class="bar-track" aria-hidden="true">
-              <span class={`bar ${kind}`} style={{ width: `${(100 * n) / most}%` }} />
+              <span class={`bar ${kind}`} style={{ width: `${(100 * n) / highest}%` }} />
             </span>
             <span class="bar-count">
               {n} <small>{Math.round((100 * n) / Math.max(1, decided))} %</small>

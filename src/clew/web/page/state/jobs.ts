@@ -1,44 +1,43 @@
-// The jobs as the page knows them: the newest, how many workers are alive, and the one that is open.
+// The jobs that the page knows: the newest ones, the number of running workers, and the open job.
 
-import { http, Problem } from "./http.ts";
+import { http, Problem } from "../daemon/http.ts";
+import type { Job, JobDetail } from "../daemon/wire.ts";
 import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
-import type { Job, JobStatus, ShownJob } from "./wire.ts";
 
-export interface Jobs {
+interface JobsState {
   items: readonly Job[]; // the newest first
   workers: number;
   listed: boolean;
-  open: ShownJob | null;
-  missing: boolean; // the one that was to be opened is not there
+  open: JobDetail | null;
+  missing: boolean; // the job to open does not exist
 }
 
-export const jobs = new Store<Jobs>({ items: [], workers: 0, listed: false, open: null, missing: false });
+export const jobs = new Store<JobsState>({ items: [], workers: 0, listed: false, open: null, missing: false });
 
-export const UNDER_WAY: readonly JobStatus[] = ["queued", "running", "waiting"];
-export const isUnderWay = (job: Job): boolean => UNDER_WAY.includes(job.status);
+export const isJobActive = ({ status }: Job): boolean =>
+  status === "queued" || status === "running" || status === "waiting";
 
-/** What it is called: the first line of its prompt. */
-export const headline = (job: Job): string => job.prompt.trim().split("\n")[0] ?? "";
+/** The job is stopped until somebody acts. */
+export const needsAttention = ({ status }: Job): boolean => status === "blocked" || status === "conflict";
 
-/** Somebody must act before it goes on. */
-export const needsYou = (job: Job): boolean => job.status === "blocked" || job.status === "conflict";
+/** The first line of the prompt. */
+export const jobTitle = (job: Job): string => job.prompt.trim().split("\n")[0] ?? "";
 
-const SHOWN = 200;
-const EVERY_MS = 250; // at most: a job that works says a lot
+const MAX_LISTED = 200;
+const PAUSE_MS = 250; // a running job changes many times a second
 
-/** The list, and the open one. */
-export const refreshJobs = refresher(load, EVERY_MS);
+/** Loads the list and the open job. */
+export const refreshJobs = refresher(load, PAUSE_MS);
 
 async function load(): Promise<void> {
-  const { items, workers } = await http.jobs(SHOWN);
+  const { items, workers } = await http.jobs(MAX_LISTED);
   jobs.patch({ items, workers, listed: true });
   const open = jobs.now.open;
-  if (open) heardOf(await http.job(open.id)); // the list tells less of it
+  if (open) putJob(await http.job(open.id)); // the list has fewer fields
 }
 
-/** The daemon's newest word on a job. */
-export function heardOf(job: ShownJob): void {
+export function putJob(job: JobDetail): void {
   const { items, open } = jobs.now;
   const known = items.some((each) => each.id === job.id);
   jobs.patch({
@@ -47,7 +46,7 @@ export function heardOf(job: ShownJob): void {
   });
 }
 
-/** Opens a job by its id; null: it is not there. */
+/** Opens a job by its id. Null: it does not exist. */
 export async function openJob(id: string): Promise<Job | null> {
   if (jobs.now.open?.id !== id) jobs.patch({ open: null, missing: false });
   try {

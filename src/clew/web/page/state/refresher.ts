@@ -1,11 +1,11 @@
-// Asks again for what the daemon may have changed: one request is under way at a time, and whoever wants it meanwhile
-// gets one more after it.
+// Loads again what the daemon may have changed. One request is under way at a time; calls during it cause one more
+// request after it.
 
-/** `pauseMs`: at least so long between two requests, for what changes many times a second. */
+/** `pauseMs`: the shortest time between two requests, for data that changes many times a second. */
 export function refresher(load: () => Promise<void>, pauseMs = 0): () => Promise<void> {
-  let asking: Promise<void> | null = null;
+  let loading: Promise<void> | null = null;
   let again = false;
-  const ask = async (): Promise<void> => {
+  const loop = async (): Promise<void> => {
     try {
       do {
         again = false;
@@ -13,12 +13,12 @@ export function refresher(load: () => Promise<void>, pauseMs = 0): () => Promise
         if (again && pauseMs > 0) await new Promise((done) => setTimeout(done, pauseMs));
       } while (again);
     } finally {
-      asking = null; // at once: who asks from now on is not to be told of an old answer
+      loading = null; // at once, so that a later call never gets an old response
     }
   };
   return () => {
     again = true;
-    asking ??= ask();
-    return asking;
+    loading ??= loop();
+    return loading;
   };
 }

@@ -1,66 +1,70 @@
-// The reviews as the page knows them: the newest, and the one that is open.
+// The reviews that the page knows: the newest ones, and the open review.
 
-import { http, Problem } from "./http.ts";
+import { http, Problem } from "../daemon/http.ts";
+import type { Review, ReviewSummary } from "../daemon/wire.ts";
 import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
-import type { Review, ReviewNote } from "./wire.ts";
 
-export interface Reviews {
-  items: readonly ReviewNote[]; // the newest first
+interface ReviewsState {
+  items: readonly ReviewSummary[]; // the newest first
   total: number;
   listed: boolean;
   open: Review | null;
-  missing: boolean; // the one that was to be opened is not there
-  trouble: Problem | null; // why the list, or the open one, could not be had
+  missing: boolean; // the review to open does not exist
+  error: Problem | null; // why the list, or the open review, could not be loaded
 }
 
-export const reviews = new Store<Reviews>({
+export const reviews = new Store<ReviewsState>({
   items: [],
   total: 0,
   listed: false,
   open: null,
   missing: false,
-  trouble: null,
+  error: null,
 });
 
-const STEP = 100;
-const EVERY_MS = 250; // at most: a round says a lot
+const PAGE_SIZE = 100;
+const PAUSE_MS = 250; // a running round changes many times a second
 
-let wanted = ""; // the id of the one to be shown
-let most = STEP;
+let wantedId = ""; // of the review to show
+let limit = PAGE_SIZE;
 
 export const refreshReviews = refresher(async () => {
-  await told(http.reviews(most).then(({ items, total }) => reviews.patch({ items, total, listed: true, trouble: null })));
-}, EVERY_MS);
+  await showingErrors(http.reviews(limit).then(({ items, total }) => reviews.patch({ items, total, listed: true, error: null })));
+}, PAUSE_MS);
 
-export function moreReviews(): Promise<void> {
-  most += STEP;
+export function loadMoreReviews(): Promise<void> {
+  limit += PAGE_SIZE;
   return refreshReviews();
 }
 
 export const refreshReview = refresher(async () => {
-  const id = wanted;
-  const stays = (): boolean => id === wanted; // else somebody has gone on to another one
-  if (id) await told(http.review(id).then((open) => stays() && reviews.patch({ open, missing: false, trouble: null })), stays);
-}, EVERY_MS);
+  const id = wantedId;
+  const isWanted = (): boolean => id === wantedId; // false: another review was opened in the meantime
+  const load = async (): Promise<void> => {
+    const open = await http.review(id);
+    if (isWanted()) reviews.patch({ open, missing: false, error: null });
+  };
+  if (id) await showingErrors(load(), isWanted);
+}, PAUSE_MS);
 
-/** What goes wrong is shown where the answer would be. */
-async function told(work: Promise<unknown>, stays = () => true): Promise<void> {
+/** A failure is shown where the result would be. */
+async function showingErrors(work: Promise<unknown>, isWanted = () => true): Promise<void> {
   try {
     await work;
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
-    if (!stays()) return;
+    if (!isWanted()) return;
     if (problem.status === 404) reviews.patch({ open: null, missing: true });
-    else reviews.patch({ trouble: problem });
+    else reviews.patch({ error: problem });
     if (problem.status === 401) throw problem;
   }
 }
 
-/** Opens a review by its id; null: it is not there, or another one is wanted by now. */
+/** Opens a review by its id. Null: it does not exist, or another one was opened in the meantime. */
 export async function openReview(id: string): Promise<Review | null> {
-  if (wanted !== id) reviews.patch({ open: null, missing: false, trouble: null });
-  wanted = id;
+  if (wantedId !== id) reviews.patch({ open: null, missing: false, error: null });
+  wantedId = id;
   await refreshReview();
   const { open } = reviews.now;
   return open?.id === id ? open : null;

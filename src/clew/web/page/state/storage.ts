@@ -1,5 +1,5 @@
-// What this browser keeps over reloads and restarts of the daemon: drafts, what was seen, the theme, the page's key. A
-// browser that keeps nothing (private mode, full disk) still shows the page.
+// What this browser stores over reloads and restarts of the daemon: drafts, when each thread was seen, the theme, the page
+// key. A browser that stores nothing (private mode, full disk) still shows the page.
 
 function get(key: string): string | null {
   try {
@@ -14,31 +14,32 @@ function set(key: string, value: string | null): void {
     if (value === null || value === "") localStorage.removeItem(key);
     else localStorage.setItem(key, value);
   } catch {
-    // nothing is kept
+    // this browser stores nothing
   }
 }
 
+/** The unsent text in a thread's composer. */
 export const draft = {
-  of: (thread: string): string => get(`clew.draft.${thread}`) ?? "",
-  keep: (thread: string, text: string): void => set(`clew.draft.${thread}`, text),
+  get: (thread: string): string => get(`clew.draft.${thread}`) ?? "",
+  set: (thread: string, text: string): void => set(`clew.draft.${thread}`, text),
 };
 
-/** Where the last thread was made, as long as the page is open: the next one is likely to be there too. */
+/** The directory of the thread that was made last, until the page is closed: the next one is likely to be there too. */
 let folder: string | null = null;
 export const lastFolder = {
-  or: (otherwise: string): string => folder ?? otherwise,
+  or: (fallback: string): string => folder ?? fallback,
   set: (path: string): void => void (folder = path),
 };
 
-/** The half of what opens the daemon that stays with this origin: a browser sends the cookie to other ports as well. The
- * link hands it over behind the #, from where it is taken away at once. */
-let heldKey = "";
+/** The second half of the login, which only this origin can read: a browser sends the cookie to other ports as well. The
+ * link carries it after the #, from where it is removed at once. */
+let loadedKey = "";
 export const pageKey = {
-  get: (): string => heldKey || (heldKey = get("clew.key") ?? ""),
-  take(): void {
+  get: (): string => loadedKey || (loadedKey = get("clew.key") ?? ""),
+  takeFromAddress(): void {
     const given = /^#key=([0-9a-f]{64})$/.exec(location.hash)?.[1];
     if (!given) return;
-    heldKey = given;
+    loadedKey = given;
     set("clew.key", given);
     history.replaceState(null, "", location.pathname);
   },
@@ -48,8 +49,8 @@ export type Theme = "auto" | "light" | "dark";
 
 export const theme = {
   get(): Theme {
-    const kept = get("clew.theme");
-    return kept === "light" || kept === "dark" ? kept : "auto";
+    const stored = get("clew.theme");
+    return stored === "light" || stored === "dark" ? stored : "auto";
   },
   set(value: Theme): void {
     set("clew.theme", value === "auto" ? null : value);
@@ -60,7 +61,7 @@ export const theme = {
   },
 };
 
-/** When each thread was last looked at. Threads older than the first visit count as read. */
+/** When each thread was last seen. Threads that are older than the first visit count as read. */
 export const seen = {
   at(thread: string): string {
     let since = get("clew.seen");
@@ -73,7 +74,7 @@ export const seen = {
   mark: (thread: string, at: string): void => set(`clew.seen.${thread}`, at),
 };
 
-export const forget = (thread: string): void => {
+export const forgetThread = (thread: string): void => {
   set(`clew.draft.${thread}`, null);
   set(`clew.seen.${thread}`, null);
 };

@@ -1,4 +1,4 @@
-// A value that components listen to.
+// A store: a value that components subscribe to.
 
 import { useLayoutEffect, useState } from "preact/hooks";
 
@@ -27,17 +27,17 @@ export class Store<T> {
   }
 }
 
-/** The part of a store that a component shows; it is drawn again only when that part is another one. */
+/** The selected part of a store; the component renders again only when that part has changed. */
 export function useStore<T, P>(store: Store<T>, select: (value: T) => P): P {
   const chosen = select(store.now);
-  const [, redraw] = useState(0);
+  const [, render] = useState(0);
   useLayoutEffect(() => {
     let last = chosen;
     const check = (): void => {
       const next = select(store.now);
       if (Object.is(next, last)) return;
       last = next;
-      redraw((n) => n + 1);
+      render((n) => n + 1);
     };
     check();
     return store.listen(check);

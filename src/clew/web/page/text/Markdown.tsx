@@ -1,19 +1,19 @@
-// Markdown, block by block. A block whose text has not changed keeps its nodes, so a growing answer can be read, selected
-// and searched while it grows. Far from the viewport the plain text stands in: find-in-page finds it all the same.
+// Renders Markdown block by block. A block whose text has not changed keeps its nodes, so a growing answer can be read,
+// selected and searched. Far from the viewport the plain text is shown instead, which find-in-page finds as well.
 
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { blocks, nodes, type Block } from "./sanitize.ts";
-import { useNear } from "./near.ts";
+import { useNearViewport } from "../ui/viewport.ts";
+import { blocks, toNodes, type Block } from "./sanitize.ts";
 import { visible } from "./visible.ts";
 
-const Rendered = memo(
+const RenderedBlock = memo(
   ({ block }: { block: Block }) => {
     const ref = useRef<HTMLDivElement>(null);
     useLayoutEffect(() => {
-      const fragment = drawn(block);
-      for (const code of fragment.querySelectorAll("pre")) withCopy(code);
-      for (const table of fragment.querySelectorAll("table")) scrollable(table);
+      const fragment = safeNodes(block);
+      for (const code of fragment.querySelectorAll("pre")) addCopyButton(code);
+      for (const table of fragment.querySelectorAll("table")) makeScrollable(table);
       ref.current?.replaceChildren(fragment);
     }, [block.raw]);
     return <div class="block" ref={ref} />;
@@ -21,10 +21,10 @@ const Rendered = memo(
   (before, after) => before.block.raw === after.block.raw,
 );
 
-/** Nodes that are safe to show, or the text as it came: no answer may break the page, however it is written. */
-function drawn(block: Block): DocumentFragment {
+/** Sanitized nodes, or the raw text when that fails: no answer may break the page. */
+function safeNodes(block: Block): DocumentFragment {
   try {
-    return nodes(block);
+    return toNodes(block);
   } catch {
     const fragment = document.createDocumentFragment();
     fragment.append(visible(block.raw));
@@ -32,20 +32,20 @@ function drawn(block: Block): DocumentFragment {
   }
 }
 
-function parsed(text: string, typed: boolean): Block[] | null {
+function parse(text: string, breaks: boolean): Block[] | null {
   try {
-    return blocks(text, typed);
+    return blocks(text, breaks);
   } catch {
-    return null; // nested deeper than the parser can follow, or too much for it
+    return null; // too large or nested too deep for the parser
   }
 }
 
-function withCopy(pre: HTMLElement): void {
+function addCopyButton(pre: HTMLElement): void {
   const frame = document.createElement("div");
   frame.className = "code";
   pre.replaceWith(frame);
-  pre.tabIndex = 0; // it scrolls, so the keyboard must reach it
-  pre.setAttribute("role", "group"); // no landmark: there may be many
+  pre.tabIndex = 0; // it scrolls, so it must be reachable with the keyboard
+  pre.setAttribute("role", "group"); // not a landmark, because there may be many
   pre.setAttribute("aria-label", "Code");
   const button = document.createElement("button");
   button.type = "button";
@@ -60,7 +60,7 @@ function withCopy(pre: HTMLElement): void {
   frame.append(pre, button);
 }
 
-function scrollable(table: HTMLElement): void {
+function makeScrollable(table: HTMLElement): void {
   const frame = document.createElement("div");
   frame.className = "table";
   frame.tabIndex = 0;
@@ -70,43 +70,44 @@ function scrollable(table: HTMLElement): void {
   frame.append(table);
 }
 
-export function Markdown({ text, typed = false }: { text: string; typed?: boolean }) {
+/** `breaks`: a newline is a line break. */
+export function Markdown({ text, breaks = false }: { text: string; breaks?: boolean }) {
   const ref = useRef<HTMLDivElement>(null);
-  const near = useNear(ref);
-  const found = useMemo(() => (near ? parsed(text, typed) : null), [near, text, typed]);
+  const near = useNearViewport(ref);
+  const parsed = useMemo(() => (near ? parse(text, breaks) : null), [near, text, breaks]);
   return (
-    <div class={found ? "markdown" : "markdown plain"} ref={ref}>
-      {found ? found.map((block, index) => <Rendered key={index} block={block} />) : visible(text)}
-      {near && !found && <p class="muted">Shown as it came: it is too much to be laid out.</p>}
+    <div class={parsed ? "markdown" : "markdown plain"} ref={ref}>
+      {parsed ? parsed.map((block, index) => <RenderedBlock key={index} block={block} />) : visible(text)}
+      {near && !parsed && <p class="muted">Shown as plain text: it is too large to format.</p>}
     </div>
   );
 }
 
-const EVERY_MS = 40;
-const SHARE = 4; // a long text takes longer to draw: it is drawn less often, so that the page stays quick
+const MIN_INTERVAL_MS = 40;
+const INTERVAL_FACTOR = 4; // rendering takes at most a quarter of the time, so that the page stays responsive
 
-/** A text that grows many times a second, drawn at most twenty-five times. */
-export function GrowingMarkdown({ text }: { text: string }) {
-  const [drawn, draw] = useState(text);
+/** A text that grows many times a second: it is rendered at most 25 times a second, a long one less often. */
+export function StreamingMarkdown({ text }: { text: string }) {
+  const [rendered, render] = useState(text);
   const newest = useRef(text);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
-  const begun = useRef(0);
+  const startedAt = useRef(0);
   const tookMs = useRef(0);
   newest.current = text;
   useLayoutEffect(() => {
-    if (begun.current > 0) tookMs.current = performance.now() - begun.current;
-  }, [drawn]);
+    if (startedAt.current > 0) tookMs.current = performance.now() - startedAt.current;
+  }, [rendered]);
   useEffect(() => {
-    if (drawn === text || timer.current !== undefined) return;
+    if (rendered === text || timer.current !== undefined) return;
     timer.current = setTimeout(
       () => {
         timer.current = undefined;
-        begun.current = performance.now();
-        draw(newest.current);
+        startedAt.current = performance.now();
+        render(newest.current);
       },
-      begun.current + Math.max(EVERY_MS, SHARE * tookMs.current) - performance.now(),
+      startedAt.current + Math.max(MIN_INTERVAL_MS, INTERVAL_FACTOR * tookMs.current) - performance.now(),
     );
   });
   useEffect(() => () => clearTimeout(timer.current), []);
-  return <Markdown text={drawn} />;
+  return <Markdown text={rendered} />;
 }

@@ -1,9 +1,9 @@
-// Markdown into nodes that are safe to show. An agent's words are not trusted: raw HTML is shown as text, links lead only
-// to http(s) and mailto, pictures come only from data: addresses, and DOMPurify has the last word on every node.
+// Turns Markdown into DOM nodes that are safe to show. An agent's text is not trusted: raw HTML is shown as text, links lead
+// only to http(s) and mailto, images come only from data: URLs, and DOMPurify sanitizes every node at the end.
 
 import DOMPurify from "dompurify";
 import { Lexer, Marked, type Token, type Tokens } from "marked";
-import { hasManyMarks, isHeavy } from "./heavy.ts";
+import { exceedsLimits, hasTooManyMarks } from "./limits.ts";
 import { makeVisible } from "./visible.ts";
 
 const TAGS = [
@@ -12,13 +12,13 @@ const TAGS = [
 ];
 const ATTRIBUTES = ["href", "src", "alt", "title", "start", "align", "class", "target", "rel"];
 const LINK = /^(https?:|mailto:)/i;
-const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,/i;
+const IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,/i;
 
 const escaped = (text: string): string =>
   text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 
-/** Control characters and blanks inside an address are how `java\tscript:` gets past a check. */
-const address = (href: string): string => [...href].filter((char) => char > " ").join("");
+/** Without control characters and blanks: with them, `java\tscript:` would get past a check. */
+const withoutBlanks = (href: string): string => [...href].filter((char) => char > " ").join("");
 
 const marked = new Marked({ gfm: true, breaks: false, async: false });
 marked.use({
@@ -31,24 +31,24 @@ marked.use({
       return `<pre><code${name ? ` class="language-${escaped(name)}"` : ""}>${escaped(text)}\n</code></pre>`;
     },
     heading({ tokens, depth }) {
-      const level = Math.min(6, depth + 1); // the page's own first level is the thread's name
+      const level = Math.min(6, depth + 1); // the first level is the name of the thread
       return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
     },
     checkbox({ checked }) {
       return checked ? "☑ " : "☐ ";
     },
     link({ href, title, tokens }) {
-      const words = this.parser.parseInline(tokens);
-      const to = address(href);
-      if (!LINK.test(to)) return `${words} <code>${escaped(href)}</code>`;
-      return `<a href="${escaped(to)}"${title ? ` title="${escaped(title)}"` : ""}>${words}</a>`;
+      const label = this.parser.parseInline(tokens);
+      const to = withoutBlanks(href);
+      if (!LINK.test(to)) return `${label} <code>${escaped(href)}</code>`;
+      return `<a href="${escaped(to)}"${title ? ` title="${escaped(title)}"` : ""}>${label}</a>`;
     },
     image({ href, title, text }) {
-      const from = address(href);
+      const from = withoutBlanks(href);
       const name = title ? ` title="${escaped(title)}"` : "";
-      if (PICTURE.test(from)) return `<img src="${escaped(from)}" alt="${escaped(text)}"${name}>`;
-      const words = escaped(text || "picture");
-      return LINK.test(from) ? `<a href="${escaped(from)}"${name}>${words}</a>` : `${words} <code>${escaped(href)}</code>`;
+      if (IMAGE.test(from)) return `<img src="${escaped(from)}" alt="${escaped(text)}"${name}>`;
+      const label = escaped(text || "image");
+      return LINK.test(from) ? `<a href="${escaped(from)}"${name}>${label}</a>` : `${label} <code>${escaped(href)}</code>`;
     },
   },
 });
@@ -56,10 +56,10 @@ marked.use({
 const OPENS = /^<<<data (\S+)[ \t]*\n/;
 const ENDS = /^>>>data \S+[ \t]*(?:\n|$)/;
 
-/** What stands between `<<<data MARK` and `>>>data MARK`, both lines included: data, so it is shown as it was sent. */
+/** The data between `<<<data MARK` and `>>>data MARK`, with both lines. It is shown unchanged. */
 function fenced(src: string): string | undefined {
   const opened = OPENS.exec(src);
-  if (!opened) return ENDS.exec(src)?.[0]; // an end alone is no quotation either
+  if (!opened) return ENDS.exec(src)?.[0]; // a closing line alone is not a quotation either
   const close = `\n>>>data ${opened[1]}`;
   for (let at = opened[0].length - 1; (at = src.indexOf(close, at)) >= 0; at += close.length) {
     const rest = /^[ \t]*(?:\n|$)/.exec(src.slice(at + close.length, at + close.length + 80));
@@ -74,7 +74,7 @@ marked.use({
       name: "fenced",
       level: "block",
       start(src) {
-        const end = src.indexOf("\n\n"); // no further than the paragraph: a long text has many
+        const end = src.indexOf("\n\n"); // only the next paragraph is searched, because a long text has many
         const at = (end < 0 ? src : src.slice(0, end)).search(/\n(?:<<<|>>>)data /);
         return at < 0 ? undefined : at + 1;
       },
@@ -109,33 +109,34 @@ export interface Block {
   token: Token;
 }
 
-/** A paragraph with so many marks that pairing them would take the browser seconds is text, and nothing else. */
+/** A paragraph with so many marks that pairing them would take seconds stays plain text. */
 class BoundedLexer extends Lexer {
   override inlineTokens(src: string, tokens: Token[] = []): Token[] {
-    if (!hasManyMarks(src)) return super.inlineTokens(src, tokens);
+    if (!hasTooManyMarks(src)) return super.inlineTokens(src, tokens);
     tokens.push({ type: "text", raw: src, text: src, escaped: false });
     return tokens;
   }
 }
 
-/** The top-level blocks (`breaks`: a new line is one, as in what a person types): while an answer grows only the last one changes, so only that one is made again. */
+/** The top-level blocks. While an answer grows only the last one changes, so only that one is rendered again. With `breaks`,
+ * a newline is a line break, as people expect of what they type. */
 export function blocks(text: string, breaks = false): Block[] {
-  if (isHeavy(text)) throw new RangeError("too much to lay out");
+  if (exceedsLimits(text)) throw new RangeError("too large to format");
   return new BoundedLexer({ ...marked.defaults, breaks })
     .lex(text)
     .filter((token) => token.type !== "space" && token.type !== "def")
     .map((token) => ({ raw: token.raw, token }));
 }
 
-/** As HTML, not yet made safe. Exported for the tests. */
-export function html(token: Token): string {
+/** Not yet sanitized. Exported for the tests. */
+export function toHtml(token: Token): string {
   const list: Token[] & { links?: Tokens.Link } = [token];
   return marked.parser(list as never) as string;
 }
 
-export function nodes(block: Block): DocumentFragment {
+export function toNodes(block: Block): DocumentFragment {
   prepare();
-  const safe = DOMPurify.sanitize(html(block.token), {
+  const safe = DOMPurify.sanitize(toHtml(block.token), {
     ALLOWED_TAGS: TAGS,
     ALLOWED_ATTR: ATTRIBUTES,
     ALLOW_DATA_ATTR: false,

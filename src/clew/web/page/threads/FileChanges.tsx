@@ -1,43 +1,43 @@
-// Every file edit of the thread's runs, by file, in the order they were made.
+// All file edits of a thread's runs, by file, in the order in which they were made.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { daemon, loadEarlier } from "./sync.ts";
-import { editsOf, size, type Edit } from "./edits.ts";
-import { http } from "./http.ts";
-import { fromSteps, type Progress } from "./progress.ts";
-import type { Conversation } from "./state.ts";
-import { Diff } from "./Steps.tsx";
-import { useStore } from "./store.ts";
-import { ThreadHead } from "./ThreadHead.tsx";
-import { visible } from "./visible.ts";
-import type { Turn } from "./wire.ts";
-import { plural } from "./words.ts";
+import { http } from "../daemon/http.ts";
+import type { Turn } from "../daemon/wire.ts";
+import { progressOf, type Progress } from "../state/progress.ts";
+import type { ConversationState } from "../state/reducer.ts";
+import { useStore } from "../state/store.ts";
+import { daemon, loadEarlier } from "../state/sync.ts";
+import { plural } from "../text/format.ts";
+import { visible } from "../text/visible.ts";
+import { EditDiff } from "../tools/EditDiff.tsx";
+import { editsOf, lineCounts, type Edit } from "../tools/edits.ts";
+import { ThreadHeader } from "./Header.tsx";
 
-export function Changes() {
+export function FileChanges() {
   const conversation = useStore(daemon, (now) => now.conversation);
   if (!conversation) return <div class="empty" aria-busy="true" />;
-  return <Opened conversation={conversation} />;
+  return <LoadedChanges conversation={conversation} />;
 }
 
-/** The runs to be looked through for edits; one that gave no answer hangs on its prompt. */
+/** The runs of a turn that may contain edits. A run without an answer belongs to its prompt. */
 const runsOf = ({ role, run, run_id, steps }: Turn): string[] =>
   role === "user" ? (run?.started_at ? [run.id] : []) : run_id && steps > 0 ? [run_id] : [];
 
-function Opened({ conversation }: { conversation: Conversation }) {
+function LoadedChanges({ conversation }: { conversation: ConversationState }) {
   const runs = useMemo(
     () => conversation.turns.flatMap(runsOf),
     [conversation.turns],
   );
-  const { known, loading } = useSteps(runs);
+  const { known, loading } = useProgressOf(runs);
   const files = byFile(runs.map((run) => known[run]).filter((each): each is Progress => each !== undefined));
   return (
     <div class="view" data-testid="changes-view">
-      <ThreadHead thread={conversation.thread} />
+      <ThreadHeader thread={conversation.thread} />
       <div class="scroll" tabIndex={0} role="region" aria-label="File changes">
         <div class="column wide">
           {conversation.more && (
             <button class="quiet earlier" type="button" onClick={() => void loadEarlier().catch(() => undefined)}>
-              Look through earlier turns too
+              Include earlier turns
             </button>
           )}
           {files.length === 0 && (
@@ -45,7 +45,7 @@ function Opened({ conversation }: { conversation: Conversation }) {
               {!loading && (
                 <>
                   <h2>No file changes</h2>
-                  <p>When the agent writes or edits files with its tools, the edits are here, file by file.</p>
+                  <p>When the agent writes or edits files with its tools, the edits are listed here by file.</p>
                 </>
               )}
             </div>
@@ -60,7 +60,7 @@ function Opened({ conversation }: { conversation: Conversation }) {
 }
 
 function File({ path, edits }: { path: string; edits: Edit[] }) {
-  const { added, removed } = size(edits);
+  const { added, removed } = lineCounts(edits);
   return (
     <details class="fold file" open>
       <summary>
@@ -71,7 +71,7 @@ function File({ path, edits }: { path: string; edits: Edit[] }) {
         <span class="tool-arg">{plural(edits.length, "edit")}</span>
       </summary>
       {edits.map((edit, index) => (
-        <Diff key={index} edit={edit} />
+        <EditDiff key={index} edit={edit} />
       ))}
     </details>
   );
@@ -82,14 +82,14 @@ function byFile(runs: readonly Progress[]): [string, Edit[]][] {
   for (const progress of runs) {
     for (const part of progress.parts) {
       if (part.kind !== "tool" || part.state === "failed" || part.state === "declined") continue;
-      for (const edit of editsOf(part)) files.set(edit.path, [...(files.get(edit.path) ?? []), edit]);
+      for (const edit of editsOf(part.input)) files.set(edit.path, [...(files.get(edit.path) ?? []), edit]);
     }
   }
   return [...files];
 }
 
-function useSteps(runs: readonly string[]): { known: Record<string, Progress>; loading: boolean } {
-  const [known, keep] = useState<Record<string, Progress>>({});
+function useProgressOf(runs: readonly string[]): { known: Record<string, Progress>; loading: boolean } {
+  const [known, setKnown] = useState<Record<string, Progress>>({});
   const missing = runs.filter((run) => !known[run]);
   useEffect(() => {
     let wanted = true;
@@ -97,7 +97,7 @@ function useSteps(runs: readonly string[]): { known: Record<string, Progress>; l
       for (const run of missing) {
         const steps = await http.steps(run).catch(() => ({ items: [] }));
         if (!wanted) return;
-        keep((before) => ({ ...before, [run]: fromSteps(steps.items) }));
+        setKnown((before) => ({ ...before, [run]: progressOf(steps.items) }));
       }
     })();
     return () => {

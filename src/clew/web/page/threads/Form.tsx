@@ -1,15 +1,18 @@
-// The form of a new thread and the settings of one that is there: the same fields.
+// The form for a new thread, and the settings of an existing one, which have the same fields.
 
-import { useEffect, useId, useState } from "preact/hooks";
-import { ask, changeThread, makeThread, refillComposer } from "./actions.ts";
-import { page } from "./sync.ts";
-import { FolderField } from "./FolderField.tsx";
-import { Caret } from "./icons.tsx";
-import { lastFolder } from "./keep.ts";
-import { focused } from "./near.ts";
-import { useStore } from "./store.ts";
-import type { Permissions, Settings, Thread, Visibility } from "./wire.ts";
-import { asName, permissionWords, VISIBILITIES } from "./words.ts";
+import { useEffect, useState } from "preact/hooks";
+import { AgentFields } from "../agents/Fields.tsx";
+import type { Permissions, Settings, Thread, Visibility } from "../daemon/wire.ts";
+import { ask, changeThread, makeThread, refillComposer } from "../state/actions.ts";
+import { page } from "../state/page.ts";
+import { lastFolder } from "../state/storage.ts";
+import { useStore } from "../state/store.ts";
+import { slug } from "../text/format.ts";
+import { permissionOptions, VISIBILITIES } from "../text/labels.ts";
+import { focusOnMount } from "../ui/focus.ts";
+import { FolderField } from "../ui/FolderField.tsx";
+import { Caret } from "../ui/icons.tsx";
+import { Radios } from "../ui/Radios.tsx";
 
 interface Fields {
   cwd: string;
@@ -40,11 +43,11 @@ export function NewThread({ close }: { close: () => void }) {
   useEffect(() => {
     if (settings && !fields) setFields(defaults(settings));
   }, [settings]);
-  if (!fields) return <p>One moment…</p>;
-  const make = async (event: Event): Promise<void> => {
+  if (!fields) return <p>Loading…</p>;
+  const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     setBusy(true);
-    const made = await makeThread(body(fields, asName(name), first));
+    const made = await makeThread(requestBody(fields, slug(name), first));
     setBusy(false);
     if (!made) return;
     if (first.trim() && !(await ask(made.id, first.trim()))) refillComposer(made.id, first);
@@ -52,14 +55,14 @@ export function NewThread({ close }: { close: () => void }) {
     close();
   };
   return (
-    <form data-testid="thread-form" onSubmit={(event) => void make(event)}>
+    <form data-testid="thread-form" onSubmit={(event) => void submit(event)}>
       <label class="field">
         First message
         <textarea
           rows={3}
           autoFocus
-          ref={focused}
-          placeholder="what to do; may wait"
+          ref={focusOnMount}
+          placeholder="what the agent should do (optional)"
           data-testid="first-message"
           value={first}
           onInput={(event) => setFirst(event.currentTarget.value)}
@@ -70,14 +73,14 @@ export function NewThread({ close }: { close: () => void }) {
         Name
         <input
           type="text"
-          placeholder={asName(first.trim().split(/\s+/).slice(0, 5).join(" ")).toLowerCase() || "after the first words"}
+          placeholder={slug(first.trim().split(/\s+/).slice(0, 5).join(" ")).toLowerCase() || "taken from the first message"}
           data-testid="thread-name-field"
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
         />
       </label>
-      <Choices fields={fields} change={setFields} />
-      <Further fields={fields} change={setFields} />
+      <AgentAndPermissions fields={fields} change={setFields} />
+      <MoreSettings fields={fields} change={setFields} />
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -90,7 +93,7 @@ export function NewThread({ close }: { close: () => void }) {
   );
 }
 
-function body(fields: Fields, name: string, first: string): Record<string, unknown> {
+function requestBody(fields: Fields, name: string, first: string): Record<string, unknown> {
   return {
     cwd: fields.cwd.trim(),
     agent: fields.agent,
@@ -124,11 +127,11 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
   };
   return (
     <form data-testid="thread-form" onSubmit={(event) => void save(event)}>
-      {thread.live && <p class="note warning">A run is going on: these can be changed when it is over.</p>}
-      <Choices fields={fields} change={setFields} />
+      {thread.live && <p class="note warning">A run is active. You can change these settings when it has ended.</p>}
+      <AgentAndPermissions fields={fields} change={setFields} />
       <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
       {fields.cwd !== thread.cwd && <p class="hint">Another directory starts a fresh session.</p>}
-      <Further fields={fields} change={setFields} />
+      <MoreSettings fields={fields} change={setFields} />
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -141,79 +144,26 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
   );
 }
 
-/** Only what is another value than before: the daemon refuses most changes while a run goes on. */
+/** Only the values that differ, because the daemon refuses most changes while a run is active. */
 function changes(thread: Thread, fields: Fields): Record<string, unknown> {
   const before: Record<string, unknown> = { ...thread, model: thread.model ?? "", instructions: thread.instructions ?? "" };
   const changed = Object.entries(fields).filter(([key, value]) => before[key] !== value);
-  return Object.fromEntries(changed.filter(([key, value]) => key !== "model" || value !== "")); // empty: the default
+  return Object.fromEntries(changed.filter(([key, value]) => key !== "model" || value !== "")); // an empty model is the default one
 }
 
-interface Choosing {
+interface FieldsProps {
   fields: Fields;
   change: (fields: Fields) => void;
 }
 
-interface AgentChoice {
-  fields: { agent: string; model: string };
-  change: (part: { agent?: string; model?: string }) => void;
-}
-
-/** Who works, and with which model; with what is wrong with that agent. */
-export function AgentFields({ fields, change }: AgentChoice) {
-  const agents = useStore(page, (now) => now.agents);
-  const id = useId();
-  const names = [...new Set([fields.agent, ...(agents ?? []).map((agent) => agent.name)])];
-  const agent = agents?.find((each) => each.name === fields.agent);
-  return (
-    <>
-      <div class="pair">
-        <label class="field">
-          Agent
-          <select
-            data-testid="form-agent"
-            value={fields.agent}
-            onChange={(event) => change({ agent: event.currentTarget.value, model: "" })}
-          >
-            {names.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
-        <label class="field">
-          Model
-          <input
-            type="text"
-            list={id}
-            spellcheck={false}
-            autocomplete="off"
-            placeholder={agent?.default_model ?? "the agent's default"}
-            value={fields.model}
-            onInput={(event) => change({ model: event.currentTarget.value })}
-          />
-        </label>
-        <datalist id={id}>
-          {(agent?.models ?? []).map((name) => (
-            <option key={name} value={name} />
-          ))}
-        </datalist>
-      </div>
-      {agent?.problem && (
-        <p class="note warning">
-          {agent.problem} {agent.hint}
-        </p>
-      )}
-    </>
-  );
-}
-
-function Choices({ fields, change }: Choosing) {
+function AgentAndPermissions({ fields, change }: FieldsProps) {
   const agent = useStore(page, (now) => now.agents?.find((each) => each.name === fields.agent));
   return (
     <>
       <AgentFields fields={fields} change={(part) => change({ ...fields, ...part })} />
       <Radios
         legend="Permissions"
-        options={permissionWords(agent)}
+        options={permissionOptions(agent)}
         value={fields.permissions}
         change={(permissions) => change({ ...fields, permissions })}
       />
@@ -221,10 +171,10 @@ function Choices({ fields, change }: Choosing) {
   );
 }
 
-const Further = ({ fields, change }: Choosing) => (
-  <details class="fold further">
+const MoreSettings = ({ fields, change }: FieldsProps) => (
+  <details class="fold more-settings">
     <summary>
-      <Caret size={12} /> Further settings
+      <Caret size={12} /> More settings
     </summary>
     <Radios
       legend="Visibility"
@@ -240,14 +190,14 @@ const Further = ({ fields, change }: Choosing) => (
       />
       <span>
         Trust the directory
-        <small>Its rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers load. They can run code.</small>
+        <small>Loads its rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers. They can run code.</small>
       </span>
     </label>
     <label class="field">
       Instructions
       <textarea
         rows={3}
-        placeholder="text that holds for the whole thread: a role, a rubric, a memory"
+        placeholder="text that applies to the whole thread, such as a role or a rubric"
         value={fields.instructions}
         onInput={(event) => change({ ...fields, instructions: event.currentTarget.value })}
       />
@@ -255,35 +205,3 @@ const Further = ({ fields, change }: Choosing) => (
   </details>
 );
 
-interface RadioSet<V extends string> {
-  legend: string;
-  options: readonly { value: V; label: string; means: string }[];
-  value: V;
-  change: (value: V) => void;
-}
-
-export function Radios<V extends string>({ legend, options, value, change }: RadioSet<V>) {
-  const name = useId();
-  return (
-    <fieldset>
-      <legend>{legend}</legend>
-      <div class="options">
-        {options.map((option) => (
-          <label key={option.value} class="option">
-            <input
-              type="radio"
-              name={name}
-              value={option.value}
-              checked={option.value === value}
-              onChange={() => change(option.value)}
-            />
-            <span>
-              {option.label}
-              <small>{option.means}</small>
-            </span>
-          </label>
-        ))}
-      </div>
-    </fieldset>
-  );
-}

@@ -1,42 +1,37 @@
-// The thread's name, where it works, and what can be done to it as a whole.
+// The header of a thread: its name and directory, and the actions on the whole thread.
 
 import { Fragment } from "preact";
-import { go, page } from "./sync.ts";
-import { Back, Files, Gear, Left, Pencil, Trash } from "./icons.tsx";
-import { useStore } from "./store.ts";
-import { visible } from "./visible.ts";
-import type { Thread } from "./wire.ts";
-import { dollars, plural, shortPath } from "./words.ts";
+import type { Thread } from "../daemon/wire.ts";
+import { page } from "../state/page.ts";
+import { go, hashOf } from "../state/routes.ts";
+import { useStore } from "../state/store.ts";
+import { dollars, plural, shortPath } from "../text/format.ts";
+import { visible } from "../text/visible.ts";
+import { BackToList } from "../ui/BackToList.tsx";
+import { Back, Files, Gear, Pencil, Trash } from "../ui/icons.tsx";
 
-/** Where the list is a screen of its own, this leads back to it. */
-export const ToList = () => (
-  <button class="quiet only-narrow" type="button" aria-label="All threads" data-testid="to-list" onClick={() => go({ at: "home" })}>
-    <Left />
-  </button>
-);
+const ORIGINS: Record<string, string> = { fork: "forked from", replay: "replayed from", merge: "merged from" };
 
-const VERBS: Record<string, string> = { fork: "forked from", replay: "replayed from", merge: "merged from" };
-
-/** What it was forked, replayed or merged from, as that was called then. */
-const CameOf = ({ origin }: { origin: NonNullable<Thread["origin"]> }) => (
+/** The threads that it was forked, replayed or merged from, by their names at that time. */
+const Origin = ({ origin }: { origin: NonNullable<Thread["origin"]> }) => (
   <span class="origin" data-testid="origin" title={origin.round === null ? undefined : `at round ${origin.round}`}>
-    {VERBS[origin.how] ?? "made from"}{" "}
+    {ORIGINS[origin.how] ?? "made from"}{" "}
     {origin.of.map((source, place) => (
       <Fragment key={source.id}>
         {place > 0 && " and "}
-        <a href={`#/t/${encodeURIComponent(source.id)}`}>{visible(source.name)}</a>
+        <a href={hashOf({ at: "thread", thread: source.id })}>{visible(source.name)}</a>
       </Fragment>
     ))}
   </span>
 );
 
-export function ThreadHead({ thread }: { thread: Thread }) {
+export function ThreadHeader({ thread }: { thread: Thread }) {
   const home = useStore(page, (now) => now.settings?.home);
   const changes = useStore(page, (now) => now.route.at === "changes");
   const ask = (is: "rename" | "settings" | "delete") => (): void => page.patch({ dialog: { is, thread: thread.id } });
   return (
     <header class="head">
-      <ToList />
+      <BackToList />
       <div class="head-names">
         <h1 title={thread.name} data-testid="thread-name">
           {thread.name}
@@ -45,7 +40,7 @@ export function ThreadHead({ thread }: { thread: Thread }) {
           <span class="path" title={visible(thread.cwd)}>
             {visible(shortPath(thread.cwd, home))}
           </span>
-          {thread.origin && <CameOf origin={thread.origin} />}
+          {thread.origin && <Origin origin={thread.origin} />}
           <span class="wide">{plural(thread.turns, "turn")}</span>
           {thread.cost_usd > 0 && <span class="wide">{dollars(thread.cost_usd)}</span>}
         </p>
@@ -68,8 +63,8 @@ export function ThreadHead({ thread }: { thread: Thread }) {
         <button
           class="quiet"
           type="button"
-          title="Settings of this thread"
-          aria-label="Settings of this thread"
+          title="Thread settings"
+          aria-label="Thread settings"
           data-testid="thread-settings"
           onClick={ask("settings")}
         >

@@ -1,28 +1,30 @@
-// The threads: searched, opened, and made; with what each is doing.
+// The sidebar: the list of threads with their states, the search, and the buttons that open the other views.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { attempt, daemon, go, hear, page } from "./sync.ts";
-import { useMinute } from "./clock.ts";
-import { http } from "./http.ts";
-import { Half, Mark, Moon, Plus, Question, Search, Sun } from "./icons.tsx";
-import { hooks } from "./hooks.ts";
-import { jobs, needsYou } from "./jobs.ts";
-import { seen, theme, type Theme } from "./keep.ts";
-import { useStore } from "./store.ts";
-import { visible } from "./visible.ts";
-import type { Thread } from "./wire.ts";
-import { age, lastName, moment } from "./words.ts";
+import { http } from "../daemon/http.ts";
+import type { Thread } from "../daemon/wire.ts";
+import { hooks } from "../state/hooks.ts";
+import { jobs, needsAttention } from "../state/jobs.ts";
+import { attempt, noAgentReady, page } from "../state/page.ts";
+import { go, hashOf, type Route } from "../state/routes.ts";
+import { seen, theme, type Theme } from "../state/storage.ts";
+import { useStore } from "../state/store.ts";
+import { daemon, dispatch } from "../state/sync.ts";
+import { age, baseName, dateTime } from "../text/format.ts";
+import { visible } from "../text/visible.ts";
+import { useMinute } from "../ui/clock.ts";
+import { Half, Logo, Moon, Plus, Question, Search, Sun } from "../ui/icons.tsx";
 
-/** `children`: what stands above the threads, where the list is a screen of its own. */
+/** `children`: shown above the threads, when the sidebar fills the screen. */
 export function Sidebar({ children }: { children: ComponentChildren }) {
   return (
     <nav class="sidebar" aria-label="Threads" data-testid="sidebar">
       <div class="brand">
-        <Mark />
+        <Logo />
         <span>Clew</span>
         <span class="grow" />
-        <Looks />
+        <ThemeAndHelp />
         <button
           class="quiet"
           type="button"
@@ -50,13 +52,13 @@ function SearchField() {
   useEffect(() => {
     const query = text.trim();
     if (!query) {
-      hear({ type: "threads_searched", query: "", items: null });
+      dispatch({ type: "threads_searched", items: null });
       return undefined;
     }
     let wanted = true;
     const timer = setTimeout(() => {
       void attempt(http.threads(query)).then(
-        (found) => found && wanted && hear({ type: "threads_searched", query, items: found.items }),
+        (found) => found && wanted && dispatch({ type: "threads_searched", items: found.items }),
       );
     }, SEARCH_AFTER_MS);
     return () => {
@@ -94,18 +96,18 @@ function Threads() {
   const total = useStore(daemon, (now) => now.total);
   const now = useMinute();
   if (threads.length === 0) {
-    const words = searching ? "Nothing found." : listed ? "No threads yet." : "";
-    return <p class={searching ? "threads none" : "threads none yet"}>{words}</p>;
+    const text = searching ? "No threads found." : listed ? "No threads yet." : "";
+    return <p class={searching ? "threads none" : "threads none no-threads"}>{text}</p>;
   }
   return (
     <ul class="threads" data-testid="threads">
       {threads.map((thread) => (
-        <Item key={thread.id} thread={thread} now={now} />
+        <ThreadItem key={thread.id} thread={thread} now={now} />
       ))}
       {!searching && threads.length < total && (
         <li>
-          <button class="quiet more" type="button" data-testid="more-threads" onClick={() => void moreThreads()}>
-            More
+          <button class="quiet more" type="button" data-testid="more-threads" onClick={() => void loadMoreThreads()}>
+            Show more
           </button>
         </li>
       )}
@@ -113,14 +115,14 @@ function Threads() {
   );
 }
 
-const MOST_THREADS = 500; // that the daemon gives at once
+const MAX_THREADS = 500; // the daemon lists no more at once
 
-async function moreThreads(): Promise<void> {
-  const found = await attempt(http.threads("", 0, Math.min(MOST_THREADS, daemon.now.threads.length + 50)));
-  if (found) hear({ type: "threads_added", items: found.items, total: found.total });
+async function loadMoreThreads(): Promise<void> {
+  const found = await attempt(http.threads("", 0, Math.min(MAX_THREADS, daemon.now.threads.length + 50)));
+  if (found) dispatch({ type: "threads_added", items: found.items, total: found.total });
 }
 
-function Item({ thread, now }: { thread: Thread; now: number }) {
+function ThreadItem({ thread, now }: { thread: Thread; now: number }) {
   const open = useStore(page, ({ route }) => "thread" in route && route.thread === thread.id);
   const ref = useRef<HTMLAnchorElement>(null);
   useEffect(() => {
@@ -133,18 +135,18 @@ function Item({ thread, now }: { thread: Thread; now: number }) {
       <a
         ref={ref}
         class={`thread${unread ? " unread" : ""}`}
-        href={`#/t/${encodeURIComponent(thread.id)}`}
+        href={hashOf({ at: "thread", thread: thread.id })}
         aria-current={open ? "page" : undefined}
         data-testid="thread-item"
         onClick={() => page.patch({ browsing: false })}
         data-state={status ?? (unread ? "unread" : "idle")}
       >
         <span class="thread-name">{thread.name}</span>
-        <State status={status} unread={unread} />
+        <StateMark status={status} unread={unread} />
         <span class="thread-note">
-          {thread.agent} · {visible(lastName(thread.cwd))}
+          {thread.agent} · {visible(baseName(thread.cwd))}
         </span>
-        <time title={moment(thread.updated_at)} dateTime={thread.updated_at}>
+        <time title={dateTime(thread.updated_at)} dateTime={thread.updated_at}>
           {age(thread.updated_at, now)}
         </time>
       </a>
@@ -152,10 +154,10 @@ function Item({ thread, now }: { thread: Thread; now: number }) {
   );
 }
 
-function State({ status, unread }: { status: string | null; unread: boolean }) {
+function StateMark({ status, unread }: { status: string | null; unread: boolean }) {
   if (status === "waiting") {
     return (
-      <span class="state waiting" title="It asks you something">
+      <span class="state waiting" title="The agent has a question for you">
         <Question size={14} />
         <span class="hidden">waiting for you</span>
       </span>
@@ -170,8 +172,8 @@ function State({ status, unread }: { status: string | null; unread: boolean }) {
     );
   }
   return unread ? (
-    <span class="state" title="New since you last looked">
-      <span class="fresh-dot" aria-hidden="true" />
+    <span class="state" title="New since you last opened it">
+      <span class="unread-dot" aria-hidden="true" />
       <span class="hidden">unread</span>
     </span>
   ) : (
@@ -179,84 +181,75 @@ function State({ status, unread }: { status: string | null; unread: boolean }) {
   );
 }
 
-const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
+const NEXT_THEME: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
 
-function Looks() {
-  const [look, setLook] = useState(theme.get());
+function ThemeAndHelp() {
+  const [chosen, setChosen] = useState(theme.get());
   const change = (): void => {
-    theme.set(NEXT[look]);
-    setLook(NEXT[look]);
+    theme.set(NEXT_THEME[chosen]);
+    setChosen(NEXT_THEME[chosen]);
   };
-  const Icon = look === "auto" ? Half : look === "light" ? Sun : Moon;
+  const Icon = chosen === "auto" ? Half : chosen === "light" ? Sun : Moon;
   return (
     <>
-      <button class="quiet" type="button" data-testid="theme" aria-label={`Theme: ${look}`} title={`Theme: ${look}`} onClick={change}>
+      <button
+        class="quiet"
+        type="button"
+        data-testid="theme"
+        aria-label={`Theme: ${chosen}`}
+        title={`Theme: ${chosen}`}
+        onClick={change}
+      >
         <Icon />
       </button>
-      <button class="quiet" type="button" aria-label="Keys" title="Keys (?)" onClick={() => page.patch({ dialog: { is: "help" } })}>
+      <button
+        class="quiet"
+        type="button"
+        aria-label="Keyboard shortcuts"
+        title="Keyboard shortcuts (?)"
+        onClick={() => page.patch({ dialog: { is: "help" } })}
+      >
         <Question />
       </button>
     </>
   );
 }
 
-export function Views() {
-  const at = useStore(page, (now) => now.route.at);
-  const ill = useStore(page, (now) => now.agents?.every((agent) => agent.problem) ?? false);
-  const hooked = useStore(hooks, (now) => now.settings?.is_used ?? false);
-  const yours = useStore(jobs, (now) => now.items.filter(needsYou).length);
+function Views() {
+  const noAgent = useStore(page, noAgentReady);
+  const hasHooks = useStore(hooks, (now) => now.settings?.is_used ?? false);
+  const needAttention = useStore(jobs, (now) => now.items.filter(needsAttention).length);
   return (
     <div class="views">
-      <button
-        class="quiet"
-        type="button"
-        data-testid="jobs-open"
-        aria-current={at === "jobs" || at === "job" ? "page" : undefined}
-        title="Jobs (b)"
-        onClick={() => go({ at: "jobs" })}
-      >
-        Jobs {yours > 0 && <span class="ill">{yours}</span>}
-      </button>
-      <button
-        class="quiet"
-        type="button"
-        data-testid="reviews-open"
-        aria-current={at === "reviews" || at === "review" ? "page" : undefined}
-        title="Reviews (r)"
-        onClick={() => go({ at: "reviews" })}
-      >
-        Reviews
-      </button>
-      {hooked && (
-        <button
-          class="quiet"
-          type="button"
-          data-testid="hooks-open"
-          aria-current={at === "hooks" ? "page" : undefined}
-          title="Hooks (h)"
-          onClick={() => go({ at: "hooks" })}
-        >
-          Hooks
-        </button>
-      )}
-      <button
-        class="quiet"
-        type="button"
-        data-testid="savings-open"
-        aria-current={at === "savings" ? "page" : undefined}
-        onClick={() => go({ at: "savings" })}
-      >
-        Savings
-      </button>
-      <button
-        class="quiet"
-        type="button"
-        data-testid="agents-open"
-        aria-current={at === "agents" ? "page" : undefined}
-        onClick={() => go({ at: "agents" })}
-      >
-        Agents {ill && <span class="ill">!</span>}
-      </button>
+      <ViewButton view="jobs" detail="job" shortcut="b" name="Jobs" mark={needAttention || null} />
+      <ViewButton view="reviews" detail="review" shortcut="r" name="Reviews" />
+      {hasHooks && <ViewButton view="hooks" shortcut="h" name="Hooks" />}
+      <ViewButton view="savings" shortcut="s" name="Savings" />
+      <ViewButton view="agents" shortcut="a" name="Agents" mark={noAgent ? "!" : null} />
     </div>
+  );
+}
+
+interface ViewButtonProps {
+  view: "jobs" | "reviews" | "hooks" | "savings" | "agents";
+  detail?: Route["at"]; // the view of a single one of them
+  shortcut: string;
+  name: string;
+  mark?: string | number | null; // what needs attention there
+}
+
+function ViewButton({ view, detail, shortcut, name, mark = null }: ViewButtonProps) {
+  const at = useStore(page, (now) => now.route.at);
+  return (
+    <button
+      class="quiet"
+      type="button"
+      data-testid={`${view}-open`}
+      aria-current={at === view || at === detail ? "page" : undefined}
+      title={`${name} (${shortcut})`}
+      onClick={() => go({ at: view })}
+    >
+      {name} {mark !== null && <span class="attention">{mark}</span>}
+    </button>
   );
 }

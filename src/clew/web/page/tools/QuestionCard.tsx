@@ -1,61 +1,62 @@
-// What the agent asks a person, answered where it stands: a form with choices and own words, or a permission.
+// A question of the agent, answered in place: a form with choices and free text, or a permission.
 
 import { useId, useState } from "preact/hooks";
-import { answer } from "./actions.ts";
-import { askedOf, UNREADABLE, type Asked } from "./forms.ts";
-import { asText } from "./fields.ts";
-import { Given } from "./Given.tsx";
-import { focused } from "./near.ts";
-import { Output } from "./Steps.tsx";
-import { visible, visibleLine } from "./visible.ts";
-import type { Question } from "./wire.ts";
+import type { Question } from "../daemon/wire.ts";
+import { answer } from "../state/actions.ts";
+import { asText } from "../text/format.ts";
+import { visible, visibleLine } from "../text/visible.ts";
+import { focusOnMount } from "../ui/focus.ts";
+import { Output } from "../ui/Output.tsx";
+import { readForm, UNREADABLE, type FormQuestion } from "./questions.ts";
+import { ToolInput } from "./ToolInput.tsx";
 
 export function QuestionCard({ question }: { question: Question }) {
-  return question.is_form ? <Form question={question} /> : <Permission question={question} />;
+  return question.is_form ? <QuestionForm question={question} /> : <PermissionForm question={question} />;
 }
 
-const Asleep = ({ question }: { question: Question }) =>
+const RunEndedNote = ({ question }: { question: Question }) =>
   question.live ? null : (
-    <p class="note plain">The run that asked is over. Your answer goes to its session as a message, in a new run.</p>
+    <p class="note plain">The run that asked has ended. Your answer is sent to its session as a message, in a new run.</p>
   );
 
 interface Choice {
   picked: readonly string[];
-  own: string;
+  own: string; // the answer in the user's own words
 }
 
-function Form({ question }: { question: Question }) {
-  const { asked, whole } = askedOf(question.input);
-  const [choices, choose] = useState<readonly Choice[]>(asked.map(() => ({ picked: [], own: "" })));
+function QuestionForm({ question }: { question: Question }) {
+  const { questions, complete } = readForm(question.input);
+  const [choices, setChoices] = useState<readonly Choice[]>(questions.map(() => ({ picked: [], own: "" })));
   const [busy, setBusy] = useState(false);
-  const words = choices.map(({ picked, own }) => [...picked, own.trim()].filter(Boolean).join(", "));
-  const complete = words.every(Boolean);
+  const answers = choices.map(({ picked, own }) => [...picked, own.trim()].filter(Boolean).join(", "));
+  const isAnswered = answers.every(Boolean);
 
-  const change = (index: number, next: Choice): void => choose(choices.map((each, at) => (at === index ? next : each)));
-  const send = async (said: Record<string, unknown>): Promise<void> => {
+  const change = (index: number, next: Choice): void => setChoices(choices.map((each, at) => (at === index ? next : each)));
+  const send = async (reply: Record<string, unknown>): Promise<void> => {
     setBusy(true);
-    await answer(question, said);
+    await answer(question, reply);
     setBusy(false);
   };
   const submit = (event: Event): void => {
     event.preventDefault();
-    if (complete && !busy) void send({ allow: true, answers: Object.fromEntries(asked.map((q, i) => [q.question, words[i]])) });
+    if (!isAnswered || busy) return;
+    void send({ allow: true, answers: Object.fromEntries(questions.map((each, index) => [each.question, answers[index]])) });
   };
   return (
     <form class="card question" data-testid="question-form" onSubmit={submit} aria-label="The agent asks">
       <h2>The agent asks</h2>
-      <Asleep question={question} />
-      {!whole && (
+      <RunEndedNote question={question} />
+      {!complete && (
         <>
-          <p class="note warning">Not all of this form can be read. As it came:</p>
-          <Output label="The form as it came" text={asText(question.input)} />
+          <p class="note warning">A part of this form cannot be displayed. Raw form:</p>
+          <Output label="Raw form" text={asText(question.input)} />
         </>
       )}
-      {asked.map((each, index) => (
-        <Field key={index} asked={each} choice={choices[index]} change={(next) => change(index, next)} />
+      {questions.map((each, index) => (
+        <QuestionField key={index} question={each} choice={choices[index]} change={(next) => change(index, next)} />
       ))}
       <div class="row">
-        <button class="primary" type="submit" disabled={!complete || busy} data-testid="question-answer">
+        <button class="primary" type="submit" disabled={!isAnswered || busy} data-testid="question-answer">
           Answer
         </button>
         <button
@@ -63,30 +64,36 @@ function Form({ question }: { question: Question }) {
           disabled={busy}
           onClick={() => void send({ allow: false, message: "The user does not want to answer. Decide yourself." })}
         >
-          Let it decide
+          Let the agent decide
         </button>
       </div>
     </form>
   );
 }
 
-function Field({ asked, choice, change }: { asked: Asked; choice: Choice | undefined; change: (next: Choice) => void }) {
+interface FieldProps {
+  question: FormQuestion;
+  choice: Choice | undefined;
+  change: (next: Choice) => void;
+}
+
+function QuestionField({ question, choice, change }: FieldProps) {
   const id = useId();
   const { picked, own } = choice ?? { picked: [], own: "" };
   const pick = (label: string): void => {
-    if (!asked.many) change({ picked: [label], own: "" });
+    if (!question.multiple) change({ picked: [label], own: "" });
     else change({ picked: picked.includes(label) ? picked.filter((each) => each !== label) : [...picked, label], own });
   };
   return (
     <fieldset>
       <legend>
-        {asked.header && <span class="tag">{visible(asked.header)}</span>}{" "}
-        <bdi>{asked.question === UNREADABLE ? "Your answer" : visible(asked.question)}</bdi>
+        {question.header && <span class="tag">{visible(question.header)}</span>}{" "}
+        <bdi>{question.question === UNREADABLE ? "Your answer" : visible(question.question)}</bdi>
       </legend>
-      {asked.options.map((option, index) => (
+      {question.options.map((option, index) => (
         <label key={index} class="option">
           <input
-            type={asked.many ? "checkbox" : "radio"}
+            type={question.multiple ? "checkbox" : "radio"}
             name={id}
             checked={picked.includes(option.label)}
             onChange={() => pick(option.label)}
@@ -98,19 +105,19 @@ function Field({ asked, choice, change }: { asked: Asked; choice: Choice | undef
         </label>
       ))}
       <input
-        class="own"
+        class="free-text"
         type="text"
-        placeholder={asked.options.length > 0 ? "or in your own words" : "your answer"}
-        aria-label={`Own words: ${visibleLine(asked.question)}`}
+        placeholder={question.options.length > 0 ? "or in your own words" : "your answer"}
+        aria-label={`In your own words: ${visibleLine(question.question)}`}
         value={own}
-        onInput={(event) => change({ picked: asked.many ? picked : [], own: event.currentTarget.value })}
+        onInput={(event) => change({ picked: question.multiple ? picked : [], own: event.currentTarget.value })}
       />
     </fieldset>
   );
 }
 
-function Permission({ question }: { question: Question }) {
-  const [wording, setWording] = useState(false);
+function PermissionForm({ question }: { question: Question }) {
+  const [withMessage, setWithMessage] = useState(false);
   const [message, setMessage] = useState("");
   const [busy, setBusy] = useState(false);
   const send = async (allow: boolean): Promise<void> => {
@@ -118,31 +125,32 @@ function Permission({ question }: { question: Question }) {
     await answer(question, allow ? { allow } : { allow, message: message.trim() || "The user said no." });
     setBusy(false);
   };
-  const submit = (event: Event): void => {
+  const deny = (event: Event): void => {
     event.preventDefault();
     void send(false);
   };
+  const tool = visibleLine(question.tool);
   return (
-    <form class="card question" data-testid="permission-form" onSubmit={submit} aria-label={`May it use ${visibleLine(question.tool)}?`}>
+    <form class="card question" data-testid="permission-form" onSubmit={deny} aria-label={`Allow the agent to use ${tool}?`}>
       <h2>
-        May it use <code>{visible(question.tool)}</code>?
+        Allow the agent to use <code>{visible(question.tool)}</code>?
       </h2>
-      <Asleep question={question} />
-      <Given input={question.input} />
-      {wording && (
+      <RunEndedNote question={question} />
+      <ToolInput input={question.input} />
+      {withMessage && (
         <input
-          class="own"
+          class="free-text"
           type="text"
-          ref={focused}
-          aria-label="What to tell the agent"
-          placeholder="what it should do instead"
-          data-testid="deny-words"
+          ref={focusOnMount}
+          aria-label="Message to the agent"
+          placeholder="what the agent should do instead"
+          data-testid="deny-message"
           value={message}
           onInput={(event) => setMessage(event.currentTarget.value)}
         />
       )}
       <div class="row">
-        {!wording && (
+        {!withMessage && (
           <button class="primary" type="button" disabled={busy} data-testid="allow" onClick={() => void send(true)}>
             Allow
           </button>
@@ -150,8 +158,8 @@ function Permission({ question }: { question: Question }) {
         <button type="submit" disabled={busy} data-testid="deny">
           Deny
         </button>
-        <button type="button" data-testid="deny-with-words" onClick={() => setWording(!wording)}>
-          {wording ? "Back" : "Deny with words…"}
+        <button type="button" data-testid="deny-with-message" onClick={() => setWithMessage(!withMessage)}>
+          {withMessage ? "Back" : "Deny with a message…"}
         </button>
       </div>
     </form>

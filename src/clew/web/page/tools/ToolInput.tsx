@@ -1,22 +1,24 @@
-// All that a tool was given: edits as diffs, then its other fields, each in a frame of its own.
+// The whole input of a tool call: its edits as diffs, then its other fields, each in a frame of its own.
 
+import { visible, visibleLine } from "../text/visible.ts";
+import { Fold } from "../ui/Fold.tsx";
+import { Output } from "../ui/Output.tsx";
+import { EditDiff } from "./EditDiff.tsx";
 import { editsOf } from "./edits.ts";
 import { fieldsOf, type Field } from "./fields.ts";
-import { Diff, Fold, Output } from "./Steps.tsx";
-import { visible, visibleLine } from "./visible.ts";
 
-const SHORT = 80; // characters that stand beside their name
+const SHORT_CHARS = 80; // a shorter value is shown beside its name
 
-export function Given({ input }: { input: Record<string, unknown> }) {
-  const edits = editsOf({ input });
+export function ToolInput({ input }: { input: Record<string, unknown> }) {
+  const edits = editsOf(input);
   const fields = fieldsOf(input);
   return (
-    <div class="given" data-testid="given">
+    <div class="tool-input" data-testid="tool-input">
       {edits.map((edit, index) => (
-        <Diff key={index} edit={edit} />
+        <EditDiff key={index} edit={edit} />
       ))}
       {fields.map((field, index) => (
-        <Value
+        <FieldView
           key={field.name}
           field={field}
           first={index === 0 && edits.length === 0}
@@ -28,8 +30,8 @@ export function Given({ input }: { input: Record<string, unknown> }) {
   );
 }
 
-/** The first one is what is read before anything is allowed: it is open, however long it is. */
-function Value({ field, first, isCommand }: { field: Field; first: boolean; isCommand: boolean }) {
+/** The first field is what people read before they allow the call, so it is open, however long it is. */
+function FieldView({ field, first, isCommand }: { field: Field; first: boolean; isCommand: boolean }) {
   const output = <Output label={visibleLine(field.name)} text={isCommand ? `$ ${field.text}` : field.text} />;
   if (field.size) {
     const summary = (
@@ -40,13 +42,14 @@ function Value({ field, first, isCommand }: { field: Field; first: boolean; isCo
       </>
     );
     return (
-      <Fold class="long" summary={summary} opened={first}>
+      <Fold class="long" summary={summary} initiallyOpen={first}>
         {() => output}
       </Fold>
     );
   }
+  const isShort = !isCommand && field.text.length <= SHORT_CHARS && !field.text.includes("\n");
   return (
-    <div class={isCommand || field.text.length > SHORT || field.text.includes("\n") ? "field" : "field short"}>
+    <div class={isShort ? "field short" : "field"}>
       {!isCommand && <span class="tool-name">{visible(field.name)}</span>}
       {output}
     </div>

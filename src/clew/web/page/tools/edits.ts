@@ -1,7 +1,5 @@
-// Tool calls in a line, and the file edits among them as small diffs. Tools are known by the shape of their input
-// rather than by name: every agent has names of its own.
-
-import type { ToolPart } from "./progress.ts";
+// The summary of a tool call on one line, and its file edits as small diffs. Tools are recognised by the shape of their
+// input rather than by name, because every agent has its own names.
 
 export interface Edit {
   path: string;
@@ -14,34 +12,39 @@ export interface Line {
   text: string;
 }
 
+type Input = Record<string, unknown>;
+
 const str = (value: unknown): string => (typeof value === "string" ? value : "");
-const list = (value: unknown): Record<string, unknown>[] =>
+const list = (value: unknown): Input[] =>
   Array.isArray(value) ? value.filter((each) => each !== null && typeof each === "object") : [];
 
-const TELLING = ["command", "file_path", "notebook_path", "changes", "pattern", "url", "query", "path", "description", "prompt"];
+/** Fields that describe a call, the most informative first. */
+const MAIN_FIELDS = [
+  ...["command", "file_path", "notebook_path", "changes", "pattern"],
+  ...["url", "query", "path", "description", "prompt"],
+];
 
-/** The name of the argument that says most. */
-export function mainField(input: Record<string, unknown>): string | null {
-  const says = (name: string): boolean => Boolean(said(name, input[name]));
-  return TELLING.find((name) => Object.hasOwn(input, name) && says(name)) ?? Object.keys(input).find(says) ?? null;
+/** The name of the most informative field. */
+export function mainField(input: Input): string | null {
+  const hasText = (name: string): boolean => Boolean(fieldText(name, input[name]));
+  return MAIN_FIELDS.find((name) => Object.hasOwn(input, name) && hasText(name)) ?? Object.keys(input).find(hasText) ?? null;
 }
 
-function said(name: string, value: unknown): string {
+function fieldText(name: string, value: unknown): string {
   if (name === "command" && Array.isArray(value)) return value.map(str).join(" ").trim();
   if (name === "changes") return list(value).map((change) => str(change.path)).filter(Boolean).join(", ");
   if (name === "questions") return str(list(value)[0]?.question);
   return str(value).trim();
 }
 
-/** The argument that says most, on one line. */
-export function mainArgument(input: Record<string, unknown>): string {
+/** The most informative field, on one line. */
+export function mainArgument(input: Input): string {
   const name = mainField(input);
-  return name === null ? "" : said(name, input[name]).replace(/\s+/g, " ").trim();
+  return name === null ? "" : fieldText(name, input[name]).replace(/\s+/g, " ").trim();
 }
 
-/** What a call changes in files, as far as its input tells. */
-export function editsOf(part: Pick<ToolPart, "input">): Edit[] {
-  const { input } = part;
+/** The file edits of a call, as far as its input shows them. */
+export function editsOf(input: Input): Edit[] {
   const path = str(input.file_path) || str(input.notebook_path);
   if (path && Array.isArray(input.edits)) {
     const hunks = list(input.edits).map((each) => diffLines(str(each.old_string), str(each.new_string)));
@@ -56,11 +59,11 @@ export function editsOf(part: Pick<ToolPart, "input">): Edit[] {
   }
   const changes: unknown[] = Array.isArray(input.changes) ? input.changes : [];
   if (!list(changes).some((change) => str(change.path))) return [];
-  return changes.map(changed);
+  return changes.map(editOf);
 }
 
-/** One that names no file is shown as it came: it is a part of the call all the same. */
-function changed(change: unknown): Edit {
+/** A change that names no file is shown as raw JSON, because it is a part of the call as well. */
+function editOf(change: unknown): Edit {
   const [known] = list([change]);
   const path = str(known?.path);
   if (known && path) return { path, kind: kindOf(known.kind), hunks: hunksOf(known) };
@@ -68,8 +71,8 @@ function changed(change: unknown): Edit {
   return { path: "(names no file)", kind: "change", hunks: [lines(raw).map((text) => ({ sign: " ", text }))] };
 }
 
-/** The fields that the diffs show all of; any other must be shown beside them. */
-export function shownByEdits(input: Record<string, unknown>): ReadonlySet<string> {
+/** The fields that the diffs show completely; all others must be shown beside them. */
+export function fieldsInDiffs(input: Input): ReadonlySet<string> {
   const path = ["file_path", "notebook_path"].find((name) => str(input[name]));
   if (!path) return new Set();
   if (Array.isArray(input.edits)) return new Set(input.edits.every(isPlainEdit) ? [path, "edits"] : [path]);
@@ -79,6 +82,7 @@ export function shownByEdits(input: Record<string, unknown>): ReadonlySet<string
   return new Set(typeof input.content === "string" ? [path, "content"] : []);
 }
 
+/** An edit that a diff shows completely. */
 function isPlainEdit(each: unknown): boolean {
   const [edit] = list([each]);
   const texts = edit && typeof edit.old_string === "string" && typeof edit.new_string === "string";
@@ -86,12 +90,12 @@ function isPlainEdit(each: unknown): boolean {
 }
 
 function kindOf(kind: unknown): Edit["kind"] {
-  const word = str(kind) || str((kind as { type?: unknown } | null)?.type);
-  return word === "add" || word === "delete" ? word : "change";
+  const name = str(kind) || str((kind as { type?: unknown } | null)?.type);
+  return name === "add" || name === "delete" ? name : "change";
 }
 
-/** A unified diff in its hunks; a whole new file as added lines. */
-function hunksOf(change: Record<string, unknown>): Line[][] {
+/** The hunks of a unified diff, or a whole file as added or deleted lines. */
+function hunksOf(change: Input): Line[][] {
   const diff = str(change.diff) || str(change.unified_diff);
   if (!diff) {
     const content = str(change.content);
@@ -100,7 +104,8 @@ function hunksOf(change: Record<string, unknown>): Line[][] {
   }
   const hunks: Line[][] = [];
   for (const line of lines(diff)) {
-    if (hunks.length === 0 && /^(---|\+\+\+|diff |index )/.test(line)) continue; // later ones are lines of the file
+    // In a hunk, a line that looks like a header is a line of the file.
+    if (hunks.length === 0 && /^(---|\+\+\+|diff |index )/.test(line)) continue;
     if (line.startsWith("@@")) hunks.push([]);
     else if (/^[ +-]/.test(line)) {
       if (hunks.length === 0) hunks.push([]);
@@ -116,9 +121,9 @@ const lines = (text: string): string[] => {
   return all;
 };
 
-const LIMIT = 400; // lines a side: beyond it the table below would cost more than a reader gains
+const MAX_COMPARED_LINES = 400; // on each side: the table below grows with the product of both
 
-/** The longest common subsequence of lines, as removed, added and kept ones; long stretches of kept ones are cut. */
+/** Removed, added and common lines, by the longest common subsequence, with three common lines before and after. */
 export function diffLines(before: string, after: string): Line[] {
   const a = lines(before);
   const b = lines(after);
@@ -137,7 +142,7 @@ export function diffLines(before: string, after: string): Line[] {
 function middle(a: string[], b: string[]): Line[] {
   const minus = (text: string): Line => ({ sign: "-", text });
   const plus = (text: string): Line => ({ sign: "+", text });
-  if (a.length > LIMIT || b.length > LIMIT) return [...a.map(minus), ...b.map(plus)];
+  if (a.length > MAX_COMPARED_LINES || b.length > MAX_COMPARED_LINES) return [...a.map(minus), ...b.map(plus)];
   const width = b.length + 1;
   const table = new Uint16Array((a.length + 1) * width);
   const at = (i: number, j: number): number => table[i * width + j] ?? 0;
@@ -163,7 +168,7 @@ function middle(a: string[], b: string[]): Line[] {
   return out;
 }
 
-export function size(edits: readonly Edit[]): { added: number; removed: number } {
+export function lineCounts(edits: readonly Edit[]): { added: number; removed: number } {
   const all = edits.flatMap((edit) => edit.hunks.flat());
   return {
     added: all.filter((line) => line.sign === "+").length,

@@ -1,31 +1,31 @@
-// What a tool was given, whole: the argument that says most first, then every other one. Whoever allows a call must be
-// able to see all of it, so nothing is left out; what is long is folded, and says how long it is.
+// All fields of a tool call's input, the most informative first. Whoever allows a call must be able to see all of it, so
+// nothing is left out; a long field is folded, with its length.
 
-import { mainField, shownByEdits } from "./edits.ts";
-import { plural } from "./words.ts";
+import { asText, plural } from "../text/format.ts";
+import { fieldsInDiffs, mainField } from "./edits.ts";
 
 export interface Field {
   name: string;
   text: string;
-  size: string; // "" when it is short enough to be shown as it is
+  size: string; // "" when it is short enough to be shown unfolded
 }
 
 type Input = Record<string, unknown>;
 
 const LONG_CHARS = 1000;
 const LONG_LINES = 14;
-const MOST = 40; // fields one by one; the others together
+const MAX_FIELDS = 40; // the others are shown together, as one field
 
 export function fieldsOf(input: Input): Field[] {
   const main = mainField(input);
-  const shown = shownByEdits(input);
-  const names = Object.keys(input).filter((name) => !shown.has(name));
+  const inDiffs = fieldsInDiffs(input);
+  const names = Object.keys(input).filter((name) => !inDiffs.has(name));
   const ordered = main !== null && names.includes(main) ? [main, ...names.filter((name) => name !== main)] : names;
-  const fields = ordered.slice(0, MOST).map((name) => field(name, input[name]));
-  const rest = ordered.slice(MOST);
+  const fields = ordered.slice(0, MAX_FIELDS).map((name) => field(name, input[name]));
+  const rest = ordered.slice(MAX_FIELDS);
   if (rest.length === 0) return fields;
   const others = Object.fromEntries(rest.map((name) => [name, input[name]]));
-  return [...fields, { ...field("", others), name: `${plural(rest.length, "more field")}` }];
+  return [...fields, { ...field("", others), name: plural(rest.length, "more field") }];
 }
 
 function field(name: string, value: unknown): Field {
@@ -33,10 +33,7 @@ function field(name: string, value: unknown): Field {
   return { name, text, size: sizeOf(text) };
 }
 
-export const asText = (value: unknown): string =>
-  typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? String(value));
-
-/** How long a text is, when it is too long to be seen at a glance. */
+/** The size of a long text, in words; "" for a short one. */
 export function sizeOf(text: string): string {
   const lines = text.split("\n").length;
   if (text.length <= LONG_CHARS && lines <= LONG_LINES) return "";

@@ -1,16 +1,16 @@
-// One thing that cannot be shown must not take its neighbours along: it is told in a line, with its text as it came.
+// An error boundary: when a part of the page fails to render, the rest stays, and that part is shown as raw text.
 
 import { Component, type ComponentChildren } from "preact";
-import { asText } from "./fields.ts";
-import { visible } from "./visible.ts";
+import { asText } from "../text/format.ts";
+import { visible } from "../text/visible.ts";
 
-interface Guarded {
-  of?: unknown; // when it is another one, showing it is tried again
-  raw?: unknown; // what it is made from
+interface Props {
+  resetKey?: unknown; // when it changes, rendering is tried again
+  raw?: unknown; // the data that is rendered
   children: ComponentChildren;
 }
 
-export class Guard extends Component<Guarded, { failed: boolean }> {
+export class ErrorBoundary extends Component<Props, { failed: boolean }> {
   override state = { failed: false };
 
   static override getDerivedStateFromError(): { failed: boolean } {
@@ -21,18 +21,18 @@ export class Guard extends Component<Guarded, { failed: boolean }> {
     console.error(error);
   }
 
-  override componentDidUpdate(before: Guarded): void {
-    if (this.state.failed && before.of !== this.props.of) this.setState({ failed: false });
+  override componentDidUpdate(before: Props): void {
+    if (this.state.failed && before.resetKey !== this.props.resetKey) this.setState({ failed: false });
   }
 
   override render() {
     if (!this.state.failed) return this.props.children;
     const text = rawText(this.props.raw);
     return (
-      <div class="broken" data-testid="broken" role="group" aria-label="Could not be shown">
-        <p class="note warning">This could not be shown.{text && " As it came:"}</p>
+      <div class="render-error" data-testid="render-error" role="group" aria-label="Could not be displayed">
+        <p class="note warning">This could not be displayed.{text && " Raw content:"}</p>
         {text && (
-          <pre class="output" tabIndex={0} role="region" aria-label="As it came">
+          <pre class="output" tabIndex={0} role="region" aria-label="Raw content">
             {visible(text)}
           </pre>
         )}

@@ -1,59 +1,59 @@
-// A directory, typed or chosen: the folders below what stands in the field are offered.
+// A field for a directory, which offers the folders below the path that is typed.
 
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { http } from "./http.ts";
-import { useStore } from "./store.ts";
-import { page } from "./sync.ts";
-import { visible } from "./visible.ts";
+import { http } from "../daemon/http.ts";
+import { page } from "../state/page.ts";
+import { useStore } from "../state/store.ts";
+import { visible } from "../text/visible.ts";
 
-const ASK_AFTER_MS = 120;
+const LOAD_AFTER_MS = 120;
 
-/** The folder whose children are offered, and the beginning of the name that is being typed. */
-export function split(path: string): [string, string] {
+/** The folder whose children are offered, and the start of the name that is being typed. */
+export function splitPath(path: string): [string, string] {
   const at = path.lastIndexOf("/");
   return at < 0 ? ["", path] : [path.slice(0, at) || "/", path.slice(at + 1)];
 }
 
 export function FolderField({ value, change }: { value: string; change: (path: string) => void }) {
   const id = useId();
-  const [folders, setFolders] = useState<{ below: string; names: string[] } | null>(null);
+  const [folders, setFolders] = useState<{ parent: string; names: string[] } | null>(null);
   const [open, setOpen] = useState(false);
   const [at, setAt] = useState(-1);
   const field = useRef<HTMLInputElement>(null);
-  const complaint = useStore(page, (now) => (now.complaint?.field === "cwd" ? now.complaint : null));
-  const [below, begun] = split(value);
+  const error = useStore(page, (now) => (now.formError?.field === "cwd" ? now.formError : null));
+  const [parent, start] = splitPath(value);
 
   useEffect(() => {
-    if (!open || folders?.below === below) return undefined;
+    if (!open || folders?.parent === parent) return undefined;
     const timer = setTimeout(() => {
-      http.dirs(below).then(
-        ({ items }) => setFolders({ below, names: items }),
-        () => setFolders({ below, names: [] }),
+      http.dirs(parent).then(
+        ({ items }) => setFolders({ parent, names: items }),
+        () => setFolders({ parent, names: [] }),
       );
-    }, ASK_AFTER_MS);
+    }, LOAD_AFTER_MS);
     return () => clearTimeout(timer);
-  }, [open, below]);
+  }, [open, parent]);
 
   useEffect(() => {
-    if (!complaint) return;
+    if (!error) return;
     field.current?.focus();
-    setOpen(false); // what is wrong stands where the folders are offered
-  }, [complaint]);
+    setOpen(false); // the error is shown where the folders are offered
+  }, [error]);
 
-  const fitting = (folders?.below === below ? folders.names : [])
-    .filter((name) => name.toLowerCase().startsWith(begun.toLowerCase()) && (begun.startsWith(".") || !name.startsWith(".")))
+  const matching = (folders?.parent === parent ? folders.names : [])
+    .filter((name) => name.toLowerCase().startsWith(start.toLowerCase()) && (start.startsWith(".") || !name.startsWith(".")))
     .slice(0, 8);
-  const listed = open && fitting.length > 0 && !(fitting.length === 1 && fitting[0] === begun);
+  const listed = open && matching.length > 0 && !(matching.length === 1 && matching[0] === start);
   const pick = (name: string): void => {
-    change(`${below === "/" ? "" : below}/${name}/`);
+    change(`${parent === "/" ? "" : parent}/${name}/`);
     setAt(-1);
     field.current?.focus();
   };
   const onKeyDown = (event: KeyboardEvent): void => {
-    const chosen = fitting[at];
+    const chosen = matching[at];
     if (!listed) return;
-    if (event.key === "ArrowDown") setAt((at + 1) % fitting.length);
-    else if (event.key === "ArrowUp") setAt((at - 1 + fitting.length) % fitting.length);
+    if (event.key === "ArrowDown") setAt((at + 1) % matching.length);
+    else if (event.key === "ArrowUp") setAt((at - 1 + matching.length) % matching.length);
     else if ((event.key === "Enter" || event.key === "Tab") && chosen !== undefined) pick(chosen);
     else if (event.key === "Escape") setOpen(false);
     else return;
@@ -70,8 +70,8 @@ export function FolderField({ value, change }: { value: string; change: (path: s
         role="combobox"
         aria-expanded={listed}
         aria-controls={`${id}-list`}
-        aria-invalid={complaint !== null}
-        aria-describedby={complaint ? `${id}-wrong` : undefined}
+        aria-invalid={error !== null}
+        aria-describedby={error ? `${id}-error` : undefined}
         aria-autocomplete="list"
         aria-activedescendant={listed && at >= 0 ? `${id}-${at}` : undefined}
         data-testid="folder"
@@ -79,7 +79,7 @@ export function FolderField({ value, change }: { value: string; change: (path: s
         autocomplete="off"
         value={value}
         onInput={(event) => {
-          if (complaint) page.patch({ complaint: null });
+          if (error) page.patch({ formError: null });
           change(event.currentTarget.value);
           setOpen(true);
           setAt(-1);
@@ -88,14 +88,14 @@ export function FolderField({ value, change }: { value: string; change: (path: s
         onBlur={() => setOpen(false)}
         onKeyDown={onKeyDown}
       />
-      {complaint && (
-        <p class="wrong" id={`${id}-wrong`} role="alert" data-testid="folder-problem">
-          {complaint.text} {complaint.hint}
+      {error && (
+        <p class="form-error" id={`${id}-error`} role="alert" data-testid="folder-problem">
+          {error.text} {error.hint}
         </p>
       )}
       <ul id={`${id}-list`} role="listbox" aria-label="Folders" class={listed ? "" : "none"}>
         {listed &&
-          fitting.map((name, index) => (
+          matching.map((name, index) => (
             <li
               key={name}
               id={`${id}-${index}`}

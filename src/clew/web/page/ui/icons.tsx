@@ -1,4 +1,4 @@
-// The page's pictures, drawn by hand on a grid of 16: one stroke width, the colour of the text around them.
+// The icons of the page, on a grid of 16: one stroke width, and the colour of the text around them.
 
 import type { ComponentChildren } from "preact";
 
@@ -52,10 +52,9 @@ export const Half = icon(
 );
 export const Question = icon(<path d="M6 6a2 2 0 1 1 2.700 1.900c-.5.2-.7.5-.7 1.100M8 11.500v.1" />);
 export const Warning = icon(<path d="M8 2.500 14.500 13.500h-13L8 2.500ZM8 6.500v3M8 11.500v.1" />);
-export const Folder = icon(<path d="M2 4h4l1.500 1.500H14V12.500H2z" />);
 
-/** The mark: a ball of thread, and its end leading away. */
-export const Mark = ({ size = 22 }: { size?: number }) => (
+/** The logo: a ball of thread with a loose end. */
+export const Logo = ({ size = 22 }: { size?: number }) => (
   <svg class="mark" width={size} height={size} viewBox="0 0 32 32" fill="none" stroke="currentColor" aria-hidden="true">
     <g stroke-width="2.200" stroke-linecap="round">
       <circle cx="14" cy="14" r="10.500" />

@@ -1,0 +1,1 @@
+"""The Python API, and all that a surface may call."""

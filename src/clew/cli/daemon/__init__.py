@@ -1,0 +1,1 @@
+"""`clew serve` and `clew mcp`"""

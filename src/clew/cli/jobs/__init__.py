@@ -1,0 +1,1 @@
+"""`clew jobs` and `clew work`"""

@@ -1,0 +1,1 @@
+"""`clew doctor`, `clew config` and `clew completion`"""

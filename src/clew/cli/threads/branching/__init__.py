@@ -1,0 +1,1 @@
+"""`clew threads fork`, `merge`, `diff` and `replay`"""

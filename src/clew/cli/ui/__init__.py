@@ -1,0 +1,1 @@
+"""What the command line prints, draws and reads: output, tables, the status line, prompts for permissions."""

@@ -1,0 +1,66 @@
+"""What comes next in a thread: queued prompts, open questions, and a preview of its next turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clew.cli.ui import agent_questions
+from clew.cli.ui.printing import SHORT_ID, harmless, one_line
+from clew.core.record import Record
+from clew.errors import ClewError
+
+if TYPE_CHECKING:
+    from clew.api.client import Client, Thread
+    from clew.core.runs.question import Question
+    from clew.core.runs.run import Run
+    from clew.hosts.chat.preview import Preview
+
+PROMPT_CHARS = 200
+MOST_RUNS = 1000
+
+
+class Upcoming(Record):
+    queued: tuple[Run, ...]  # in the order in which they will run
+    questions: tuple[Question, ...]
+    live: frozenset[str]  # ids of the runs that have not ended
+    preview: Preview | None
+    words: str  # of the preview, or why there is none
+
+    def lines(self) -> list[str]:
+        lines = [f"queued: {run.id[:SHORT_ID]}  {one_line(run.prompt, PROMPT_CHARS)}" for run in self.queued]
+        for question in self.questions:
+            how = agent_questions.how_to_answer(question, several=len(self.questions) > 1)
+            lines += ["asked:", *(f"  {line}" for line in agent_questions.question_lines(question)), f"  ({how})"]
+        return [*lines, f"next turn: {self.words}"]
+
+    def as_object(self) -> dict[str, Any]:
+        preview = self.preview
+        next_turn = (
+            {"resumes": preview.resumes, "reason": preview.reason, "words": preview.words}
+            if preview is not None
+            else None
+        )
+        return {
+            "queued": [{"run": run.id, "prompt": run.prompt} for run in self.queued],
+            "questions": [agent_questions.as_object(each, live=each.run_id in self.live) for each in self.questions],
+            "next_turn": next_turn,
+        }
+
+
+async def upcoming_of(client: Client, thread: Thread) -> Upcoming:
+    from clew.core.runs.run import LIVE, RunStatus
+
+    runs = await client.runs(thread=thread, statuses=LIVE, limit=MOST_RUNS)
+    queued = tuple(run for run in reversed(runs) if run.status is RunStatus.QUEUED)
+    questions = tuple(await client.views.questions(thread=thread))
+    preview, words = await next_turn(thread)
+    return Upcoming(queued, questions, frozenset(run.id for run in runs), preview, words)
+
+
+async def next_turn(thread: Thread) -> tuple[Preview | None, str]:
+    """The preview and its words; without a preview, the error (such as a missing agent: the thread is still shown)."""
+    try:
+        preview = await thread.preview()
+    except ClewError as error:
+        return None, harmless(error.message)
+    return preview, preview.words

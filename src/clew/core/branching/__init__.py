@@ -1,0 +1,1 @@
+"""Forks, comparisons and merges of threads."""

@@ -1,0 +1,1 @@
+"""Jobs: what follows from the end of each run."""

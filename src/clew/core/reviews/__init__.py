@@ -1,0 +1,1 @@
+"""Reviews: rounds, findings, and how a round is worded."""

@@ -1,0 +1,1 @@
+"""Runs: their states, events, answers, tool calls, questions, permissions and usage limits."""

@@ -1,0 +1,1 @@
+"""Durable work on any number of machines: workers, their claims and the queue (DBOS)."""

@@ -1,0 +1,107 @@
+"""The end of a run, stored once: whatever dies next, and whatever breaks in the very commit (ADR 32)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clew.core.outcome import Outcome
+from clew.core.record import replace
+from clew.core.runs.events import RunEnded
+from clew.core.runs.run import LIVE, IllegalStatus, Run, RunStatus
+from clew.engine.attempt import AttemptEnd
+from clew.engine.faults import passed
+from clew.engine.finish.results import FinishedRun, RunResults
+from clew.engine.journal import Journal, JournalEntry
+from clew.engine.leases import HeldLeases
+from clew.engine.planning.plan import AttemptPlan
+from clew.engine.storage.async_store import StoreAccess
+from clew.errors import ClewError, StoreError
+from clew.store.store import Store
+
+
+class EndOfRun:
+    def __init__(
+        self, run: Run, async_store: StoreAccess, journal: Journal, leases: HeldLeases, results: RunResults
+    ) -> None:
+        self._run = run
+        self._store = async_store
+        self._journal = journal
+        self._leases = leases
+        self._results = results
+        self.is_left_to_recovery = False  # the end could not be stored
+
+    async def store_attempt(self, plan: AttemptPlan, end: AttemptEnd) -> None:
+        """The end of an attempt that another one follows."""
+
+        def write(store: Store) -> None:
+            self._leases.fence(store)
+            self._results.store_attempt(store, plan, end)
+
+        def is_stored(store: Store) -> bool:
+            attempts = store.runs.attempts(self._run.id)
+            return any(attempt.id == plan.attempt.id and attempt.ended_at for attempt in attempts)
+
+        await self._store.atomically(write, is_stored)
+
+    async def conclude(self, plan: AttemptPlan, end: AttemptEnd, status: RunStatus) -> FinishedRun:
+        """The end of the last attempt, and of the run."""
+        passed("outcome_known")
+        async with self._journal.taking() as unstored:
+            finished, last = await self._store.atomically(
+                lambda store: self._write(store, plan, end, status, unstored), self._is_over
+            )
+        self._leases.given_back()
+        passed("outcome_stored")
+        await self._journal.stored(last)
+        return finished
+
+    def _write(
+        self, store: Store, plan: AttemptPlan, end: AttemptEnd, status: RunStatus, unstored: Sequence[JournalEntry]
+    ) -> tuple[FinishedRun, list[JournalEntry]]:
+        """The last events and the release of the leases are part of the transaction. So whatever dies next, a run that
+        has ended has its last event, and does not keep the next run of its thread waiting."""
+        self._leases.fence(store)
+        finished, warning = self._results.store_run(store, plan, end, status)
+        run = finished.run
+        message = finished.error.message if finished.error else ""
+        ended = RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)
+        last = self._journal.numbered(*([warning] if warning else []), ended)
+        store.events.append(run.id, [(each.seq, each.at, each.event) for each in (*unstored, *last)])
+        self._leases.give_back(store)
+        return finished, last
+
+    def _is_over(self, store: Store) -> bool:
+        return store.runs.require(self._run.id).status not in LIVE
+
+    async def fail(self, status: RunStatus, outcome: Outcome, error: ClewError) -> FinishedRun:
+        """An end that no agent had a part in."""
+        try:
+            await self._journal.flush()
+            run, last = await self._store.atomically(
+                lambda store: self._write_failure(store, status, outcome, error), self._is_over
+            )
+            await self._journal.stored([last])
+        except (ClewError, IllegalStatus):  # the store failed, or the run is another process's by now
+            self.is_left_to_recovery = True
+            run = replace(self._run, status=status, error=error.message)
+        return FinishedRun(run, self._results.answer.text, error)
+
+    def _write_failure(
+        self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError
+    ) -> tuple[Run, JournalEntry]:
+        if self._leases.has_fence:
+            self._leases.fence(store)  # else the process that took the thread over stores how the run ended
+        now = self._results.context.clock()
+        run = store.runs.update(self._run.id, status=status, outcome=outcome, error=error.message, ended_at=now)
+        [last] = self._journal.numbered(RunEnded(status, outcome, message=error.message))
+        store.events.append(run.id, [(last.seq, last.at, last.event)])
+        return run, last
+
+    def leave_to_recovery(self, error: StoreError) -> FinishedRun:
+        """The store failed, not the run: nothing of its end is stored, and recovery ends it, as after a crash.
+
+        A prompt that no agent was sent stays queued, what the agent said is kept, and an open question stays open.
+        """
+        self.is_left_to_recovery = True
+        run = replace(self._run, status=RunStatus.INTERRUPTED, error=error.message)
+        return FinishedRun(run, self._results.answer.text, error)

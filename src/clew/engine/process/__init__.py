@@ -1,0 +1,1 @@
+"""Agent processes: started below a parent of their own, framed, found again and ended."""

@@ -1,0 +1,136 @@
+"""One turn as a host asks for it, and the run that is made of it."""
+
+from __future__ import annotations
+
+from clew.core.decision import Policy, Reason
+from clew.core.ids import RunId, TurnId
+from clew.core.pins import PinState
+from clew.core.record import Record, replace
+from clew.core.runs.options import NO_OPTIONS, TurnOptions
+from clew.core.runs.question import Question
+from clew.core.runs.run import Run, RunOptions, RunStatus
+from clew.core.thread import Thread
+from clew.engine.settings import EngineSettings, RuntimeContext
+from clew.errors import UsageError
+from clew.store.store import Store
+
+
+class Slots(Record):
+    """A limit on how many runs are in progress at once: each holds one of so many leases."""
+
+    prefix: str  # of the leases' keys
+    most: int
+
+
+class TurnRequest(Record):
+    """One turn, as a host asks for it: the caller's options, and what the host adds."""
+
+    thread: Thread
+    text: str
+    options: TurnOptions = NO_OPTIONS
+    standing: str | None = None  # text that holds for the whole thread
+    full: str | None = None  # sent to a fresh session instead of `text`, …
+    full_of: TurnId | None = None  # … or instead of that earlier turn's text
+    done: str | None = None  # sent to a fresh session as well: work that the last turns do not mention
+    allowed_tools: tuple[str, ...] = ()  # beyond what the thread's permissions allow
+    allowed_by: str = "--permissions"  # the setting that allows more, as users know it
+    fresh_because: Reason | None = None  # with `options.fresh_session`: the reason that is shown
+    fork: bool = False  # a resumed session is copied first, so that another process that still holds it does no harm
+    retry_of: TurnId | None = None  # an earlier user turn, asked again; what follows it is archived
+    max_age_s: float | None = None  # of a session, where the policy has no limit
+    any_age: bool = False  # the host has judged the session's age itself: the policy's limit does not apply
+    not_before: float | None = None  # when a usage limit has reset; the session does not age until then
+    continues: RunId | None = None  # the run that met that limit; cancelled if something else was asked since
+    slots: Slots | None = None  # a host's limit over all machines, beside this machine's own
+    answers: Question | None = None  # the question that this prompt answers: its run died while it was open
+
+    @property
+    def agent(self) -> str:
+        return self.options.agent or self.thread.agent
+
+
+def new_run(request: TurnRequest, model: str | None, context: RuntimeContext) -> Run:
+    return Run(
+        id=RunId(request.options.new_run_id or context.new_id()),
+        thread_id=request.thread.id,
+        prompt_turn_id=request.retry_of or TurnId(context.new_id()),
+        prompt=request.text,
+        agent=request.agent,
+        model=model,
+        status=RunStatus.QUEUED,
+        owner=context.owner,
+        asked=RunOptions(
+            force_fresh=request.options.fresh_session,
+            retry_of=request.retry_of,
+            enable_resume=request.options.resume,
+            timeout_s=request.options.timeout_s,
+            lasting=request.options.lasting,
+            not_before=request.not_before,
+            continues=request.continues,
+            answers=request.answers is not None,
+        ),
+        created_at=context.clock(),
+    )
+
+
+def request_of(run: Run, thread: Thread) -> TurnRequest:
+    """The request of a stored run, for the process that carries it out in place of a dead one."""
+    asked = run.asked
+    options = TurnOptions(
+        agent=run.agent,
+        model=run.model,
+        fresh_session=asked.force_fresh,
+        resume=asked.enable_resume,
+        timeout_s=asked.timeout_s,
+        lasting=True,
+    )
+    return TurnRequest(
+        thread,
+        run.prompt,
+        options,
+        standing=thread.standing,
+        retry_of=asked.retry_of,
+        not_before=asked.not_before,
+        continues=asked.continues,
+    )
+
+
+def policy_of(request: TurnRequest, settings: EngineSettings) -> Policy:
+    policy = replace(settings.policy, visibility=request.thread.visibility)
+    if policy.max_age_s is None or request.any_age or request.not_before is not None:
+        policy = replace(policy, max_age_s=request.max_age_s)
+    return policy if request.options.resume is None else replace(policy, enable_resume=request.options.resume)
+
+
+def default_model_key(agent: str) -> str:
+    return f"default_model/{agent}"
+
+
+def named_model(request: TurnRequest, configured: str | None) -> str | None:
+    """From the options, the thread or the settings, in this order."""
+    thread = request.thread
+    return request.options.model or (thread.model if thread.agent == request.agent else None) or configured
+
+
+def model_for(request: TurnRequest, configured: str | None, store: Store) -> str | None:
+    """`named_model`, else the agent's default as its first run reported it, else that of the thread's newest session.
+
+    None: not known yet. The last step is for threads from another machine, where the agent's default is not known.
+    """
+    known = named_model(request, configured) or store.key_values.get(default_model_key(request.agent))
+    return known or next(
+        (
+            pin.model
+            for pin in reversed(store.pins.of_thread(request.thread.id, retired=False))
+            if pin.agent == request.agent and pin.state is PinState.GOOD and pin.model
+        ),
+        None,
+    )
+
+
+def check_argument(what: str, value: str | None) -> None:
+    """It becomes an argument on an agent's command line: no control characters, and nothing that reads as an option."""
+    if value is not None and not value.isprintable():
+        raise UsageError(f"The {what} holds characters that cannot be printed.")
+    if value is not None and value.startswith("-"):
+        raise UsageError(f"{value!r} is no {what}.", hint="A name does not begin with a dash.")

@@ -1,0 +1,125 @@
+"""What a run waits for before its agent may start: its turn in the thread, a usage limit, a free slot.
+
+A wait polls the store, and ends early when the run is cancelled. `look` makes it poll at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+
+from clew.core.runs.events import RunQueued
+from clew.core.runs.run import Run, RunStatus
+from clew.engine import queue, recovery
+from clew.engine.journal import Journal
+from clew.engine.leases import HeldLeases, slot_prefix, thread_key
+from clew.engine.request import Slots, TurnRequest
+from clew.engine.settings import EngineSettings, RuntimeContext
+from clew.engine.stopping import StopConditions
+from clew.engine.storage.async_store import IDEMPOTENT
+from clew.engine.storage.store_retry import RetryingStore
+from clew.store.store import Store
+
+SLOWER = 10  # times as long between two polls: in a long queue only the first need be quick
+
+
+class StartWait:
+    """The waits of one run."""
+
+    def __init__(
+        self,
+        request: TurnRequest,
+        run: Run,
+        store: RetryingStore,
+        journal: Journal,
+        leases: HeldLeases,
+        stop: StopConditions,
+        settings: EngineSettings,
+        context: RuntimeContext,
+        adapter_of: recovery.AdapterOf,
+    ) -> None:
+        self._request = request
+        self._run = run
+        self._store = store
+        self._journal = journal
+        self._leases = leases
+        self._stop = stop
+        self._settings = settings
+        self._context = context
+        self._adapter_of = adapter_of
+        self._look = asyncio.Event()
+        self.has_thread = False  # the run holds the thread's lease, or did
+
+    def look(self) -> None:
+        """Something changed in the store: the wait polls now."""
+        self._look.set()
+
+    async def for_thread(self, token: str, *, leased: bool) -> None:
+        """`token`: of the thread's lease when it was free already (`leased`), else of the waiting run's own."""
+        if leased:
+            self._take_thread(token)
+            return
+        self._leases.keep(token)
+        await self._until_thread_is_free()
+
+    async def _until_thread_is_free(self) -> None:
+        """Until the runs before this one are over and nothing holds it, or it is cancelled."""
+        token = self._context.new_id()
+        noted: str | None = None  # the run that holds this one up, as last noted
+        while not await self._stop.is_cancelled():
+            holder, is_next = await self._store.atomically(
+                lambda store: (
+                    queue.take_turn(store, self._run, token, self._context, self._settings),
+                    queue.is_next(store, self._run),
+                ),
+                IDEMPOTENT,
+            )
+            if holder is None:
+                self._take_thread(token)
+                return
+            if holder != noted:
+                noted = holder
+                until = await self._store.call(partial(_waits_until, holder))
+                is_held = holder == self._run.id
+                await self._journal.note(RunQueued("person") if is_held else RunQueued("thread", holder, until))
+            await recovery.recover_dead(self._store, self._adapter_of, self._context, self._settings)
+            await self._pause(self._settings.poll_s * (1 if is_next else SLOWER))
+
+    def _take_thread(self, token: str) -> None:
+        self._leases.keep_as_fence(thread_key(self._run.thread_id), token)
+        self.has_thread = True
+
+    async def for_limit(self) -> None:
+        """Until the usage limit has reset, or the run is sent or cancelled. It holds the thread meanwhile."""
+        until = self._request.not_before
+        if until is None or until <= self._context.clock():
+            return
+        await self._journal.note(RunQueued("limit", until=until))
+        while until is not None and not await self._stop.is_cancelled():
+            left_s = until - self._context.clock()
+            if left_s <= 0:
+                return
+            await self._pause(min(left_s, self._settings.poll_s * SLOWER))
+            until = await self._store.call(lambda store: store.runs.require(self._run.id).asked.not_before)
+
+    async def for_slots(self) -> None:
+        """One of this machine, which caps the agents that run on it, and one of the host, if it has a limit."""
+        here = Slots(slot_prefix(self._context.owner), self._settings.max_agents)
+        for slots in (here, self._request.slots):
+            if slots is not None and not self._stop.is_cancelled_here:
+                await self._leases.take_slot(
+                    slots, lambda: self._journal.note(RunQueued("slot")), self._stop.is_cancelled
+                )
+
+    async def _pause(self, most_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await self._look.wait()
+        self._look.clear()
+
+
+def _waits_until(run_id: str, store: Store) -> float | None:
+    """When a run starts that has the thread and waits for a usage limit to reset; else None."""
+    run = store.runs.find(run_id)
+    return run.asked.not_before if run is not None and run.status is RunStatus.QUEUED else None

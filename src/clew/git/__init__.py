@@ -1,0 +1,1 @@
+"""What the engine's callers know of git: snapshots, diffs, checkpoints, work trees."""

@@ -1,0 +1,1 @@
+"""A git work tree for every key, made from one repository."""

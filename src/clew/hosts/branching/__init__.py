@@ -1,0 +1,1 @@
+"""Threads made from threads: fork, merge, replay; and two of them compared."""

@@ -1,0 +1,1 @@
+"""Chat: a thread with a person in it."""

@@ -1,0 +1,77 @@
+"""Agents' questions that wait for an answer: answered from any process, also when the run that asked has died."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from clew.core.ids import ThreadId
+from clew.core.record import replace
+from clew.core.runs.options import NO_OPTIONS, TurnOptions
+from clew.core.runs.permissions import Answer
+from clew.core.runs.question import Question, as_message
+from clew.core.runs.run import LIVE
+from clew.core.thread import Thread
+from clew.engine.engine import Engine
+from clew.engine.request import TurnRequest
+from clew.engine.turn import LiveTurn
+from clew.errors import ClewError
+from clew.hosts.validation import check_dir
+from clew.store.store import Store
+
+log = logging.getLogger("clew.hosts.chat.questions")
+
+
+class OpenQuestions:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def answer(
+        self, run_id: str, question_id: str, answer: Answer, options: TurnOptions = NO_OPTIONS
+    ) -> tuple[Question, LiveTurn | None]:
+        """Answers a question of any process's run.
+
+        A run in progress passes the answer to its agent. When the run died with Clew, the answer goes to its session
+        as a message, by a new run with these `options`, which is returned.
+        """
+        now = self._engine.context.clock()
+        run = await self._engine.store.call(lambda store: store.runs.require(run_id))
+        if run.status not in LIVE:
+            self._engine.find(run.agent)  # before the answer is stored: without the agent it cannot be passed on
+            check_dir(await self._thread(run.thread_id))
+        question, live = await self._engine.store.atomically(
+            lambda store: (
+                store.questions.reply(run_id, question_id, answer, now),
+                store.runs.require(run_id).status in LIVE,
+            )
+        )
+        turn = None if live else await self._pass_on(question, options)
+        return await self._engine.store.call(lambda store: store.questions.require(run_id, question_id)), turn
+
+    async def pass_on_all(self, may_run: Callable[[Thread], bool] | None = None) -> Sequence[LiveTurn]:
+        """Passes on every stored answer whose run died before it read the answer."""
+
+        def undelivered(store: Store) -> Sequence[Question]:
+            given = [question for question in store.questions.open() if question.reply is not None]
+            return [question for question in given if store.runs.require(question.run_id).status not in LIVE]
+
+        passed = []
+        for question in await self._engine.store.call(undelivered):
+            if may_run is None or may_run(await self._thread(question.thread_id)):
+                try:
+                    passed.append(await self._pass_on(question, TurnOptions(lasting=True)))
+                except ClewError as error:  # it is tried again later; the others must not wait for it
+                    log.warning("an answer waits: %s", error.message)
+        return passed
+
+    async def _pass_on(self, question: Question, options: TurnOptions) -> LiveTurn:
+        """The answer as the prompt of a new run. The question is closed in the transaction that stores the run."""
+        assert question.reply is not None
+        thread = await self._thread(question.thread_id)
+        run = await self._engine.store.call(lambda store: store.runs.require(question.run_id))
+        text = as_message(question, question.reply)
+        options = replace(options, agent=run.agent, model=run.model)
+        return await self._engine.start(TurnRequest(thread, text, options, standing=thread.standing, answers=question))
+
+    async def _thread(self, thread_id: ThreadId) -> Thread:
+        return await self._engine.store.call(lambda store: store.threads.require_by_id(thread_id))

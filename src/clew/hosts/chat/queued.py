@@ -1,0 +1,51 @@
+"""Prompts that wait for their turn in a thread: changed, sent before the others, or removed; of any process's runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from clew.core.ids import RunId
+from clew.core.runs.run import Run, RunStatus
+from clew.engine.engine import Engine
+from clew.errors import Conflict
+from clew.hosts.validation import check_prompt
+from clew.store.store import Store
+
+POLL_S = 0.03
+REMOVED_S = 10.0  # that the process which has the run gets to notice the removal
+
+
+class QueuedPrompts:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def edit(self, run_id: str, prompt: str) -> Run:
+        """Another prompt for a run that has not started. Raises Conflict once it has."""
+        check_prompt(prompt)
+
+        def edit(store: Store) -> Run:
+            if store.runs.require(run_id).asked.retry_of is not None:
+                raise Conflict("The run asks an earlier turn again.", hint="Edit that turn instead.")
+            return store.runs.edit_prompt(run_id, prompt)
+
+        return await self._engine.store.atomically(edit)
+
+    async def send(self, run_id: str) -> Run:
+        """Starts a run that waits, held or not, and stops the one that is going on. Raises Conflict once it started."""
+        return await self._engine.send(RunId(run_id))
+
+    async def remove(self, run_id: str) -> None:
+        """Cancels a run that has not started. Waits until its process has ended it, unless that process hangs."""
+
+        def status(store: Store) -> RunStatus:
+            return store.runs.require(run_id).status
+
+        found = await self._engine.store.call(status)
+        if found is not RunStatus.QUEUED:
+            raise Conflict(f"The run has started: it is {found}.", hint="Cancel it instead.")
+        await self._engine.cancel(RunId(run_id), hold=False)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REMOVED_S):
+                while await self._engine.store.call(status) is RunStatus.QUEUED:  # noqa: ASYNC110 - of any process
+                    await asyncio.sleep(POLL_S)

@@ -1,0 +1,1 @@
+"""Hooks: a forge sends an event, and the right agent continues in the right work tree."""

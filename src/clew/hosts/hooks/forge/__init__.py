@@ -1,0 +1,1 @@
+"""GitHub, Gitea and Forgejo: their events read, and their API called."""

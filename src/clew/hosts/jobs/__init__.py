@@ -1,0 +1,1 @@
+"""Jobs: work that continues after time-outs, crashes and lost machines."""

@@ -1,0 +1,1 @@
+"""Pairs: an instructor plans, a worker does, round by round."""

@@ -1,0 +1,1 @@
+"""Reviews: rounds over a diff, each with findings."""

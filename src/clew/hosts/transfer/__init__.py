@@ -1,0 +1,1 @@
+"""Threads in files and on other machines: export, import, archive, push and pull."""

@@ -1,0 +1,1 @@
+"""A remote: threads in pieces under one address, pushed and pulled."""

@@ -1,0 +1,1 @@
+"""What is sent to connected clients: the WebSocket, streams of events, and what is done about slow clients."""

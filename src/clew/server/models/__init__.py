@@ -1,0 +1,1 @@
+"""What is sent over HTTP: requests, responses, problem details."""

@@ -1,0 +1,1 @@
+"""The operations of the store, one module a table."""

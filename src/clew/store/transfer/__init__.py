@@ -1,0 +1,1 @@
+"""Rows that come out of a file: checked, and restored."""

@@ -1,0 +1,176 @@
+"""The codec of a thread's rows: what they look like in an export, in an archive and at a remote, and how they are read.
+
+    dump       what `store.threads.dump` gives of one thread: its row, and lists of rows by table
+    tables     the dumps of threads that belong together (the two of a pair), merged, by table
+    portable   tables without what means something on one machine or in one store alone
+
+An export is a zip of portable tables, a remote has the same as lines in pieces, an archive is a JSON file of dumps. The
+three differ in their container only; everything about the rows themselves is here:
+
+1. A column that holds JSON which nobody but Clew writes is an object in a dump (`NESTED`), and text in the database.
+2. Rows become JSON in one way (`as_json`), so that the same rows are the same bytes on every machine.
+3. Texts may hold half characters. UTF-8 with `surrogatepass` keeps them; an archive is ASCII, and keeps them as the
+   database does (`packed`), because JSON cannot tell two halves of a character from the whole.
+4. A file names the schema of its rows. Rows of an older schema lack columns, which then have their defaults; rows of a
+   newer one are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clew.core.record import Record
+from clew.errors import UsageError
+from clew.store.database import sql
+from clew.store.database.text import pack, unpack
+from clew.store.records import dumps
+from clew.store.transfer.columns import JSON
+
+Row = dict[str, Any]
+Dump = Mapping[str, Any]
+Tables = dict[str, list[Row]]  # "threads", "turns" and the rest, by table
+
+# In the order of a dump: what a row belongs to comes before it. What a pair remembers of the files is not in it: it
+# means something in one directory of one machine alone.
+DUMPED = (
+    "turns",
+    "turn_revisions",
+    "runs",
+    "attempts",
+    "events",
+    "questions",
+    "pins",
+    "pin_absorbed",
+    "jobs",
+    "job_markers",
+    "reviews",
+    "review_rounds",
+    "hook_keys",
+    "hook_jobs",
+    "pairs",
+    "pair_rounds",
+)
+PIN_TABLES = ("pins", "pin_absorbed")  # written as records, since the store keeps a digest of them
+PLAIN_TABLES = tuple(table for table in DUMPED if table not in PIN_TABLES)  # written as rows
+HISTORY_TABLES = ("threads", "turns", "turn_revisions")
+STATE_TABLES = (*(table for table in PLAIN_TABLES if table not in HISTORY_TABLES), *PIN_TABLES)
+COUNTED = ("size_chars", "spent_usd")  # of a thread's row: the database adds them up itself
+
+NESTED = {
+    table: tuple(name for (its_table, name), kept in JSON.items() if its_table == table and kept.is_nested)
+    for table in DUMPED
+}
+
+OWNER_COLUMNS = ("owner_host", "owner_pid", "owner_started")
+DIRECTORY_COLUMNS = ("cwd", "work_dir", "top")
+PROCESS_COLUMNS = ("pid", "pid_started")  # of an attempt: it ran here, and so did the tools that its events tell of
+_SESSION_FILE_COLUMNS = ("mark_size_bytes", "mark_last_entry", "mark_digest", "mark_stamp")
+MACHINE_COLUMNS = frozenset(
+    {
+        *OWNER_COLUMNS,
+        *DIRECTORY_COLUMNS,
+        *PROCESS_COLUMNS,
+        *_SESSION_FILE_COLUMNS,
+        "worker",
+        "imported_from",
+    }
+)
+_STORE_COLUMNS: dict[str, set[str]] = {
+    "threads": {"version", "updated_at"},  # when it was last used there says nothing about here
+    "pairs": {"updated_at"},
+    "jobs": {"number", "full_prompt"},  # no surface shows what a hook's fresh session was told
+    "pins": {"absorbed_count", "absorbed_digest"},
+}
+_PORTABLE_RUNTIME = ("agent", "product", "can_resume")  # what another machine's runtime can be compared with
+
+AGAIN = "Export the thread again."
+
+
+class PortableThread(Record):
+    """A thread, or the two of a pair, out of an export or a remote. Nothing of it has been checked yet."""
+
+    schema: object
+    tables: Tables
+    sessions: Mapping[str, bytes]  # the agents' own files, by the name of their part
+
+
+def nested(table: str, row: Row) -> Row:
+    """The row of the database as it is dumped."""
+    return row | {name: json.loads(row[name]) if row[name] else None for name in NESTED[table]}
+
+
+def flattened(table: str, row: Row) -> Row:
+    """The dumped row as it is in the database. Raises RecursionError for what no JSON writer can write."""
+    objects = {name: dumps(row[name]) for name in NESTED.get(table, ()) if isinstance(row.get(name), dict)}
+    return row | objects
+
+
+def merged(found: Sequence[Dump]) -> Tables:
+    """The dumps of threads that belong together. A pair belongs to both of its threads, so it is in both dumps."""
+    tables: Tables = {"threads": [dict(dump["thread"]) for dump in found]}
+    for table in (*HISTORY_TABLES[1:], *STATE_TABLES):
+        rows = [dict(row) for dump in found for row in dump.get(table, ())]
+        is_shared = table in ("pairs", "pair_rounds")
+        tables[table] = [row for place, row in enumerate(rows) if row not in rows[:place]] if is_shared else rows
+    return tables
+
+
+def portable(found: Sequence[Dump]) -> Tables:
+    """Directories, programs, processes and hosts are left out, and so are numbers of one store.
+
+    So the same thread gives the same rows on every machine.
+    """
+    tables = merged(found)
+    for table, rows in tables.items():
+        left_out = MACHINE_COLUMNS | _STORE_COLUMNS.get(table, set())
+        tables[table] = [{name: value for name, value in row.items() if name not in left_out} for row in rows]
+    for pin in tables["pins"]:
+        pin["runtime"] = {name: pin["runtime"].get(name) for name in _PORTABLE_RUNTIME}
+    return tables
+
+
+def check_schema(found: object, what: str) -> None:
+    """Raises UsageError for rows that a newer Clew wrote. `what` is the file that holds them."""
+    if type(found) is not int or found < 1:
+        raise UsageError(f"{what} does not say which schema its rows have.", hint=AGAIN)
+    if is_newer(found):
+        raise UsageError(f"{what} was written by a newer Clew.", hint="Update Clew.")
+
+
+def is_newer(schema: int) -> bool:
+    return schema > sql.latest_version()
+
+
+def as_json(value: Any, indent: int | None = None) -> bytes:
+    """One text for one value."""
+    separators = (",", ": ") if indent else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=separators, indent=indent, allow_nan=False)
+    return f"{text}\n".encode("utf-8", "surrogatepass")
+
+
+def from_json(content: bytes) -> Any:
+    """Raises UsageError."""
+    try:
+        return json.loads(content.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError("The file is damaged: a part of it cannot be read.", hint=AGAIN) from error
+
+
+def packed(value: Any) -> Any:
+    """The same value, with every text in it as the database stores it."""
+    return _with_texts(value, pack)
+
+
+def unpacked(value: Any) -> Any:
+    """What `packed` was given."""
+    return _with_texts(value, unpack)
+
+
+def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _with_texts(each, change) for key, each in value.items()}
+    return [_with_texts(each, change) for each in value] if isinstance(value, list) else value

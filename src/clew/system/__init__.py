@@ -1,0 +1,1 @@
+"""What every package may use of the operating system: private folders, files, programs, child processes."""

@@ -1,0 +1,1 @@
+"""A scripted model API with the accounting of a prompt cache."""

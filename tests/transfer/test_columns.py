@@ -1,0 +1,91 @@
+"""What import checks know of columns: the catalogue of the database, and the lists in `columns.py` that must fit it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.store.store import Store, open_store
+from clew.store.transfer.codec import DUMPED
+from clew.store.transfer.columns import BELONGS_TO, JSON, MAY_NAME, NAMES_NO_ROW, WITH_ID
+from clew.testing.postgres import PostgresServer
+from transfer.samples import fill, fill_pair
+
+OF_A_THREAD = ("threads", *DUMPED)
+KINDS = {"TEXT", "BIGINT", "SMALLINT", "DOUBLE PRECISION"}
+INDEX_OF_WORDS = "turn_words"  # the database's own: each has another
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "clew.db") as store:
+        yield store
+
+
+def test_the_catalogue_is_read_once_and_knows_every_column_of_a_thread(store: Store) -> None:
+    catalogue = store.database.catalogue()
+    assert store.database.catalogue() is catalogue
+    for table in OF_A_THREAD:
+        assert {column.kind for column in catalogue[table].values()} <= KINDS, table
+    required = {name for name, column in catalogue["turns"].items() if column.is_required}
+    assert required == {"id", "thread_id", "position", "role", "text", "partial", "revision", "created_at"}
+
+
+@pytest.mark.always
+def test_both_databases_have_the_same_catalogue(store: Store, postgres: PostgresServer) -> None:
+    with open_store(postgres.new_store()) as other:
+        here, there = store.database.catalogue(), other.database.catalogue()
+    shared = here.keys() & there.keys() - {INDEX_OF_WORDS}
+    assert shared >= set(OF_A_THREAD)
+    assert {table: here[table] for table in shared} == {table: there[table] for table in shared}
+
+
+def test_every_listed_column_is_one_of_the_schema_and_a_text(store: Store) -> None:
+    catalogue = store.database.catalogue()
+    for table, name in (*JSON, *BELONGS_TO, *MAY_NAME):
+        assert table in OF_A_THREAD and catalogue[table][name].kind == "TEXT", (table, name)
+    for table, name in BELONGS_TO:
+        assert catalogue[table][name].is_required, (table, name)
+    assert {*BELONGS_TO.values(), *MAY_NAME.values()} <= WITH_ID
+
+
+def test_tables_with_an_id_are_those_whose_primary_key_it_is(store: Store) -> None:
+    connection = store.database.session().connection
+    keys = {
+        table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})") if row[5]] for table in OF_A_THREAD
+    }
+    assert {table for table, key in keys.items() if key == ["id"]} == WITH_ID
+
+
+def test_every_foreign_key_and_every_id_is_listed(store: Store) -> None:
+    connection, catalogue = store.database.session().connection, store.database.catalogue()
+    for table in OF_A_THREAD:
+        for foreign in connection.execute(f"PRAGMA foreign_key_list({table})"):
+            assert BELONGS_TO[table, foreign[3]] == foreign[2], (table, foreign[3])
+        for name in catalogue[table]:
+            is_listed = (table, name) in BELONGS_TO or (table, name) in MAY_NAME or name in NAMES_NO_ROW
+            absorbed = (table, name) == ("pin_absorbed", "turn_id")  # recognised by its digest as well
+            assert is_listed or absorbed or not name.endswith("_id"), (table, name)
+
+
+def test_every_column_that_holds_json_is_listed(store: Store) -> None:
+    fill(store)
+    fill_pair(store)
+    found = set()
+    for table in OF_A_THREAD:
+        for row in store.database.session().connection.execute(f"SELECT * FROM {table}"):
+            for name, value in zip(store.database.catalogue()[table], row, strict=True):
+                if isinstance(value, str) and _is_json(value):
+                    found.add((table, name))
+    assert found <= JSON.keys()
+    assert found >= {place for place, kept in JSON.items() if kept.shape is list}, "the samples have them all"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except ValueError:
+        return False
