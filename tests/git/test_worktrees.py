@@ -854,7 +854,7 @@ async def test_submodules_are_left_alone(repositories: Repositories) -> None:
     assert (await repositories.open(fetch="refs/pull/7/head")).notes == ()
     assert repositories.git("rev-parse", "HEAD:s", cwd=tree.path) == second
     assert repositories.tip("HEAD", inner) == first
-    assert "repositories of its own: s." in (await repositories.close()).why
+    assert "contains other repositories: s." in (await repositories.close()).why
 
 
 async def test_tree_that_cannot_be_archived_stays(repositories: Repositories) -> None:

@@ -50,7 +50,7 @@ async def test_a_run_that_waits_for_the_reset_continues_in_the_same_session(subs
         assert pin.resume_count == 0
         assert pin.used_at >= resets_at, "the session does not age before the reset"
         run = await thread.continue_after_limit(failed.run)
-        with pytest.raises(Conflict, match="moved on"):
+        with pytest.raises(Conflict, match="Something else was asked"):
             await thread.continue_after_limit(failed.run)
         waited = [event async for event in run if isinstance(event, RunQueued)]
         reply = await run
