@@ -262,7 +262,7 @@ def test_errors_are_shown_where_they_can_be_fixed(own_daemon: Daemon, visit: Vis
     expect(dialog.get_by_test_id("dialog-problem")).to_contain_text("nothing to review")
     form.get_by_test_id("review-base").fill("no-such-branch")
     form.get_by_test_id("start-review").click()
-    expect(dialog.get_by_test_id("dialog-problem")).to_contain_text("is no commit")
+    expect(dialog.get_by_test_id("dialog-problem")).to_contain_text("is not a commit")
 
     form.get_by_label("Directory").fill(str(changed(daemon, "second")))
     form.get_by_test_id("review-base").fill("")

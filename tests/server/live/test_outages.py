@@ -73,5 +73,5 @@ async def test_clients_are_disconnected_properly_and_reconnect_when_the_database
     assert [event["seq"] async for event in daemon.events(run_id, after=1)] == [2]
     assert "Traceback" not in daemon.log and "unexpected" not in daemon.log, daemon.log
     assert "File " not in daemon.log and "ASGI" not in daemon.log, daemon.log
-    assert daemon.log.count("a stream of events ends early") == 1
-    assert daemon.log.count("a page is let go") == 1
+    assert daemon.log.count("an event stream is closed") == 1
+    assert daemon.log.count("a page is disconnected") == 1

@@ -136,7 +136,7 @@ async def test_what_nobody_is_woken_by_says_why(scripted: Stage, start_daemon: S
     stranger["sender"]["login"] = "mallory"
     elsewhere["repository"]["full_name"] = "alice/other"
     async with daemon.client(known=False) as forge:
-        for payload, why in ((stranger, "write access"), (elsewhere, "no repository of the settings")):
+        for payload, why in ((stranger, "write access"), (elsewhere, "the settings have no repository")):
             found = await until_handled(daemon, await received(forge, "gitea.issues.opened", payload))
             assert (found["state"], found["jobs"]) == ("ignored", [])
             assert why in found["why"]
@@ -180,7 +180,7 @@ async def test_how_many_jobs_a_daemon_works_on_and_which(
     listed = await daemon.get("/api/jobs")
     assert (listed["workers"], listed["items"][-1]["status"]) == (0, "queued")
     assert listed["items"][-1]["no_worker"] == job["no_worker"]
-    assert ("no rules for hooks; --work takes other jobs" in daemon.log) == (settings == NO_RULES and most > 0)
+    assert ("no rules for hooks; --work runs other jobs" in daemon.log) == (settings == NO_RULES and most > 0)
 
 
 def test_a_worker_for_no_job_at_all_is_refused(scripted: Stage) -> None:

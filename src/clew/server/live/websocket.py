@@ -51,7 +51,7 @@ async def live(socket: WebSocket) -> None:
         except InvalidMessage as error:
             await socket.close(POLICY_VIOLATION, str(error))
         except ClewError as error:
-            log.warning("a page is disconnected, what it asks for could not be read: %s", error.code)
+            log.warning("a page is disconnected because the store could not be read: %s", error.code)
             await socket.close(TRY_AGAIN_LATER)
 
 

@@ -75,7 +75,7 @@ class EventStream(StreamingResponse):
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
                     self._buffer.release()
             except ClewError as error:
-                log.warning("a stream of events ends early, they could not be read: %s", error.code)
+                log.warning("an event stream is closed because the store could not be read: %s", error.code)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
