@@ -105,4 +105,4 @@ class TestPair:
         async with scripted.open() as client:
             assert [state.pair.name for state in await client.pairs.list()] == ["maze"]
         told = clew(scripted, "threads", "fork", "maze")
-        assert 'clew pair --session maze-fork "and now …" goes on with it' in told.err
+        assert 'clew pair --session maze-fork "and now …" continues it' in told.err

@@ -134,7 +134,7 @@ async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
     failed = clew(scripted, *command)
     assert failed.code == 4
     assert "other on one" in failed.out and "(no answer)" in failed.out
-    assert f"to go on: clew threads replay t --with-agent claude --with-model {OPUS} --name n" in failed.err
+    assert f"to continue: clew threads replay t --with-agent claude --with-model {OPUS} --name n" in failed.err
     again = clew(scripted, *command)
     assert again.code == 0
     assert "continuing n: 1 prompt of 3 answered before" in again.err
@@ -186,7 +186,7 @@ async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scr
     assert (told["answers"], told["cut_off"]) == (1, 1)
     scripted.api.release()
     assert b"ask to continue" not in err, "who asks there breaks the replay"
-    [line] = [line for line in err.decode().splitlines() if "to go on: clew " in line]
+    [line] = [line for line in err.decode().splitlines() if "to continue: clew " in line]
     again = clew(scripted, *line.partition("clew ")[2].split(), "--json")
     assert "continuing n: 1 prompt of 2 answered before" in again.err
     assert [each["after"]["text"] for each in again.json["rounds"]] == ["other on one", "other on two"]

@@ -89,8 +89,8 @@ def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scr
 def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert run(scripted, TASK, "--name", "build").returncode == 0
-    assert b"that old (7d)" in run(scripted, "--clean-sessions", "--older-than", "7d").stderr
-    assert b"that old (30d)" in run(scripted, "--clean-sessions").stderr
+    assert b"older than 7d" in run(scripted, "--clean-sessions", "--older-than", "7d").stderr
+    assert b"older than 30d" in run(scripted, "--clean-sessions").stderr
     planned = run(scripted, "--clean-sessions", "--older-than", "0.001s", "--dry-run")
     assert b"would remove build" in planned.stderr
     assert len(list((scripted.work / ".clew" / "sessions").glob("session-*.json"))) == 1
@@ -139,7 +139,7 @@ def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripte
     assert done.returncode == 2
     assert b"--session-file" in done.stderr
     listed = run(scripted, "--list-sessions", CLEW_HOME=str(scripted.folder / "other"))
-    assert b"of another store: " in listed.stderr and b"session-20" in listed.stderr
+    assert b"from another store: " in listed.stderr and b"session-20" in listed.stderr
     launched = len(scripted.launches)
     path = str(scripted.work / ".clew" / "sessions" / "current.json")
     again = run(scripted, "--session-file", path, "Is it done?", CLEW_HOME=str(scripted.folder / "other"))
@@ -182,7 +182,7 @@ def test_a_file_of_a_pair_that_moved_is_not_taken_for_another_stores(scripted: S
     assert moved.returncode == 0 and b"from now on it is in" in moved.stderr
     listed = run(scripted, "--list-sessions")
     assert b"another store" not in listed.stderr
-    assert f"of build, which is in {tmp_path} now".encode() in listed.stderr
+    assert f"of build, which has moved to {tmp_path}:".encode() in listed.stderr
 
 
 def test_a_file_where_the_folder_should_be_is_named(scripted: Stage) -> None:

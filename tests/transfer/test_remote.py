@@ -206,7 +206,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from clew.api import client as api
 from clew.hosts.transfer.remote.object_store import ObjectStore
-from clew.hosts.transfer.remote.header import Lock
+from clew.hosts.transfer.remote.header import RemoteKeys
 from clew.hosts.transfer.remote.remote import open_remote
 from clew.hosts.transfer.remote.sync import push
 
@@ -221,7 +221,7 @@ class Dying(ObjectStore):
 
 async def main():
     async with api.open() as client:
-        remote = await open_remote(Dying(sys.argv[1]), Lock(), to_push=True)
+        remote = await open_remote(Dying(sys.argv[1]), RemoteKeys(), to_push=True)
         await push(client.engine, remote, "t", {})
 
 asyncio.run(main())

@@ -349,7 +349,7 @@ async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: 
         for name in ("t-2", "both-2"):
             made = await exported(a, name)
             assert made.sessions and not any(left.included for left in made.sessions)
-            assert all("does not end where this fork does" in left.why for left in made.sessions)
+            assert all("does not end where the fork does" in left.why for left in made.sessions)
             assert all(prompt.encode() in made.content for prompt in prompts[:2]), "the control"
             assert not any(prompt.encode() in made.content for prompt in prompts[2:])
             assert not (await imported(b, made.content)).sessions
