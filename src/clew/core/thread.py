@@ -76,7 +76,31 @@ class Thread(Record):
 
 NAME_CHARS = 80
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_CHARS - 1}}}\Z")
-KINDS = ("chat", "pair", "review", "job", "hook")  # the host that asks for the thread's turns
+
+
+class ThreadKind(Record):
+    """What is different about the threads of one host."""
+
+    continued_by: str | None = None  # the command that continues such a thread; None: a person asks in it
+    loads_rules: bool = True  # False: its agents never get the project's rules, by design
+    trust_hint: str = "`clew threads set {name} --trust project` loads them from now on"
+
+
+_RETRY_JOB = "clew jobs retry tries the job again."
+
+# By name of the kind: the host that asks for the thread's turns.
+KINDS: dict[str, ThreadKind] = {
+    "chat": ThreadKind(trust_hint=ThreadKind.trust_hint + ", `--trust project` in a new thread"),
+    "pair": ThreadKind("clew pair --resume continues the pair."),
+    "review": ThreadKind("clew review follow asks for the next round.", loads_rules=False),
+    "job": ThreadKind(_RETRY_JOB, trust_hint="`clew jobs submit --trust project` loads them"),
+    "hook": ThreadKind(_RETRY_JOB),
+}
+
+
+def kind_of(thread: Thread) -> ThreadKind:
+    """A host that is built on Clew elsewhere may give its threads a kind that is not in the table."""
+    return KINDS.get(thread.kind) or ThreadKind()
 
 
 def name_from(prompt: str) -> str:

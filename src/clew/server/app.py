@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,14 +16,15 @@ from starlette.types import ASGIApp
 from clew import __version__
 from clew.api.client import Client
 from clew.errors import ClewError
+from clew.server import routes
 from clew.server.access import SharedState
 from clew.server.live import websocket
 from clew.server.models import openapi, problems
 from clew.server.models.json_body import json_response
 from clew.server.models.problems import log
-from clew.server.routes import events, hooks, info, jobs, metrics, reviews, runs, threads
 from clew.server.routes.page import methods_of, page_router
 from clew.server.security.access_policy import AccessPolicy
+from clew.server.security.body_limits import max_body_bytes
 from clew.server.security.guards import Guards
 from clew.server.security.idempotency import Idempotency
 from clew.server.security.roots import AllowedRoots
@@ -42,9 +45,10 @@ class App:
         one_time_code: OneTimeCode | None = None,
     ) -> None:
         self.shared = SharedState(client, AllowedRoots(roots))
-        self.api = _api(self.shared, page_router(policy, static, one_time_code))
+        routers = api_routers()
+        self.api = _api(self.shared, routers, page_router(policy, static, one_time_code))
         idempotent = Idempotency(self.api, client, policy.credentials.cookie)
-        self.asgi: ASGIApp = Guards(idempotent, policy, self.shared.send_buffers)
+        self.asgi: ASGIApp = Guards(idempotent, policy, self.shared.send_buffers, max_body_bytes(routers))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -62,7 +66,14 @@ class App:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _api(shared: SharedState, page: APIRouter) -> FastAPI:
+def api_routers() -> list[APIRouter]:
+    """The router of each module in `routes/`, and that of the WebSocket."""
+    names = [module.name for module in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}.")]
+    modules = [*(importlib.import_module(name) for name in names), websocket]
+    return [module.router for module in modules if hasattr(module, "router")]
+
+
+def _api(shared: SharedState, routers: list[APIRouter], page: APIRouter) -> FastAPI:
     api = FastAPI(
         title="Clew",
         version=__version__,
@@ -73,7 +84,6 @@ def _api(shared: SharedState, page: APIRouter) -> FastAPI:
     )
     api.state.shared = shared
     problems.install(api)
-    routers = [module.router for module in (threads, runs, events, jobs, reviews, hooks, info, metrics, websocket)]
     for router in routers:
         api.include_router(router)
     api.state.methods_at = methods_of(routers)

@@ -61,7 +61,7 @@ async def test_an_error_is_a_sentence(
         ({"limit": "x"}, "limit must be a whole number."),
         ({"limit": 0}, "limit must be at least 1."),
         ({"limit": 10_000}, "limit must be at most 1000."),
-        ({"kind": "x"}, "kind must be one of chat, job, review, hook, pair, all."),
+        ({"kind": "x"}, "kind must be one of chat, pair, review, job, hook, all."),
     ],
 )
 async def test_an_error_in_a_query_is_one_too(daemon: LocalDaemon, query: dict[str, Any], said: str) -> None:

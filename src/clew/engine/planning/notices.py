@@ -17,7 +17,7 @@ from clew.core.decision import ADOPT_HINT, Decision, Fresh, Reason
 from clew.core.ids import SessionId
 from clew.core.record import Record
 from clew.core.runs.events import Warned
-from clew.core.thread import Thread, Trust
+from clew.core.thread import Thread, Trust, kind_of
 from clew.store.store import Store
 
 FILES_NAMED = 3
@@ -38,7 +38,7 @@ def taken_over_key(thread_id: str) -> str:
 
 def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> UnloadedRules | None:
     """Reads names on the disk, no contents. None: there are no rules, or they are loaded."""
-    if thread.trust is Trust.PROJECT or thread.kind == "review":
+    if thread.trust is Trust.PROJECT or not kind_of(thread).loads_rules:
         return None
     files: list[Path] = []
     with suppress(OSError):  # no run fails because a folder cannot be read
@@ -69,11 +69,7 @@ def warnings(store: Store, thread: Thread, rules: UnloadedRules | None, decision
 
 def _rules_not_loaded(thread: Thread, rules: UnloadedRules) -> Warned:
     files = [os.path.relpath(path, thread.cwd) for path in rules.files]
-    how = f"`clew threads set {thread.name} --trust project` loads them from now on"
-    if thread.kind == "job":
-        how = "`clew jobs submit --trust project` loads them"
-    elif thread.kind == "chat":
-        how += ", `--trust project` in a new thread"
+    how = kind_of(thread).trust_hint.format(name=thread.name)
     return Warned(
         "rules_not_loaded",
         f"The project's rules ({_listed(files)}) are not loaded, so {rules.agent} does not know them. {how}. "

@@ -18,7 +18,7 @@ from clew.core.record import Record, replace
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import Run, RunStatus
-from clew.core.thread import Permissions, Thread, Trust, name_from
+from clew.core.thread import Permissions, Thread, Trust, kind_of, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import live_lease, thread_key
 from clew.engine.request import TurnRequest
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RUNS_READ = 1000  # the newest: more than a thread ever has queued
-
-# Kinds of threads in which another host asks, with what a person can do there.
-ASKED_BY_OTHERS = {
-    "review": "clew review follow asks for the next round.",
-    "job": "clew jobs retry tries the job again.",
-    "hook": "clew jobs retry tries the job again.",
-    "pair": "clew pair --resume continues the pair.",
-}
 
 
 class NewThread(Record):
@@ -165,8 +157,8 @@ class Chat:
         Agent, model, `resume` and `timeout_s` are that run's. The prompt is stored when this returns, and the new run
         holds the thread while it waits. Raises Conflict when the run met no limit, or something was asked since.
         """
-        if thread.kind in ASKED_BY_OTHERS:
-            raise UsageError(f"A {thread.kind} waits for usage limits by itself.", hint=ASKED_BY_OTHERS[thread.kind])
+        if (hint := kind_of(thread).continued_by) is not None:
+            raise UsageError(f"A {thread.kind} waits for usage limits by itself.", hint=hint)
         from clew.core.continuation import CONTINUE
 
         check_dir(thread)
@@ -182,10 +174,10 @@ class Chat:
 
     async def retry(self, thread: Thread, turn_id: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
-        if thread.kind in ASKED_BY_OTHERS:
+        if (hint := kind_of(thread).continued_by) is not None:
             raise UsageError(
                 f"{thread.name} is the thread of a {thread.kind}: its prompts cannot be asked again here.",
-                hint=ASKED_BY_OTHERS[thread.kind],
+                hint=hint,
             )
         turn = await self._turn(thread, turn_id)
         check_dir(thread)

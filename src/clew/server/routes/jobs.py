@@ -21,6 +21,7 @@ from clew.server.models import jobs as job_shapes
 from clew.server.models.json_body import json_response, json_text, stamp
 from clew.server.models.openapi import fails
 from clew.server.routes.events import HEARTBEAT, EventStream, with_heartbeats
+from clew.server.security.body_limits import takes_long_text
 from clew.server.security.idempotency import TheCreation, created_before
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"])
@@ -39,6 +40,7 @@ PLACE = r"^\d{1,9}-\d{1,15}$"
     },
     summary="A new job",
 )
+@takes_long_text
 async def create(new: job_shapes.NewJob, shared: TheShared, creation: TheCreation) -> Response:
     """It is on disk when this answers; a worker (`clew work`, `clew serve --work`) takes it up.
 

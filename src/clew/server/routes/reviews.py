@@ -16,6 +16,7 @@ from clew.server.access import SharedState, TheClient, TheShared
 from clew.server.models import reviews as shapes
 from clew.server.models.json_body import json_response, stamp
 from clew.server.models.openapi import fails
+from clew.server.security.body_limits import takes_long_text
 
 router = APIRouter(prefix="/api/reviews", tags=["reviews"])
 
@@ -38,6 +39,7 @@ HINTS = {AgentFailed.code: "Ask for another round, perhaps of another model.", T
     responses={**fails(404, 409), **LOCATED},
     summary="A new review, or another round",
 )
+@takes_long_text
 async def start(given: shapes.ReviewSpec, shared: TheShared) -> Response:
     """What it compares is on disk when this answers, and its first round is under way. `previous_review_id`: the next
     round of that review, which looks at what that one looked at."""
@@ -94,6 +96,7 @@ async def show(review_id: ReviewId, shared: TheShared) -> Response:
 
 
 @router.post("/{review}/rounds", status_code=202, response_model=shapes.Round, responses={**fails(404, 409), **LOCATED})
+@takes_long_text
 async def follow(review_id: ReviewId, shared: TheShared, given: shapes.NewRound | None = None) -> Response:
     """The next round: what changed since the last one, and the author's reply. 409 while one is going on."""
     return await _followed(shared, review_id, given or shapes.NOTHING_SAID)

@@ -16,6 +16,7 @@ from clew.server.access import RunId, TheClient, TheShared
 from clew.server.models import bodies, requests, schemas
 from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails
+from clew.server.security.body_limits import takes_long_text
 from clew.server.security.idempotency import TheCreation, created_before
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
@@ -46,6 +47,7 @@ async def show(run_id: RunId, client: TheClient) -> Response:
 
 
 @router.patch("/{run}", response_model=schemas.Run, responses=fails(404, 409))
+@takes_long_text
 async def edit(run_id: RunId, body: requests.RunChange, client: TheClient) -> Response:
     """Changes the prompt of a queued run; 409 once it has started."""
     run = await client.edit_queued(run_id, body.prompt)
@@ -100,6 +102,7 @@ async def steps(run_id: RunId, client: TheClient) -> Response:
 
 
 @router.post("/{run}/tool-result", status_code=202, response_model=schemas.AnsweredQuestion, responses=fails(404, 409))
+@takes_long_text
 async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShared) -> Response:
     """A person's answer to a question. If the run that asked is over, a new run carries it to the resumed session."""
     client = shared.client

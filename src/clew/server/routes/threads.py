@@ -9,11 +9,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clew.api.client import Client, Thread
+from clew.core.thread import KINDS
 from clew.server.access import SharedState, TheClient, TheShared, ThreadName, TurnId
 from clew.server.models import bodies, requests, schemas
 from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails
 from clew.server.routes.runs import accepted
+from clew.server.security.body_limits import takes_long_text
 from clew.server.security.idempotency import TheCreation, created_before
 
 router = APIRouter(prefix="/api/threads")
@@ -32,6 +34,7 @@ MAX_POSITION = 2**53
     tags=["threads"],
     summary="Create a thread",
 )
+@takes_long_text
 async def create(new: requests.NewThread, shared: TheShared, creation: TheCreation) -> Response:
     client = shared.client
     if earlier := await created_before(creation, lambda thread_id: _created(client, thread_id)):
@@ -64,7 +67,7 @@ async def list_(
     q: Annotated[str, Query(max_length=1_000, description="A text to search for in names, directories and turns")] = "",
     cwd: Annotated[str, Query(max_length=4_096, description="Only threads of this directory")] = "",
     kind: Annotated[
-        Literal["chat", "job", "review", "hook", "pair", "all"],
+        Literal[*KINDS, "all"],  # type: ignore[valid-type]
         Query(description="Conversations, threads of jobs, reviews, hooks or pairs, or all"),
     ] = "chat",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
@@ -82,6 +85,7 @@ async def show(name: ThreadName, client: TheClient) -> Response:
 
 
 @router.patch("/{thread}", response_model=schemas.Thread, responses=fails(404, 409), tags=["threads"])
+@takes_long_text
 async def change(name: ThreadName, body: requests.ThreadChange, shared: TheShared) -> Response:
     """Changes settings of the thread. 409 while a run is live, unless only the name changes."""
     client = shared.client
@@ -171,6 +175,7 @@ async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) 
 
 
 @router.patch("/{thread}/turns/{turn}", response_model=schemas.Turn, responses=fails(404, 409), tags=["turns"])
+@takes_long_text
 async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client: TheClient) -> Response:
     """Edits a turn. The old text is kept, and later turns stay."""
     thread = await client.find(name)
@@ -197,6 +202,7 @@ async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared
 
 
 @router.post("/{thread}/runs", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["runs"])
+@takes_long_text
 async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creation: TheCreation) -> Response:
     """Asks a prompt, which is on disk when this answers. One run of a thread is live at a time; others are queued."""
     if earlier := await created_before(creation, partial(accepted, shared.client)):

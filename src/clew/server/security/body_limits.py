@@ -6,26 +6,41 @@ them may be wrong on its own.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterable
 from itertools import accumulate
+from typing import TypeVar
+
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 from clew.server.models.problems import RequestRefused
 
-MAX_BODY_BYTES = 12_000_000  # where a prompt or another long text is allowed
-MAX_SHORT_BYTES = 64_000  # everywhere else
+MAX_BODY_BYTES = 12_000_000  # of a route that `takes_long_text`
+MAX_SHORT_BYTES = 64_000  # of any other route
 MAX_VALUES = 10_000
 MAX_DEPTH = 64
 
-LONG_BODIES = re.compile(
-    r"/api/(?:threads(?:/[^/]+(?:/runs|/turns/[^/]+)?)?|runs/[^/]+(?:/tool-result)?|jobs|reviews(?:/[^/]+/rounds)?)"
-)
 BRACKETS = b"[]{}"
 NO_BRACKETS = bytes(set(range(256)) - set(BRACKETS))
 DEPTH_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
-def max_body_bytes(path: str) -> int:
-    return MAX_BODY_BYTES if LONG_BODIES.fullmatch(path) else MAX_SHORT_BYTES
+_LONG_TEXT = "takes_long_text"  # the attribute of a route's function
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def takes_long_text(endpoint: F) -> F:
+    """Marks a route whose body holds a prompt or another long text."""
+    setattr(endpoint, _LONG_TEXT, True)
+    return endpoint
+
+
+def max_body_bytes(routers: Iterable[APIRouter]) -> Callable[[str], int]:
+    """How long the body of a request may be, by its path. Guards ask before the request reaches its route."""
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    long = [route.path_regex for route in routes if hasattr(route.endpoint, _LONG_TEXT)]
+    return lambda path: MAX_BODY_BYTES if any(each.match(path) for each in long) else MAX_SHORT_BYTES
 
 
 def check_values(body: bytes) -> None:

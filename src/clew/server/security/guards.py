@@ -25,7 +25,7 @@ from clew.server.live.send_buffers import SendBuffers
 from clew.server.models import problems
 from clew.server.models.problems import RequestRefused
 from clew.server.security.access_policy import SAFE_METHODS, AccessPolicy, Headers, unauthorized
-from clew.server.security.body_limits import check_values, max_body_bytes
+from clew.server.security.body_limits import MAX_SHORT_BYTES, check_values
 from clew.server.security.login_page import STYLE_PATH
 
 log = logging.getLogger("clew.server")
@@ -68,9 +68,16 @@ NO_STORE = (b"cache-control", b"no-store")
 class Guards:
     """The outermost ASGI app. `policy` says who may call."""
 
-    def __init__(self, app: ASGIApp, policy: AccessPolicy, send_buffers: SendBuffers | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        policy: AccessPolicy,
+        send_buffers: SendBuffers | None = None,
+        max_body_bytes: Callable[[str], int] = lambda _path: MAX_SHORT_BYTES,
+    ) -> None:
         self._app = app
         self._policy = policy
+        self._max_body_bytes = max_body_bytes
         self._send_buffers = send_buffers or SendBuffers()
         self._hook_bodies = _BodyBudget(MAX_HOOKS_BYTES)
 
@@ -108,7 +115,7 @@ class Guards:
         scope[AUTHENTICATED] = authenticated
         if not authenticated and not (scope["path"] in OPEN_PATHS or (scope["path"] in PAGE_PATHS and not unsafe)):
             raise unauthorized()
-        return receive if is_socket else await _with_body(headers, receive, max_body_bytes(scope["path"]))
+        return receive if is_socket else await _with_body(headers, receive, self._max_body_bytes(scope["path"]))
 
     async def _check_hook(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
         """A forge's message may come from anywhere. Its route checks the signature."""
