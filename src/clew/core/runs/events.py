@@ -12,72 +12,68 @@ from typing import Any, ClassVar
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.record import Record, fields_of
 
+KINDS: dict[str, type[Event]] = {}
+
 
 class Event(Record):
     """Base of all events. `urgent` events are state changes: they are stored at once, not batched."""
 
-    kind: ClassVar[str] = ""
-    urgent: ClassVar[bool] = False
+    kind: ClassVar[str]  # the tag of the stored form
+    urgent: ClassVar[bool]
+
+    def __init_subclass__(cls, *, kind: str, urgent: bool = False) -> None:
+        super().__init_subclass__()
+        cls.kind, cls.urgent = kind, urgent
+        KINDS[kind] = cls
 
 
-class RunQueued(Event):
+class RunQueued(Event, kind="run_queued", urgent=True):
     """The run waits: for the thread (another run has its lease), for a free agent slot, for a usage limit to reset, or
     until a person sends it."""
 
-    kind: ClassVar[str] = "run_queued"
-    urgent: ClassVar[bool] = True
     waiting_for: str  # "thread", "slot", "limit" or "person" (the run is on hold)
     held_by: str | None = None  # the run that holds the thread
     until: float | None = None  # when the limit resets, in epoch seconds
 
 
-class AttemptStarted(Event):
-    kind: ClassVar[str] = "attempt_started"
-    urgent: ClassVar[bool] = True
+class AttemptStarted(Event, kind="attempt_started", urgent=True):
     number: int
     resumed: bool
     reason: str | None  # why it is fresh; None: it resumes
     omitted_turns: int = 0  # left out of a transcript that was too long
 
 
-class SessionStarted(Event):
+class SessionStarted(Event, kind="session_started"):
     """The agent has reported its session and model."""
 
-    kind: ClassVar[str] = "session_started"
     session_id: str
     model: str
 
 
-class TextStreamed(Event):
+class TextStreamed(Event, kind="text_streamed"):
     """A piece of the answer, as it arrives."""
 
-    kind: ClassVar[str] = "text_streamed"
     text: str
 
 
-class TextWithdrawn(Event):
+class TextWithdrawn(Event, kind="text_withdrawn"):
     """The request broke off, and the agent retries it: the pieces since the last whole message do not count."""
 
-    kind: ClassVar[str] = "text_withdrawn"
 
-
-class MessageSaid(Event):
+class MessageSaid(Event, kind="message_said"):
     """One complete text block of the answer: the streamed pieces, joined."""
 
-    kind: ClassVar[str] = "message_said"
     text: str
     message_id: str | None = None  # the agent's own id of the entry
 
 
-class ToolStarted(Event):
-    kind: ClassVar[str] = "tool_started"
+class ToolStarted(Event, kind="tool_started"):
     tool_id: str
     name: str
     input: Mapping[str, Any]
 
 
-class ToolFinished(Event):
-    kind: ClassVar[str] = "tool_finished"
+class ToolFinished(Event, kind="tool_finished"):
     tool_id: str
     is_error: bool
     output: str  # only its beginning: all of it is in the agent's own session
@@ -85,18 +81,15 @@ class ToolFinished(Event):
     declined: bool = False  # a person or a rule refused it; `core/runs/tool_calls` gives the state of a call
 
 
-class TokensCounted(Event):
+class TokensCounted(Event, kind="tokens_counted"):
     """What the attempt has used so far, if the agent reports it during the run. `RunEnded` has the final count."""
 
-    kind: ClassVar[str] = "tokens_counted"
     usage: Usage
 
 
-class QuestionAsked(Event):
+class QuestionAsked(Event, kind="question_asked", urgent=True):
     """The agent waits for a person: a permission for a tool, or a question form."""
 
-    kind: ClassVar[str] = "question_asked"
-    urgent: ClassVar[bool] = True
     question_id: str
     tool: str
     input: Mapping[str, Any]
@@ -104,87 +97,50 @@ class QuestionAsked(Event):
     tool_id: str | None = None  # the tool call that it is about, if the agent says so
 
 
-class QuestionAnswered(Event):
-    kind: ClassVar[str] = "question_answered"
-    urgent: ClassVar[bool] = True
+class QuestionAnswered(Event, kind="question_answered", urgent=True):
     question_id: str
     allowed: bool
     message: str = ""
     by: str = "user"  # or "policy": the thread's permissions gave the answer
 
 
-class QuestionWithdrawn(Event):
-    kind: ClassVar[str] = "question_withdrawn"
-    urgent: ClassVar[bool] = True
+class QuestionWithdrawn(Event, kind="question_withdrawn", urgent=True):
     question_id: str
 
 
-class AgentRetried(Event):
+class AgentRetried(Event, kind="agent_retried"):
     """The agent retried a failed API request by itself."""
 
-    kind: ClassVar[str] = "agent_retried"
     attempt: int
     delay_s: float
     error: str
 
 
-class Compacted(Event):
+class Compacted(Event, kind="compacted"):
     """The agent compacted its own session. Clew only shows it, because it explains a slow or forgetful turn."""
 
-    kind: ClassVar[str] = "compacted"
 
-
-class FellBack(Event):
+class FellBack(Event, kind="fell_back", urgent=True):
     """The attempt failed in a way that a fresh session can fix, and no tool had run."""
 
-    kind: ClassVar[str] = "fell_back"
-    urgent: ClassVar[bool] = True
     reason: str
 
 
-class Warned(Event):
+class Warned(Event, kind="warned", urgent=True):
     """Something that the user should know and that does not stop the run."""
 
-    kind: ClassVar[str] = "warned"
-    urgent: ClassVar[bool] = True
     code: str
     message: str
 
 
-class RunEnded(Event):
+class RunEnded(Event, kind="run_ended", urgent=True):
     """The last event of every run."""
 
-    kind: ClassVar[str] = "run_ended"
-    urgent: ClassVar[bool] = True
     status: str
     outcome: str
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
     message: str = ""
-
-
-KINDS: dict[str, type[Event]] = {
-    cls.kind: cls
-    for cls in (
-        RunQueued,
-        AttemptStarted,
-        SessionStarted,
-        TextStreamed,
-        TextWithdrawn,
-        MessageSaid,
-        ToolStarted,
-        ToolFinished,
-        TokensCounted,
-        QuestionAsked,
-        QuestionAnswered,
-        QuestionWithdrawn,
-        AgentRetried,
-        Compacted,
-        FellBack,
-        Warned,
-        RunEnded,
-    )
-}
 
 
 def to_body(event: Event) -> dict[str, Any]:
