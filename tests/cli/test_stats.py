@@ -8,8 +8,7 @@ import pytest
 
 from clew.cli.stats import estimate
 from clew.core.costs.savings import daily_savings, total_savings
-from clew.core.costs.usage import Usage
-from clew.store.records import StatRow
+from clew.core.costs.usage import StatRow, Usage
 
 
 def row(**changes: Any) -> StatRow:

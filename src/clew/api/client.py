@@ -27,6 +27,7 @@ from clew.api.thread import Answered as Answered
 from clew.api.thread import Run as Run
 from clew.api.thread import Thread as Thread
 from clew.api.thread import choice
+from clew.core.costs.usage import StatRow
 from clew.core.history import Visibility
 from clew.core.lookup import SEARCHED, by_beginning
 from clew.core.runs.options import Person, TurnOptions
@@ -39,7 +40,6 @@ from clew.engine.engine import Engine
 from clew.engine.leases import is_holder_dead, slot_prefix
 from clew.errors import Conflict, NotFound, StoreError
 from clew.hosts.chat.chat import Chat, NewThread
-from clew.store.records import StatRow
 from clew.wiring.engine import ARCHIVE_DIR, open_engine
 
 if TYPE_CHECKING:

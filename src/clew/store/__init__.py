@@ -1,6 +1,7 @@
 """The database: schema, migrations, queries. SQLite; PostgreSQL takes the same SQL."""
 
-from clew.store.records import Lease, Revision, StatRow, StoredEvent, StoredTurn
+from clew.core.costs.usage import StatRow
+from clew.store.records import Lease, Revision, StoredEvent, StoredTurn
 from clew.store.store import Store, open_store
 
 __all__ = ["Lease", "Revision", "StatRow", "Store", "StoredEvent", "StoredTurn", "open_store"]

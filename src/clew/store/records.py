@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from clew.core.costs.usage import Usage
+from clew.core.costs.usage import StatRow, Usage
 from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import ThreadId
 from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
@@ -140,30 +140,6 @@ class Lease(Record):
     acquired_at: float
     heartbeat_at: float
     expires_at: float
-
-
-class StatRow(Record):
-    """What the runs of one kind came to."""
-
-    agent: str
-    model: str | None
-    session_resumed: bool
-    reason: str | None  # why fresh
-    outcome: str | None  # None: not ended yet
-    runs: int
-    fallbacks: int
-    usage: Usage
-    cost_usd: float
-    prompt_chars: int
-    transcript_chars: int
-    estimated_runs: int  # those that have an estimate …
-    estimated_cost_usd: float  # … what they cost …
-    estimate_usd: float  # … and what they would have cost with the transcript
-    unpriced_runs: int = 0  # used tokens, and the agent reported no price
-    day: int = 0  # on which they were asked for, UTC, since 1970-01-01
-    plain_resume_runs: int = 0  # the same for a plain `--resume` every turn
-    plain_resume_cost_usd: float = 0.0
-    plain_resume_usd: float = 0.0
 
 
 class RunTotals(Record):

@@ -9,48 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
-from clew.core.costs.usage import CHARS_PER_TOKEN, NO_USAGE, Usage
+from clew.core.costs.usage import CHARS_PER_TOKEN, NO_USAGE, StatRow, Usage
 from clew.core.record import Record
 from clew.core.runs.run import Run
 
 NOT_ENDED = "going_on"
-
-
-class RunTotals(Protocol):
-    """The sums over all runs that have the same day, reason and outcome. The store counts them."""
-
-    @property
-    def session_resumed(self) -> bool: ...
-    @property
-    def reason(self) -> str | None: ...
-    @property
-    def outcome(self) -> str | None: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def fallbacks(self) -> int: ...
-    @property
-    def usage(self) -> Usage: ...
-    @property
-    def cost_usd(self) -> float: ...
-    @property
-    def estimated_runs(self) -> int: ...
-    @property
-    def estimated_cost_usd(self) -> float: ...
-    @property
-    def estimate_usd(self) -> float: ...
-    @property
-    def plain_resume_runs(self) -> int: ...
-    @property
-    def plain_resume_cost_usd(self) -> float: ...
-    @property
-    def plain_resume_usd(self) -> float: ...
-    @property
-    def unpriced_runs(self) -> int: ...
-    @property
-    def day(self) -> int: ...
 
 
 class Savings(Record):
@@ -103,19 +68,19 @@ def alternative_cost_usd(cost_usd: float, estimated_cost_usd: float, estimate_us
     return cost_usd - estimated_cost_usd + estimate_usd
 
 
-def total_savings(rows: Iterable[RunTotals]) -> Savings:
+def total_savings(rows: Iterable[StatRow]) -> Savings:
     return Savings(**_sums(list(rows)))
 
 
-def daily_savings(rows: Iterable[RunTotals]) -> list[DailySavings]:
+def daily_savings(rows: Iterable[StatRow]) -> list[DailySavings]:
     """The sums by day, oldest first; days without a run are left out."""
-    days: dict[int, list[RunTotals]] = {}
+    days: dict[int, list[StatRow]] = {}
     for row in rows:
         days.setdefault(row.day, []).append(row)
     return [DailySavings(**_sums(days[day]), day=day) for day in sorted(days)]
 
 
-def _sums(rows: Sequence[RunTotals]) -> dict[str, Any]:
+def _sums(rows: Sequence[StatRow]) -> dict[str, Any]:
     fresh: dict[str, int] = {}
     outcomes: dict[str, int] = {}
     for row in rows:

@@ -74,6 +74,30 @@ class RequestUsage(Record):
         return self.last.shown_tokens + self.last.output_tokens
 
 
+class StatRow(Record):
+    """The sums over all runs that have the same agent, model, day, reason and outcome. The store counts them."""
+
+    agent: str
+    model: str | None
+    session_resumed: bool
+    reason: str | None  # why fresh
+    outcome: str | None  # None: not ended yet
+    runs: int
+    fallbacks: int
+    usage: Usage
+    cost_usd: float
+    prompt_chars: int
+    transcript_chars: int
+    estimated_runs: int  # those that have an estimate …
+    estimated_cost_usd: float  # … what they cost …
+    estimate_usd: float  # … and what they would have cost with the transcript
+    unpriced_runs: int = 0  # used tokens, and the agent reported no price
+    day: int = 0  # the day on which they were created, in UTC, counted from 1970-01-01
+    plain_resume_runs: int = 0  # the same three sums for a plain `--resume` every turn
+    plain_resume_cost_usd: float = 0.0
+    plain_resume_usd: float = 0.0
+
+
 def cost_of_run(total_usd: float, before_usd: float) -> float:
     """A run's own cost, from the session's running total. A total that fell was reset (an older CLI, a new session)."""
     return total_usd - before_usd if total_usd >= before_usd else total_usd

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from clew.core.costs.usage import StatRow
 from clew.core.record import replace
 from clew.core.runs.run import Attempt, Owner, Run, RunStatus, advance
 from clew.errors import Conflict, NotFound
-from clew.store.records import StatRow, attempt_from, each, first, flat, run_from, run_row, stat_from
+from clew.store.records import attempt_from, each, first, flat, run_from, run_row, stat_from
 from clew.store.tables.table import Table
 
 
