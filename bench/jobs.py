@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.report import Column, Result, Table
 from bench.timing import Sample, tell
 from clew.api.client import Client
-from clew.core.jobs.job import UNDER_WAY, Job, Limits
+from clew.core.jobs.job import ACTIVE, Job, Limits
 from clew.core.thread import Permissions
 from clew.hosts.jobs.jobs import JobSpec
 from clew.testing import scripted_agent
@@ -75,7 +75,7 @@ async def _until(client: Client, job: Job, test: Callable[[Job], bool]) -> Job:
 
 
 async def _over(client: Client, job: Job) -> Job:
-    return await _until(client, job, lambda now: now.status not in UNDER_WAY)
+    return await _until(client, job, lambda now: now.status not in ACTIVE)
 
 
 async def _start(stage: Stage, client: Client) -> float:

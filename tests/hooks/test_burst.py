@@ -13,7 +13,7 @@ import pytest
 import forkserver
 from clew.api.client import Client
 from clew.core.hooks.hook import HookEvent, session_key
-from clew.core.jobs.job import CONTINUE, UNDER_WAY, Job, JobStatus
+from clew.core.jobs.job import ACTIVE, CONTINUE, Job, JobStatus
 from clew.core.runs.run import RunStatus
 from clew.errors import StoreError
 from clew.testing.model.scripts import Slow
@@ -128,7 +128,7 @@ async def _all_done(client: Client, count: int, limit_s: float) -> None:
             try:
                 if not await client.hooks.events(state="received", limit=1):
                     jobs = await client.jobs.list(limit=2 * count)
-                    if not [job for job in jobs if job.status in UNDER_WAY]:
+                    if not [job for job in jobs if job.status in ACTIVE]:
                         return
             except StoreError:
                 pass  # the store is busy: try again

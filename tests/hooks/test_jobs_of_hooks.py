@@ -10,7 +10,7 @@ import pytest
 
 from clew.api.client import Client
 from clew.core.hooks.hook import session_key
-from clew.core.jobs.job import CONTINUE, OVER, Job, JobStatus
+from clew.core.jobs.job import CONTINUE, STOPPED, Job, JobStatus
 from clew.core.runs.limits import JITTER_S
 from clew.testing.model.scripts import Fail, Reply, Request, Text, ToolUse, newest_user_text
 from clew.testing.stage import Stage
@@ -212,7 +212,7 @@ async def test_a_cancelled_job_makes_way_for_the_next_event(stage: Stage) -> Non
         await asyncio.to_thread(stage.api.wait_for_hanging, 1, 60)
         assert (await client.jobs.find(after.id)).status is JobStatus.QUEUED
         await client.jobs.cancel(hanging.id)
-        over = await until(client, hanging.id, lambda now: now.status in OVER)
+        over = await until(client, hanging.id, lambda now: now.status in STOPPED)
         assert over.status is JobStatus.CANCELLED
         async with asyncio.timeout(90):
             await asyncio.gather(*carrying)

@@ -15,7 +15,7 @@ import psycopg
 
 import forkserver
 from clew.api.client import Client
-from clew.core.jobs.job import UNDER_WAY, Job, JobStatus
+from clew.core.jobs.job import ACTIVE, Job, JobStatus
 from clew.core.thread import Permissions
 from clew.hosts.jobs.jobs import JobSpec
 from clew.testing.stage import MODEL, Stage
@@ -121,7 +121,7 @@ async def until(client: Client, job_id: str, test: Callable[[Job], bool], limit_
 
 async def ended(client: Client, job: Job, *, status: JobStatus | None = None) -> Job:
     """When no worker has it any more, or it is in that state."""
-    return await until(client, job.id, lambda now: now.status not in UNDER_WAY or now.status is status)
+    return await until(client, job.id, lambda now: now.status not in ACTIVE or now.status is status)
 
 
 async def speaking(client: Client, job: Job, kind: str = "text_streamed") -> None:

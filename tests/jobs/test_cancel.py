@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from clew.api.client import Client
-from clew.core.jobs.job import OVER, Job, JobStatus
+from clew.core.jobs.job import STOPPED, Job, JobStatus
 from clew.core.runs.limits import JITTER_S
 from clew.errors import Conflict
 from clew.testing.model.scripts import Fail, Reply, Request
@@ -21,7 +21,7 @@ ONE_AFTER_THE_OTHER = '!tool Bash {"command": "(setsid sleep 300 &) ; touch begu
 async def is_cancelled(client: Client, job: Job, *, stays: JobStatus = JobStatus.CANCELLED) -> Job:
     """By the answer or soon after; and it cannot be cancelled twice."""
     await client.jobs.cancel(job.id)
-    over = await until(client, job.id, lambda now: now.status in OVER)
+    over = await until(client, job.id, lambda now: now.status in STOPPED)
     assert over.status is stays
     assert over.ended_at is not None and "cancelled" in (over.error or "")
     with pytest.raises(Conflict):

@@ -18,7 +18,7 @@ import forkserver
 from clew import config
 from clew.api.client import Client
 from clew.core.hooks.hook import Forge, HookEvent
-from clew.core.jobs.job import CONTINUE, UNDER_WAY, Job, JobStatus, Limits
+from clew.core.jobs.job import ACTIVE, CONTINUE, Job, JobStatus, Limits
 from clew.core.runs.run import RunStatus
 from clew.errors import StoreError
 from clew.git.checkpoints import Checkpoints
@@ -272,7 +272,7 @@ async def patiently(client: Client, job_id: str, limit_s: float = 120) -> Job:
     async with asyncio.timeout(limit_s):
         while True:
             try:
-                return await until(client, job_id, lambda now: now.status not in UNDER_WAY, limit_s)
+                return await until(client, job_id, lambda now: now.status not in ACTIVE, limit_s)
             except StoreError:
                 await asyncio.sleep(0.5)
 
@@ -300,7 +300,7 @@ async def test_a_job_whose_workers_keep_dying_comes_to_an_end(scripted: Stage) -
                 await asyncio.wait(
                     [
                         asyncio.ensure_future(dying.wait()),
-                        asyncio.ensure_future(until(client, job.id, lambda now: now.status not in UNDER_WAY)),
+                        asyncio.ensure_future(until(client, job.id, lambda now: now.status not in ACTIVE)),
                     ],
                     return_when=asyncio.FIRST_COMPLETED,
                 )

@@ -8,7 +8,7 @@ import pytest
 
 from clew.core.pairs.pair import Order
 from clew.hosts.pairs.answer import read_order
-from clew.hosts.structured_output import DoesNotFit
+from clew.hosts.structured_output import SchemaMismatch
 from pairs.couple import order
 
 PLAIN = order("Say {this} and `that`.", worker_model="opus")
@@ -50,5 +50,5 @@ def test_what_may_be_left_out_is() -> None:
     ],
 )
 def test_what_does_not_fit_is_told_so_that_a_model_can_act_on_it(text: str, words: str) -> None:
-    with pytest.raises(DoesNotFit, match=words):
+    with pytest.raises(SchemaMismatch, match=words):
         read_order(text)

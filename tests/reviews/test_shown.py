@@ -10,7 +10,7 @@ from clew.api.reviews import error_of, markdown
 from clew.core.reviews.review import ReviewRound, RoundStatus
 from clew.core.runs.run import Owner
 from clew.errors import Busy, StoreError, UsageError
-from clew.hosts.reviews.answer import FINDINGS_MOST
+from clew.hosts.reviews.answer import MAX_FINDINGS
 from clew.hosts.reviews.reviews import RoundOptions
 from clew.testing.stage import Stage
 from reviews.reviewer import Reviewer, answer, finding, follow, repository, start
@@ -69,7 +69,7 @@ async def test_a_round_that_was_truncated_away_counts_as_not_shown(scripted: Sta
 async def test_what_a_model_says_has_its_limits(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
-    many = [finding(f"{number} " + "t" * 900) for number in range(FINDINGS_MOST)]
+    many = [finding(f"{number} " + "t" * 900) for number in range(MAX_FINDINGS)]
     scripted.api.reply = reviewer = Reviewer(
         answer([*many, finding()]),
         answer(many),

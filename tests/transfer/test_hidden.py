@@ -15,7 +15,7 @@ from clew.core.runs.events import ToolFinished, ToolStarted
 from clew.core.runs.run import Attempt, RunStatus
 from clew.core.thread import Permissions
 from clew.engine.sessions.transfer import UNEXPLAINED
-from clew.hosts.jobs.rows import state as state_of
+from clew.hosts.jobs.rows import read_context
 from clew.hosts.transfer.export import export_thread
 from clew.hosts.transfer.export_file import HISTORY, STATE, pack, read_export, unpack
 from clew.hosts.transfer.imports import import_thread
@@ -290,6 +290,6 @@ async def test_what_tools_did_elsewhere_is_told_to_no_agent_here(tmp_path: Path)
     await a.store.call(cut_off)
     await import_thread(b, read_export((await export_thread(a, "maze", {})).content), cwd=str(tmp_path))
     for engine, is_told in ((a, True), (b, False)):
-        done = await engine.store.call(lambda store: state_of(store, store.jobs.require("job-1")).done)
+        done = await engine.store.call(lambda store: read_context(store, store.jobs.require("job-1")).done)
         assert (HIDDEN in (done or "")) is is_told
         await engine.close()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import choice
 from clew.core.costs.usage import NO_USAGE, Usage
-from clew.core.durations import DAY_S
-from clew.core.jobs.job import OVER, SUBMITTED, UNDER_WAY, UNUSABLE_SESSION, Job, JobStatus, Limits, ProgressMarker
+from clew.core.jobs.job import ACTIVE, STOPPED, SUBMITTED, UNUSABLE_SESSION, Job, JobStatus, Limits, ProgressMarker
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
 from clew.core.runs.run import Run
 from clew.core.thread import Permissions, Trust
+from clew.engine.durable.worker import SILENCE_S
 from clew.engine.leases import is_process_dead
 from clew.errors import (
     AgentFailed,
@@ -30,7 +30,7 @@ from clew.errors import (
     UsageLimit,
     WrongModel,
 )
-from clew.hosts.jobs.jobs import JobSpec
+from clew.hosts.jobs.jobs import MAX_AHEAD_S, JobSpec
 from clew.hosts.validation import check_prompt, existing_dir
 from clew.store.records import StoredEvent
 
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
 
 RUNS_SHOWN = 10_000  # more than any job may have
 LOOK_S = 0.25  # how soon something that another process did is seen
-MOST_AHEAD_S = 10 * 366 * DAY_S
 KEY_CHARS = 200
 SHORT_ID = 8
-SILENCE_S = 30.0  # of a worker on another machine, before it counts as dead
 MARKERS_SHOWN = 1000  # the newest
 MARKER_CHARS = 200  # of what the agent said; the events have all of it
 START_A_WORKER = "start `clew work`, or `clew serve --work`"  # what takes up a job that somebody submitted
@@ -163,9 +161,9 @@ async def submit(client: Client, options: JobOptions) -> Job:
     now, settings = client.engine.context.clock(), client.settings
     limits = _limits(settings, options.limits)
     deadline = limits.deadline_at
-    if deadline is not None and deadline > now + MOST_AHEAD_S:
+    if deadline is not None and deadline > now + MAX_AHEAD_S:
         raise UsageError("The deadline is more than ten years away.", hint="Leave it out: a job need not have one.")
-    if options.delay_s is not None and options.delay_s > MOST_AHEAD_S:
+    if options.delay_s is not None and options.delay_s > MAX_AHEAD_S:
         raise UsageError("The delay is longer than ten years.", hint="Submit it nearer the time.")
     begins_at = now + (options.delay_s or 0.0)
     if deadline is not None and begins_at >= deadline:
@@ -229,7 +227,7 @@ def _views(client: Client, store: Store, jobs: Sequence[Job]) -> list[JobView]:
 
 
 def _no_worker(client: Client, store: Store, job: Job, alive: Sequence[StoredWorker]) -> str | None:
-    if job.status not in UNDER_WAY or any(takes(worker, job.kind) for worker in alive):
+    if job.status not in ACTIVE or any(takes(worker, job.kind) for worker in alive):
         return None
     if client.engine.is_held(store, job.thread_id):
         return None  # a process carries it out that is no worker: `clew jobs submit --wait`
@@ -266,7 +264,7 @@ async def follow(
     while True:
         job, runs = await client.engine.store.call(lambda store: _look(store, job_id))
         left = len(runs) >= number
-        if (seen is None or _state(job) != _state(seen)) and not (left and job.status in OVER):
+        if (seen is None or _state(job) != _state(seen)) and not (left and job.status in STOPPED):
             seen = job
             yield JobChanged(job)
         if left:
@@ -276,7 +274,7 @@ async def follow(
                     while True:
                         yield JobEvent(number, run, await anext(events))  # kept by nobody here: it may be large
             number, seq = number + 1, 0
-        elif job.status in OVER:
+        elif job.status in STOPPED:
             return
         else:
             await asyncio.sleep(LOOK_S)
@@ -330,7 +328,7 @@ _BY_OUTCOME: dict[str, type[ClewError]] = {
 
 def error_of(job: Job) -> ClewError | None:
     """What the job's last run, or the job itself, came to grief over; None: nothing is wrong."""
-    if job.status is JobStatus.SUCCEEDED or (job.error is None and job.status not in OVER):
+    if job.status is JobStatus.SUCCEEDED or (job.error is None and job.status not in STOPPED):
         return None
     otherwise = AuthFailed if job.status is JobStatus.BLOCKED else AgentFailed
     kind = _BY_STATUS.get(job.status) or _BY_OUTCOME.get(job.outcome or "", otherwise)
@@ -339,7 +337,7 @@ def error_of(job: Job) -> ClewError | None:
 
 def _hint(job: Job) -> str | None:
     """In the words of jobs: a run's own hint is for whoever asks in a chat."""
-    if job.status in UNDER_WAY:
+    if job.status in ACTIVE:
         return "It goes on by itself."
     retry = f"clew jobs retry {job.id[:SHORT_ID]}"
     if job.status is JobStatus.CONFLICT:

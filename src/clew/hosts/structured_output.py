@@ -13,12 +13,12 @@ T = TypeVar("T")
 _BLOCK = r"(?ms)^[ \t]*```[^\n`]*\n(.*?)\n[ \t]*```"
 
 
-class DoesNotFit(ValueError):
+class SchemaMismatch(ValueError):
     """Its message is written for the model, which is asked again."""
 
 
-def read_shaped(text: str, shape: type[T]) -> T:
-    """The first object in the text of that type. Raises DoesNotFit."""
+def parse_json_object(text: str, shape: type[T]) -> T:
+    """The first object in the text of that type. Raises SchemaMismatch."""
     problem = "there is no JSON object in it."
     for candidate in _candidates(text):
         try:
@@ -27,7 +27,7 @@ def read_shaped(text: str, shape: type[T]) -> T:
             problem = f"{error}."
         except RecursionError:
             problem = "it is nested too deeply."
-    raise DoesNotFit(problem)
+    raise SchemaMismatch(problem)
 
 
 def _candidates(text: str) -> list[str]:

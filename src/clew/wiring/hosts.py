@@ -36,8 +36,8 @@ class Hosts:
         from clew.hosts.jobs.jobs import Jobs
         from clew.hosts.jobs.runner import JobRunner
 
-        most_at_once = self._settings.of("jobs.most_at_once")
-        runner = JobRunner(self._engine, most_at_once=most_at_once, preparations={KIND: _HookPreparation(self)})
+        max_running = self._settings.of("jobs.most_at_once")
+        runner = JobRunner(self._engine, max_running=max_running, preparations={KIND: _HookPreparation(self)})
         return Jobs(self._engine, runner)
 
     @cached_property

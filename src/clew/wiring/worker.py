@@ -46,7 +46,7 @@ def open_worker(
         WorkerSettings(worker_id, url, file, hooks_only, at_once, heartbeat_s=heartbeat_s, silence_s=silence_s),
         {EVENT: hooks.handle, REPLY: hooks.replies.post},
         Hooks.queued_work,
-        lambda job_id, slot: jobs.runner.carry_out_claimed(job_id, worker_id, slot),
+        lambda job_id, slot: jobs.runner.run_claimed(job_id, worker_id, slot),
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from clew.core.reviews.prompts import ALL_MOST, FILE_MOST, LINE_MOST
-from clew.hosts.reviews.answer import FINDINGS_MOST, TEXT_MOST
-from clew.hosts.reviews.reviews import MESSAGE_MOST
+from clew.core.reviews.prompts import DIFF_MAX_CHARS, FILE_MAX_CHARS, LINE_MAX_CHARS
+from clew.hosts.reviews.answer import MAX_FINDINGS, TEXT_MAX_CHARS
+from clew.hosts.reviews.reviews import MESSAGE_MAX_CHARS
 from clew.testing.model.scripts import FINAL, Fail, Text
 from clew.testing.stage import MODEL
 from reviews.reviewer import Reviewer, answer, finding, git, repository
@@ -488,8 +488,8 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reviews.md").read_text("utf-8")
     rows = [line.split(" | ") for line in page.split("| limit |")[1].split("\n\n")[0].splitlines()[2:]]
     limits = [[int(number) for number in re.findall(r"[0-9]+", row[1].replace(",", ""))] for row in rows]
-    answer = [FINDINGS_MOST, TEXT_MOST]
-    assert limits == [[LINE_MOST], [FILE_MOST], [ALL_MOST], answer, [MESSAGE_MOST]]
+    answer = [MAX_FINDINGS, TEXT_MAX_CHARS]
+    assert limits == [[LINE_MAX_CHARS], [FILE_MAX_CHARS], [DIFF_MAX_CHARS], answer, [MESSAGE_MAX_CHARS]]
 
 
 def test_the_shell_completes_ids(house: Any) -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from clew.core.ids import ThreadId
 from clew.core.jobs.job import (
-    BACKOFF_MOST_S,
+    ACTIVE,
+    BACKOFF_MAX_S,
     BACKOFF_S,
     JOB_MOVES,
-    OVER,
-    UNDER_WAY,
+    STOPPED,
     UNUSABLE_SESSION,
     IllegalJobMove,
     Job,
@@ -67,7 +67,7 @@ def test_a_status_goes_only_where_the_table_leads(before: JobStatus, to: JobStat
 
 
 def test_only_a_retry_leads_out_of_what_is_over() -> None:
-    assert {to for status in OVER for to in JOB_MOVES[status]} == {JobStatus.QUEUED, JobStatus.CANCELLED}
+    assert {to for status in STOPPED for to in JOB_MOVES[status]} == {JobStatus.QUEUED, JobStatus.CANCELLED}
     assert JOB_MOVES[JobStatus.SUCCEEDED] == frozenset()
 
 
@@ -76,7 +76,7 @@ WILD = [None, 0.0, -1.0, -math.inf, math.inf, math.nan, NOW - 61, 1e18, 1e300, 2
 
 @pytest.mark.parametrize("told", WILD)
 def test_a_reset_time_that_cannot_be_is_waited_for_as_one_that_nobody_told(told: float | None) -> None:
-    what = after_run(a_job(), Outcome.USAGE_LIMIT, resets_at=told, now=NOW, dice=0.0)
+    what = after_run(a_job(), Outcome.USAGE_LIMIT, resets_at=told, now=NOW, jitter=0.0)
     assert (what.status, what.wake_at) == (JobStatus.WAITING, NOW + FIRST_PAUSE_S)
     assert what.excused_s == FIRST_PAUSE_S
 
@@ -119,16 +119,16 @@ def test_no_wait_is_longer_than_any_accounts_limit() -> None:
 def test_waiting_for_a_limit_counts_towards_nothing_but_the_deadline(limits: Limits) -> None:
     job = a_job(runs=limits.max_runs, limits=limits, resume_count=limits.max_resumes, troubles=limits.retries)
     earlier = [Outcome.USAGE_LIMIT.value] * 500
-    what = after_run(job, Outcome.USAGE_LIMIT, earlier=earlier, resumed=True, resets_at=None, now=NOW, dice=0.0)
+    what = after_run(job, Outcome.USAGE_LIMIT, earlier=earlier, resumed=True, resets_at=None, now=NOW, jitter=0.0)
     assert (what.status, what.wake_at) == (JobStatus.WAITING, NOW + LONGEST_PAUSE_S)
-    assert not (what.counts or what.counts_as_trouble or what.afresh), "the session is kept"
+    assert not (what.counts or what.counts_as_trouble or what.fresh_session), "the session is kept"
     late = replace(job, limits=replace(limits, deadline_at=NOW + 60))
-    assert after_run(late, Outcome.USAGE_LIMIT, resets_at=NOW + 61, now=NOW, dice=0.0).status is JobStatus.FAILED
+    assert after_run(late, Outcome.USAGE_LIMIT, resets_at=NOW + 61, now=NOW, jitter=0.0).status is JobStatus.FAILED
 
 
 @pytest.mark.parametrize("troubles", [0, 1, 5, 100, 10**6])
 def test_a_pause_after_trouble_grows_and_has_an_end(troubles: int) -> None:
-    assert 0 < backoff_s(troubles, 0.0) < backoff_s(troubles, 1.0) <= BACKOFF_MOST_S
+    assert 0 < backoff_s(troubles, 0.0) < backoff_s(troubles, 1.0) <= BACKOFF_MAX_S
 
 
 @pytest.mark.parametrize("outcome", list(Outcome))
@@ -136,23 +136,23 @@ def test_every_way_round_has_an_end(outcome: Outcome) -> None:
     """At the last run that is allowed, nothing continues by itself but a job that somebody stopped, or that must wait
     for the account."""
     job = a_job(runs=50, limits=Limits(max_runs=50))
-    what = after_run(job, outcome, resets_at=None, now=NOW, dice=0.5)
-    assert what.status in OVER or outcome in (Outcome.CANCELLED, Outcome.USAGE_LIMIT)
+    what = after_run(job, outcome, resets_at=None, now=NOW, jitter=0.5)
+    assert what.status in STOPPED or outcome in (Outcome.CANCELLED, Outcome.USAGE_LIMIT)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.USAGE_LIMIT, Outcome.NETWORK, Outcome.TIMED_OUT, Outcome.KILLED])
 def test_a_deadline_that_comes_before_the_next_run_ends_the_job(outcome: Outcome) -> None:
     late = a_job(limits=Limits(deadline_at=NOW - 1))
     early = a_job(limits=Limits(deadline_at=NOW + 10 * LONGEST_LIMIT_S))
-    assert after_run(late, outcome, resets_at=None, now=NOW, dice=0.5).status is JobStatus.FAILED
-    assert after_run(early, outcome, resets_at=None, now=NOW, dice=0.5).status in UNDER_WAY
+    assert after_run(late, outcome, resets_at=None, now=NOW, jitter=0.5).status is JobStatus.FAILED
+    assert after_run(early, outcome, resets_at=None, now=NOW, jitter=0.5).status in ACTIVE
 
 
 def test_a_session_is_too_old_by_its_last_event_and_not_by_the_wait_for_a_limit() -> None:
     job = a_job(limits=Limits(max_age_s=60))
     assert not is_too_old(job, NOW)
     assert is_too_old(a_job(limits=Limits(max_age_s=60), session_saved_at=NOW - 61), NOW)
-    what = after_run(job, Outcome.USAGE_LIMIT, resets_at=NOW + 3600, now=NOW, dice=0.5)
+    what = after_run(job, Outcome.USAGE_LIMIT, resets_at=NOW + 3600, now=NOW, jitter=0.5)
     woken = a_job(limits=Limits(max_age_s=60), session_saved_at=NOW + what.excused_s)
     assert what.wake_at is not None and not is_too_old(woken, what.wake_at + 59)
 
@@ -167,11 +167,11 @@ def carried_out(limits: Limits, ends: list[tuple[Outcome, bool, float | None]]) 
     for number, (outcome, resumed, told) in enumerate(ends):
         job = replace(job, runs=job.runs + 1)
         earlier = [each.value for each, _, _ in reversed(ends[:number])]
-        what = after_run(job, outcome, earlier=earlier, resumed=resumed, resets_at=told, now=NOW, dice=0.0)
+        what = after_run(job, outcome, earlier=earlier, resumed=resumed, resets_at=told, now=NOW, jitter=0.0)
         troubles = job.troubles + 1 if what.counts_as_trouble else 0
         job = replace(job, troubles=troubles) if what.counts else replace(job, runs=job.runs - 1)
         seen.append(what)
-        if what.status in OVER:
+        if what.status in STOPPED:
             break
     return seen
 
@@ -185,7 +185,7 @@ def test_only_so_many_runs_begin_without_a_pause(
     at_once = [what for what in seen if what.status is JobStatus.QUEUED]
     pauses = [(what.wake_at or 0) - NOW for what in seen if what.status is JobStatus.WAITING]
     assert len(at_once) <= limits.max_resumes + 2
-    assert sum(what.afresh for what in at_once) <= 1, "a session that is spoiled is left at once a single time"
+    assert sum(what.fresh_session for what in at_once) <= 1, "a session that is spoiled is left at once a single time"
     assert all(pause >= BACKOFF_S / 2 for pause in pauses)
     uncounted = sum(outcome in (Outcome.CANCELLED, Outcome.USAGE_LIMIT) for outcome, _, _ in ends[: len(seen)])
     assert len(seen) <= limits.max_runs + uncounted, "only who stops a worker, or an account, can make more of them"
@@ -198,7 +198,7 @@ def test_a_task_that_spoils_every_new_session_is_given_up_after_its_retries(
     seen = carried_out(limits, [(outcome, False, None) for outcome in outcomes])
     assert seen[-1].status is JobStatus.FAILED
     assert len(seen) == min(limits.retries + 1, limits.max_runs)
-    assert all(what.status is JobStatus.WAITING and what.afresh for what in seen[:-1])
+    assert all(what.status is JobStatus.WAITING and what.fresh_session for what in seen[:-1])
 
 
 @pytest.mark.parametrize("outcome", sorted(UNUSABLE_SESSION))

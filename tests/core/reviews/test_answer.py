@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from clew.core.reviews.review import FindingState, Severity
 from clew.hosts.reviews import answer as review_answer
 from clew.hosts.reviews.answer import ReviewAnswer, schema
-from clew.hosts.structured_output import DoesNotFit
+from clew.hosts.structured_output import SchemaMismatch
 
 FINDING = {"severity": "high", "file": "a.py", "line": 3, "title": "T", "detail": "D", "suggestion": "S"}
 
@@ -101,7 +101,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("text", "says"), WRONG.values(), ids=list(WRONG))
 def test_what_is_wrong_is_said(text: str, says: str) -> None:
-    with pytest.raises(DoesNotFit, match=says) as caught:
+    with pytest.raises(SchemaMismatch, match=says) as caught:
         read_answer(text, already=1, round_number=1)
     assert len(str(caught.value)) < 500, "it goes back to the model"
 
@@ -109,14 +109,14 @@ def test_what_is_wrong_is_said(text: str, says: str) -> None:
 @settings(deadline=None)
 @given(some.one_of(some.text(), some.text(some.sampled_from('{}[]"`\n:,jsonF1 \\\ud83d\0'), max_size=200)))
 def test_no_text_does_anything_else(text: str) -> None:
-    with pytest.raises(DoesNotFit):
+    with pytest.raises(SchemaMismatch):
         read_answer(text, already=0, round_number=1)
 
 
 @pytest.mark.parametrize("piece", ["a```\n", "```\n", " ```\n\t", "{", "}", "```json\n{", "```x\n", "\n"])
 def test_a_long_answer_is_read_to_its_end(piece: str) -> None:
     """Less than a second; a pattern that looks at places twice would need hours, far more than a test may."""
-    with pytest.raises(DoesNotFit):
+    with pytest.raises(SchemaMismatch):
         read_answer(piece * 400_000, already=0, round_number=1)
 
 

@@ -78,7 +78,7 @@ NAMES = [
 def test_a_file_that_is_cut_is_named_as_it_is(name: str, head: str | None) -> None:
     fitted = words.fit(chunk("small") + chunk(name, "+line\n" * 20_000, head) + chunk("last"))
     assert fitted.left_out == {name: "cut"}
-    assert len(fitted.text) < words.FILE_MOST + 1_000 and "b/last" in fitted.text
+    assert len(fitted.text) < words.FILE_MAX_CHARS + 1_000 and "b/last" in fitted.text
     [marked] = words.marked([FileChange(name, "M", 1, 1)], fitted.left_out)
     assert marked.left_out == "cut"
 
@@ -92,7 +92,7 @@ def test_a_renamed_file_that_is_cut_is_named_by_its_new_name() -> None:
 def test_files_beyond_all_room_are_left_out_and_smaller_ones_still_shown() -> None:
     diff = "".join(chunk(f"{number}", "+line\n" * 9_000) for number in range(8)) + chunk("small")
     fitted = words.fit(diff)
-    assert len(fitted.text) <= words.ALL_MOST
+    assert len(fitted.text) <= words.DIFF_MAX_CHARS
     assert [name for name, why in fitted.left_out.items() if why == "left out"] == ["5", "6", "7"]
     assert "b/small" in fitted.text
 

@@ -101,10 +101,10 @@ def cancel(job_id: str, as_json: bool) -> None:
 async def _ended(client: Client, job: Job) -> Job:
     import asyncio
 
-    from clew.core.jobs.job import OVER
+    from clew.core.jobs.job import STOPPED
 
     deadline = time.monotonic() + CANCEL_S
-    while (now := await client.jobs.find(job.id)).status not in OVER:
+    while (now := await client.jobs.find(job.id)).status not in STOPPED:
         if time.monotonic() > deadline:
             raise ClewError(
                 f"Job {job.id[:SHORT_ID]} has been told to stop, but has not ended within {CANCEL_S:.0f} s.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from clew.cli.ui.printing import SHORT_ID, at_clock, dim, note, one_line, plural, price
 from clew.cli.ui.run_display import RunDisplay, meaning
 from clew.cli.ui.status_line import StatusLine, clock
-from clew.core.jobs.job import OVER, Job, JobStatus
+from clew.core.jobs.job import STOPPED, Job, JobStatus
 from clew.core.runs import events
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class JobDisplay(RunDisplay):
     def job_changed(self, job: Job) -> None:
         self._set_clock(job)
         words = _phase(job)
-        if job.status not in OVER and (words != self._phase or self._number == 0) and words != "starting":
+        if job.status not in STOPPED and (words != self._phase or self._number == 0) and words != "starting":
             self.note(f"job {job.id[:SHORT_ID]}: {words}")
         self._doing(words)
 
@@ -144,7 +144,7 @@ class _JobStatusLine(StatusLine):
 
 
 def _phase(job: Job) -> str:
-    if job.cancel_requested and job.status not in OVER:
+    if job.cancel_requested and job.status not in STOPPED:
         return "stopping"
     if job.status is JobStatus.WAITING:
         why = f": {one_line(job.error, WHY_CHARS)}" if job.error else ""

@@ -137,10 +137,10 @@ def _cost(view: JobView) -> str:
 def state(view: JobView) -> str:
     """In a word or two."""
     from clew.cli.ui.printing import at_clock
-    from clew.core.jobs.job import OVER
+    from clew.core.jobs.job import STOPPED
 
     job = view.job
-    if job.cancel_requested and job.status not in OVER:
+    if job.cancel_requested and job.status not in STOPPED:
         return f"{job.status}, stopping"
     if job.status == "waiting" and job.wake_at:
         return f"waiting until {at_clock(job.wake_at)}"

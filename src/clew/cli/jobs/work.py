@@ -203,9 +203,9 @@ class WorkLog:
 
 
 def _is_over(job: Job) -> bool:
-    from clew.core.jobs.job import OVER
+    from clew.core.jobs.job import STOPPED
 
-    return job.status in OVER
+    return job.status in STOPPED
 
 
 def set_up_logs() -> None:

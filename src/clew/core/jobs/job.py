@@ -10,7 +10,7 @@ failed       queued (a retry)
 cancelled    queued (a retry)
 succeeded    (nothing)
 
-`after_run` is the design's outcome table for jobs, as a pure function: it has no clock and no dice of its own. Every
+`after_run` is the design's outcome table for jobs, as a pure function: it has no clock and no jitter of its own. Every
 way round but one counts against a limit, so no job continues for ever; and only so many runs begin without a pause
 before them (`max_resumes`, and a few), so that no job burns money in a hurry. The one is the account's usage limit: it
 is waited out however often it comes, and only the deadline counts meanwhile.
@@ -43,12 +43,12 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-_STOPPED = frozenset({JobStatus.BLOCKED, JobStatus.CONFLICT, JobStatus.FAILED, JobStatus.CANCELLED})
+_WITHOUT_SUCCESS = frozenset({JobStatus.BLOCKED, JobStatus.CONFLICT, JobStatus.FAILED, JobStatus.CANCELLED})
 
 JOB_MOVES: dict[JobStatus, frozenset[JobStatus]] = {
-    JobStatus.QUEUED: _STOPPED | {JobStatus.RUNNING},
-    JobStatus.RUNNING: _STOPPED | {JobStatus.QUEUED, JobStatus.WAITING, JobStatus.SUCCEEDED},
-    JobStatus.WAITING: _STOPPED - {JobStatus.BLOCKED} | {JobStatus.RUNNING, JobStatus.QUEUED},
+    JobStatus.QUEUED: _WITHOUT_SUCCESS | {JobStatus.RUNNING},
+    JobStatus.RUNNING: _WITHOUT_SUCCESS | {JobStatus.QUEUED, JobStatus.WAITING, JobStatus.SUCCEEDED},
+    JobStatus.WAITING: _WITHOUT_SUCCESS - {JobStatus.BLOCKED} | {JobStatus.RUNNING, JobStatus.QUEUED},
     JobStatus.BLOCKED: frozenset({JobStatus.QUEUED, JobStatus.CANCELLED}),
     JobStatus.CONFLICT: frozenset({JobStatus.QUEUED, JobStatus.CANCELLED}),
     JobStatus.FAILED: frozenset({JobStatus.QUEUED}),
@@ -56,8 +56,8 @@ JOB_MOVES: dict[JobStatus, frozenset[JobStatus]] = {
     JobStatus.SUCCEEDED: frozenset(),
 }
 
-UNDER_WAY = frozenset({JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.WAITING})  # a worker has it, or will
-OVER = frozenset(JobStatus) - UNDER_WAY
+ACTIVE = frozenset({JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.WAITING})  # a worker has it, or will
+STOPPED = frozenset(JobStatus) - ACTIVE
 
 
 class IllegalJobMove(ValueError):
@@ -152,7 +152,7 @@ class NextStep(Record):
 
     status: JobStatus  # QUEUED: at once; WAITING: at `wake_at`
     wake_at: float | None = None
-    afresh: bool = False  # the session is of no use any more
+    fresh_session: bool = False  # the session is of no use any more
     counts_as_trouble: bool = False
     excused_s: float = 0.0  # of the session's age: it was the account's fault
     counts: bool = True  # as a run, and as a resume of its session
@@ -162,7 +162,7 @@ class NextStep(Record):
 TOO_LATE = "The job's deadline has passed."
 WOULD_BE_TOO_LATE = "The job would go on only after its deadline."
 BACKOFF_S = 5.0
-BACKOFF_MOST_S = 600.0
+BACKOFF_MAX_S = 600.0
 
 _TRANSIENT = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED, Outcome.MEDIA_REMOVED})
 _NEEDS_A_PERSON = frozenset({Outcome.AUTH, Outcome.BILLING})  # somebody must log in, or pay
@@ -177,9 +177,9 @@ def after_run(
     resumed: bool = False,
     resets_at: float | None,
     now: float,
-    dice: float,
+    jitter: float,
 ) -> NextStep:
-    """`job` counts the run that ended already; `dice` is between 0 and 1.
+    """`job` counts the run that ended already; `jitter` is between 0 and 1.
 
     `earlier`: how those before it ended, since a person last queued the job, the newest first. `resumed`: it had gone
     on in a session.
@@ -187,41 +187,41 @@ def after_run(
     if outcome is Outcome.SUCCESS:
         return NextStep(JobStatus.SUCCEEDED)
     if outcome is Outcome.CANCELLED:
-        return NextStep(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, dice)
+        return NextStep(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, jitter)
     if outcome in _NEEDS_A_PERSON:
         return NextStep(JobStatus.BLOCKED)
     if outcome is Outcome.USAGE_LIMIT:
-        wake_at = wake_time(resets_at, limits_before=limits_in_a_row(earlier), now=now, jitter=dice)
+        wake_at = wake_time(resets_at, limits_before=limits_in_a_row(earlier), now=now, jitter=jitter)
         return _in_time(job, NextStep(JobStatus.WAITING, wake_at, excused_s=wake_at - now, counts=False))
     if outcome in (Outcome.FAILED, Outcome.WRONG_MODEL) or job.runs >= job.limits.max_runs:
         return NextStep(JobStatus.FAILED)
     if outcome in _TRANSIENT:
-        return _trouble(job, job.troubles, now, dice)
+        return _trouble(job, job.troubles, now, jitter)
     if outcome in UNUSABLE_SESSION:
         before = sum(each in UNUSABLE_SESSION for each in earlier)
         if resumed and not before:
-            return _in_time(job, NextStep(JobStatus.QUEUED, afresh=True), now)  # the session was to blame
-        return _trouble(job, max(job.troubles, before), now, dice, afresh=True)
-    return _in_time(job, _go_on(job, len(earlier), now, dice), now)
+            return _in_time(job, NextStep(JobStatus.QUEUED, fresh_session=True), now)  # the session was to blame
+        return _trouble(job, max(job.troubles, before), now, jitter, fresh_session=True)
+    return _in_time(job, _go_on(job, len(earlier), now, jitter), now)
 
 
-def _go_on(job: Job, runs_before: int, now: float, dice: float) -> NextStep:
+def _go_on(job: Job, runs_before: int, now: float, jitter: float) -> NextStep:
     """At once; but what is cut off again and again may be cut off in a moment, so the later ones take a breath."""
     if runs_before <= job.limits.max_resumes:
         return NextStep(JobStatus.QUEUED)
-    return NextStep(JobStatus.WAITING, now + backoff_s(0, dice))
+    return NextStep(JobStatus.WAITING, now + backoff_s(0, jitter))
 
 
-def _trouble(job: Job, before: int, now: float, dice: float, *, afresh: bool = False) -> NextStep:
+def _trouble(job: Job, before: int, now: float, jitter: float, *, fresh_session: bool = False) -> NextStep:
     if before >= job.limits.retries:
         return NextStep(JobStatus.FAILED, counts_as_trouble=True)
-    wake_at = now + backoff_s(before, dice)
-    return _in_time(job, NextStep(JobStatus.WAITING, wake_at, afresh=afresh, counts_as_trouble=True))
+    wake_at = now + backoff_s(before, jitter)
+    return _in_time(job, NextStep(JobStatus.WAITING, wake_at, fresh_session=fresh_session, counts_as_trouble=True))
 
 
-def backoff_s(troubles: int, dice: float) -> float:
+def backoff_s(troubles: int, jitter: float) -> float:
     """Twice as long each time, up to a limit, and never the same for two jobs."""
-    return min(BACKOFF_MOST_S, BACKOFF_S * 2.0 ** min(troubles, 20)) * (0.5 + dice / 2)
+    return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(troubles, 20)) * (0.5 + jitter / 2)
 
 
 def _in_time(job: Job, next_: NextStep, now: float = 0.0) -> NextStep:

@@ -13,11 +13,11 @@ from clew.core.prompts import escape
 from clew.core.record import Record, replace
 from clew.core.reviews.review import FileChange, Finding, FindingState, Review, Scope
 
-LINE_MOST = 2_000
-FILE_MOST = 60_000
-ALL_MOST = 300_000
-ROW_MOST = 1_000  # of a file's name, of a finding's line
-ROWS_MOST = 40_000  # of all names together
+LINE_MAX_CHARS = 2_000
+FILE_MAX_CHARS = 60_000
+DIFF_MAX_CHARS = 300_000
+ROW_MAX_CHARS = 1_000  # of a file's name, of a finding's line
+ROWS_MAX_CHARS = 40_000  # of all names together
 
 RUBRIC = """\
 You review changes to a code base, for the person who made them. Look for what is wrong: bugs, lost or corrupted data, \
@@ -49,13 +49,12 @@ def fit(diff: str) -> Fitted:
     """Lines, files and the whole cut to what a model can read; what was cut says so."""
     left_out: dict[str, str] = {}
     parts: list[str] = []
-    room = ALL_MOST
+    room = DIFF_MAX_CHARS
     for chunk in _files(diff):
         text = "\n".join(_short(line) for line in chunk.split("\n"))
-        if len(text) > FILE_MOST:
-            text = (
-                f"{text[:FILE_MOST]}\n[{len(text) - FILE_MOST:,} characters of this file's diff left out: read it.]\n"
-            )
+        if len(text) > FILE_MAX_CHARS:
+            cut = len(text) - FILE_MAX_CHARS
+            text = f"{text[:FILE_MAX_CHARS]}\n[{cut:,} characters of this file's diff left out: read it.]\n"
             left_out[_path(chunk)] = "cut"
         if len(text) > room:
             left_out[_path(chunk)] = "left out"
@@ -90,9 +89,9 @@ _CODES = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r":
 
 
 def _short(line: str) -> str:
-    if len(line) <= LINE_MOST:
+    if len(line) <= LINE_MAX_CHARS:
         return line
-    return f"{line[:LINE_MOST]} [{len(line) - LINE_MOST:,} characters of this line left out]"
+    return f"{line[:LINE_MAX_CHARS]} [{len(line) - LINE_MAX_CHARS:,} characters of this line left out]"
 
 
 def fenced(text: str, mark: str, kind: str = "data") -> str:
@@ -189,7 +188,7 @@ def _listed(changes: Sequence[FileChange], mark: str) -> str:
 
 def _rows(rows: Sequence[str]) -> str:
     """As many as there is room for."""
-    room = ROWS_MOST
+    room = ROWS_MAX_CHARS
     for place, row in enumerate(rows):
         room -= len(row) + 1
         if room < 0:
@@ -227,4 +226,4 @@ def _state(finding: Finding, changed: Sequence[str] | None) -> str:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= ROW_MOST else f"{line[:ROW_MOST]}…"
+    return line if len(line) <= ROW_MAX_CHARS else f"{line[:ROW_MAX_CHARS]}…"

@@ -16,7 +16,7 @@ from clew.hosts.pairs.answer import read_order
 from clew.hosts.pairs.folder import pair_id
 from clew.hosts.pairs.imports import KIND
 from clew.hosts.pairs.rows import known_files
-from clew.hosts.structured_output import DoesNotFit
+from clew.hosts.structured_output import SchemaMismatch
 from clew.store.rows.pairs import KeptFiles, pair_row, round_row
 from clew.store.store import Store
 
@@ -170,5 +170,5 @@ def _says(part: PairPart, round_: PairRound, turn: Turn) -> bool:
         return turn.text == round_.result
     try:
         return read_order(turn.text) == round_.order
-    except DoesNotFit:
+    except SchemaMismatch:
         return False

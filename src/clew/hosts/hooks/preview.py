@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from clew.core.decision import Reason, Resume, candidate
 from clew.core.hooks.hook import HookAgent
 from clew.core.hooks.settings import HookSettings
-from clew.core.jobs.job import UNDER_WAY
+from clew.core.jobs.job import ACTIVE
 from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.runs.options import TurnOptions
@@ -41,7 +41,7 @@ async def preview_job(engine: Engine, planned: PlannedJob) -> JobPreview:
     def found(store: Store) -> tuple[Thread | None, int, int]:
         known = store.hooks.key(planned.key)
         thread = _thread(store, known, planned.agent, planned.cwd) if known is not None else None
-        jobs = len(store.jobs.newest(statuses=UNDER_WAY, key=planned.key, limit=1000))
+        jobs = len(store.jobs.newest(statuses=ACTIVE, key=planned.key, limit=1000))
         return thread, 0 if thread is None else len(store.turns.history(thread.id)), jobs
 
     thread, turns, jobs = await engine.store.call(found)

@@ -9,7 +9,7 @@ from clew.core.durations import DAY_S
 from clew.core.hooks.hook import CLEAN_UP, Forge, split_key
 from clew.core.hooks.settings import HookSettings
 from clew.core.ids import ThreadId
-from clew.core.jobs.job import UNDER_WAY
+from clew.core.jobs.job import ACTIVE
 from clew.core.record import Record
 from clew.engine.engine import Engine
 from clew.errors import ClewError
@@ -139,4 +139,4 @@ def _is_unchanged(store: Store, seen: HookKey) -> bool:
 
 
 def _has_work(store: Store, key: str) -> bool:
-    return bool(store.jobs.newest(statuses=UNDER_WAY, key=key, limit=1))
+    return bool(store.jobs.newest(statuses=ACTIVE, key=key, limit=1))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from clew.core.durations import DAY_S
 from clew.core.ids import ThreadId
-from clew.core.jobs.job import LATEST, UNDER_WAY, Job, JobStatus, Limits, StartMode
+from clew.core.jobs.job import ACTIVE, LATEST, Job, JobStatus, Limits, StartMode
 from clew.core.lookup import by_beginning
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
@@ -24,7 +24,7 @@ from clew.store.store import Store
 
 KIND = "job"
 JOBS_LOOKED_AT = 100_000
-MOST_AHEAD_S = 10 * 366 * DAY_S
+MAX_AHEAD_S = 10 * 366 * DAY_S
 
 
 class JobSpec(Record):
@@ -56,7 +56,7 @@ class Jobs:
         self._engine.adapter(new.agent)
         now, job_id = self._engine.context.clock(), new.id or self._engine.context.new_id()
         for at in (new.not_before, new.limits.deadline_at):
-            if at is not None and not 0 <= at <= now + MOST_AHEAD_S:  # nor is it when it is no number
+            if at is not None and not 0 <= at <= now + MAX_AHEAD_S:  # nor is it when it is no number
                 raise UsageError(
                     f"{at} is no time that a job can wait for.", hint="Give epoch seconds, at most 10 years."
                 )
@@ -146,7 +146,7 @@ class Jobs:
     ) -> Job:
         """Queues a job again that ended or stopped without success. `restore` puts its files back first."""
         job = await self.find(job_id)
-        if job.status is JobStatus.SUCCEEDED or job.status in UNDER_WAY:
+        if job.status is JobStatus.SUCCEEDED or job.status in ACTIVE:
             how = f"has {job.status}" if job.status is JobStatus.SUCCEEDED else f"is {job.status}"
             raise Conflict(f"The job {how}: there is nothing to retry.", hint="clew jobs show tells more.")
         if restore and keep:

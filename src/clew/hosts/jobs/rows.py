@@ -6,7 +6,7 @@ from typing import Any
 
 from clew.core.history import Turn
 from clew.core.ids import RunId
-from clew.core.jobs.job import OVER, UNDER_WAY, Job, JobStatus, NextStep, StartMode
+from clew.core.jobs.job import ACTIVE, STOPPED, Job, JobStatus, NextStep, StartMode
 from clew.core.outcome import Outcome
 from clew.core.record import Record
 from clew.core.runs.events import MessageSaid
@@ -42,7 +42,7 @@ class JobContext(Record):
     done: str | None = None  # how far its runs came, and what they did with their tools, in short
 
 
-def state(store: Store, job: Job) -> JobContext:
+def read_context(store: Store, job: Job) -> JobContext:
     last = store.runs.find(job.run_id) if job.run_id is not None else None
     asked = last is not None and _was_asked(store, last)
     thread, turns = store.threads.require_by_id(job.thread_id), store.turns.history(job.thread_id)
@@ -107,7 +107,7 @@ def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
     """The key is this job's from here to its end, and the run its newest. Raises NotItsTurn, and NotOurs when the job
     was cancelled, or is another worker's by now."""
     stored = store.jobs.require(job.id)
-    if stored.status not in UNDER_WAY or stored.cancel_requested or stored.run_id != job.run_id:
+    if stored.status not in ACTIVE or stored.cancel_requested or stored.run_id != job.run_id:
         raise NotOurs
     if store.jobs.before(job.id) is not None:
         raise NotItsTurn
@@ -135,7 +135,7 @@ def is_open(store: Store, job_id: str, run_id: RunId) -> bool:
 
 
 def is_open_now(job: Job, run_id: RunId) -> bool:
-    return job.run_id == run_id and job.saved_run_id != run_id and job.status in UNDER_WAY
+    return job.run_id == run_id and job.saved_run_id != run_id and job.status in ACTIVE
 
 
 def add_marker(job_id: str, run_id: RunId, said: JournalEntry, store: Store) -> None:
@@ -167,7 +167,7 @@ def changes(
     changed = {
         "status": what.status,
         # One that is still set was asked for a run that never started: the next run has to follow it.
-        "start_mode": StartMode.FRESH if what.afresh else job.start_mode,
+        "start_mode": StartMode.FRESH if what.fresh_session else job.start_mode,
         "wake_at": what.wake_at,
         "troubles": _troubles(job, what),
         "runs": job.runs if what.counts else job.runs - 1,
@@ -177,7 +177,7 @@ def changes(
         "result": finished.text if outcome is Outcome.SUCCESS else None,
         "error": " ".join(filter(None, (finished.error.message if finished.error else None, what.error))) or None,
         "hint": finished.error.hint if finished.error else None,
-        "ended_at": now if what.status in OVER else None,
+        "ended_at": now if what.status in STOPPED else None,
     }
     if run.session_id is not None:  # or it had not come so far: the session is as it was
         changed |= {

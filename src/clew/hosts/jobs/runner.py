@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from clew.core.decision import Reason
 from clew.core.ids import RunId
-from clew.core.jobs.job import OVER, TOO_LATE, UNDER_WAY, IllegalJobMove, Job, JobStatus, after_run
+from clew.core.jobs.job import ACTIVE, STOPPED, TOO_LATE, IllegalJobMove, Job, JobStatus, after_run
 from clew.core.outcome import Outcome
 from clew.core.runs.events import MessageSaid
 from clew.core.runs.run import LIVE, Run, RunStatus
@@ -56,17 +56,17 @@ class JobRunner:
         self,
         engine: Engine,
         *,
-        most_at_once: int | None = None,
+        max_running: int | None = None,
         preparations: Mapping[str, JobPreparation] = NO_PREPARATIONS,
         checkpoint_s: float = CHECKPOINT_S,
     ) -> None:
-        """`most_at_once`: over all machines; each worker has a limit of its own.
+        """`max_running`: over all machines; each worker has a limit of its own.
 
         `preparations`: by the kind of the jobs that need one.
         """
         self._preparations = preparations
         self._engine = engine
-        self._slots = Slots(SLOTS, most_at_once) if most_at_once is not None else None
+        self._slots = Slots(SLOTS, max_running) if max_running is not None else None
         self._checkpoint_s = checkpoint_s
         self._files = JobFiles(engine.context)
 
@@ -85,7 +85,7 @@ class JobRunner:
             if first is None:
                 return
 
-    async def carry_out_claimed(self, job_id: str, worker: str, slot: WorkerSlot) -> float | None:
+    async def run_claimed(self, job_id: str, worker: str, slot: WorkerSlot) -> float | None:
         """A job that this worker has claimed, with a place for it among those that run: as far as it goes.
 
         None: it is over, or somebody must act. Else it is not the job's turn or not yet its time, and nothing of it is
@@ -143,7 +143,7 @@ class JobRunner:
 
     def _look(self, store: Store, job_id: str, *, may_end: bool = True) -> tuple[Job | None, float]:
         job = store.jobs.find(job_id)
-        if job is None or job.status in OVER:
+        if job is None or job.status in STOPPED:
             return None, 0.0
         now = leases.now(store, self._engine.context)  # other machines set the times that it is compared with
         if self._engine.is_held(store, job.thread_id):
@@ -199,7 +199,7 @@ class JobRunner:
                 return True
             if begun is not None and store.runs.require(begun).status is RunStatus.INTERRUPTED:
                 return True  # by whoever took it over
-            if job_now.status in UNDER_WAY:
+            if job_now.status in ACTIVE:
                 changed = isinstance(error, FilesChanged)
                 outcome = error.code if isinstance(error, AgentMissing) else None
                 store.jobs.update(job.id, outcome=outcome, conflicts=error.paths if changed else ())  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ class JobRunner:
     async def _begin(self, job: Job, worker: str) -> LiveTurn | None:
         """None: the job was cancelled, or is another worker's by now. Raises NotItsTurn."""
         now = self._engine.context.clock()
-        state = await self._call(lambda store: job_rows.state(store, job))
+        state = await self._call(lambda store: job_rows.read_context(store, job))
         ask = job_asks.ask(job, state, self._slots, now)
         try:
             # In the transaction that opens the run: of two that carry the job out, only one ever asks.
@@ -274,12 +274,12 @@ class JobRunner:
                 resumed=not is_success and job_rows.was_resumed(store, run),
                 resets_at=resets_at,
                 now=now,
-                dice=random.random(),
+                jitter=random.random(),
             )
             if job_now.status is not JobStatus.RUNNING:
                 store.jobs.update(job.id, status=JobStatus.RUNNING)
             store.jobs.update(job.id, **job_rows.changes(store, job_now, run, finished, outcome, what, now))
-            return what.status in UNDER_WAY
+            return what.status in ACTIVE
 
         return await self._engine.store.atomically(write)
 

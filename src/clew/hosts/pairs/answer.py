@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from clew.core.pairs.pair import Order
-from clew.hosts.structured_output import DoesNotFit, read_shaped
+from clew.hosts.structured_output import SchemaMismatch, parse_json_object
 
 Text = Annotated[str, msgspec.Meta(max_length=200_000)]
 
@@ -21,10 +21,10 @@ class _Order(msgspec.Struct):
 
 
 def read_order(text: str) -> Order:
-    """Raises DoesNotFit."""
-    found = read_shaped(text, _Order)
+    """Raises SchemaMismatch."""
+    found = parse_json_object(text, _Order)
     if found.should_continue and not found.instruction.strip():
-        raise DoesNotFit("should_continue is true, and there is no instruction.")
+        raise SchemaMismatch("should_continue is true, and there is no instruction.")
     return Order(
         thinking=found.thinking.strip(),
         instruction=found.instruction.strip(),

@@ -49,7 +49,7 @@ from clew.hosts.pairs import saving as pair_saving
 from clew.hosts.pairs.answer import read_order
 from clew.hosts.pairs.files import Look
 from clew.hosts.pairs.live import LivePair
-from clew.hosts.structured_output import DoesNotFit
+from clew.hosts.structured_output import SchemaMismatch
 from clew.store.rows.pairs import KeptFiles
 from clew.store.store import Store
 
@@ -170,7 +170,7 @@ class PairRuns:
             return finished.error
         try:
             order = read_order(finished.text)
-        except DoesNotFit as error:
+        except SchemaMismatch as error:
             if pair.asked_again:
                 return AgentFailed(
                     f"The instructor's answer does not fit, and neither did the one before: {error}",

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import msgspec
 
 from clew.core.reviews.review import Finding, FindingState, FindingVerdict, ReviewAnswer, Severity, numbered
-from clew.hosts.structured_output import read_shaped
+from clew.hosts.structured_output import parse_json_object
 
-TEXT_MOST = 20_000  # characters
-FINDINGS_MOST = 200
-Words = Annotated[str, msgspec.Meta(max_length=TEXT_MOST)]
-Text = Annotated[str, msgspec.Meta(max_length=TEXT_MOST, pattern=r"\S")]
+TEXT_MAX_CHARS = 20_000  # characters
+MAX_FINDINGS = 200
+Words = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS, pattern=r"\S")]
 
 
 class _Finding(msgspec.Struct):
@@ -33,7 +33,7 @@ class _Verdict(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     summary: Words
-    findings: Annotated[list[_Finding], msgspec.Meta(max_length=FINDINGS_MOST)]
+    findings: Annotated[list[_Finding], msgspec.Meta(max_length=MAX_FINDINGS)]
     earlier: Annotated[list[_Verdict], msgspec.Meta(max_length=10_000)] = []
 
 
@@ -43,14 +43,14 @@ def schema() -> dict[str, Any]:
 
 
 def check(text: str) -> None:
-    """Raises DoesNotFit."""
-    read_shaped(text, _Answer)
+    """Raises SchemaMismatch."""
+    parse_json_object(text, _Answer)
 
 
 def read_answer(text: str, *, already: int, round_number: int, is_file: Callable[[str], bool]) -> ReviewAnswer:
     """`already`: how many findings the review has; `is_file`: whether the diff or the repository has such a path.
-    Raises DoesNotFit."""
-    return _answer(read_shaped(text, _Answer), already, round_number, is_file)
+    Raises SchemaMismatch."""
+    return _answer(parse_json_object(text, _Answer), already, round_number, is_file)
 
 
 def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[str], bool]) -> ReviewAnswer:

@@ -39,8 +39,8 @@ from clew.git.changes import Repository
 from clew.hosts.validation import existing_dir
 from clew.store.store import Store
 
-FILE_MOST = 50_000_000
-TEXT_MOST = 200_000  # of a round, as a turn
+FILE_MAX_BYTES = 50_000_000
+TEXT_MAX_CHARS = 200_000  # of a round, as a turn
 AGENT = "claude"  # the only one that the old tool knew
 KIND = "review"
 DEFAULT = "default"  # instead of a model's name, in old files too
@@ -94,7 +94,7 @@ async def import_file(
 
 def read_file(path: Path) -> _Old:
     try:
-        if path.stat().st_size > FILE_MOST:
+        if path.stat().st_size > FILE_MAX_BYTES:
             raise UsageError(f"{path} is too large for a review.")
         body = json.loads(path.read_bytes())
     except OSError as error:
@@ -234,11 +234,11 @@ def _tell(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any],
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
         if role is Role.USER:
             mark = engine.context.new_id()[:16]
-            text = f"Round {round_.number} (kept by an older tool):\n{words.fenced(text[:TEXT_MOST], mark)}"
+            text = f"Round {round_.number} (kept by an older tool):\n{words.fenced(text[:TEXT_MAX_CHARS], mark)}"
         turn = Turn(
             TurnId(engine.context.new_id()),
             role,
-            text[: 2 * TEXT_MOST],
+            text[: 2 * TEXT_MAX_CHARS],
             agent=AGENT,
             model=round_.model,
             created_at=round_.started_at,

@@ -41,8 +41,8 @@ log = logging.getLogger("clew.hosts.reviews.reviews")
 
 T = TypeVar("T")
 KIND = "review"
-MESSAGE_MOST = 100_000
-FOCUS_MOST = 10_000
+MESSAGE_MAX_CHARS = 100_000
+FOCUS_MAX_CHARS = 10_000
 LATEST = "latest"  # instead of an id
 
 
@@ -79,8 +79,8 @@ class Reviews:
 
     async def start(self, new: ReviewSpec) -> LiveRound:
         """The review and what it compares are on disk when this returns; its first round goes on by itself."""
-        if len(new.focus) > FOCUS_MOST:
-            raise UsageError(f"The focus has {len(new.focus):,} characters; the limit is {FOCUS_MOST:,}.")
+        if len(new.focus) > FOCUS_MAX_CHARS:
+            raise UsageError(f"The focus has {len(new.focus):,} characters; the limit is {FOCUS_MAX_CHARS:,}.")
         self._engine.find(new.agent)
         check_argument("model", new.model)
         repository = Repository(existing_dir(new.cwd), self._engine.context.environ)
@@ -111,8 +111,10 @@ class Reviews:
         review, thread, rounds = state.review, state.thread, state.rounds
         if state.last is not None and state.last.status is RoundStatus.RUNNING:
             raise busy(state.last)
-        if len(options.message) > MESSAGE_MOST:
-            raise UsageError(f"The message has {len(options.message):,} characters; the limit is {MESSAGE_MOST:,}.")
+        if len(options.message) > MESSAGE_MAX_CHARS:
+            raise UsageError(
+                f"The message has {len(options.message):,} characters; the limit is {MESSAGE_MAX_CHARS:,}."
+            )
         if options.agent is not None:
             self._engine.find(options.agent)
         check_argument("model", options.model)

@@ -33,7 +33,7 @@ from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, Busy, ClewError
 from clew.git.changes import Diff
 from clew.hosts.reviews.answer import check, read_answer
-from clew.hosts.structured_output import DoesNotFit
+from clew.hosts.structured_output import SchemaMismatch
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.reviews.reviews")
@@ -196,7 +196,7 @@ class ReviewRounds:
             answer = read_answer(
                 text, already=already, round_number=round_.number, is_file=lambda path: _is_file(path, round_, top)
             )
-        except DoesNotFit as error:
+        except SchemaMismatch as error:
             again = ", and neither did the first" if round_.runs > 1 else ""
             failure = AgentFailed(
                 f"The answer does not fit{again}: {error}",
@@ -276,7 +276,7 @@ def _misfit(finished: FinishedRun) -> str | None:
         return None
     try:
         check(finished.text)
-    except DoesNotFit as error:
+    except SchemaMismatch as error:
         return str(error)
     return None
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from clew.core.history import Turn, digest
-from clew.core.jobs.job import UNDER_WAY
+from clew.core.jobs.job import ACTIVE
 from clew.core.record import Record
 from clew.core.runs.run import LIVE, Owner
 from clew.core.thread import Permissions, Trust, narrower
@@ -131,7 +131,7 @@ def _question(row: Row) -> Row:
 
 
 def _job(row: Row) -> Row:
-    if row.get("status") not in UNDER_WAY:
+    if row.get("status") not in ACTIVE:
         return {}
     hint = "clew jobs retry continues it here."
     error = "The thread was archived or exported before it had ended."
