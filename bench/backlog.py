@@ -22,7 +22,7 @@ from bench.report import Check, Column, Result, Table
 from bench.timing import Sample, tell
 from clew.api.client import Client
 from clew.store.store import Store
-from clew.store.tables.jobs import SPARE
+from clew.store.tables.jobs import EXTRA_CANDIDATES
 from clew.testing import scripted_agent
 from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
@@ -130,7 +130,7 @@ async def _watched(client: Client, url: str, count: int) -> tuple[list[float], f
 
 def _scan(store: Store) -> float:
     began = time.perf_counter()
-    found = store.jobs.claimable(time.time(), SCANNED + SPARE)
+    found = store.jobs.claimable(time.time(), SCANNED + EXTRA_CANDIDATES)
     took = time.perf_counter() - began
-    assert len(found) == SCANNED + SPARE
+    assert len(found) == SCANNED + EXTRA_CANDIDATES
     return took

@@ -20,7 +20,7 @@ from clew.engine.durable.claims import Claims, WorkerSlot
 from clew.engine.storage.async_store import AsyncStore
 from clew.store.rows.jobs import StoredWorker
 from clew.store.store import Store, open_store
-from clew.store.tables.jobs import SPARE
+from clew.store.tables.jobs import EXTRA_CANDIDATES
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
 from clew.testing.store_contract.jobs import a_job
@@ -163,7 +163,7 @@ def _beside(store: Store) -> None:
 
 def _of_one_key(store: Store) -> None:
     fill(store, MANY, key="k")
-    fill(store, SPARE + 2)
+    fill(store, EXTRA_CANDIDATES + 2)
 
 
 def _for_later(store: Store) -> None:
@@ -176,7 +176,7 @@ def test_a_scan_reads_no_more_rows_than_it_brings_whatever_the_backlog(
     where: Path | str, store: Store, backlog: Callable[[Store], None]
 ) -> None:
     backlog(store)
-    given = {"now": 10.0, "limit": 2 + SPARE, "own": 1}
+    given = {"now": 10.0, "limit": 2 + EXTRA_CANDIDATES, "own": 1}
     query = store.database._sql["claimable_jobs"]
     if isinstance(where, Path):
         with closing(sqlite3.connect(where)) as connection:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clew.core.record import replace
 from clew.store import open_store
 from clew.store.database import sql
-from clew.store.database.database import told_when_long
+from clew.store.database.database import logged_when_slow
 from clew.store.database.text import pack, unpack
 from clew.store.records import LATER_COLUMNS, flat, run_row
 from clew.store.rows.pairs import KeptFiles, pair_row
@@ -175,16 +175,16 @@ def test_whoever_waits_long_for_a_migration_is_told() -> None:
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            assert "brought up to date" in record.getMessage()
+            assert "being migrated" in record.getMessage()
             told.set()
 
     log, listener = logging.getLogger("clew.store"), Listener()
     log.addHandler(listener)
     try:
-        with told_when_long(0.001):
+        with logged_when_slow(0.001):
             assert told.wait(60)
         told.clear()
-        with told_when_long(3600):
+        with logged_when_slow(3600):
             pass
         assert not told.is_set()
     finally:

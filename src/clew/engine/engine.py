@@ -364,4 +364,4 @@ class Engine:
 
 
 def _next_events(run_id: str, after: int, store: Store) -> list[StoredEvent]:
-    return store.events.next(run_id, after, most_chars=FOLLOWED_CHARS)
+    return store.events.next(run_id, after, max_chars=FOLLOWED_CHARS)

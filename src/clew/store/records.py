@@ -1,7 +1,8 @@
 """Rows to records and back, and the records that only the store has.
 
-A record's fields are columns of the same name; what is not flat (owner, usage, runtime, pending, mark) is spelled out
-here. A row that does not make a record (garbage on disk, a value of a later version) is a damaged store, not a crash.
+A record's fields are columns of the same name; fields that hold a record (owner, usage, runtime, pending, mark) are
+converted here one by one. A row that cannot become a record (garbage on disk, a value of a later version) means a
+damaged store.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from clew.errors import StoreError
 
 Row = dict[str, Any]
 Made = TypeVar("Made")
+R = TypeVar("R", bound=Record)
 
 
-# Of a run's: rows of an older file do not have them.
+# Columns of runs that rows in an export or archive of an older version do not have.
 LATER_COLUMNS = ("estimate_new_tokens", "plain_resume_usd", "context_tokens", "plain_context_tokens", "resets_at")
 
 
 class StoredTurn(Record):
-    """A turn, and whether it still stands in the thread."""
+    """A turn, and whether it was archived."""
 
     turn: Turn
     archived_at: float | None
@@ -47,48 +49,48 @@ class Revision(Record):
     """A text that an edit replaced."""
 
     turn_id: str
-    revision: int  # the number that the turn bore with this text
+    revision: int  # the turn's revision number while it had this text
     text: str
     replaced_at: float
 
 
 class StoredEvent(Record):
-    """An event as it was stored."""
+    """An event of a run, with its number and time."""
 
     seq: int
     at: float
     kind: str
-    event: Event | None  # None: of a later version, only `body` tells
+    event: Event | None  # None: a later version wrote it, and only `body` can be read
     body: Mapping[str, Any]
 
 
 class StoredRequest(Record):
-    """One that is carried out once, however often it is sent."""
+    """An idempotent request: it is carried out once, however often it is sent."""
 
-    key: str  # a digest of who asks, what for, and the key that it was sent with
+    key: str  # a digest of the caller, the route and the key that was sent with the request
     sent: str  # a digest of the body
-    made_id: str  # of what it makes
+    made_id: str  # the id of the thing that the request creates
     created_at: float
-    status: int | None = None  # None: not answered yet
+    status: int | None = None  # the HTTP status of the answer; None: not answered yet
     location: str | None = None
     answer: str | None = None
 
 
 class ThreadSummary(Record):
-    """A thread with what a list shows of it."""
+    """A thread, and the figures that a list of threads shows."""
 
     thread: Thread
     version: int  # of its last change
-    turns: int  # that stand
+    turns: int  # the number of turns that are not archived
     cost_usd: float  # of all its runs
-    questions: int  # that are open
-    last_text: str  # the beginning of what was said last
+    questions: int  # the number of open questions
+    last_text: str  # the beginning of the last turn
     live: Run | None  # the run that is running or waiting, else the first queued one
 
 
 class ThreadPage(Record):
     items: list[ThreadSummary]
-    total: int  # of all pages
+    total: int  # the number of threads on all pages
     version: int
 
 
@@ -101,40 +103,40 @@ class Changes(Record):
 
 
 class TurnView(Record):
-    """A turn with its place, and the run that it is the answer of; of a prompt, the run that ended without one."""
+    """A turn with its position and a run: the run that gave this answer; for a prompt, the run that gave no answer."""
 
     turn: Turn
     position: int
     run: Run | None
-    steps: int  # tools that the run started
+    steps: int  # the number of tools that the run started
     stderr_tail: str = ""  # of a run that failed
 
 
 class RunView(Record):
-    """A run with what a surface shows of it."""
+    """A run with the details that surfaces show."""
 
     run: Run
     last_seq: int
     stderr_tail: str  # of an attempt that failed
-    question: Question | None  # the first that is open
+    question: Question | None  # the first open one
 
 
 class ThreadView(Record):
-    """All that a page needs to show a thread, in one moment's state."""
+    """Everything that a page needs to show a thread, from one consistent read."""
 
     summary: ThreadSummary
     turns: list[TurnView]
-    more: bool  # there are earlier ones
+    more: bool  # there are earlier turns
     runs: list[RunView]
     questions: list[Question]
     version: int
 
 
 class Lease(Record):
-    """Who holds something alone, and until when."""
+    """The exclusive right to use something, with its holder and its expiry."""
 
     key: str
-    token: str  # changes with every holder: what was done under another one does not count
+    token: str  # each holder has a new one, so writes under an earlier holder's token can be refused
     owner: Owner
     run_id: str | None
     acquired_at: float
@@ -143,12 +145,12 @@ class Lease(Record):
 
 
 class RunTotals(Record):
-    """What the ended runs of one kind came to."""
+    """The sums over ended runs that have the same kind, agent, reason and outcome."""
 
-    kind: str  # of their thread: which host asked
+    kind: str  # of their thread: it tells which host made the runs
     agent: str
     session_resumed: bool
-    reason: str | None  # why fresh; None too when it did not come as far as a decision
+    reason: str | None  # why the session was fresh; also None when a run ended before its decision
     outcome: str | None
     runs: int
     fallbacks: int
@@ -157,12 +159,12 @@ class RunTotals(Record):
 
 
 def each(make: Callable[[Row], Made], rows: Iterable[Row]) -> list[Made]:
-    """The rows' records."""
+    """Makes a record of each row. Raises StoreError for a row that is not valid."""
     try:
         return [make(row) for row in rows]
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(
-            f"The database holds a row that makes no sense ({error}).",
+            f"The database holds a row that is not valid ({error}).",
             kind="corrupt",
             hint="`clew doctor` checks the database; a newer Clew may have written it.",
         ) from error
@@ -186,12 +188,29 @@ def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
 
 
 def from_columns(cls: Callable[..., Made], row: Row, **converted: Any) -> Made:
+    """A record of the columns that have the names of its fields; `converted` are the fields that need conversion."""
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
     return cls(**{name: row[name] for name in names if name not in converted}, **converted)
 
 
+def record_from(cls: type[R], body: Mapping[str, Any]) -> R:
+    """A record from stored JSON. Fields that a later version added are left out."""
+    return cls(**{name: value for name, value in body.items() if name in fields_of(cls)})
+
+
+def owner_columns(owner: Owner | None) -> Row:
+    """The process that a run or a round belongs to."""
+    host, pid, started = (owner.host, owner.pid, owner.started) if owner else (None, None, None)
+    return {"owner_host": host, "owner_pid": pid, "owner_started": started}
+
+
+def process_columns(process: Owner) -> Row:
+    """The process of a lease or a worker."""
+    return {"host": process.host, "pid": process.pid, "pid_started": process.started}
+
+
 def dumps(value: Any) -> str:
-    """JSON as it is stored. Not ASCII-only: that would join two lone surrogates into one character on the way back."""
+    """Stored JSON. It is not ASCII-only, because reading ASCII would join two lone surrogates into one character."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -212,7 +231,7 @@ def thread_from(row: Row) -> Thread:
 
 
 def _origin_from(body: str | None) -> Origin | None:
-    """Rows of an older file have none."""
+    """Rows in an export or archive of an older version have none."""
     if body is None:
         return None
     found = json.loads(body)
@@ -230,7 +249,7 @@ _ROLES = {role.value: role for role in Role}
 
 
 def turn_from(row: Row) -> Turn:
-    # Spelled out: a history of ten thousand turns is read before every answer.
+    # Written out for speed: a history may have ten thousand turns, and it is read before every answer.
     return Turn(
         row["id"],
         _ROLES[row["role"]],
@@ -254,14 +273,12 @@ def revision_from(row: Row) -> Revision:
 
 
 def run_row(run: Run) -> Row:
-    owner = run.owner
+    usual = DEFAULT_OPTIONS.as_dict()
     return {
         **flat(run, without=("owner", "usage", "asked")),
         **flat(run.usage),
-        "owner_host": owner.host if owner else None,
-        "owner_pid": owner.pid if owner else None,
-        "owner_started": owner.started if owner else None,
-        "asked": dumps(_unusual(run.asked)),
+        **owner_columns(run.owner),
+        "asked": dumps({name: value for name, value in run.asked.as_dict().items() if value != usual[name]}),
     }
 
 
@@ -277,20 +294,8 @@ def run_from(row: Row) -> Run:
         cancel_requested=bool(row["cancel_requested"]),
         **{name: row.get(name) for name in LATER_COLUMNS},
         usage=from_columns(Usage, row),
-        asked=_asked_from(row["asked"]),
+        asked=DEFAULT_OPTIONS if row["asked"] == "{}" else record_from(RunOptions, json.loads(row["asked"])),
     )
-
-
-def _unusual(asked: RunOptions) -> Row:
-    usual = DEFAULT_OPTIONS.as_dict()
-    return {name: value for name, value in asked.as_dict().items() if value != usual[name]}
-
-
-def _asked_from(body: str) -> RunOptions:
-    """Empty on nearly every row; what a later version adds is left out."""
-    if body == "{}":
-        return DEFAULT_OPTIONS
-    return RunOptions(**{name: value for name, value in json.loads(body).items() if name in fields_of(RunOptions)})
 
 
 def attempt_from(row: Row) -> Attempt:
@@ -301,13 +306,12 @@ def event_from(row: Row) -> StoredEvent:
     body = json.loads(row["body"])
     try:
         event = from_body(row["kind"], body)
-    except TypeError:  # a later version's shape of a kind that we know
+    except TypeError:  # a later version added fields to this kind of event
         event = None
     return StoredEvent(row["seq"], row["at"], row["kind"], event, body)
 
 
 def question_from(row: Row) -> Question:
-    reply = None if row["reply"] is None else Answer(**json.loads(row["reply"]))
     return from_columns(
         Question,
         row,
@@ -315,7 +319,7 @@ def question_from(row: Row) -> Question:
         is_form=bool(row["is_form"]),
         state=QuestionState(row["state"]),
         allowed=None if row["allowed"] is None else bool(row["allowed"]),
-        reply=reply,
+        reply=None if row["reply"] is None else Answer(**json.loads(row["reply"])),
     )
 
 
@@ -354,7 +358,7 @@ def _pending_body(pending: Pending) -> Row:
 
 
 def _mark(row: Row) -> Mark:
-    """Rows of an older file have no fingerprint."""
+    """Rows in an export or archive of an older version have no digest and no stamp."""
     return Mark(row["mark_size_bytes"], row["mark_last_entry"], row.get("mark_digest"), row.get("mark_stamp"))
 
 
@@ -373,7 +377,7 @@ def pin_from(row: Row, absorbed: tuple[Absorbed, ...]) -> Pin:
         state=PinState(row["state"]),
         runtime=from_columns(Runtime, runtime, can_resume=bool(runtime["can_resume"])),
         absorbed=absorbed,
-        borrowed_at=row.get("borrowed_at"),  # rows of an older file have none
+        borrowed_at=row.get("borrowed_at"),  # rows in an export or archive of an older version have none
         pending=Pending(pending["user_uuid"], shown, pending["standing"]) if pending else None,
         partly_absorbed=PartlyAbsorbed(row["held_back_turn_id"], row["held_back_chars"], row["held_back_digest"])
         if has_held_back

@@ -1,12 +1,12 @@
-"""The store: every operation on the database, in one object that holds one part a noun.
+"""The store: every operation on the database, in one object that holds one part for each noun.
 
-Ids and times come from the caller: the store has no clock, and the only name that it makes up is the suffix of a
-thread's name that is taken. Every operation is a transaction of its own, durable when it returns;
-`with store.transaction():` groups several. It may be used from several OS threads and any number of processes at once.
-What it raises is in `clew.errors`, except for two that show a caller's mistake: `core.runs.run.IllegalStatus` and
+Ids and times come from the caller: the store has no clock, and it generates only the suffix of a thread's name that is
+taken. Every operation is a transaction of its own, and durable when it returns; `with store.transaction():`
+groups several. A store may be used from several OS threads, and its database by any number of processes at once. It
+raises errors of `clew.errors`, and two more that show a mistake of the caller: `core.runs.run.IllegalStatus` and
 `core.pins.IllegalMove`.
 
-A turn needs few of the parts: the others are loaded when they are first used.
+A turn needs only a few of the parts. The others are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from clew.store.views.search import ThreadSearch
     from clew.store.views.thread_views import ThreadViews
 
-CHECK_LIMIT = 20  # problems of one kind that are worth listing
+CHECK_LIMIT = 20  # problems of one kind that are listed
 
 
 class Store:
-    """All of it. Made by `open_store`; closed by `close` or at the end of a `with`."""
+    """Made by `open_store`; closed by `close` or at the end of a `with`."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.database = Database(dialect)
         self.versions = Versions(self.database)
-        shared = self.database, self.versions
+        self._shared = shared = self.database, self.versions
         self.threads = ThreadTable(*shared)
         self.turns = TurnTable(*shared)
         self.pins = PinTable(*shared)
@@ -62,37 +62,37 @@ class Store:
     def jobs(self) -> JobTable:
         from clew.store.tables.jobs import JobTable
 
-        return JobTable(self.database, self.versions)
+        return JobTable(*self._shared)
 
     @cached_property
     def workers(self) -> WorkerTable:
         from clew.store.tables.workers import WorkerTable
 
-        return WorkerTable(self.database, self.versions)
+        return WorkerTable(*self._shared)
 
     @cached_property
     def reviews(self) -> ReviewTable:
         from clew.store.tables.reviews import ReviewTable
 
-        return ReviewTable(self.database, self.versions)
+        return ReviewTable(*self._shared)
 
     @cached_property
     def hooks(self) -> HookTables:
         from clew.store.tables.hooks import HookTables
 
-        return HookTables(self.database, self.versions)
+        return HookTables(*self._shared)
 
     @cached_property
     def pairs(self) -> PairTable:
         from clew.store.tables.pairs import PairTable
 
-        return PairTable(self.database, self.versions)
+        return PairTable(*self._shared)
 
     @cached_property
     def views(self) -> ThreadViews:
         from clew.store.views.thread_views import ThreadViews
 
-        return ThreadViews(self.database, self.versions, self.threads, self.runs, self.events, self.questions)
+        return ThreadViews(*self._shared, self.threads, self.runs, self.events, self.questions)
 
     @cached_property
     def search(self) -> ThreadSearch:
@@ -113,73 +113,66 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close every thread's connection. Safe to call twice."""
+        """Closes the connections of all OS threads. Safe to call twice."""
         self.database.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything inside happens, or nothing does. Re-entrant: inner ones join."""
+        """Commits everything inside, or nothing. An inner transaction joins the outer one."""
         return self.database.transaction()
 
     def savepoint(self) -> AbstractContextManager[None]:
-        """A transaction. What fails in it is undone, and the one around it may continue without it."""
+        """A transaction whose failure undoes only itself: the outer transaction can continue."""
         return self.database.savepoint()
 
     def reading(self) -> AbstractContextManager[None]:
-        """One moment's view for all that is read inside, without keeping writers out. Joins a transaction."""
+        """Everything read inside is of one consistent state, and writers are not blocked. Joins a transaction."""
         return self.database.reading()
 
-    def wait_for_locks(self, most_s: float) -> None:
-        """A transaction of another process that has what is needed here is waited for so long (PostgreSQL)."""
-        self.database.dialect.wait_for_locks(most_s)
+    def wait_for_locks(self, max_s: float) -> None:
+        """Sets how long new connections wait for a lock that another process holds (PostgreSQL only)."""
+        self.database.dialect.wait_for_locks(max_s)
 
     def ping(self) -> None:
-        """Raises StoreError unless it answers, and is still the store that this process opened."""
+        """Raises StoreError unless the database answers and is still the one that this process opened."""
         error = self.lost()
         if error is not None:
             raise error
         self.versions.current()
 
     def lost(self) -> StoreError | None:
-        """Why this process can never use it again: its files were deleted, replaced or cut short. None: all is well."""
+        """Why this process can never use its store again: files were deleted, replaced or cut short. None: it can."""
         try:
             return self.database.dialect.lost(self.database.session().connection)
         except StoreError as error:
             return error if error.kind == "lost" else None
 
     def rescue(self) -> Path:
-        """A copy of what this process still sees of a store that it lost. Call it in a thread that has used it."""
+        """Copies what this process still sees of a lost store. Call it in an OS thread that has used the store."""
         session = self.database.known_session()
         if session is None:
             raise StoreError("This thread has not used the store.", kind="lost")
-        try:
+        with self.database.translated():
             return self.database.dialect.rescue(session.connection)
-        except self.database.dialect.errors as error:
-            raise self.database.dialect.translate(error) from error
 
     def obstacles(self) -> list[tuple[str, str]]:
-        """Who keeps others from writing for long, each with what to do about it."""
-        try:
+        """What blocks writers for a long time, each with what to do about it."""
+        with self.database.translated():
             return self.database.dialect.obstacles(self.database.session().connection)
-        except self.database.dialect.errors as error:
-            raise self.database.dialect.translate(error) from error
 
     def check(self) -> list[str]:
-        """What is wrong with the database, one line each; empty when nothing is."""
+        """The problems of the database, one line each."""
         try:
-            connection = self.database.session().connection
-            try:
-                problems = self.database.dialect.problems(connection)
-            except self.database.dialect.errors as error:
-                raise self.database.dialect.translate(error) from error
+            with self.database.translated():
+                problems = self.database.dialect.problems(self.database.session().connection)
             for row in self.database.all("pins_miscounted", limit=CHECK_LIMIT):
-                problems.append(f"pin {row['id']} does not count its turns right: its next turn must be fresh")
+                problems.append(f"pin {row['id']} has a wrong count of its turns: its next turn must be fresh")
         except StoreError as error:
             return [error.message]
         return problems
 
 
 def open_store(where: Path | str) -> Store:
-    """Open the database: a file, made when needed, or an address `postgresql://…`. Migrates it.
+    """Opens and migrates the database: a file, which is created if needed, or an address `postgresql://…`.
 
     Raises StoreError with its kind and a hint.
     """
@@ -196,7 +189,9 @@ def open_store(where: Path | str) -> Store:
 
 def _dialect(where: Path | str) -> Dialect:
     if isinstance(where, str) and "://" in where and not where.startswith(("postgresql://", "postgres://")):
-        raise UsageError("CLEW_STORE is no address that Clew knows.", hint="It looks like postgresql://user@host/name.")
+        raise UsageError(
+            "CLEW_STORE is not an address that Clew knows.", hint="It looks like postgresql://user@host/name."
+        )
     if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
         from clew.store.database.postgres import Postgres
 

@@ -340,7 +340,7 @@ async def test_a_thread_in_use_is_neither_archived_nor_cleaned(scripted: Stage) 
         run = await thread.ask("!hang text wait")
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1, 60.0)
         age(scripted, "busy", 30)
-        with pytest.raises(Busy, match="a run is going on"):
+        with pytest.raises(Busy, match="a run is active"):
             await client.archives.archive("busy")
         cleaned = await client.archives.clean(7 * DAY_S)
         run.kill()
@@ -377,7 +377,7 @@ async def test_a_job_under_way_keeps_its_thread_and_one_that_is_over_comes_back_
             " FROM threads",
         )
         age(scripted, "old", 30)
-        assert "a job is under way" in (await client.archives.clean(7 * DAY_S)).kept[0][1]
+        assert "a job has not ended" in (await client.archives.clean(7 * DAY_S)).kept[0][1]
         change(scripted, "UPDATE jobs SET status = 'succeeded', ended_at = 2")
         assert [one.name for one in (await client.archives.clean(7 * DAY_S, kind="chat")).archived] == ["old"]
         await client.archives.restore("old")

@@ -155,7 +155,7 @@ def event_object(told: JobEvent) -> dict[str, object]:
 
 async def _tell_before(client: Client, job: Job) -> None:
     """What it waits for, when that is another job."""
-    before = await client.engine.store.call(lambda store: store.jobs.before(job.id))
+    before = await client.engine.store.call(lambda store: store.jobs.predecessor(job.id))
     if before is not None and job.status == "queued":
         note(f"job {job.id[:SHORT_ID]} waits for job {before.id[:SHORT_ID]}: jobs of one key run one after the other")
 

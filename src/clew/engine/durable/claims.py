@@ -127,13 +127,13 @@ class Claims:
                 for job_id in store.jobs.claimed_by(self._worker_id):
                     if job_id not in held:
                         store.jobs.release_claim(self._worker_id, job_id, None)
-                return store.jobs.check_line(self._checked, CHECKED_AT_ONCE)
+                return store.jobs.repair_queue(self._checked, CHECKED_AT_ONCE)
 
             self._checked = await self._store.call(look)
 
     def any_left(self, store: Store) -> bool:
         """Something is under way that is for workers like this one, whoever has it."""
-        return store.jobs.any_under_way(own=self._own)
+        return store.jobs.any_unfinished(own=self._own)
 
     async def end(self) -> None:
         """What is under way is handed back."""

@@ -89,7 +89,7 @@ def heard_at(store: Store, job: Job) -> float | None:
     """When the agent of its newest run was last heard of. That a run ended may be found out much later."""
     if job.run_id is None:
         return None
-    return store.events.heard_at(job.run_id)
+    return store.events.last_activity_at(job.run_id)
 
 
 def earlier_outcomes(store: Store, job: Job, run: Run) -> tuple[str | None, ...]:
@@ -109,7 +109,7 @@ def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
     stored = store.jobs.require(job.id)
     if stored.status not in ACTIVE or stored.cancel_requested or stored.run_id != job.run_id:
         raise NotOurs
-    if store.jobs.before(job.id) is not None:
+    if store.jobs.predecessor(job.id) is not None:
         raise NotItsTurn
     store.jobs.update(
         job.id,

@@ -77,7 +77,7 @@ class JobRunner:
         to carry them out.
         """
         while True:
-            first = await self._call(lambda store: store.jobs.before(job_id))
+            first = await self._call(lambda store: store.jobs.predecessor(job_id))
             try:
                 await self._carry_to_end(first.id if first is not None else job_id, worker)
             except NotItsTurn:
@@ -158,7 +158,7 @@ class JobRunner:
             store.jobs.update(job_id, outcome=Outcome.TIMED_OUT)
             job_rows.end(store, job, JobStatus.FAILED, TOO_LATE, self._engine.context.clock())
             return None, 0.0
-        if store.jobs.before(job_id) is not None:
+        if store.jobs.predecessor(job_id) is not None:
             raise NotItsTurn
         ready_at = max(job.not_before or 0.0, job.wake_at or 0.0)
         return job, min(ready_at, job.limits.deadline_at or ready_at) - now

@@ -1,19 +1,19 @@
-"""Connections, transactions and migrations: what every operation of the store stands on.
+"""Connections, transactions and migrations: the base of every operation of the store.
 
 Theory of operation
-1. What an operation reads in a write transaction is still true when it writes. On SQLite such a transaction is alone
-   (BEGIN IMMEDIATE), and no lock is ever upgraded: that is where "database is locked" would come from. On PostgreSQL
-   each query locks what it is about before it runs, and the transaction keeps that to its end (`locks.py`).
-   What concerns the whole store (the counter of versions, the numbers of jobs) is put off to the last step, which goes
-   to the server in one message with the commit: whatever becomes of the client then, nobody waits for it.
-2. Each OS thread has a connection of its own. Transactions nest: an inner one joins, and what it wrote is durable when
-   the outermost one ends. Do not `await` inside a transaction: whatever else ran on that OS thread would join it.
+1. What an operation reads in a write transaction is still true when it writes. On SQLite there is only one write
+   transaction at a time (BEGIN IMMEDIATE), and no lock is ever upgraded, which would cause "database is locked". On
+   PostgreSQL each query takes its locks before it runs, and the transaction keeps them until it ends (`locks.py`).
+   Writes that concern the whole store (the version counter, the numbers of jobs) are deferred to the last step. It is
+   sent to the server in one message with the commit, so no other process waits for this client, even if it dies.
+2. Each OS thread has its own connection. Transactions nest: an inner one joins the outer one, and its writes are
+   durable when the outermost one ends. Do not `await` inside a transaction: other code on that OS thread would join it.
 3. When an operation fails after it has written, or a statement fails in the database, the whole transaction is lost:
-   every further step in it raises the same error, so that a caller who caught the first one cannot commit half of its
-   work. A caller that has something else to do when an operation fails puts it into a `savepoint`, which undoes the
-   operation and no more. It costs two more statements, so nobody has one who does not ask for it.
-4. No driver's exception leaves this module: the dialect translates.
-5. Nothing here knows SQL of one database. That is in the dialect's own module.
+   every further step in it raises the same error, so that a caller that caught the first error cannot commit half of
+   its work. A caller that can continue after a failed operation runs it in a `savepoint`, which undoes only that
+   operation. A savepoint costs two more statements, so there is none unless a caller asks for it.
+4. No exception of a driver leaves this module: the dialect translates it.
+5. No SQL in this module is specific to one database. Such SQL is in the dialect's module.
 """
 
 from __future__ import annotations
@@ -35,27 +35,29 @@ Row = dict[str, Any]
 T = TypeVar("T")
 Statement = tuple[str, Row]
 
-LOCK_WAIT_S = 30.0  # that a transaction waits for another one
-TELL_AFTER_S = 1.0  # of a migration
-TELL_EVERY_S = 10.0
+LOCK_WAIT_S = 30.0  # how long a transaction waits for another one
+LOG_AFTER_S = 1.0  # a migration that takes longer is logged …
+LOG_EVERY_S = 10.0  # … and again at this interval
 
 
 class Session:
-    """One OS thread's connection, and how deep in transactions it is."""
+    """One OS thread's connection, and the state of its transaction."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.thread = threading.current_thread()
-        self.depth = 0
+        self.depth = 0  # of nested transactions
         self.savepoints = 0
         self.written = 0  # statements in this transaction that may have changed something
-        # What was read under a lock, until the next of those: nobody else can have changed it.
+        # Rows that were read under a lock, with `written` at that time. No other process can have changed them, so they
+        # are valid until this transaction writes.
         self.read: dict[tuple[str, tuple[tuple[str, Any], ...]], tuple[int, list[Row]]] = {}
-        # What is locked: the names, and what was asked for. None: no locks are taken, since it only reads.
+        # The names of the locks, and the kinds and values that were asked for. None: this is no write transaction, so
+        # no locks are taken.
         self.locked: frozenset[str | tuple[str, Any] | None] | None = None
-        self.time: float | None = None  # by the clock that all share, at the last lock of this transaction
+        self.time: float | None = None  # the server's time when the last lock of this transaction was taken
         self.last_step: tuple[Statement, ...] = ()
-        self.lost: ClewError | None = None  # the whole transaction is gone, for this reason
+        self.lost: ClewError | None = None  # the reason why the whole transaction cannot be committed
 
 
 class Database:
@@ -65,7 +67,7 @@ class Database:
         self.dialect = dialect
         self._sql = sql.queries(dialect.style)
         self._locks = dialect.locks()
-        self.commits = 0  # by this process: whether something that failed has written before
+        self.commits = 0  # of this process: tells whether an operation that failed had committed something
         self._local = threading.local()
         self._sessions: list[Session] = []
         self._lock = threading.Lock()
@@ -82,7 +84,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything inside happens, or nothing does. Re-entrant: inner ones join."""
+        """Commits everything inside, or nothing. An inner transaction joins the outer one."""
         session = self.session()
         if session.depth:
             with self._joined(session):
@@ -93,7 +95,7 @@ class Database:
         session.depth = 1
         try:
             yield
-            self._still_inside(session)
+            self._check_not_lost(session)
             self._commit(session)
         except BaseException:
             self._undo(session)
@@ -105,27 +107,27 @@ class Database:
 
     @contextmanager
     def _joined(self, session: Session) -> Iterator[None]:
-        self._still_inside(session)
+        self._check_not_lost(session)
         written = session.written
         session.depth += 1
         try:
             yield
         except BaseException as error:
             if session.written != written:
-                session.lost = session.lost or _lost_by(error)
+                session.lost = session.lost or _as_clew_error(error)
             raise
         finally:
             session.depth -= 1
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """A transaction. What fails in it is undone, and the one around it may continue without it."""
+        """A transaction whose failure undoes only itself: the outer transaction can continue."""
         session = self.session()
         if not session.depth:
             with self.transaction():
                 yield
             return
-        self._still_inside(session)
+        self._check_not_lost(session)
         session.savepoints += 1
         level = session.savepoints
         self._execute(session, f"SAVEPOINT level_{level}")
@@ -133,11 +135,11 @@ class Database:
         session.depth += 1
         try:
             yield
-            self._still_inside(session)
+            self._check_not_lost(session)
             self._execute(session, f"RELEASE SAVEPOINT level_{level}")
         except BaseException:
             self._undo(session, level)
-            session.locked, session.last_step = before  # a lock taken inside went with the savepoint
+            session.locked, session.last_step = before  # the rollback released the locks that were taken inside
             session.read = {}
             raise
         finally:
@@ -146,7 +148,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """One moment's view for all that is read inside, without keeping writers out. Joins a transaction."""
+        """Everything read inside is of one consistent state, and writers are not blocked. Joins a transaction."""
         session = self.session()
         if session.depth:
             yield
@@ -160,6 +162,14 @@ class Database:
             self._undo(session)
             session.lost = None
 
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raises the driver's exceptions as those of `clew.errors`."""
+        try:
+            yield
+        except self.dialect.errors as error:
+            raise self.dialect.translate(error) from error
+
     def _begun(self, session: Session, begin: Callable[[Any], None]) -> Session:
         def begun(session: Session) -> Session:
             begin(session.connection)
@@ -168,17 +178,14 @@ class Database:
         return self._first(session, begun)
 
     def _first(self, session: Session, work: Callable[[Session], T]) -> T:
-        """Outside of a transaction. A connection that turns out to be gone is replaced: nothing has begun on it yet."""
+        """Outside of a transaction. A broken connection is replaced once: no transaction has begun on it yet."""
         try:
             return work(session)
         except self.dialect.errors as error:
             if not self.dialect.is_broken(session.connection):
                 raise self.dialect.translate(error) from error
-        again = self.session()
-        try:
-            return work(again)
-        except self.dialect.errors as error:
-            raise self.dialect.translate(error) from error
+        with self.translated():
+            return work(self.session())
 
     def _commit(self, session: Session) -> None:
         statements = session.last_step and ((self._sql["count_change"], {}), *session.last_step)
@@ -191,14 +198,14 @@ class Database:
             raise translated from error
         self.commits += 1
 
-    def _still_inside(self, session: Session) -> None:
+    def _check_not_lost(self, session: Session) -> None:
         if session.lost is None and not self.dialect.in_transaction(session.connection):
             session.lost = StoreError("The database ended the transaction.", kind="unreachable", hint="Try again.")
         if session.lost is not None:
             raise session.lost
 
     def _undo(self, session: Session, level: int = 0) -> None:
-        """Roll back to that savepoint, or all; the first error is the one that the caller gets to see."""
+        """Rolls back to that savepoint, or everything. The caller sees the first error, not one of the rollback."""
         if not self.dialect.in_transaction(session.connection):
             return
         try:
@@ -212,26 +219,25 @@ class Database:
             session.lost = session.lost or self.dialect.translate(error)
 
     def known_session(self) -> Session | None:
-        """This OS thread's, when it has used the store."""
+        """The session of this OS thread, if it has used the store."""
         return getattr(self._local, "session", None)
 
     def session(self) -> Session:
-        session: Session | None = getattr(self._local, "session", None)
+        """The session of this OS thread; a broken connection is replaced, unless a transaction is open on it."""
+        session = self.known_session()
         if self._closed:
             raise StoreError("The store has been closed.", kind="unreachable")
         if session is not None and not session.depth and self.dialect.is_broken(session.connection):
             session = None
         if session is None:
-            try:
+            with self.translated():
                 session = Session(self.dialect.connect())
-            except self.dialect.errors as error:
-                raise self.dialect.translate(error) from error
             self._local.session = session
             self._adopt(session)
         return session
 
     def _adopt(self, session: Session) -> None:
-        """Remember it for `close`, and close those of threads that have ended."""
+        """Keeps the session for `close`, and closes the sessions of OS threads that have ended."""
         with self._lock:
             ended = [known for known in self._sessions if not known.thread.is_alive()]
             self._sessions = [known for known in self._sessions if known not in ended] + [session]
@@ -244,6 +250,13 @@ class Database:
         except self.dialect.errors as error:
             raise self._failed(session, error) from error
 
+    def _execute_many(self, session: Session, statement: str, rows: Iterable[Row]) -> None:
+        session.written += 1
+        try:
+            session.connection.executemany(statement, [packed(row) for row in rows])
+        except self.dialect.errors as error:
+            raise self._failed(session, error) from error
+
     def _failed(self, session: Session, error: Exception) -> ClewError:
         translated = self.dialect.translate(error)
         if session.depth:
@@ -251,7 +264,7 @@ class Database:
         return translated
 
     def _hold(self, session: Session, kind: str, value: Any) -> None:
-        """To the end of the transaction; outside of one, and of one that only reads, nothing is locked."""
+        """Locks until the transaction ends. Outside of a write transaction nothing is locked."""
         if session.locked is None:
             return
         asked = kind, pack(value) if isinstance(value, str) else value
@@ -268,11 +281,11 @@ class Database:
         session.locked |= {asked, name}
 
     def hold(self, kind: str, value: Any) -> None:
-        """Locks it to the end of the transaction."""
+        """Locks until the transaction ends."""
         self._hold(self.session(), kind, value)
 
     def time(self) -> float | None:
-        """By the clock that all users of the store share; None: the database has none, since all are on one machine."""
+        """The server's time. None: the database has no clock, because all its users are on one machine."""
 
         def read(session: Session) -> float | None:
             return self.dialect.time(session.connection) if session.time is None else session.time
@@ -280,7 +293,7 @@ class Database:
         return self._first_or_inside(read)
 
     def belongs(self, kind: str, row_id: str, thread_id: str) -> None:
-        """The row is the thread's, for good: its lock need not be looked up."""
+        """Remembers the row's thread, which never changes, so that the name of its lock need not be looked up."""
         self.dialect.know_lock(kind, row_id, thread_id)
 
     def _hold_for(self, session: Session, query: str, parameters: Mapping[str, Any]) -> None:
@@ -288,7 +301,7 @@ class Database:
             self._hold(session, kind, parameters[parameter])
 
     def at_commit(self, query: str, **parameters: Any) -> None:
-        """In the last step of the transaction, after the counter of versions has moved."""
+        """Runs the query in the last step of the transaction, after the version counter was increased."""
         session = self.session()
         assert session.locked is not None, "inside a write transaction"
         statement = (self._sql[query], packed(parameters))
@@ -318,7 +331,7 @@ class Database:
         return self._first_or_inside(read)
 
     def _first_or_inside(self, work: Callable[[Session], T]) -> T:
-        """Something that is read, in a transaction or outside of one."""
+        """Reads, inside or outside of a transaction."""
         session = self.session()
         if not session.depth:
             return self._first(session, work)
@@ -331,8 +344,13 @@ class Database:
         rows = self.all(query, **parameters)
         return rows[0] if rows else None
 
+    def number(self, query: str, **parameters: Any) -> int:
+        """The column `n` of the first row; 0 if there is no row."""
+        row = self.one(query, **parameters)
+        return int(row["n"]) if row else 0
+
     def do(self, query: str, **parameters: Any) -> int:
-        """Run a named query that writes; says how many rows it changed."""
+        """Runs a named query that writes. Returns how many rows it changed."""
         with self.transaction():
             session = self.session()
             self._hold_for(session, query, parameters)
@@ -345,26 +363,16 @@ class Database:
             rows = list(rows)
             for row in rows:
                 self._hold_for(session, query, row)
-            session.written += 1
-            try:
-                session.connection.executemany(self._sql[query], [packed(row) for row in rows])
-            except self.dialect.errors as error:
-                raise self._failed(session, error) from error
+            self._execute_many(session, self._sql[query], rows)
 
     def insert(self, table: str, names: Sequence[str], rows: Iterable[Row]) -> None:
-        """Inside a transaction: rows of the same columns, into a table of the schema."""
-        session = self.session()
+        """Inserts rows, which all have these columns, into a table of the schema. Call it inside a transaction."""
         values = ", ".join(f":{name}" for name in names)
         statement = sql.spell(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})", self.dialect.style)
-        session.written += 1
-        try:
-            session.connection.executemany(statement, [packed(row) for row in rows])
-        except self.dialect.errors as error:
-            raise self._failed(session, error) from error
+        self._execute_many(self.session(), statement, rows)
 
     def catalogue(self) -> Catalogue:
-        """The columns of every table, as the database itself has them. Read once: only `migrate` changes them."""
-
+        """The columns of every table, from the database's own catalogue. Read once: only `migrate` changes them."""
         from clew.store.database.dialect import Column
 
         def read(session: Session) -> dict[str, dict[str, Column]]:
@@ -378,34 +386,30 @@ class Database:
         return self._catalogue
 
     def migrate(self) -> None:
-        """Bring the schema up to what this code knows. Any number of processes may try at once; one does it."""
+        """Migrates the schema to the version of this code. Several processes may call it; one of them does it."""
         files = sql.migrations()
         connection = self.session().connection
         if self._version(connection) == len(files):
             return
         with self.dialect.guard():
-            try:
+            with self.translated():
                 self.dialect.prepare(connection)
-            except self.dialect.errors as error:
-                raise self.dialect.translate(error) from error
-            with self.transaction(), told_when_long():
+            with self.transaction(), logged_when_slow():
                 for number in range(self._version(connection), len(files)):
                     for statement in sql.statements(files[number], self.dialect.style):
                         self._execute(self.session(), statement)
                     self.do("record_version", version=number + 1, name=files[number].stem)
 
     def _version(self, connection: Any) -> int:
-        """Which migration the database stands at: 0 for a new one."""
+        """The number of the last migration that was applied; 0 for a new database."""
         known = sql.latest_version()
-        try:
+        with self.translated():
             ready = self.dialect.is_ready(connection)
-        except self.dialect.errors as error:
-            raise self.dialect.translate(error) from error
         row = self.one("schema_version") if ready else None
         version = int(row["version"] or 0) if row else 0
         if version > known:
             raise StoreError(
-                f"The database is of a newer Clew (schema {version}; this one knows {known}).",
+                f"The database was written by a newer Clew (schema {version}; this one knows {known}).",
                 kind="too_new",
                 hint="Update Clew, or point CLEW_HOME at another folder.",
             )
@@ -413,36 +417,36 @@ class Database:
 
 
 @contextmanager
-def told_when_long(after_s: float = TELL_AFTER_S) -> Iterator[None]:
-    """A large store takes its time: whoever waits is told, once a second has passed and then now and then."""
+def logged_when_slow(after_s: float = LOG_AFTER_S) -> Iterator[None]:
+    """Logs a warning when a migration takes long, as it does for a large store, and repeats it at intervals."""
     done = threading.Event()
 
-    def tell() -> None:
+    def log() -> None:
         import logging
 
         wait_s, waited_s = after_s, 0.0
         while not done.wait(wait_s):
             waited_s += wait_s
-            wait_s = TELL_EVERY_S
+            wait_s = LOG_EVERY_S
             logging.getLogger("clew.store").warning(
-                "the store is being brought up to date: this is done once, and has taken %.0f s so far", waited_s
+                "the store is being migrated: this is done once, and has taken %.0f s so far", waited_s
             )
 
-    teller = threading.Thread(target=tell, name="clew-migration", daemon=True)
-    teller.start()
+    logger = threading.Thread(target=log, name="clew-migration", daemon=True)
+    logger.start()
     try:
         yield
     finally:
         done.set()
-        teller.join()
+        logger.join()
 
 
 def provisional_number() -> int:
-    """For a row whose number is chosen in the last step of its transaction: below zero, and nobody else's."""
+    """A unique negative number for a row whose final number is assigned in the last step of its transaction."""
     return -int.from_bytes(os.urandom(7)) - 1
 
 
-def _lost_by(error: BaseException) -> ClewError:
+def _as_clew_error(error: BaseException) -> ClewError:
     if isinstance(error, ClewError):
         return error
     return StoreError(f"A step of the transaction failed ({error!r}).", kind="unreachable", hint="Try again.")

@@ -59,7 +59,7 @@ class Dialect(Protocol):
     def lock_of(self, connection: Any, kind: str, value: Any) -> str | None:
         """The same, of a lock whose name a row says. Returns the name; None: there is no such row."""
 
-    def wait_for_locks(self, most_s: float) -> None:
+    def wait_for_locks(self, max_s: float) -> None:
         """For so long on new connections, where they are narrow; then the error says that another try may do."""
 
     def commit(self, connection: Any, statements: Sequence[Statement]) -> None:

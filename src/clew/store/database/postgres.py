@@ -173,8 +173,8 @@ class Postgres:
             self._lock_names.clear()
         self._lock_names[kind, value] = name
 
-    def wait_for_locks(self, most_s: float) -> None:
-        self._settings["lock_timeout"] = f"{most_s * 1000:.0f}ms"
+    def wait_for_locks(self, max_s: float) -> None:
+        self._settings["lock_timeout"] = f"{max_s * 1000:.0f}ms"
 
     def commit(self, connection: PostgresConnection, statements: Sequence[Statement]) -> None:
         cursor = psycopg.ClientCursor(connection.driver)

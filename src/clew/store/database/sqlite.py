@@ -224,7 +224,7 @@ class Sqlite:
     def lock_of(self, connection: sqlite3.Connection, kind: str, value: Any) -> str | None:
         """A write transaction is alone."""
 
-    def wait_for_locks(self, most_s: float) -> None:
+    def wait_for_locks(self, max_s: float) -> None:
         """There is one lock for all: whoever does not get it has nothing better to do."""
 
     def commit(self, connection: _Connection, statements: Sequence[Statement]) -> None:

@@ -16,8 +16,7 @@ class Versions:
         self.changes_made = 0  # by this process: tells when a look at the version is worth while
 
     def current(self) -> int:
-        row = self._database.one("version")
-        return int(row["n"]) if row else 0
+        return self._database.number("version")
 
     def changed(self, thread_id: str) -> None:
         """Called in the transaction of every change that a surface shows. A transaction counts as one change."""

@@ -9,13 +9,13 @@ ON CONFLICT (run_id, seq) DO NOTHING;
 SELECT * FROM events WHERE run_id = :run_id AND seq > :after_seq AND seq <= :last_seq ORDER BY seq;
 
 -- name: event_sizes
-SELECT seq, LENGTH(body) AS size FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq LIMIT :most;
+SELECT seq, LENGTH(body) AS size FROM events WHERE run_id = :run_id AND seq > :after_seq ORDER BY seq LIMIT :limit;
 
 -- name: steps
 -- locks: run :run_id
 SELECT * FROM events WHERE run_id = :run_id AND kind NOT IN ('text_streamed', 'text_withdrawn', 'tokens_counted') ORDER BY seq;
 
--- name: last_heard
+-- name: last_activity
 -- locks: run :run_id
 SELECT at FROM events WHERE run_id = :run_id AND kind <> 'run_ended' ORDER BY seq DESC LIMIT 1;
 

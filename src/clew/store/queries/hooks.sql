@@ -10,13 +10,13 @@ VALUES (:id, :number, :forge, :delivery, :digest, :kind, :repo, :issue,
 -- In the order in which they become visible, as jobs are.
 UPDATE hook_events SET number = (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events WHERE number > 0) WHERE id = :id;
 
--- name: hook_event_told_before
+-- name: known_hook_event
 -- locks: delivery :delivery, digest :digest
 -- By the forge's own id; or the same signed words under another one.
 SELECT id FROM hook_events WHERE forge = :forge AND (delivery = :delivery OR digest = :digest)
 ORDER BY CASE WHEN delivery = :delivery THEN 0 ELSE 1 END LIMIT 1;
 
--- name: take_hook_event_up
+-- name: reopen_hook_event
 -- locks: hook :id
 -- One that came to nothing is judged anew: somebody may have mended what was wrong.
 UPDATE hook_events SET state = 'received', why = NULL, tries = 0, done_at = NULL, event = :event,

@@ -19,7 +19,7 @@ UPDATE questions SET state = 'withdrawn', answered_at = :at WHERE run_id = :run_
 -- locks: thread :thread_id
 -- The person has moved on: what was still open of earlier runs is not asked any more.
 UPDATE questions SET state = 'withdrawn', answered_at = :at
-WHERE thread_id = :thread_id AND run_id <> :but_run_id AND state = 'open' AND reply IS NULL;
+WHERE thread_id = :thread_id AND run_id <> :except_run_id AND state = 'open' AND reply IS NULL;
 
 -- name: reply_to_question
 -- locks: run :run_id

@@ -5,7 +5,7 @@ VALUES (:id, :day, :number, :thread_id, :top, :scope, :base, :paths, :focus, :im
 
 -- name: last_review_of_day
 -- locks: day :day
-SELECT COALESCE(MAX(number), 0) AS number FROM reviews WHERE day = :day;
+SELECT COALESCE(MAX(number), 0) AS n FROM reviews WHERE day = :day;
 
 -- name: review_by_id
 -- locks: review :id

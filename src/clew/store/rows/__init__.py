@@ -1,1 +1,1 @@
-"""Records of the hosts as rows and back. Each is loaded when it is first used: most commands never need it."""
+"""Records of the hosts as rows and back. A module is loaded when its table is first used: most commands need none."""

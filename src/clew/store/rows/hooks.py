@@ -1,4 +1,4 @@
-"""What the store keeps of hooks, as rows and back. Loaded when the first is touched: most commands never do."""
+"""The stored records of hooks, as rows and back."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import json
 from typing import NamedTuple
 
 from clew.core.hooks.hook import Forge, HookEvent
-from clew.core.record import fields_of
-from clew.store.records import Row, from_columns
+from clew.store.records import Row, from_columns, record_from
 
 
 class StoredHook(NamedTuple):
-    """An event that a forge told, and what became of it."""
+    """An event that a forge sent, and how it was handled."""
 
     id: str
     event: HookEvent
@@ -24,7 +23,7 @@ class StoredHook(NamedTuple):
 
 
 class HookKey(NamedTuple):
-    """Where the agent of a key left off."""
+    """A session key: the thread in which its agent continues."""
 
     key: str
     agent: str
@@ -38,15 +37,15 @@ class HookKey(NamedTuple):
 
 
 class HookJob(NamedTuple):
-    """What a job of a hook is for, and how far its final words have come."""
+    """What a job of a hook is for, and whether its answer was posted as a comment."""
 
     job_id: str
     hook_id: str  # the event
     key: str
-    branch: str | None  # for the work tree
+    branch: str | None  # that the work tree has checked out
     fetch_ref: str | None
     tree_update: str
-    reply: str  # none, waiting, posting, posted, failed, withheld: it held a secret
+    reply: str  # none, waiting, posting, posted, failed, or withheld because it contained a secret
     why: str | None
     url: str | None
     tries: int
@@ -54,8 +53,8 @@ class HookJob(NamedTuple):
 
 
 def hook_from(row: Row) -> StoredHook:
-    body = {name: value for name, value in json.loads(row["event"]).items() if name in fields_of(HookEvent)}
-    event = HookEvent(**body | {"forge": Forge(body["forge"]), "labels": tuple(body["labels"])})
+    body = json.loads(row["event"])
+    event = record_from(HookEvent, body | {"forge": Forge(body["forge"]), "labels": tuple(body["labels"])})
     return StoredHook(
         row["id"],
         event,

@@ -1,4 +1,4 @@
-"""Jobs and workers, as rows and back. Loaded when the first job is touched: most commands never do."""
+"""Jobs and workers, as rows and back."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 from typing import NamedTuple
 
 from clew.core.jobs.job import Job, JobStatus, Limits, ProgressMarker, StartMode
-from clew.core.record import fields_of
 from clew.core.runs.run import Owner
 from clew.core.thread import Permissions
-from clew.store.records import Row, dumps, flat, from_columns
+from clew.store.records import Row, dumps, flat, from_columns, record_from
 
 
 class StoredWorker(NamedTuple):
-    """A process that carries jobs out, and when it was last heard of."""
+    """A process that runs jobs, with its last heartbeat."""
 
     id: str
     owner: Owner
@@ -21,7 +20,7 @@ class StoredWorker(NamedTuple):
     started_at: float
     heartbeat_at: float
     stopped_at: float | None
-    hooks_only: bool = False  # other jobs are not for it
+    hooks_only: bool = False  # it runs only jobs of hooks
 
 
 def job_row(job: Job) -> Row:
@@ -35,14 +34,13 @@ def job_row(job: Job) -> Row:
 
 
 def job_from(row: Row) -> Job:
-    limits = {name: value for name, value in json.loads(row["limits"]).items() if name in fields_of(Limits)}
     return from_columns(
         Job,
         row,
         permissions=Permissions(row["permissions"]),
         status=JobStatus(row["status"]),
         start_mode=None if row["wish"] is None else StartMode(row["wish"]),
-        limits=Limits(**limits),
+        limits=record_from(Limits, json.loads(row["limits"])),
         checkpoint=bool(row["checkpoint"]),
         keep_files=bool(row["keep_files"]),
         cancel_requested=bool(row["cancel_requested"]),
@@ -53,8 +51,7 @@ def job_from(row: Row) -> Job:
 
 def worker_from(row: Row) -> StoredWorker:
     owner = Owner(row["host"], row["pid"], row["pid_started"])
-    times = (row["started_at"], row["heartbeat_at"], row["stopped_at"])
-    return StoredWorker(row["id"], owner, row["concurrency"], *times, hooks_only=bool(row["hooks_only"]))
+    return from_columns(StoredWorker, row, owner=owner, hooks_only=bool(row["hooks_only"]))
 
 
 def marker_from(row: Row) -> ProgressMarker:

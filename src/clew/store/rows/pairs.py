@@ -1,30 +1,29 @@
-"""Pairs and their rounds, as rows and back. Loaded when the first pair is touched: most commands never do."""
+"""Pairs and their rounds, as rows and back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from clew.core.pairs.pair import Order, Pair, PairRound, Phase
-from clew.core.record import Record, fields_of
-from clew.store.records import Row, dumps, flat, from_columns
+from clew.core.record import Record
+from clew.store.records import Row, dumps, flat, from_columns, record_from
 
 
 class KeptFile(Record):
-    """What tells a file from what it was before, without what stands in it."""
+    """What is needed to see that a file has changed; its content is not stored."""
 
-    size_bytes: int  # -1: there is none
+    size_bytes: int  # -1: the file did not exist
     changed_ns: int
-    digest: str | None  # None: it was not read
+    digest: str | None  # None: the file was not read
 
 
 class KeptFiles(Record):
-    """What the files were when the worker last stopped."""
+    """The state of the files when the worker last stopped."""
 
-    run_id: str | None  # the worker's newest then
+    run_id: str | None  # the worker's newest run at that time
     base_commit: str | None  # None: there was no commit yet; "": no git work tree
-    files: Mapping[str, KeptFile]  # those that were not as the commit has them; without git, all
+    files: Mapping[str, KeptFile]  # the files that differed from the commit; without git, all files
 
 
 def pair_row(pair: Pair) -> Row:
@@ -62,7 +61,7 @@ def round_from(row: Row) -> PairRound:
         PairRound,
         row,
         changed_files=tuple(json.loads(row["changed_files"])),
-        order=None if order is None else _known(Order, json.loads(order)),
+        order=None if order is None else record_from(Order, json.loads(order)),
     )
 
 
@@ -77,8 +76,3 @@ def files_row(kept: KeptFiles) -> Row:
 def files_from(row: Row) -> KeptFiles:
     files = {name: KeptFile(*fields) for name, fields in json.loads(row["files"]).items()}
     return KeptFiles(row["run_id"], row["base_commit"], files)
-
-
-def _known(kind: Any, body: Mapping[str, Any]) -> Any:
-    """What a later version adds is left out."""
-    return kind(**{name: value for name, value in body.items() if name in fields_of(kind)})

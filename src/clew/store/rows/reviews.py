@@ -1,4 +1,4 @@
-"""Reviews and their rounds, as rows and back. Loaded when the first review is touched: most commands never do."""
+"""Reviews and their rounds, as rows and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from clew.core.costs.usage import Usage
-from clew.core.record import fields_of
 from clew.core.reviews.review import (
     FileChange,
     Finding,
@@ -23,7 +22,7 @@ from clew.core.reviews.review import (
     Severity,
 )
 from clew.core.runs.run import Owner
-from clew.store.records import Row, dumps, flat, from_columns
+from clew.store.records import Row, dumps, flat, from_columns, owner_columns, record_from
 
 
 def review_row(review: Review) -> Row:
@@ -39,9 +38,7 @@ def round_row(round_: ReviewRound) -> Row:
     return {
         **flat(round_, without=("owner", "usage", "changes", "changed_since", "answer")),
         **flat(round_.usage),
-        "owner_host": round_.owner.host,
-        "owner_pid": round_.owner.pid,
-        "owner_started": round_.owner.started,
+        **owner_columns(round_.owner),
         "changes": dumps([change.as_dict() for change in round_.changes]),
         "changed_since": dumps(list(round_.changed_since)),
         "answer": None if answer is None else dumps(answer.as_dict()),
@@ -55,7 +52,7 @@ def round_from(row: Row) -> ReviewRound:
         status=RoundStatus(row["status"]),
         owner=Owner(row["owner_host"], row["owner_pid"], row["owner_started"]),
         usage=from_columns(Usage, row),
-        changes=tuple(_record(FileChange, change) for change in json.loads(row["changes"])),
+        changes=tuple(record_from(FileChange, change) for change in json.loads(row["changes"])),
         changed_since=tuple(json.loads(row["changed_since"])),
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
@@ -67,28 +64,23 @@ def _answer_from(body: Mapping[str, Any]) -> ReviewAnswer:
     return ReviewAnswer(
         body["summary"],
         tuple(
-            _record(Finding, each | {"severity": Severity(each["severity"]), "state": FindingState(each["state"])})
+            record_from(Finding, each | {"severity": Severity(each["severity"]), "state": FindingState(each["state"])})
             for each in body["findings"]
         ),
-        tuple(_record(FindingVerdict, each | {"state": FindingState(each["state"])}) for each in body["earlier"]),
+        tuple(record_from(FindingVerdict, each | {"state": FindingState(each["state"])}) for each in body["earlier"]),
     )
 
 
-def _record(kind: Any, body: Mapping[str, Any]) -> Any:
-    """What a later version adds is left out."""
-    return kind(**{name: value for name, value in body.items() if name in fields_of(kind)})
-
-
 def packed(data: bytes) -> str:
-    """Bytes as text, small: a diff is mostly words that come again."""
+    """The bytes, compressed and encoded as text: a diff compresses well."""
     return base64.b85encode(zlib.compress(data, 6)).decode("ascii")
 
 
-def unpacked(text: str, most: int = 0) -> bytes:
-    """Raises ValueError for what is not packed, or has more than so many bytes (0: however many)."""
+def unpacked(text: str, max_bytes: int = 0) -> bytes:
+    """Raises ValueError for text that is not packed, or that unpacks to more than `max_bytes` (0: no limit)."""
     unpacking = zlib.decompressobj()
     try:
-        data = unpacking.decompress(base64.b85decode(text), most)
+        data = unpacking.decompress(base64.b85decode(text), max_bytes)
     except zlib.error as error:
         raise ValueError("not packed") from error
     if not unpacking.eof:
@@ -105,10 +97,10 @@ def unpacked_files(text: str) -> dict[str, bytes]:
     return {path: base64.b64decode(data) for path, data in json.loads(unpacked(text)).items()}
 
 
-def is_packed(text: str, *, files: bool, most: int) -> bool:
-    """It can be read, and does not swell to more than that."""
+def is_packed(text: str, *, files: bool, max_bytes: int) -> bool:
+    """Whether the text can be unpacked, and to at most that many bytes."""
     try:
-        body = unpacked(text, most)
+        body = unpacked(text, max_bytes)
         if files:
             return all(isinstance(base64.b64decode(data), bytes) for data in json.loads(body).values())
         body.decode("utf-8", "surrogatepass")
@@ -118,7 +110,7 @@ def is_packed(text: str, *, files: bool, most: int) -> bool:
 
 
 def shown_in(row: Mapping[str, Any]) -> list[bytes]:
-    """What a round's row holds packed: the diff, and what its files held. Of one that cannot be read: nothing."""
+    """The packed contents of a round's row: the diff and the files. Empty when they cannot be unpacked."""
     try:
         return [unpacked(row["diff"]), *unpacked_files(row["files"]).values()]
     except (ValueError, TypeError, AttributeError, LookupError):

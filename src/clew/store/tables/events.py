@@ -1,4 +1,4 @@
-"""Events of a run in the store: numbered by their writer, so that sending one twice does no harm."""
+"""The table of events. The writer numbers the events of its run, so that storing one twice does no harm."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from clew.store.records import StoredEvent, dumps, each, event_from
 from clew.store.tables.questions import QuestionTable
 from clew.store.tables.table import Table
 
-LAST_SEQ = 2**53  # beyond every event's
-MOST_EVENTS = 500  # that are read at once, however small
+LAST_SEQ = 2**53  # larger than the number of any event
+MAX_EVENTS = 500  # read at once, however small they are
 
 
 class EventTable(Table):
@@ -21,10 +21,10 @@ class EventTable(Table):
         self._questions = questions
 
     def append(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> None:
-        """Store (seq, at, event) each; all or none. One whose seq is there already is left as it is.
+        """Stores events as (seq, at, event), all or none. An event whose seq is stored already is ignored.
 
-        Nothing comes after a run's end: whoever still has something to say has slept through it. What is read off the
-        events (open questions, the number of tools) moves in the same transaction.
+        Events after the end of the run are ignored: they come from a process that was suspended while another one ended
+        the run. Figures that depend on events (open questions, the number of tools) change in the same transaction.
         """
         rows = [
             {"run_id": run_id, "seq": seq, "at": at, "kind": event.kind, "body": dumps(to_body(event))}
@@ -50,26 +50,26 @@ class EventTable(Table):
         found = self._database.all("events_after", run_id=run_id, after_seq=after_seq, last_seq=last_seq)
         return each(event_from, found)
 
-    def next(self, run_id: str, after_seq: int, *, most_chars: int) -> list[StoredEvent]:
-        """The first of those, so many that they are not much to hold; one that is larger comes alone."""
+    def next(self, run_id: str, after_seq: int, *, max_chars: int) -> list[StoredEvent]:
+        """The next events, up to `max_chars` characters in total; an event that is larger comes alone."""
         last, chars = after_seq, 0
-        for row in self._database.all("event_sizes", run_id=run_id, after_seq=after_seq, most=MOST_EVENTS):
+        for row in self._database.all("event_sizes", run_id=run_id, after_seq=after_seq, limit=MAX_EVENTS):
             chars += int(row["size"])
-            if chars > most_chars and last > after_seq:
+            if chars > max_chars and last > after_seq:
                 break
             last = int(row["seq"])
         return self.of_run(run_id, after_seq, last) if last > after_seq else []
 
     def steps(self, run_id: str) -> list[StoredEvent]:
-        """All but what later ones repeat: the pieces of text, and tokens in between."""
+        """The events without those that later ones repeat: pieces of text, and intermediate token counts."""
         return each(event_from, self._database.all("steps", run_id=run_id))
 
-    def heard_at(self, run_id: str) -> float | None:
-        """When the last event came that is not the run's end."""
-        last = self._database.one("last_heard", run_id=run_id)
+    def last_activity_at(self, run_id: str) -> float | None:
+        """The time of the last event before the end of the run."""
+        last = self._database.one("last_activity", run_id=run_id)
         return float(last["at"]) if last is not None else None
 
     def last_seq(self, run_id: str) -> int:
-        """0 when there is none."""
+        """The number of the last event; 0 if there is none."""
         last = self._database.one("last_event", run_id=run_id)
         return int(last["seq"]) if last is not None else 0

@@ -1,24 +1,23 @@
-"""Hooks in the store: events, keys, and what jobs are for."""
+"""The tables of hooks: events that forges sent, session keys, and what each job of a hook is for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clew.core.hooks.hook import HookEvent
 from clew.errors import NotFound
 from clew.store.database.database import provisional_number
-from clew.store.records import Row, dumps, each, first
+from clew.store.records import Row, dumps, each, first, flat
+from clew.store.rows.hooks import HookJob, HookKey, StoredHook, hook_from, job_from, key_from
 from clew.store.tables.table import Table
-
-if TYPE_CHECKING:
-    from clew.core.hooks.hook import HookEvent
-    from clew.store.rows.hooks import HookJob, HookKey, StoredHook
 
 
 class HookTables(Table):
     def add_event(self, hook_id: str, event: HookEvent, at: float, digest: str | None = None) -> tuple[str, bool]:
-        """Its id; and False when it was told before, and has come to something or still may.
+        """Returns the event's id, and whether it has to be handled. It has not when the same event was received before,
+        unless that one was ignored or failed.
 
-        `digest` is of what the forge signed: the same words under another delivery id are no news.
+        `digest` is of the part that the forge signed: the same content with another delivery id is the same event.
         """
         row: Row = {
             "id": hook_id,
@@ -38,47 +37,42 @@ class HookTables(Table):
             "done_at": None,
         }
         with self._database.transaction():
-            known = self._database.one(
-                "hook_event_told_before", forge=row["forge"], delivery=event.delivery, digest=digest
-            )
+            known = self._database.one("known_hook_event", forge=row["forge"], delivery=event.delivery, digest=digest)
             if known is None:
                 self._database.do("insert_hook_event", **row)
                 self._database.at_commit("number_hook_event", id=hook_id)
                 return hook_id, True
-            again = self._database.do("take_hook_event_up", id=known["id"], event=row["event"], received_at=at)
+            again = self._database.do("reopen_hook_event", id=known["id"], event=row["event"], received_at=at)
         return str(known["id"]), again > 0
 
     def event(self, hook_id: str) -> StoredHook | None:
-        from clew.store.rows.hooks import hook_from
-
         return first(hook_from, self._database.one("hook_event_by_id", id=hook_id))
 
     def events(self, *, state: str | None = None, limit: int = 100, newest: bool = False) -> list[StoredHook]:
-        """Of a state, the oldest first unless `newest`; of all, the newest first."""
-        from clew.store.rows.hooks import hook_from
-
+        """Events in that state, the oldest first unless `newest`; without a state all events, the newest first."""
         if state is None:
             return each(hook_from, self._database.all("hook_events_newest", limit=limit))
         query = "hook_events_newest_with_state" if newest else "hook_events_with_state"
         return each(hook_from, self._database.all(query, state=state, limit=limit))
 
     def last_events(self) -> dict[str, StoredHook]:
-        """By key: the event that woke its agent last."""
-        from clew.store.rows.hooks import hook_from
-
+        """By session key: the last event that started a job for it."""
         return {str(row["key"]): hook_from(row) for row in self._database.all("hook_events_last_by_key")}
 
     def count_events(self) -> dict[tuple[str, str], int]:
-        """How many there are, by forge and state."""
+        """The number of events by forge and state."""
         return {(row["forge"], row["state"]): row["count"] for row in self._database.all("count_hook_events")}
 
     def event_before(self, hook_id: str) -> str | None:
-        """The oldest of the same issue, or of a branch, that is not dealt with yet; of a branch: of all."""
+        """The oldest event that must be handled before this one: an unhandled one of the same issue or of a branch.
+
+        An event of a branch waits for all unhandled events of its repository.
+        """
         row = self._database.one("hook_event_before", id=hook_id)
         return None if row is None else str(row["id"])
 
     def issue_last(self, repo: str, issue: int) -> str | None:
-        """The event that last opened or closed it, as far as they are kept."""
+        """The kind of the last stored event that opened or closed the issue."""
         row = self._database.one("hook_issue_last", repo=repo.lower(), issue=issue)
         return None if row is None else str(row["kind"])
 
@@ -88,15 +82,8 @@ class HookTables(Table):
             if stored is None:
                 raise NotFound(f"There is no hook event {hook_id}.")
             changed = stored._replace(**changes)
-            self._database.do(
-                "write_hook_event",
-                id=hook_id,
-                state=changed.state,
-                why=changed.why,
-                tries=changed.tries,
-                jobs=dumps(list(changed.jobs)),
-                done_at=changed.done_at,
-            )
+            columns = flat(changed, without=("event", "jobs"))
+            self._database.do("write_hook_event", **columns, jobs=dumps(list(changed.jobs)))
         return changed
 
     def forget_events(self, before: float) -> int:
@@ -108,13 +95,9 @@ class HookTables(Table):
             self._versions.changed(key.thread_id)
 
     def key(self, key: str) -> HookKey | None:
-        from clew.store.rows.hooks import key_from
-
         return first(key_from, self._database.one("hook_key", key=key))
 
     def keys(self, *, repo: str | None = None, issue: int | None = None) -> list[HookKey]:
-        from clew.store.rows.hooks import key_from
-
         return each(key_from, self._database.all("hook_keys", repo=repo, issue=issue))
 
     def delete_key(self, key: str) -> bool:
@@ -130,34 +113,22 @@ class HookTables(Table):
         self._database.do("insert_hook_job", **job._asdict())
 
     def job(self, job_id: str) -> HookJob | None:
-        from clew.store.rows.hooks import job_from
-
         return first(job_from, self._database.one("hook_job", job_id=job_id))
 
     def key_last_used(self, key: str) -> tuple[float | None, str | None]:
-        """When it last had a job, and which forge the event was of, as far as that is kept; also of a dropped key."""
+        """When the key last had a job, and the forge of that job's event if it is stored. Also for dropped keys."""
         row = self._database.one("hook_key_last_used", key=key)
         return (None, None) if row is None else (row["at"], row["forge"])
 
     def replies_due(self, limit: int = 100) -> list[HookJob]:
-        """Of jobs that have succeeded, and that nobody has begun to post."""
-        from clew.store.rows.hooks import job_from
-
+        """Succeeded jobs whose reply has to be posted, and that no worker has begun to post."""
         return each(job_from, self._database.all("hook_replies_due", limit=limit))
 
     def update_job(self, job_id: str, **changes: Any) -> HookJob:
         with self._database.transaction():
             stored = self.job(job_id)
             if stored is None:
-                raise NotFound(f"{job_id} is no job of a hook.")
+                raise NotFound(f"{job_id} is not a job of a hook.")
             changed = stored._replace(**changes)
-            self._database.do(
-                "write_hook_job",
-                job_id=job_id,
-                reply=changed.reply,
-                why=changed.why,
-                url=changed.url,
-                tries=changed.tries,
-                at=changed.at,
-            )
+            self._database.do("write_hook_job", **changed._asdict())
         return changed

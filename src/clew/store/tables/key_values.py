@@ -1,4 +1,4 @@
-"""Small things worth remembering: what a binary can do, an agent's default model, how a request was answered."""
+"""Small stored values: what a binary can do, an agent's default model, answers to idempotent requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from clew.store.tables.table import Table
 
 class KeyValueTable(Table):
     def probe(self, path: str, stamp: str) -> str | None:
-        """What was found out about the binary, if it still bears that stamp."""
+        """The stored abilities of the binary, if its stamp has not changed since."""
         row = self._database.one("probe", path=path, stamp=stamp)
         return None if row is None else str(row["body"])
 
     def save_probe(self, path: str, stamp: str, body: str, at: float) -> None:
-        """Replaces what was known of an earlier stamp."""
+        """Replaces the abilities that were stored with an earlier stamp."""
         self._database.do("save_probe", path=path, stamp=stamp, body=body, at=at)
 
     def get(self, key: str) -> str | None:
@@ -21,7 +21,7 @@ class KeyValueTable(Table):
         return None if row is None else str(row["value"])
 
     def peek(self, key: str) -> str | None:
-        """As `fact`, of one that others may change meanwhile: nobody waits for it, and nothing may depend on it."""
+        """Like `get`, but without a lock: another process may change the value at any time."""
         row = self._database.one("key_value_unlocked", key=key)
         return None if row is None else str(row["value"])
 
@@ -29,9 +29,9 @@ class KeyValueTable(Table):
         self._database.do("save_key_value", key=key, value=value)
 
     def claim_request(self, key: str, sent: str, made_id: str, *, at: float, since: float) -> StoredRequest:
-        """The request of that key: the one that is there already, or this one. Those from before `since` are deleted.
+        """Returns the stored request of that key, or stores this one. Requests from before `since` are deleted.
 
-        It is this one when its `made_id` is the given one.
+        The returned request is the new one if it has the given `made_id`.
         """
         with self._database.transaction():
             self._database.do("forget_requests", before=since)
@@ -44,5 +44,5 @@ class KeyValueTable(Table):
         self._database.do("finish_request", key=key, status=status, location=location, answer=answer)
 
     def release_request(self, key: str) -> None:
-        """Nothing came of it: the key may be used again. One that was answered stays."""
+        """Deletes a request that made nothing, so that its key can be used again. An answered request is kept."""
         self._database.do("release_request", key=key)

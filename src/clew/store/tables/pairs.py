@@ -1,45 +1,41 @@
-"""Pairs in the store."""
+"""The tables of pairs: the pairs, their rounds, and what is known about their files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from clew.core.pairs.pair import PAIR_NAME_CHARS
+from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairRound
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound
 from clew.store.records import each, first
-from clew.store.tables.table import Table
-
-if TYPE_CHECKING:
-    from clew.core.pairs.pair import Pair, PairRound
-    from clew.store.rows.pairs import KeptFiles
+from clew.store.rows.pairs import KeptFiles, files_from, files_row, pair_from, pair_row, round_from, round_row
+from clew.store.tables.table import Table, free_name
 
 ALL_PAIRS = "`clew pair --list-sessions` shows those of this directory, `clew threads list --kind pair` all."
 
 
 class PairTable(Table):
     def create(self, pair: Pair, *, unique: bool = True) -> Pair:
-        """Under its name, or that name with -2, -3, … when it is taken (`unique=False`: Conflict then)."""
-        from clew.store.rows.pairs import pair_row
+        """Stores the pair under its name, or under that name with -2, -3, … when it is taken.
 
+        `unique=False`: raises Conflict when the name is taken.
+        """
         with self._database.transaction():
             named = replace(pair, name=self.free_name(pair.name)) if unique else pair
             self._check_pair_name(named.name, named.id)
             if self._database.one("pair_by_id", id=named.id) is not None:
-                raise Conflict(f"There is a pair {named.id} already.", hint="clew pair --session goes on with it.")
+                raise Conflict(f"There is a pair {named.id} already.", hint="clew pair --session continues it.")
             self._database.do("insert_pair", **pair_row(named))
         return named
 
     def free_name(self, name: str) -> str:
-        number, candidate = 1, name[:PAIR_NAME_CHARS]
-        while any(self._database.one(query, name=candidate) for query in ("pair_by_name", "thread_by_name")):
-            number += 1
-            suffix = f"-{number}"
-            candidate = name[: PAIR_NAME_CHARS - len(suffix)] + suffix
-        return candidate
+        def is_taken(name: str) -> bool:
+            return any(self._database.one(query, name=name) for query in ("pair_by_name", "thread_by_name"))
+
+        return free_name(name[:PAIR_NAME_CHARS], PAIR_NAME_CHARS, is_taken)
 
     def _check_pair_name(self, name: str, pair_id: str) -> None:
-        """Commands take threads and pairs by name: one name must not lead to both."""
+        """Commands accept threads and pairs by name, so a thread and a pair cannot have the same name."""
         known = self._database.one("pair_by_name", name=name)
         if known is not None and known["id"] != pair_id:
             raise Conflict(f"There is a pair named {name} already.", hint="Choose another name.")
@@ -48,17 +44,13 @@ class PairTable(Table):
 
     def find(self, name_or_id: str) -> Pair | None:
         """By exact id first, then by name."""
-        from clew.store.rows.pairs import pair_from
-
         return first(
             pair_from,
             self._database.one("pair_by_id", id=name_or_id) or self._database.one("pair_by_name", name=name_or_id),
         )
 
     def of_thread(self, thread_id: str) -> Pair | None:
-        from clew.store.rows.pairs import pair_from
-
-        return next(iter(each(pair_from, self._database.all("dump_pairs", id=thread_id))), None)
+        return first(pair_from, self._database.one("dump_pairs", id=thread_id))
 
     def require(self, name_or_id: str) -> Pair:
         found = self.find(name_or_id)
@@ -67,14 +59,10 @@ class PairTable(Table):
         return found
 
     def recent(self, *, cwd: str | None = None, limit: int = 50) -> list[Pair]:
-        """Those last used come first."""
-        from clew.store.rows.pairs import pair_from
-
+        """The last used first."""
         return each(pair_from, self._database.all("pairs_newest", cwd=cwd, limit=limit))
 
     def update(self, pair_id: str, *, at: float, **changes: Any) -> Pair:
-        from clew.store.rows.pairs import pair_row
-
         with self._database.transaction():
             stored = self.require(pair_id)
             changed = replace(stored, **changes, updated_at=max(at, stored.updated_at))
@@ -83,20 +71,19 @@ class PairTable(Table):
         return changed
 
     def rename(self, pair_id: str, name: str, *, hint: str | None) -> Pair:
-        """A name that is taken: Conflict. `hint`: what to do about its error, which may name it. Its time stays."""
+        """Raises Conflict when the name is taken. `updated_at` stays the same.
+
+        `hint` replaces the hint of the pair's stored error, because that hint may contain the old name.
+        """
         with self._database.transaction():
             stored = self.require(pair_id)
             self._check_pair_name(name, stored.id)
             return self.update(stored.id, at=stored.updated_at, name=name, hint=hint)
 
     def add_round(self, round_: PairRound) -> None:
-        from clew.store.rows.pairs import round_row
-
         self._database.do("insert_pair_round", **round_row(round_))
 
     def update_round(self, pair_id: str, number: int, **changes: Any) -> PairRound:
-        from clew.store.rows.pairs import round_from, round_row
-
         with self._database.transaction():
             stored = first(round_from, self._database.one("pair_round", pair_id=pair_id, number=number))
             if stored is None:
@@ -106,20 +93,14 @@ class PairTable(Table):
         return changed
 
     def rounds(self, pair_id: str) -> list[PairRound]:
-        from clew.store.rows.pairs import round_from
-
         return each(round_from, self._database.all("rounds_of_pair", pair_id=pair_id))
 
     def keep_files(self, pair_id: str, kept: KeptFiles | None) -> None:
-        """Instead of what was kept before; None: it is not known."""
-        from clew.store.rows.pairs import files_row
-
+        """Replaces what was stored before. None: the state of the files is not known."""
         with self._database.transaction():
             self._database.do("forget_pair_files", pair_id=pair_id)
             if kept is not None:
                 self._database.do("keep_pair_files", pair_id=pair_id, **files_row(kept))
 
     def files(self, pair_id: str) -> KeptFiles | None:
-        from clew.store.rows.pairs import files_from
-
         return first(files_from, self._database.one("pair_files", pair_id=pair_id))

@@ -1,8 +1,8 @@
-"""Pins in the store.
+"""The table of pins.
 
-What a session absorbed may be ten thousand turns, and grows by two with each answer. So the list has a table of its
-own, and the pin's row keeps its length and a digest of it: when the stored list is the beginning of the new one, as it
-nearly always is, only the rest is written.
+A session may have absorbed ten thousand turns, and each answer adds two. So the list of absorbed turns has its own
+table, and the pin's row has the length and a digest of the list: when the stored list is the beginning of the new one,
+as it nearly always is, only the rest is written.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from clew.store.tables.table import Table
 
 class PinTable(Table):
     def of_thread(self, thread_id: str, *, retired: bool = True) -> tuple[Pin, ...]:
-        """In the order in which they were first saved: oldest first.
+        """The pins of the thread in the order in which they were first saved.
 
-        `retired=False` leaves out those that no turn can resume any more: each may hold thousands of turns.
+        `retired=False` leaves out retired pins: no turn can resume them, and each may hold thousands of turns.
         """
         rows = self._database.all("pins_of_thread", thread_id=thread_id)
         return tuple(each(self._pin, (row for row in rows if retired or row["state"] != PinState.RETIRED.value)))
 
     def of_session(self, session_id: str, *, retired: bool = False) -> Pin | None:
-        """The newest pin of the thread that owns the session: those that borrow it or gave it up do not count.
+        """The newest pin of the thread that owns the session. Pins that borrow the session or are retired do not count.
 
-        `retired`: when nobody owns it, the newest that gave it up.
+        `retired`: if no thread owns the session, the newest retired pin.
         """
         rows = self._database.all("pins_of_session", session_id=session_id)
         own = [row for row in rows if row["state"] != PinState.RETIRED.value] or (rows if retired else [])
         return each(self._pin, own[-1:])[0] if own else None
 
     def give_up_session(self, session_id: str) -> None:
-        """Retires every pin that could go on in it. Those that only borrow it stay: they copy it."""
+        """Retires every pin that could continue in the session. Pins that borrow it stay: they continue in a copy."""
         self._database.do("give_up_session", session_id=session_id)
 
     def _pin(self, row: Row) -> Pin:
@@ -44,7 +44,7 @@ class PinTable(Table):
         return pin_from(row, tuple(each(absorbed_from, absorbed)))
 
     def save(self, pin: Pin) -> None:
-        """Insert it, or update the one of that id. The state goes only where the stored one leads (IllegalMove)."""
+        """Inserts or updates the pin. Raises IllegalMove for a state that cannot follow the stored one."""
         with self._database.transaction():
             self._database.belongs("pin", pin.id, pin.thread_id)
             stored = self._database.one("pin_summary", id=pin.id)
@@ -52,8 +52,8 @@ class PinTable(Table):
                 self._database.do("insert_pin", **_pin_columns(pin, _summary(pin.absorbed)))
                 self._write_absorbed(pin, 0)
                 return
-            # Checked against the stored state, not the caller's copy: poisoned is for ever, whoever else writes.
-            _state_may_follow(pin, PinState(stored["state"]))
+            # Checked against the stored state, not the caller's copy: another process may have poisoned the pin.
+            move(replace(pin, state=PinState(stored["state"])), pin.state)
             count = stored["absorbed_count"]
             prefix = _summary(pin.absorbed[:count])
             grows = len(pin.absorbed) >= count and prefix.hexdigest() == stored["absorbed_digest"]
@@ -73,10 +73,6 @@ class PinTable(Table):
             self._database.do_many("insert_absorbed", rows)
 
 
-def _state_may_follow(pin: Pin, stored: PinState) -> None:
-    move(replace(pin, state=stored), pin.state)
-
-
 def _pin_columns(pin: Pin, summary: hashlib.blake2b) -> Row:
     return {**pin_row(pin), "absorbed_count": len(pin.absorbed), "absorbed_digest": summary.hexdigest()}
 
@@ -86,6 +82,6 @@ def _summary(absorbed: Sequence[Absorbed]) -> hashlib.blake2b:
 
 
 def _encoded(absorbed: Sequence[Absorbed]) -> bytes:
-    """One text for one list: lengths keep ids that hold a separator apart."""
+    """A unique encoding of the list: the length before each id makes it unique if an id contains a separator."""
     parts = (f"{len(known.turn_id)}:{known.turn_id}:{known.digest or ''};" for known in absorbed)
     return "".join(parts).encode("utf-8", "surrogatepass")

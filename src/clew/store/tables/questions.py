@@ -1,4 +1,4 @@
-"""Questions of agents in the store: opened and closed by the events that tell of them, answered from anywhere."""
+"""The table of agents' questions. Events of the run open and close them; any process can answer them."""
 
 from __future__ import annotations
 
@@ -25,38 +25,41 @@ class QuestionTable(Table):
         return each(question_from, self._database.all("questions_of_run", run_id=run_id))
 
     def open(self, thread_id: str | None = None) -> list[Question]:
-        """Those that wait for an answer, or whose answer has not reached the agent."""
+        """The questions that wait for an answer, or whose answer has not reached the agent."""
         if thread_id is None:
             return each(question_from, self._database.all("open_questions"))
         return each(question_from, self._database.all("open_questions_of_thread", thread_id=thread_id))
 
     def reply(self, run_id: str, question_id: str, answer: Answer, at: float) -> Question:
-        """Keeps an answer for whoever carries the run out. Raises Conflict when it has one, or is asked no more."""
+        """Stores an answer for the process that has the run. Raises Conflict if the question is not open."""
         with self._database.transaction():
             asked = self.require(run_id, question_id)
             if not asked.is_open:
                 state = QuestionState.ANSWERED if asked.reply is not None else asked.state
-                raise Conflict(f"The question is {state} already.", hint="`clew runs show` tells what is open.")
+                raise Conflict(f"The question is {state} already.", hint="`clew runs show` lists what is open.")
             self._database.do("reply_to_question", run_id=run_id, id=question_id, reply=dumps(answer.as_dict()), at=at)
             self._versions.changed(asked.thread_id)
             return self.require(run_id, question_id)
 
     def close(self, question: Question, state: QuestionState, at: float, allowed: bool | None = None) -> None:
-        """Outside of its run's events: the run is over."""
+        """Closes a question of a run that is over, which writes no more events."""
         with self._database.transaction():
             self._close(question.run_id, question.id, state, at, allowed)
             self._versions.changed(question.thread_id)
 
     def reopen(self, run_id: str, question_id: str) -> None:
-        """Its answer is kept and has to be passed on again; one that was not given through the store is gone."""
+        """Opens an answered question again, so that its stored answer is delivered again.
+
+        Without a stored answer (it was given in the run's own process), the question stays closed.
+        """
         self._database.do("reopen_question", run_id=run_id, id=question_id)
 
-    def withdraw_earlier(self, thread_id: str, but_run_id: str, at: float) -> None:
-        """Whatever earlier runs of the thread left open is asked no more."""
-        self._database.do("withdraw_of_thread", thread_id=thread_id, but_run_id=but_run_id, at=at)
+    def withdraw_earlier(self, thread_id: str, except_run_id: str, at: float) -> None:
+        """Withdraws the open questions of the thread's other runs."""
+        self._database.do("withdraw_of_thread", thread_id=thread_id, except_run_id=except_run_id, at=at)
 
     def follow(self, run_id: str, events: Sequence[tuple[int, float, Event]]) -> bool:
-        """Keeps the questions in step with the events, in the same transaction. True: something changed."""
+        """Opens and closes questions as the events say, in the same transaction. True: something changed."""
         changed = False
         for _, at, event in events:
             if isinstance(event, QuestionAsked):

@@ -1,36 +1,39 @@
-"""Reviews in the store."""
+"""The tables of reviews and their rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clew.core.record import replace
+from clew.core.reviews.review import Review, ReviewRound
 from clew.errors import Conflict, NotFound
 from clew.store.records import each, first
+from clew.store.rows.reviews import (
+    packed,
+    packed_files,
+    review_from,
+    review_row,
+    round_from,
+    round_row,
+    unpacked,
+    unpacked_files,
+)
 from clew.store.tables.table import Table
-
-if TYPE_CHECKING:
-    from clew.core.reviews.review import Review, ReviewRound
 
 
 class ReviewTable(Table):
     def create(self, review: Review, day: str) -> Review:
-        """Under an id of that day (`YYYY-MM-DD`): its number is the next one, whoever else starts a review now."""
-        from clew.store.rows.reviews import review_row
-
+        """Stores the review with the next free id of that day (`YYYY-MM-DD`); several processes may do so at once."""
         with self._database.transaction():
-            row = self._database.one("last_review_of_day", day=day)
-            number = int(row["number"]) + 1 if row is not None else 1
+            number = self._database.number("last_review_of_day", day=day) + 1
             stored = replace(review, id=f"{day}-{number:03d}")
             self._database.do("insert_review", day=day, number=number, **review_row(stored))
             self._versions.changed(stored.thread_id)
         return stored
 
     def add_imported(self, review: Review, day: str, number: int) -> None:
-        """Under the id that it has. Conflict when there is one of that id."""
-        from clew.store.rows.reviews import review_row
-
+        """Stores the review under the id that it has. Raises Conflict when that id is taken."""
         with self._database.transaction():
             if self.find(review.id) is not None:
                 raise Conflict(f"There is a review {review.id} already.", hint="clew review show tells more.")
@@ -38,8 +41,6 @@ class ReviewTable(Table):
             self._versions.changed(review.thread_id)
 
     def find(self, review_id: str) -> Review | None:
-        from clew.store.rows.reviews import review_from
-
         return first(review_from, self._database.one("review_by_id", id=review_id))
 
     def require(self, review_id: str) -> Review:
@@ -49,19 +50,14 @@ class ReviewTable(Table):
         return found
 
     def newest(self, *, top: str | None = None, limit: int = 50, offset: int = 0) -> list[Review]:
-        """The newest first."""
-        from clew.store.rows.reviews import review_from
-
+        """The newest first. `top` is the top directory of a repository."""
         return each(review_from, self._database.all("reviews_newest", top=top, limit=limit, offset=offset))
 
     def count(self, *, top: str | None = None) -> int:
-        row = self._database.one("count_reviews", top=top)
-        return int(row["n"]) if row is not None else 0
+        return self._database.number("count_reviews", top=top)
 
     def add_round(self, round_: ReviewRound, *, diff: str, files: Mapping[str, bytes]) -> None:
-        """`diff` as the reviewer is shown it; `files` are the contents that it leads to."""
-        from clew.store.rows.reviews import packed, packed_files, round_row
-
+        """`diff` is what the reviewer is shown; `files` are the contents of the files after the diff."""
         with self._database.transaction():
             review = self.require(round_.review_id)
             text = packed(diff.encode("utf-8", "surrogatepass"))
@@ -69,40 +65,34 @@ class ReviewTable(Table):
             self._versions.changed(review.thread_id)
 
     def update_round(self, review_id: str, number: int, **changes: Any) -> ReviewRound:
-        from clew.store.rows.reviews import round_row
-
         with self._database.transaction():
             stored = next((known for known in self.rounds(review_id) if known.number == number), None)
             if stored is None:
-                raise NotFound(f"Review {review_id} has no round {number}.")
+                raise _no_such_round(review_id, number)
             changed = replace(stored, **changes)
             self._database.do("write_round", **round_row(changed))
             self._versions.changed(self.require(review_id).thread_id)
         return changed
 
     def rounds(self, review_id: str) -> list[ReviewRound]:
-        from clew.store.rows.reviews import round_from
-
         return each(round_from, self._database.all("rounds_of_review", review_id=review_id))
 
     def all_rounds(self, *, since: float | None = None, thread_id: str | None = None) -> list[ReviewRound]:
-        """Of all reviews, or of that thread's, with their figures alone: no answer, no files, no message."""
-        from clew.store.rows.reviews import round_from
-
+        """The rounds of all reviews, or of that thread's review. Only their figures: no answer, files or message."""
         return each(round_from, self._database.all("rounds_since", since=since, thread_id=thread_id))
 
     def round_diff(self, review_id: str, number: int) -> str:
-        from clew.store.rows.reviews import unpacked
-
         row = self._database.one("round_diff", review_id=review_id, number=number)
         if row is None:
-            raise NotFound(f"Review {review_id} has no round {number}.")
+            raise _no_such_round(review_id, number)
         return unpacked(row["diff"]).decode("utf-8", "surrogatepass")
 
     def round_files(self, review_id: str, number: int) -> dict[str, bytes]:
-        from clew.store.rows.reviews import unpacked_files
-
         row = self._database.one("round_files", review_id=review_id, number=number)
         if row is None:
-            raise NotFound(f"Review {review_id} has no round {number}.")
+            raise _no_such_round(review_id, number)
         return unpacked_files(row["files"])
+
+
+def _no_such_round(review_id: str, number: int) -> NotFound:
+    return NotFound(f"Review {review_id} has no round {number}.")

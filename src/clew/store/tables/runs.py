@@ -1,4 +1,4 @@
-"""Runs and their attempts in the store, and what they came to."""
+"""The tables of runs and attempts, and the figures of runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clew.core.costs.usage import StatRow
 from clew.core.record import replace
 from clew.core.runs.run import Attempt, Owner, Run, RunStatus, advance
 from clew.errors import Conflict, NotFound
-from clew.store.records import attempt_from, each, first, flat, run_from, run_row, stat_from
+from clew.store.records import attempt_from, each, first, flat, owner_columns, run_from, run_row, stat_from
 from clew.store.tables.table import Table
 
 
@@ -32,7 +32,7 @@ class RunTable(Table):
     def newest(
         self, *, thread_id: str | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
     ) -> list[Run]:
-        """The newest first; those of a thread, those of some statuses, or both."""
+        """The newest runs first: of a thread, with some statuses, or both."""
         where = {} if thread_id is None else {"thread_id": thread_id}
         query = "runs_newest" if thread_id is None else "runs_of_thread"
         if statuses is None:
@@ -47,7 +47,7 @@ class RunTable(Table):
         return each(run_from, rows[:limit])
 
     def update(self, run_id: str, **changes: Any) -> Run:
-        """Change fields of the record. The status goes only where the stored one leads (IllegalStatus otherwise)."""
+        """Changes fields of the record. Raises IllegalStatus for a status that cannot follow the stored one."""
         if changes.keys() & {"id", "thread_id", "prompt_turn_id", "prompt"}:
             raise TypeError("a run's thread and prompt are fixed")
         with self._database.transaction():
@@ -60,7 +60,7 @@ class RunTable(Table):
         return changed
 
     def edit_prompt(self, run_id: str, prompt: str) -> Run:
-        """Another prompt for a run that has not started. Raises Conflict once it has."""
+        """Gives another prompt to a run that has not started. Raises Conflict if it has."""
         with self._database.transaction():
             run = self.require(run_id)
             if not self._database.do("edit_prompt", id=run_id, prompt=prompt):
@@ -69,16 +69,11 @@ class RunTable(Table):
             return self.require(run_id)
 
     def claim(self, run_id: str, owner: Owner) -> bool:
-        """Takes a queued run that nobody carries out. False: somebody was faster."""
-        return (
-            self._database.do(
-                "claim_run", id=run_id, owner_host=owner.host, owner_pid=owner.pid, owner_started=owner.started
-            )
-            > 0
-        )
+        """Makes a queued run without an owner this process's own. False: another process has claimed it."""
+        return self._database.do("claim_run", id=run_id, **owner_columns(owner)) > 0
 
     def request_cancel(self, run_id: str, at: float) -> bool:
-        """Ask whoever carries the run out to stop it. False: it is not running (any more)."""
+        """Asks the process that has the run to stop it. False: the run is over."""
         with self._database.transaction():
             asked = self._database.do("request_cancel", id=run_id, at=at) > 0
             if asked:
@@ -86,12 +81,12 @@ class RunTable(Table):
             return asked
 
     def cancel_requested(self, run_id: str) -> bool:
-        """Cheap: one row by its key. A run that is gone counts as cancelled: nobody wants its answer."""
+        """Cheap: it reads one row by its key. A run that was deleted counts as cancelled: its answer is not needed."""
         row = self._database.one("cancel_requested", id=run_id)
         return row is None or bool(row["cancel_requested"])
 
     def create_attempt(self, attempt: Attempt, thread_id: str | None = None) -> None:
-        """`thread_id`: of its run, by whoever knows it: it need not be looked up then."""
+        """`thread_id` of the run saves a query if the caller knows it."""
         self._database.do("insert_attempt", **flat(attempt))
         if thread_id is not None:
             self._database.belongs("attempt", attempt.id, thread_id)
@@ -112,13 +107,13 @@ class RunTable(Table):
         return each(attempt_from, self._database.all("attempts", run_id=run_id))
 
     def last_measured(self, thread_id: str, agent: str) -> Run | None:
-        """The last of this agent in the thread that has `context_tokens`."""
+        """The last run of this agent in the thread that has `context_tokens`."""
         return first(run_from, self._database.one("last_measured_run", thread_id=thread_id, agent=agent))
 
     def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
-        """What the runs came to, by day, agent, model, resumed or why not, and outcome."""
+        """The sums over the runs, by day, agent, model, resumed or why not, and outcome."""
         return each(stat_from, self._database.all("stats", thread_id=thread_id, since=since))
 
     def ended(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:
-        """Those that came as far as a decision, the newest first."""
+        """The ended runs that had a decision, the newest first."""
         return each(run_from, self._database.all("runs_decided", thread_id=thread_id, since=since, limit=limit))

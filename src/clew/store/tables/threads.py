@@ -1,4 +1,4 @@
-"""Threads in the store."""
+"""The table of threads."""
 
 from __future__ import annotations
 
@@ -11,52 +11,51 @@ from clew.errors import Conflict, NotFound
 from clew.store.database import sql
 from clew.store.database.database import Row
 from clew.store.records import each, first, thread_from, thread_row
-from clew.store.tables.table import Table
+from clew.store.tables.table import Table, free_name
 
 ALL_THREADS = "`clew threads list --kind all` shows all threads."
 ASKED = "questions"
 USES = {
-    "running": "a run is going on",
+    "running": "a run is active",
     "queued": "a prompt is queued",
-    "jobs": "a job is under way",
+    "jobs": "a job has not ended",
     ASKED: "a question is open",
 }
 
 
 class ThreadTable(Table):
     def create(self, thread: Thread, *, unique: bool = True) -> Thread:
-        """Store it under its name, or that name with -2, -3, … when it is taken (`unique=False`: Conflict then)."""
+        """Stores the thread under its name, or under that name with -2, -3, … when it is taken.
+
+        `unique=False`: raises Conflict when the name is taken.
+        """
         with self._database.transaction():
             named = replace(thread, name=self._free_name(thread.name)) if unique else thread
             if self._database.one("thread_by_name", name=named.name) is not None:
                 raise Conflict(f"There is a thread named {named.name} already.", hint="Choose another name.")
             self._database.do("insert_thread", **thread_row(named))
-            self._database.do("forget_deleted", id=named.id)  # one that was put away comes back under its id
+            self._database.do("forget_deleted", id=named.id)  # an archived thread is restored with its old id
             self._versions.changed(named.id)
         return named
 
     def _free_name(self, name: str) -> str:
-        number, candidate = 1, name
-        while self._database.one("is_thread_name", name=candidate) or self._database.one(
-            "thread_by_name", name=candidate
-        ):
-            number += 1
-            suffix = f"-{number}"
-            candidate = name[: NAME_CHARS - len(suffix)] + suffix
-        return candidate
+        def is_taken(name: str) -> bool:
+            return any(self._database.one(query, name=name) for query in ("is_thread_name", "thread_by_name"))
+
+        return free_name(name, NAME_CHARS, is_taken)
 
     def find(self, name_or_id: str) -> Thread | None:
         """By exact name first, then by id."""
         return first(thread_from, self._database.one("thread_by_name", name=name_or_id)) or self.by_id(name_or_id)
 
     def by_id(self, thread_id: str) -> Thread | None:
-        """Also when another thread has that id for its name."""
+        """The thread with that id, even if the id is the name of another thread."""
         return first(thread_from, self._database.one("thread_by_id", id=thread_id))
 
     def require(self, name_or_id: str) -> Thread:
         found = self.find(name_or_id)
         if found is None:
-            raise NotFound(f"There is no thread named {name_or_id}.", hint=self._meant(name_or_id))
+            raise NotFound(f"There is no thread named {name_or_id}.", hint=self._suggestion(name_or_id))
         return found
 
     def require_by_id(self, thread_id: str) -> Thread:
@@ -65,26 +64,26 @@ class ThreadTable(Table):
             raise NotFound(f"There is no thread with the id {thread_id}.", hint=ALL_THREADS)
         return found
 
-    def _meant(self, name: str) -> str:
+    def _suggestion(self, name: str) -> str:
         import difflib
 
         pair = [thread.name for thread in self._pair_threads(name)]
         if pair:
-            goes_on = f"clew pair --session {name} goes on with it"
-            return f"{name} is a pair; its threads are {' and '.join(pair)}. Name one of them; {goes_on}."
+            threads = f"{name} is a pair; its threads are {' and '.join(pair)}"
+            return f"{threads}. Name one of them, or continue the pair with clew pair --session {name}."
         names = [row["name"] for row in self._database.all("thread_names", limit=SEARCHED)]
         close = difflib.get_close_matches(name, names, n=3)
         return f"Did you mean {' or '.join(close)}?" if close else ALL_THREADS
 
     def _pair_threads(self, name_or_id: str) -> list[Thread]:
-        """Of a pair, the instructor's first; empty: there is no such pair."""
+        """The two threads of a pair, the instructor's first; empty if there is no such pair."""
         pair = self._database.one("pair_by_id", id=name_or_id) or self._database.one("pair_by_name", name=name_or_id)
         if pair is None:
             return []
         return [self.require_by_id(pair[f"{part}_thread_id"]) for part in ("instructor", "worker")]
 
     def recent(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
-        """Those last used come first."""
+        """The last used first."""
         if cwd is None:
             rows = self._database.all("threads_newest", limit=limit, offset=offset)
         else:
@@ -92,18 +91,18 @@ class ThreadTable(Table):
         return each(thread_from, rows)
 
     def with_permissions(self, permissions: Permissions, *, limit: int = 2) -> tuple[int, list[str]]:
-        """How many have these permissions, and the names of those last used."""
+        """The number of threads with these permissions, and the names of the last used ones."""
         rows = self._database.all("threads_that_may", permissions=permissions, limit=limit)
         return (int(rows[0]["n"]) if rows else 0), [str(row["name"]) for row in rows]
 
     def latest(self, cwd: str, kind: str = "chat") -> Thread | None:
-        """The one of that kind that was last used there."""
+        """The thread of that kind that was last used in that directory."""
         return first(thread_from, self._database.one("latest_thread", cwd=cwd, kind=kind))
 
     def update(self, thread_id: str, *, at: float, **changes: Any) -> Thread:
-        """Change fields of the record (a name that is taken: Conflict); without any, only `updated_at` moves."""
+        """Changes fields of the record and `updated_at`. Raises Conflict for a name that is taken."""
         if changes.keys() & {"id", "created_at", "updated_at"}:
-            raise TypeError("a thread's id and times are not changed this way")
+            raise TypeError("a thread's id and times cannot be changed this way")
         with self._database.transaction():
             stored = self.require_by_id(thread_id)
             changed = replace(stored, **changes, updated_at=max(at, stored.updated_at))
@@ -114,17 +113,17 @@ class ThreadTable(Table):
         return changed
 
     def delete(self, thread_id: str) -> None:
-        """Everything of it. Archive what `dump_thread` gives first: nothing is lost (law 7)."""
+        """Deletes the thread with all its rows. Archive its `dump` first: nothing may be lost (law 7)."""
         with self._database.transaction():
             if not self._database.do("delete_thread", id=thread_id):
                 raise NotFound(f"There is no thread with the id {thread_id}.")
             self._versions.deleted(thread_id)
 
     def dump(self, thread_id: str) -> Row:
-        """All rows of the thread, ready for JSON: what is archived before a delete."""
+        """All rows of the thread, ready for JSON. They are archived before the thread is deleted."""
         from clew.store.transfer.codec import COUNTED, DUMPED, nested
 
-        with self._database.transaction():  # one moment's view of all tables
+        with self._database.transaction():  # so that all tables are read in one consistent state
             thread = self._database.one("thread_by_id", id=thread_id)
             if thread is None:
                 raise NotFound(f"There is no thread with the id {thread_id}.")
@@ -137,20 +136,20 @@ class ThreadTable(Table):
         return {"schema": sql.latest_version(), "thread": thread, **rows}
 
     def use_of(self, thread_id: str, *, asked: bool = False) -> str | None:
-        """Why the thread cannot be put away; None: it can. `asked`: an open question is no reason."""
+        """Why the thread cannot be archived; None: it can. `asked`: an open question does not prevent it."""
         row = self._database.one("thread_uses", id=thread_id) or {}
         return next((words for name, words in USES.items() if row.get(name) and not (asked and name == ASKED)), None)
 
     def unused(self, before: float, kind: str | None = None) -> list[Thread]:
-        """Those that were last used before then, the oldest first."""
+        """The threads that were last used before that time, the oldest first."""
         return each(thread_from, self._database.all("unused_threads", before=before, kind=kind))
 
     def companions(self, thread_id: str) -> list[Thread]:
-        """Threads that mean nothing without this one, nor it without them: the other one of a pair."""
+        """Threads that are useless without this one: the other thread of a pair."""
         return [self.require_by_id(row["id"]) for row in self._database.all("companions", id=thread_id)]
 
     def together(self, name_or_id: str) -> list[Thread]:
-        """The thread and what goes with it; of a pair's own name, or its id, both of its threads. Raises NotFound."""
+        """The thread and its companions; both threads for the name or the id of a pair. Raises NotFound."""
         pair = [] if self.find(name_or_id) is not None else self._pair_threads(name_or_id)
         if pair:
             return pair

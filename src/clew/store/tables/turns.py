@@ -1,4 +1,4 @@
-"""Turns in the store: appended, edited with the old text kept, archived, never deleted while the thread lives."""
+"""The table of turns. They are appended, edited (the old text is kept) and archived, but never deleted alone."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def no_such_turn(turn_id: str) -> NotFound:
 
 class TurnTable(Table):
     def history(self, thread_id: str) -> History:
-        """The turns that stand, in order."""
+        """The turns that are not archived, in order."""
         return tuple(each(turn_from, self._database.all("history", thread_id=thread_id)))
 
     def all(self, thread_id: str) -> list[StoredTurn]:
-        """The archived ones too, each in the place where it was said."""
+        """All turns in order, the archived ones at their original positions."""
         return each(stored_turn_from, self._database.all("all_turns", thread_id=thread_id))
 
     def find(self, turn_id: str) -> Turn | None:
-        """Archived or not."""
+        """The turn, archived or not."""
         return first(turn_from, self._database.one("turn_by_id", id=turn_id))
 
     def add(self, thread_id: str, turn: Turn) -> None:
-        """Append it; the thread counts as used at its `created_at`."""
+        """Appends the turn. The thread was last used at its `created_at`."""
         with self._database.transaction():
             self._database.do("insert_turn", thread_id=thread_id, **flat(turn))
             self._database.do("touch_thread", id=thread_id, at=turn.created_at)
             self._versions.changed(thread_id)
 
     def edit(self, turn_id: str, text: str, at: float) -> Turn:
-        """Give it another text; the old one is kept as a revision. Later turns stay."""
+        """Replaces the turn's text; the old text is kept as a revision. Later turns stay."""
         with self._database.transaction():
             row = self._standing_turn(turn_id)
             self._database.do("keep_revision", id=turn_id, at=at)
@@ -53,7 +53,7 @@ class TurnTable(Table):
             return turn_from(self._turn_row(turn_id))
 
     def archive(self, thread_id: str, from_turn_id: str, *, inclusive: bool, at: float, why: str) -> int:
-        """Take every turn after that one (`inclusive`: it too) out of the history. Says how many."""
+        """Archives every turn after that one (`inclusive`: that one too). Returns how many."""
         with self._database.transaction():
             row = self._standing_turn(from_turn_id)
             if row["thread_id"] != thread_id:
@@ -65,7 +65,7 @@ class TurnTable(Table):
         return count
 
     def revisions(self, turn_id: str) -> list[Revision]:
-        """The texts that it had before, oldest first."""
+        """The earlier texts of the turn, the oldest first."""
         return each(revision_from, self._database.all("revisions", turn_id=turn_id))
 
     def _turn_row(self, turn_id: str) -> Row:

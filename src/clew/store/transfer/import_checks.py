@@ -124,7 +124,7 @@ def _fits(table: str, name: str, value: Any) -> bool:
     if (name == "id" and table in WITH_ID) or (name.endswith("_id") and name not in _SAID_BY_OTHERS):
         return _ID.match(value) is not None
     if table == "review_rounds" and name in ("diff", "files"):
-        return is_packed(value, files=name == "files", most=PACKED_MOST)
+        return is_packed(value, files=name == "files", max_bytes=PACKED_MOST)
     return _fits_json(table, name, value)
 
 

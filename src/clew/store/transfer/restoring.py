@@ -131,8 +131,7 @@ def _fit_review(store: Store, review: Row, rounds: Sequence[Row]) -> None:
     if store.database.one("review_by_id", id=old) is None:
         return
     day = str(review.get("day"))
-    last = store.database.one("last_review_of_day", day=day)
-    number = (int(last["number"]) if last else 0) + 1
+    number = store.database.number("last_review_of_day", day=day) + 1
     review.update(id=f"{day}-{number:03d}", number=number)
     for round_ in rounds:
         if round_.get("review_id") == old:

@@ -1,4 +1,4 @@
-"""Counts of the whole store, for whoever watches it from outside."""
+"""Counts of the whole store, for monitoring."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ class Counts:
         self._database = database
 
     def by_outcome(self) -> list[RunTotals]:
-        """What all ended runs came to, by kind of thread, agent, resumed or why not, and outcome."""
+        """The sums over all ended runs, by kind of thread, agent, resumed or why not, and outcome."""
         return each(run_totals_from, self._database.all("run_totals"))
 
     def live_runs(self) -> int:
-        """Those that are queued, running or waiting."""
-        row = self._database.one("count_live_runs")
-        return int(row["n"]) if row is not None else 0
+        """The number of runs that are queued, running or waiting."""
+        return self._database.number("count_live_runs")
 
     def jobs(self) -> dict[str, int]:
-        """By status; one that no job has is left out."""
+        """The number of jobs by status, without statuses that no job has."""
         return {str(row["status"]): int(row["n"]) for row in self._database.all("count_jobs")}

@@ -56,8 +56,8 @@ class ThreadViews:
             rows = self._database.all(
                 "thread_summaries", id=None, after=-1, q=like, cwd=cwd, kind=kind, limit=limit, offset=offset
             )
-            count = self._database.one("count_threads", q=like, cwd=cwd, kind=kind)
-            return ThreadPage(self.summaries(rows), int(count["n"]) if count else 0, self._versions.current())
+            total = self._database.number("count_threads", q=like, cwd=cwd, kind=kind)
+            return ThreadPage(self.summaries(rows), total, self._versions.current())
 
     def summary(self, name_or_id: str) -> ThreadSummary:
         with self._database.reading():

@@ -61,11 +61,11 @@ class JobContract:
         for number in range(3):
             store.jobs.create(a_job(f"job-{number}", key="k"))
         store.jobs.create(a_job("other", key="o"))
-        before = store.jobs.before("job-2")
+        before = store.jobs.predecessor("job-2")
         assert before is not None and before.id == "job-0"
-        assert store.jobs.before("job-0") is None and store.jobs.before("other") is None
+        assert store.jobs.predecessor("job-0") is None and store.jobs.predecessor("other") is None
         store.jobs.update("job-0", status=JobStatus.BLOCKED)
-        before = store.jobs.before("job-2")
+        before = store.jobs.predecessor("job-2")
         assert before is not None and before.id == "job-1", "one that waits for a person does not hold up the rest"
         assert [job.id for job in store.jobs.newest(limit=2)] == ["other", "job-2"]
         assert [job.id for job in store.jobs.newest(key="k")] == ["job-2", "job-1", "job-0"]
@@ -123,9 +123,9 @@ class JobContract:
         assert may_begin() == ["k-0"] and store.jobs.claimed_by("w") == []
         store.jobs.update("k-0", status=JobStatus.CANCELLED)
         store.jobs.update("k-2", status=JobStatus.CANCELLED)
-        assert may_begin() == ["k-3"] and store.jobs.any_under_way() and not store.jobs.any_under_way(own=False)
+        assert may_begin() == ["k-3"] and store.jobs.any_unfinished() and not store.jobs.any_unfinished(own=False)
         store.jobs.update("k-3", status=JobStatus.CANCELLED)
-        assert may_begin() == [] and not store.jobs.any_under_way()
+        assert may_begin() == [] and not store.jobs.any_unfinished()
 
     def test_a_job_that_goes_with_its_thread_leaves_the_line(self, store: Store) -> None:
         store.threads.create(a_thread())
@@ -143,9 +143,9 @@ class JobContract:
             store.jobs.create(a_job(f"k-{number}", key="k" if number < 4 else "other"))
         store.database.session().connection.execute("UPDATE job_line SET is_next = 0")
         assert store.jobs.claimable(0.0, 9) == []
-        looks = [store.jobs.check_line(0, 2)]
+        looks = [store.jobs.repair_queue(0, 2)]
         while looks[-1]:
-            looks.append(store.jobs.check_line(looks[-1], 2))
+            looks.append(store.jobs.repair_queue(looks[-1], 2))
         assert len(looks) == 3 and store.jobs.claimable(0.0, 9) == ["k-0", "k-4"]
 
     def test_markers_are_kept_in_order(self, store: Store) -> None:
