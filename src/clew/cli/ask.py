@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.options import INSTRUCTIONS, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.ui.printing import note
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
@@ -55,11 +56,7 @@ class AskOptions(Record):
     "--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, for this turn only."
 )
 @click.option("--no-resume", is_flag=True, help="Like enable_resume = false, for this turn only.")
-@click.option(
-    "--instructions",
-    metavar="FILE",
-    help="Instructions for the thread from now on, from a file (- = stdin; an empty file removes them).",
-)
+@INSTRUCTIONS
 @click.option(
     "--permissions",
     type=click.Choice(["ask", "edits", "read-only", "all"]),
@@ -138,7 +135,8 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
     if options.continue_:
         found = await client.latest(options.cwd or ".")
     elif options.thread is not None:
-        found = await _found(client, options.thread)
+        with contextlib.suppress(NotFound):
+            found = await client.find(options.thread)
     if found is None:
         return await _new(client, options, text)
     if options.continue_:
@@ -149,11 +147,7 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
             f"The visibility of {found.name} is {found.record.visibility}; it cannot be changed for one turn.",
             hint=f"Change it with clew threads set {found.name} --visibility {options.visibility}.",
         )
-    await found.change(
-        cwd=options.cwd,
-        permissions=options.permissions,
-        trust=options.trust,
-    )
+    await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
     return found
 
 
@@ -170,13 +164,6 @@ async def _note_unclaimed(client: Client, thread: Thread) -> None:
     if not running_daemons(client.home):
         were = "prompt was" if left == 1 else "prompts were"
         note(f"{left} {were} queued before this one; queued prompts run with the next clew serve")
-
-
-async def _found(client: Client, name: str) -> Thread | None:
-    try:
-        return await client.find(name)
-    except NotFound:
-        return None
 
 
 async def _new(client: Client, options: AskOptions, text: str) -> Thread:
@@ -199,7 +186,7 @@ def read_stdin(what: str, command: str = "clew ask") -> str:
     stdin = sys.stdin
     if stdin is None or stdin.isatty():
         raise UsageError(
-            f"There is no {what}.", hint=f'Give it as an argument, {command} "…", or on stdin, {command} < file.'
+            f"There is no {what}.", hint=f'Give it as an argument, {command} "…", or on stdin, {command} - < file.'
         )
     return as_text(stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from clew.cli.ui.printing import note, one_line, plural
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clew.api.client import Client
 
 T = TypeVar("T")
+P = ParamSpec("P")
 SLOW_S = 1.0
 WARNING_CHARS = 1000  # a path may be long
 
@@ -51,6 +52,21 @@ def with_client(
         return asyncio.run(inside())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def client_command(
+    *, reads: bool = False
+) -> Callable[[Callable[Concatenate[Client, P], Awaitable[T]]], Callable[P, T]]:
+    """For a command that is a coroutine function: runs it with an open client as its first argument."""
+
+    def decorate(command: Callable[Concatenate[Client, P], Awaitable[T]]) -> Callable[P, T]:
+        @wraps(command)
+        def run(*args: P.args, **options: P.kwargs) -> T:
+            return with_client(lambda client: command(client, *args, **options), reads=reads)
+
+        return run
+
+    return decorate
 
 
 async def note_when_slow(words: str, work: Coroutine[Any, Any, T]) -> T:

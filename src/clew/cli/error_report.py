@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.ui.printing import at_clock, harmless, note, print_json
-from clew.errors import ClewError, SecretFound, UsageError, UsageLimit
+from clew.core.costs.usage import NO_USAGE
+from clew.errors import Cancelled, ClewError, SecretFound, UsageError, UsageLimit
 
 # What `ask --json` prints when there was no run: the same keys as a reply has.
 NO_REPLY: dict[str, Any] = {
@@ -25,29 +26,28 @@ NO_REPLY: dict[str, Any] = {
     "session_resumed": False,
     "reason": None,
     "fallback": False,
-    "usage": {
-        "input_tokens": 0,
-        "output_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "cache_creation_input_tokens": 0,
-    },
+    "usage": NO_USAGE.as_dict(),
     "cost_usd": 0.0,
 }
 
 
-def report(error: ClewError, args: Sequence[str]) -> int:
-    """Prints the error in the form that was asked for, and returns its exit code."""
+def report(raised: BaseException, args: Sequence[str]) -> int:
+    """Prints what a command raised in the form that was asked for, and returns its exit code."""
+    error = _as_clew_error(raised, args)
     if error.exit_code == UsageError.exit_code and not error.hint:
         error.hint = f"Try {command_of(args)} --help."
     print_error(error)
     if wants_json(args):
-        body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
-        if isinstance(error, SecretFound):
-            body["secrets"] = error.secrets
+        body = error_object(error)
         replies = list(args[:1]) == ["ask"] or list(args[:2]) == ["threads", "retry"]
         reply = {**NO_REPLY, "thread": named_thread(args), "error": body, "warnings": []}
         print_json(reply if replies else {"error": body})
     return error.exit_code
+
+
+def error_object(error: ClewError) -> dict[str, Any]:
+    body = {"code": error.code, "message": error.message, "hint": error.hint}
+    return body | ({"secrets": error.secrets} if isinstance(error, SecretFound) else {})
 
 
 def command_of(args: Sequence[str]) -> str:
@@ -75,17 +75,29 @@ def print_error(error: ClewError) -> None:
         note(f"  {harmless(' '.join(error.hint.split()))}")
 
 
-def report_unexpected(error: Exception, args: Sequence[str]) -> int:
-    """A bug in Clew: its traceback goes to a file that only the owner can read."""
+def _as_clew_error(raised: BaseException, args: Sequence[str]) -> ClewError:
+    """Anything else than Clew's own errors, click's errors and Ctrl-C is a bug in Clew."""
+    import click
+
+    if isinstance(raised, ClewError):
+        return raised
+    if isinstance(raised, click.ClickException):
+        context = raised.ctx if isinstance(raised, click.UsageError) else None
+        # click gives no context if an option lacks its value
+        path = context.command_path if context is not None else command_of(args)
+        words = raised.format_message().replace("is not a valid integer range", "is not a whole number")
+        return UsageError(words, hint=f"Try {path} --help.")
+    if isinstance(raised, (click.Abort, KeyboardInterrupt)):
+        return Cancelled("Stopped.")
     if os.environ.get("CLEW_DEBUG"):
-        traceback.print_exception(error)
-    words = f"internal error: {type(error).__name__}: {error}"
-    path = _write_traceback(error)
-    hint = f"The traceback is in {path}." if path else "CLEW_DEBUG=1 shows the traceback."
-    return report(ClewError(words[:500], hint=hint), args)
+        traceback.print_exception(raised)
+    written = _write_traceback(raised)
+    hint = f"The traceback is in {written}." if written else "CLEW_DEBUG=1 shows the traceback."
+    return ClewError(f"internal error: {type(raised).__name__}: {raised}"[:500], hint=hint)
 
 
-def _write_traceback(error: Exception) -> Path | None:
+def _write_traceback(error: BaseException) -> Path | None:
+    """Writes it to a file that only the owner can read."""
     from clew import config
     from clew.system.folders import make_private
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from clew.api.client import Reply, Run, Thread
     from clew.core.runs.options import Person
+    from clew.errors import ClewError
 
     class Stoppable(Protocol):
         """What the user may stop: a run, a round of a review, a pair, a replay."""
@@ -31,17 +32,6 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_and_report(
-    thread: Thread,
-    start: Callable[[Person | None], Awaitable[Run]],
-    *,
-    as_json: bool,
-    agent: str | None = None,
-) -> int:
-    """Starts the run, shows it until it ends, and returns the exit code."""
-    return report_reply(await show_run(thread, start, as_json=as_json, agent=agent), as_json=as_json)
-
-
 async def show_run(
     thread: Thread,
     start: Callable[[Person | None], Awaitable[Run]],
@@ -50,20 +40,15 @@ async def show_run(
     agent: str | None = None,
 ) -> Reply:
     """Starts the run and shows it until it ends."""
-    _note_context(thread)
-    display = RunDisplay(agent or thread.record.agent, as_json=as_json)
-    stop = StopSignals(display)
-    terminal = TerminalInput.find()
-    with stop.listening(), contextlib.closing(terminal) if terminal else contextlib.nullcontext():
-        run = await start(_person(display, terminal) if terminal else None)
-        stop.run = run
-        display.start()
-        try:
+    record = thread.record
+    note_context(record.cwd, record.permissions, record.trust)
+    display = RunDisplay(agent or record.agent, as_json=as_json)
+    with attended(display) as (stop, person):
+        stop.run = run = await start(person)
+        async with display:
             async for event in run:
                 display.show(event)
             return await run.reply()
-        finally:
-            await display.close()
 
 
 async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Reply:
@@ -86,20 +71,30 @@ async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Repl
     return reply
 
 
-def _person(display: RunDisplay, terminal: TerminalInput) -> Person:
-    from clew.cli.ui.permission_prompts import PermissionPrompts
+@contextlib.contextmanager
+def attended(display: RunDisplay) -> Iterator[tuple[StopSignals, Person | None]]:
+    """Listens for signals that stop the work, and lets the user answer the agent's questions.
 
-    return PermissionPrompts(display, terminal)
+    Without a terminal there is no person to ask.
+    """
+    stop, terminal = StopSignals(display), TerminalInput.find()
+    with stop.listening():
+        if terminal is None:
+            yield stop, None
+            return
+        from clew.cli.ui.permission_prompts import PermissionPrompts
+
+        with contextlib.closing(terminal):
+            yield stop, PermissionPrompts(display, terminal)
 
 
-def _note_context(thread: Thread) -> None:
-    """Says what applies to this run and may surprise the user."""
-    record = thread.record
-    if record.cwd != os.path.realpath("."):
-        note(f"in {harmless(record.cwd)}")
-    if record.permissions is Permissions.ALL:
-        note("warning: --permissions all: the agent may do anything here without asking")
-    if record.trust is Trust.PROJECT:
+def note_context(cwd: str, permissions: str, trust: str | None = None) -> None:
+    """Says what applies to the work and may surprise the user."""
+    if cwd != os.path.realpath("."):
+        note(f"in {harmless(cwd)}")
+    if permissions == Permissions.ALL:
+        note("warning: --permissions all: the agent may do anything there without asking")
+    if trust == Trust.PROJECT:
         note(
             "warning: --trust project: the directory's own agent settings, hooks and MCP servers load and may run code"
         )
@@ -111,16 +106,24 @@ def report_reply(reply: Reply, *, as_json: bool) -> int:
         note(closing)
     if as_json:
         print_json(reply.to_json())
-    if reply.error is None:
-        return 0
-    from clew.cli import error_report
+    return report_error(reply.error)
 
-    error_report.print_error(reply.error)
-    return reply.error.exit_code
+
+def report_error(error: ClewError | None) -> int:
+    """Prints the error, if there is one, and returns the exit code."""
+    if error is None:
+        return 0
+    from clew.cli.error_report import print_error
+
+    print_error(error)
+    return error.exit_code
 
 
 class StopSignals:
-    """Ctrl-C, kill and a closed terminal: the first signal stops the agent gracefully, the next one kills it."""
+    """Ctrl-C, kill and a closed terminal: the first signal stops the agent gracefully, the next one kills it.
+
+    Before there is a run, a signal cancels the task that waits for it.
+    """
 
     def __init__(self, display: RunDisplay) -> None:
         self.run: Stoppable | None = None

@@ -15,7 +15,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
-from clew.errors import Cancelled, ClewError, UsageError
+from clew.errors import Cancelled, UsageError
+
+OUTPUT_FAILED = (errno.EPIPE, errno.ENOSPC, errno.EIO)  # without a file name: our own output could not be written
 
 
 def entry() -> NoReturn:
@@ -32,7 +34,8 @@ def entry() -> NoReturn:
 
 
 def _restore_sigint() -> None:
-    """The shell of a script starts `clew … &` with SIGINT ignored, and Python keeps that: `kill -INT` would be lost."""
+    """Makes `kill -INT` work for `clew … &` in a script: its shell starts that with SIGINT ignored, and Python keeps
+    it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -62,48 +65,16 @@ def _run(args: list[str]) -> int:
 
     try:
         status = cli.main(args, prog_name="clew", standalone_mode=False)
-    except ClewError as error:
-        return _report(error, args)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return UsageError.exit_code
-    except click.ClickException as error:
-        return _report(_as_usage_error(error, args), args)
-    except (click.Abort, KeyboardInterrupt):
-        return _report(Cancelled("Stopped."), args)
-    except OSError as error:
-        if error.filename is None and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO):
-            raise  # writing our own output failed
-        return _report_unexpected(error, args)
-    except Exception as error:  # noqa: BLE001 - a bug must not reach the user as a traceback
-        return _report_unexpected(error, args)
+    except (Exception, KeyboardInterrupt) as error:  # a bug must not reach the user as a traceback
+        if isinstance(error, OSError) and error.filename is None and error.errno in OUTPUT_FAILED:
+            raise
+        from clew.cli import error_report
+
+        return error_report.report(error, args)
     return status if isinstance(status, int) else 0
-
-
-def _report(error: ClewError, args: list[str]) -> int:
-    from clew.cli import error_report
-
-    return error_report.report(error, args)
-
-
-def _report_unexpected(error: Exception, args: list[str]) -> int:
-    from clew.cli import error_report
-
-    return error_report.report_unexpected(error, args)
-
-
-def _as_usage_error(error: object, args: Sequence[str]) -> UsageError:
-    import click
-
-    from clew.cli.error_report import command_of
-
-    assert isinstance(error, click.ClickException)
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    path = (
-        ctx.command_path if ctx is not None else command_of(args)
-    )  # click gives no context if an option lacks its value
-    words = error.format_message().replace("is not a valid integer range", "is not a whole number")
-    return UsageError(words, hint=f"Try {path} --help.")
 
 
 def _prepare_streams() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 import click
@@ -11,9 +11,9 @@ import click
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.api.client import Client
+    from clew.store.store import Store
 
-MOST_NAMES = 1000
+MAX_NAMES = 1000
 
 
 @overload
@@ -41,6 +41,15 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REPLY_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
+LIMIT = click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Show at most this many."
+)
+SINCE = click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
+INSTRUCTIONS = click.option(
+    "--instructions",
+    metavar="FILE",
+    help="Instructions for the thread from now on, from a file (- = stdin; an empty file removes them).",
+)
 NO_WAIT = click.option("--no-wait", is_flag=True, help="Exit at once, with 8, if another run is active in the thread.")
 TIMEOUT = click.option(
     "--timeout",
@@ -52,25 +61,23 @@ TIMEOUT = click.option(
 
 def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     """Names of threads, for the shell."""
-
-    async def names(client: Client) -> list[str]:
-        return [thread.name for thread in await client.threads(limit=MOST_NAMES)]
-
-    return _beginning_with(incomplete, names)
+    return _completed(incomplete, lambda store: [thread.name for thread in store.threads.recent(limit=MAX_NAMES)])
 
 
 def complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     """Names of pairs, for the shell."""
-
-    async def names(client: Client) -> list[str]:
-        store = client.engine.store
-        return await store.call(lambda opened: [pair.name for pair in opened.pairs.recent(limit=MOST_NAMES)])
-
-    return _beginning_with(incomplete, names)
+    return _completed(incomplete, lambda store: [pair.name for pair in store.pairs.recent(limit=MAX_NAMES)])
 
 
-def _beginning_with(incomplete: str, names: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
-    """Never creates a store, and never fails."""
+def complete_review(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
+    """`latest` and the ids of reviews, for the shell; the newest first."""
+    return _completed(
+        incomplete, lambda store: ["latest", *(review.id for review in store.reviews.newest(limit=MAX_NAMES))]
+    )
+
+
+def _completed(incomplete: str, names: Callable[[Store], list[str]]) -> list[str]:
+    """The names that begin with what was typed. Never creates a store, and never fails."""
     from clew import config
     from clew.cli.client_runner import with_client
     from clew.errors import ClewError
@@ -78,6 +85,7 @@ def _beginning_with(incomplete: str, names: Callable[[Client], Awaitable[list[st
     try:
         if not (config.home(os.environ) / "clew.db").exists():
             return []
-        return [name for name in with_client(names, quiet=True, reads=True) if name.startswith(incomplete)]
+        found = with_client(lambda client: client.engine.store.call(names), quiet=True, reads=True)
     except (ClewError, OSError):
         return []
+    return [name for name in found if name.startswith(incomplete)]

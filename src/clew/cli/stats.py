@@ -9,7 +9,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.command_groups import SuggestingGroup
-from clew.cli.options import complete_thread, seconds
+from clew.cli.options import AS_JSON, SINCE, complete_thread, seconds
 from clew.cli.reviews.measures import reviews
 from clew.cli.ui.printing import NO_PRICE, dollars, note, plural, print_json, say
 from clew.errors import UsageError
@@ -23,8 +23,8 @@ SMALLEST_SHOWN_USD = 0.00005  # a smaller difference is not shown
 
 @click.group(cls=SuggestingGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only this thread.")
-@click.option("--since", metavar="DURATION", help="Only runs of the last 2h, 7d, …; a bare number is seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@SINCE
+@AS_JSON
 @click.pass_context
 def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bool) -> None:
     """Show how often sessions were resumed, and why not; tokens and cost; and what other ways would have cost.

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.jobs.display import span
+from clew.cli.jobs.jobs import span
 from clew.cli.ui.printing import at_clock, stamp
 from clew.core.jobs.job import JobStatus
 from clew.testing.model.api import ModelApi
@@ -52,7 +52,7 @@ def test_a_submitted_job_is_queued_and_says_that_nobody_is_there(cli: Any) -> No
     done = cli.run("jobs", "submit", "!say done")
 
     assert done.code == 0
-    assert "no worker is alive to take it up: start `clew work`, or `clew serve --work`" in done.err
+    assert "no worker is alive to run it: start `clew work`, or `clew serve --work`" in done.err
     job = job_of(cli, "latest")
     assert job["id"] == done.out.strip()
     assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
@@ -105,7 +105,7 @@ def test_show_lists_the_last_markers_and_json_all_of_them(both: Any) -> None:
     assert {each["run_id"] for each in shown["markers"]} == {shown["run_id"]}
     assert len(shown["markers"]) == 12, "the answer is the last"
     told = both.run("jobs", "show", "latest").out
-    assert "markers    2 earlier ones" in told
+    assert "markers    2 earlier" in told
     assert re.search(r"^marker 3 +run 1 · .* · Step 3\.$", told, re.MULTILINE), told
     assert "marker 2 " not in told
     watched = both.run("jobs", "watch", "latest")
@@ -262,7 +262,7 @@ def test_ctrl_c_stops_the_watching_and_not_the_job(cli: Any) -> None:
     _, err = watching.communicate(timeout=TIMEOUT_S)
 
     assert watching.returncode == 7
-    assert f"no longer watched; job {job['id'][:8]} goes on" in err.decode()
+    assert f"no longer watched; job {job['id'][:8]} continues" in err.decode()
     assert job_of(cli, job["id"])["status"] == "running"
     cli.api.release()
     assert carrying.wait(TIMEOUT_S) == 0
@@ -381,7 +381,7 @@ def test_how_old_a_session_may_be_is_said_with_the_job_or_in_the_settings(
         (["submit", "--max-age", "old", "x"], "--max-age old is not a duration"),
         (["submit", "--max-runs", "0", "x"], "--max-runs"),
         (["submit", "--deadline", "soon", "x"], "--deadline soon is neither a duration nor a time."),
-        (["submit", "--deadline", "2001-01-01T00:00", "x"], "--deadline 2001-01-01T00:00 is over already."),
+        (["submit", "--deadline", "2001-01-01T00:00", "x"], "--deadline 2001-01-01T00:00 has already passed."),
         (["submit", "--timeout", "long", "x"], "--timeout long is not a duration"),
         (["submit", "--cwd", "/nowhere", "x"], "/nowhere is not a directory."),
         (["submit", "--agent", "nobody", "x"], "nobody"),
@@ -398,7 +398,7 @@ def test_how_old_a_session_may_be_is_said_with_the_job_or_in_the_settings(
         (["submit", "--delay", "11000d", "x"], "The delay is longer than ten years."),
         (["submit", "--id", "a", "x"], "--id"),
         (["show", "nonsense"], "'nonsense' is not a job."),
-        (["retry", "nonsense", "--restore", "--keep"], "Files are put back or kept, not both."),
+        (["retry", "nonsense", "--restore", "--keep"], "--restore and --keep cannot be given together."),
         (["logs", "nonsense"], "'nonsense' is not a job."),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_worker_tells_what_it_takes_up_and_what_comes_of_it(cli: Any, worker: 
 
     told = read_until(process, "succeeded")
 
-    assert told[0] == f"job {job[:8]} begun in {cli.stage.work}"
+    assert told[0] == f"job {job[:8]} started in {cli.stage.work}"
     assert told[-1].startswith(f"job {job[:8]} succeeded after ")
     shown = job_of(cli, job)
     assert (shown["status"], shown["result"], shown["worker"]) == ("succeeded", "done", "one")
@@ -101,7 +101,7 @@ def test_a_signal_hands_the_job_back_and_the_next_worker_goes_on(
     _, err = first.communicate(timeout=START_S)
 
     assert first.returncode == 0, err.decode()
-    assert f"job {job[:8]} handed back" in err.decode()
+    assert f"job {job[:8]} returned to the queue" in err.decode()
     assert job_of(cli, job)["status"] == "queued"
     assert not cli.stage.processes()
     cli.api.release()
@@ -117,10 +117,10 @@ def test_a_second_signal_does_not_wait(cli: Any, worker: Callable[..., Any]) -> 
     process = worker("--id", "one")
     cli.stage.fault({"do": "hang_after_init", "ignore_term": True})
     submitted(cli, "x")
-    read_until(process, "begun")
+    read_until(process, "started")
 
     process.send_signal(signal.SIGTERM)
-    read_until(process, "handed back (once more: at once)")
+    read_until(process, "return to the queue (a second signal stops at once)")
     process.send_signal(signal.SIGTERM)
 
     assert process.wait(START_S) in (0, 7)

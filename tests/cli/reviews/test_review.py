@@ -146,7 +146,7 @@ REFUSED = [
     pytest.param(["start", "--staged"], 2, "There is nothing to review", id="nothing staged"),
     pytest.param(["start", "b.py"], 2, "There is nothing to review", id="nothing there"),
     pytest.param(["start", "../.."], 2, "is not in the repository", id="outside"),
-    pytest.param(["start", "--staged", "--unstaged"], 2, "say two things", id="two scopes"),
+    pytest.param(["start", "--staged", "--unstaged"], 2, "cannot be given together", id="two scopes"),
     pytest.param(["start", "--unstaged", "--base", "HEAD"], 2, "not with a base", id="unstaged since a base"),
     pytest.param(["start", "--agent", "hal"], 2, "There is no agent 'hal'.", id="unknown agent"),
     pytest.param(["start", "--model", "a\nb"], 2, "cannot be printed", id="a model of two lines"),
@@ -208,7 +208,7 @@ def test_an_answer_that_never_fits_fails_the_round(house: Any) -> None:
     done = house.run("review", "start")
 
     assert (done.code, done.out) == (1, "")
-    assert "asked twice for an answer that fits" in done.err
+    assert "asked twice for a valid answer" in done.err
     assert "clew: The answer does not fit, and neither did the first" in done.err
 
 
@@ -288,7 +288,7 @@ def test_what_is_too_long_to_be_shown_whole_is_named(house: Any) -> None:
     done = house.run("review", "start")
 
     assert done.code == 0
-    assert "too long to be shown whole: long.py (cut); the reviewer is told to read them" in done.err
+    assert "shown only in part: long.py (cut); the reviewer is asked to read them" in done.err
 
 
 def test_the_list_is_of_this_repository(house: Any) -> None:
@@ -385,7 +385,7 @@ def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: An
     assert "F1 high  It returns 1." in shown.out
     assert "round 1    claude · done" in shown.out
     told = house.run("stats", "reviews").out.splitlines()
-    assert told == ["1 review, 0 rounds, 1 imported one", "       1  with 1 round", "no follow-up rounds yet"]
+    assert told == ["1 review, 0 rounds, 1 imported", "       1  with 1 round", "no follow-up rounds yet"]
 
 
 @pytest.mark.rest

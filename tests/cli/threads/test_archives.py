@@ -422,7 +422,7 @@ async def test_a_daemon_and_a_worker_clean_once_a_day(scripted: Stage) -> None:
                         while await client.threads():
                             await client.views.written()
                 else:
-                    tidying = asyncio.create_task(tidy_daily(client, soon_s=0.0))
+                    tidying = asyncio.create_task(tidy_daily(client, first_s=0.0))
                     while await client.threads():
                         await client.views.written()
                     tidying.cancel()

@@ -1,4 +1,4 @@
-"""A job as a person sees it while it goes on: a line for what stays, and one that says how far it has come."""
+"""Shows a running job to the user: lines that stay, and a status line with the progress."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from clew.cli.ui.printing import SHORT_ID, at_clock, dim, note, one_line, plural, price
+from clew.cli.jobs.jobs import state
+from clew.cli.ui.printing import SHORT_ID, dim, joined, note, one_line, plural, price
 from clew.cli.ui.run_display import RunDisplay, meaning
-from clew.cli.ui.status_line import StatusLine, clock
+from clew.cli.ui.status_line import clock
 from clew.core.jobs.job import STOPPED, Job, JobStatus
 from clew.core.runs import events
 
@@ -16,29 +17,27 @@ if TYPE_CHECKING:
     from clew.api.jobs import JobEvent, JobView
 
 WORDS_CHARS = 48  # of the agent's last words
-WORDS_KEPT = 400
+KEPT_CHARS = 400  # of the message that is being streamed
 WHY_CHARS = 120
-PROGRESS_S = 10.0  # where no line can be drawn: how often one is printed
+PROGRESS_S = 10.0  # how often the line is printed where none can be drawn
 
 
 class JobDisplay(RunDisplay):
-    """Nothing on stdout. On a terminal the last line is drawn anew; elsewhere it is printed now and then."""
+    """Prints nothing on stdout. On a terminal the status line is redrawn; elsewhere it is printed now and then."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.agent, as_json=True)
         self._began = time.monotonic()
-        self._line = _JobStatusLine() if self._status is not None else None
-        self._status = self._line
         self._set_clock(job)
         self._phase = "queued"
         self._number = 0
         self._attempted_at = 0.0
         self._tools_run = 0
-        self._tokens = 0  # of the runs that are over
-        self._left = 0  # of this run's attempts that are over
-        self._counted = 0  # of the attempt that goes on
-        self._words = ""  # the last ones, on one line
-        self._words_so_far = ""  # of the message that is being said
+        self._tokens = 0  # of the runs that have ended
+        self._tokens_of_attempts = 0  # of the attempts of this run that have ended
+        self._tokens_of_attempt = 0  # of the current attempt
+        self._words = ""  # the agent's last words, on one line
+        self._streamed = ""  # the end of the message that is being streamed
         self._printed = ""
         self._ticking: asyncio.Task[None] | None = None
 
@@ -55,19 +54,21 @@ class JobDisplay(RunDisplay):
 
     def line(self) -> str:
         """`run 2 · running Bash: make test · 5 tools · 22,135 tokens · “… and the tests pass”`"""
-        parts = [f"run {self._number}" if self._number else "", self._phase]
-        parts += [plural(self._tools_run, "tool")] if self._tools_run else []
-        tokens = self._tokens + self._left + self._counted
-        parts += [f"{tokens:,} tokens"] if tokens else []
-        parts += [f"“{self._words}”"] if self._words else []
-        return " · ".join(part for part in parts if part)
+        tokens = self._tokens + self._tokens_of_attempts + self._tokens_of_attempt
+        return joined(
+            f"run {self._number}" if self._number else "",
+            self._phase,
+            plural(self._tools_run, "tool") if self._tools_run else "",
+            f"{tokens:,} tokens" if tokens else "",
+            f"“{self._words}”" if self._words else "",
+        )
 
     def _set_clock(self, job: Job) -> None:
-        """It counts from the job's own beginning."""
+        """The clock counts from the start of the job, which may be before this command."""
         if job.started_at is not None:
             self._began = time.monotonic() - max(0.0, time.time() - job.started_at)
-        if self._line is not None:
-            self._line.count_from(self._began)
+        if self._status is not None:
+            self._status.count_from(self._began)
 
     def job_changed(self, job: Job) -> None:
         self._set_clock(job)
@@ -76,48 +77,50 @@ class JobDisplay(RunDisplay):
             self.note(f"job {job.id[:SHORT_ID]}: {words}")
         self._doing(words)
 
-    def hear(self, told: JobEvent) -> None:
-        self._number = told.number
-        event = told.stored.event
+    def show_job_event(self, job_event: JobEvent) -> None:
+        self._number = job_event.number
+        event = job_event.stored.event
         match event:
             case None:
                 return
             case events.AttemptStarted():
-                self._attempted_at = told.stored.at
-                self._left, self._counted = self._left + self._counted, 0
-                self._words_so_far = ""
+                self._attempted_at = job_event.stored.at
+                self._tokens_of_attempts += self._tokens_of_attempt
+                self._tokens_of_attempt = 0
+                self._streamed = ""
                 how = "resumed" if event.resumed else f"fresh: {meaning(event.reason)}"
-                self.note(f"run {told.number}: {how}")
+                self.note(f"run {job_event.number}: {how}")
             case events.TextStreamed():
-                self._say(self._words_so_far + event.text)
+                self._set_words(self._streamed + event.text)
             case events.MessageSaid():
-                self._say(event.text)
-                self._words_so_far = ""
+                self._set_words(event.text)
+                self._streamed = ""
             case events.TextWithdrawn():
-                self._words = self._words_so_far = ""
+                self._words = self._streamed = ""
             case events.ToolStarted():
                 self._tools_run += 1
             case events.TokensCounted():
-                self._counted = event.usage.shown_tokens + event.usage.output_tokens
+                self._tokens_of_attempt = event.usage.shown_tokens + event.usage.output_tokens
                 self._draw()
             case events.RunEnded():
-                self._ended(event, told.stored.at)
+                self._ended(event, job_event.stored.at)
         self.show(event)
 
-    def _say(self, text: str) -> None:
-        self._words_so_far = text[-WORDS_KEPT:]
-        flat = " ".join(self._words_so_far.split())
+    def _set_words(self, text: str) -> None:
+        self._streamed = text[-KEPT_CHARS:]
+        flat = " ".join(self._streamed.split())
         cut = flat if len(flat) <= WORDS_CHARS else f"…{flat[1 - WORDS_CHARS :]}"
         self._words = one_line(cut, WORDS_CHARS)
         self._draw()
 
     def _ended(self, event: events.RunEnded, at: float) -> None:
         tokens = event.usage.shown_tokens + event.usage.output_tokens
-        self._tokens, self._left, self._counted = self._tokens + tokens, 0, 0
+        self._tokens += tokens
+        self._tokens_of_attempts = self._tokens_of_attempt = 0
         took = f" after {clock(max(0.0, at - self._attempted_at))}" if self._attempted_at else ""
-        parts = [f"{event.status.replace('_', ' ')}{took}"]
-        parts += [f"{tokens:,} tokens", price(event.cost_usd, used=True)] if tokens else []
-        self.note(dim(f"run {self._number}: {' · '.join(parts)}"))
+        status = f"{event.status.replace('_', ' ')}{took}"
+        used = f"{tokens:,} tokens · {price(event.cost_usd, used=True)}" if tokens else ""
+        self.note(dim(f"run {self._number}: {joined(status, used)}"))
 
     def _doing(self, what: str) -> None:
         self._phase = what
@@ -136,31 +139,12 @@ class JobDisplay(RunDisplay):
                 note(f"{clock(time.monotonic() - self._began)} {line}")
 
 
-class _JobStatusLine(StatusLine):
-    """Its clock is the job's."""
-
-    def count_from(self, began: float) -> None:
-        self._began = began
-
-
 def _phase(job: Job) -> str:
     if job.cancel_requested and job.status not in STOPPED:
         return "stopping"
     if job.status is JobStatus.WAITING:
-        why = f": {one_line(job.error, WHY_CHARS)}" if job.error else ""
-        return f"waiting until {at_clock(job.wake_at)}{why}" if job.wake_at else f"waiting{why}"
-    if job.status is JobStatus.QUEUED:
-        late = job.not_before is not None and job.not_before > time.time()
-        return f"queued until {at_clock(job.not_before)}" if late else "queued"
-    return "starting" if job.status is JobStatus.RUNNING else job.status.value
-
-
-def span(seconds: float) -> str:
-    """`90 s`, `30 min`, `2 h`: in the largest unit that it is a whole number of."""
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:g} s"
+        return state(job) + (f": {one_line(job.error, WHY_CHARS)}" if job.error else "")
+    return "starting" if job.status is JobStatus.RUNNING else state(job)
 
 
 def closing_line(view: JobView) -> str:
@@ -169,8 +153,7 @@ def closing_line(view: JobView) -> str:
     began, ended = job.started_at, job.ended_at
     took = f" after {clock(max(0.0, ended - began))}" if began is not None and ended is not None else ""
     resumed = sum(run.session_resumed for run in view.runs)
-    parts = [f"job {job.id[:SHORT_ID]}: {job.status}{took}"]
-    parts.append(plural(len(view.runs), "run") + (f", {resumed} resumed" if resumed else ""))
+    runs = plural(len(view.runs), "run") + (f", {resumed} resumed" if resumed else "")
     tokens = view.usage.shown_tokens + view.usage.output_tokens
-    parts += [f"{tokens:,} tokens", price(view.cost_usd, used=True)] if tokens or view.cost_usd else []
-    return " · ".join(parts)
+    used = f"{tokens:,} tokens · {price(view.cost_usd, used=True)}" if tokens or view.cost_usd else ""
+    return joined(f"job {job.id[:SHORT_ID]}: {job.status}{took}", runs, used)

@@ -9,7 +9,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import seconds
-from clew.cli.ui.printing import SHORT_ID, harmless, note, print_json, say, stamp
+from clew.cli.ui.printing import SHORT_ID, note, print_json, say, stamp
 from clew.core.durations import DAY_S
 from clew.errors import UsageError
 
@@ -17,104 +17,117 @@ if TYPE_CHECKING:
     from clew.api.client import Client
 
 
+WAIT = click.option(
+    "--wait", is_flag=True, help="Wait for the end and print the result. If no worker is alive, run it here."
+)
+
+
 @click.command()
 @click.argument("prompt", required=False)
-@click.option("--cwd", metavar="DIR", help="The work directory.  [default: this one]")
-@click.option("--agent", metavar="AGENT", help="Who works.  [default: the setting agent]")
+@click.option("--cwd", metavar="DIR", help="The work directory.  [default: the current one]")
+@click.option("--agent", metavar="AGENT", help="The agent.  [default: the setting agent]")
 @click.option("--model", metavar="MODEL", help="The model.  [default: the setting model]")
 @click.option(
     "--permissions",
     type=click.Choice(["ask", "edits", "read-only", "all"]),
     default="edits",
     show_default=True,
-    help="What the agent may do; nobody is there to be asked, so what is not allowed is declined.",
+    help="What the agent may do. Nobody can be asked, so everything else is declined.",
 )
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose rules, agent settings, hooks and MCP servers load. A project's run code.  [default: the setting trust]",
+    help="Whose rules, agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
+    "[default: the setting trust]",
 )
 @click.option(
     "--timeout",
     metavar="DURATION",
     default="30m",
     show_default=True,
-    help="Of one run; then it is resumed. none: no limit.",
+    help="The time limit of one run; after it, the job is resumed in another run. none: no limit.",
 )
 @click.option(
     "--key",
     metavar="KEY",
-    help="Jobs of one key (200 characters) run one at a time, in the order they were submitted.  [default: none]",
+    help="Jobs with the same key run one at a time, in the order they were submitted. At most 200 characters.  "
+    "[default: none]",
 )
 @click.option(
     "--retries",
     type=click.IntRange(0, 1000),
     default=3,
     show_default=True,
-    help="After trouble that may pass, or a new session that is full or broken, in a row.",
+    help="How often in a row to retry after a temporary failure, or after a new session that is full or broken.",
 )
 @click.option(
     "--max-resumes",
     type=click.IntRange(0, 1000),
     default=10,
     show_default=True,
-    help="Of one session; then the job starts over in a fresh one.",
+    help="How often to resume one session; after that, the job continues in a fresh one.",
 )
 @click.option(
     "--max-age",
     metavar="DURATION",
-    help="A session older than this, from its last event, is left for a fresh one. none: it may be any age."
-    "  [default: the setting max_age, else 1h]",
+    help="Start a fresh session if the last event of the old one is longer ago than this. none: never.  "
+    "[default: the setting max_age, else 1h]",
 )
 @click.option(
-    "--max-runs", type=click.IntRange(1, 1000), default=50, show_default=True, help="In all; then the job has failed."
+    "--max-runs",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    help="How many runs the job may have in all; after that, it has failed.",
 )
-@click.option("--delay", metavar="DURATION", help="Do not begin before so long from now.  [default: at once]")
+@click.option("--delay", metavar="DURATION", help="Start no earlier than this long from now.  [default: at once]")
 @click.option(
     "--deadline",
     metavar="WHEN",
-    help="Give up then: a duration from now (2h), a time (18:30), or a date and time (2026-01-31T18:30), by this "
-    "machine's clock unless a zone is named.  [default: never]",
+    help="When to give up: a duration from now (2h), a time (18:30), or a date and time (2026-01-31T18:30), in this "
+    "machine's time zone unless another one is given.  [default: never]",
 )
 @click.option(
     "--checkpoint/--no-checkpoint",
     default=False,
     show_default=True,
-    help="Keep the work tree in refs/clew/jobs/ID as the job goes on; wants a git repository.",
+    help="Save the work tree in refs/clew/jobs/ID while the job runs; needs a git repository.",
 )
-@click.option("--wait", is_flag=True, help="Wait for the end and print the result. Without a worker, run it here.")
+@WAIT
 @click.option("--json", "as_json", is_flag=True, help="Print the job as an object.")
 def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int:
-    """Submit a job, and print its id. A worker (`clew work`, `clew serve --work`) takes it up.
+    """Submit a job, and print its id. A worker (`clew work` or `clew serve --work`) runs it.
 
-    PROMPT is the argument, or stdin when it is - or left out. The job is on disk when this returns, and outlives
-    time-outs, crashes and lost workers. With --wait stdout gets the result instead, and the exit code is 0 when the
-    job succeeded; 1 when it failed, 2 when its files are in conflict, 3 when the agent is not installed, 4 when it is
-    blocked until somebody logs in, 5 after a usage limit, 6 when its time was over, 7 when it was cancelled, 10 when it
-    is blocked because the account has no credit left.
+    Without PROMPT, or if it is -, the prompt is read from stdin. When the command returns, the job is on disk: it
+    survives time-outs, crashes and lost workers. With --wait, the result is printed on stdout instead, and the exit
+    code is 0 if the job succeeded; 1 if it failed, 2 if its files are in conflict, 3 if the agent is not installed, 4
+    if it is blocked until somebody logs in, 5 after a usage limit, 6 if its time ran out, 7 if it was cancelled, 10 if
+    it is blocked because the account has no credit left.
 
     A DURATION is 90s, 30m, 2h, 7d or 1h30m; a bare number is seconds.
 
     \b
-      clew jobs submit "Bring the tests to pass."
+      clew jobs submit "Make the tests pass."
       clew jobs submit --cwd ~/shop --key shop --checkpoint --deadline 18:30 - < task.md
       clew jobs submit --wait --json "Sum up CHANGELOG.md." | jq -r .result
     """
     from clew.cli.ask import read_stdin
 
     text = read_stdin("prompt") if prompt is None or prompt == "-" else prompt
-    limits, delay_s = _limits(options), _duration("--delay", options.pop("delay"))
+    limits = _limits(options)
+    delay_s = _duration("--delay", options.pop("delay"))
 
     async def work(client: Client) -> int:
         from clew.api import jobs
+        from clew.cli.foreground_run import note_context
         from clew.core.jobs.job import SUBMITTED
 
-        wanted = jobs.JobOptions(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
+        asked = jobs.JobOptions(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
         alive = await jobs.workers(client, SUBMITTED)
-        if wait and not alive:
-            client.engine.find(wanted.agent or client.settings.of("agent"))  # raises what is missing; no job is left
-        job = await jobs.submit(client, wanted)
-        _tell_circumstances(wanted)
+        if wait and not alive:  # if the agent is missing, this raises before a job is stored
+            client.engine.find(asked.agent or client.settings.of("agent"))
+        job = await jobs.submit(client, asked)
+        note_context(job.cwd, job.permissions, asked.trust)
         if wait:
             from clew.cli.jobs.watch import wait_for
 
@@ -125,9 +138,9 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
             print_json((await jobs.view_job(client, job.id)).to_json(stamp))
         else:
             say(job.id)
-            note(f"queued; clew jobs watch {job.id[:SHORT_ID]} shows how it goes")
+            note(f"queued; clew jobs watch {job.id[:SHORT_ID]} shows its progress")
         if not alive:
-            note(f"no worker is alive to take it up: {jobs.START_A_WORKER}; or submit with --wait to run it here")
+            note(f"no worker is alive to run it: {jobs.START_A_WORKER}; or submit with --wait to run it here")
         return 0
 
     return with_client(work, work_dir=options["cwd"])
@@ -148,7 +161,7 @@ def _duration(option: str, given: str | None) -> float | None:
 
 
 def _deadline(given: str | None, now: float) -> float | None:
-    """A duration, a time of the day (the next that comes), or a date and time; without a zone, this machine's."""
+    """The deadline in epoch seconds. A time of day that has passed today means tomorrow."""
     from datetime import datetime
 
     from clew.config import duration
@@ -156,8 +169,8 @@ def _deadline(given: str | None, now: float) -> float | None:
     if given is None:
         return None
     try:
-        lasts = duration(given)
-        return None if lasts is None else now + lasts
+        span_s = duration(given)
+        return None if span_s is None else now + span_s
     except ValueError:
         pass
     try:
@@ -171,19 +184,5 @@ def _deadline(given: str | None, now: float) -> float | None:
             f"--deadline {given} is neither a duration nor a time.", hint="Write 2h, 18:30, or 2026-01-31T18:30."
         ) from None
     if at <= now:
-        raise UsageError(f"--deadline {given} is over already.")
+        raise UsageError(f"--deadline {given} has already passed.")
     return at
-
-
-def _tell_circumstances(wanted: Any) -> None:
-    """What holds for this job and may not be what one thinks."""
-    import os
-
-    if os.path.realpath(wanted.cwd) != os.path.realpath("."):
-        note(f"in {harmless(os.path.realpath(wanted.cwd))}")
-    if wanted.permissions == "all":
-        note("warning: --permissions all: the agent may do anything there without asking")
-    if wanted.trust == "project":
-        note(
-            "warning: --trust project: the directory's own agent settings, hooks and MCP servers load and may run code"
-        )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.ui.printing import SHORT_ID, harmless, lasted, note, plural
+from clew.cli.ui.printing import SHORT_ID, at_clock, harmless, lasted, note, plural
+from clew.core.jobs.job import STOPPED
 from clew.errors import Cancelled, ClewError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.core.jobs.job import Job
 
-LOOK_S = 1.0  # at most so often, and only when this process wrote something
-OVERLAP_S = 5.0  # of what two looks see, for an end that was long on its way to the store
-TIDY_SOON_S = 60.0  # after the start, so that a short one is not held up
-TIDY_EVERY_S = 3600.0  # it is done once a day, by whoever comes first
+CHECK_EVERY_S = 1.0  # the least time between two checks; a check is made only after this process wrote something
+OVERLAP_S = 5.0  # how far a check looks back beyond the one before: writing the end of a job may take a while
+FIRST_TIDY_S = 60.0  # after the start, so that a worker that runs only briefly is not delayed
+TIDY_EVERY_S = 3600.0  # how often to check whether the daily clean-up is due; any process may have done it
 
 
 @click.command()
@@ -30,186 +31,180 @@ TIDY_EVERY_S = 3600.0  # it is done once a day, by whoever comes first
     "--concurrency",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="At most so many agents at once.  [default: the setting max_agents]",
+    help="Run at most this many agents at once.  [default: the setting max_agents]",
 )
-@click.option("--id", "name", metavar="NAME", help="This worker's own name, the same after a restart.")
-@click.option("--until-idle", is_flag=True, help="End when there is nothing left to do.")
+@click.option("--id", "name", metavar="NAME", help="A name for this worker that stays the same after a restart.")
+@click.option("--until-idle", is_flag=True, help="Exit when there is nothing left to do.")
 def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
-    """Carry out jobs until Ctrl-C. Any number of workers may run, on this machine or on others (docs/operations.md).
+    """Run jobs until Ctrl-C. Any number of workers may run, on this machine or on others (docs/operations.md).
 
-    Ctrl-C and SIGTERM hand back what is going on: another worker, or the next one, goes on where it stopped. A second
-    one does not wait. The exit code is 0 after a gentle end, 7 after the second signal.
+    After Ctrl-C or SIGTERM, the worker returns its jobs to the queue and exits with 0: another worker continues them
+    where they stopped. After a second signal, it exits at once with 7.
 
     \b
       clew work --concurrency 2
       clew work --id build-1 --until-idle
     """
-    import asyncio  # noqa: F401 - whole, with TLS: with_client would load it without, and a database's driver wants it
+    import asyncio  # noqa: F401 - with TLS, which a database driver may need; with_client would load it without
 
     if name is not None and not name.strip():
-        raise UsageError("The worker's name is empty.", hint="Leave --id out: one is made up.")
+        raise UsageError("The worker's name is empty.", hint="Without --id, the worker chooses a name.")
 
     async def inside(client: Client) -> None:
         from clew.wiring.hooks import check
 
         check(client.hooks)
-        most = concurrency or client.settings.of("max_agents")
-        set_up_logs()
-        await _work(client, most, name, until_idle=until_idle)
+        _set_up_logs()
+        await _work(client, concurrency or client.settings.of("max_agents"), name, until_idle=until_idle)
 
     with_client(inside)
 
 
-async def _work(client: Client, most: int, name: str | None, *, until_idle: bool) -> None:
+async def _work(client: Client, max_jobs: int, name: str | None, *, until_idle: bool) -> None:
     import asyncio
 
-    told, stop = asyncio.Event(), asyncio.Event()
-    _heed_signals(told)
+    stop_asked, stop = asyncio.Event(), asyncio.Event()
+    _listen_for_signals(stop_asked)
     log = WorkLog(client)
-    working = asyncio.create_task(client.work(most, stop, name=name, until_idle=until_idle))
-    telling = asyncio.create_task(log.run(most))
-    tidying = asyncio.create_task(tidy_daily(client))
-    ending = asyncio.create_task(_end_when_told(told, stop, log))
+    working = asyncio.create_task(client.work(max_jobs, stop, name=name, until_idle=until_idle))
+    logging = asyncio.create_task(log.run(max_jobs))
+    others = [asyncio.create_task(tidy_daily(client)), asyncio.create_task(_stop_when_asked(stop_asked, stop, log))]
     try:
-        await asyncio.wait({working, telling}, return_when=asyncio.FIRST_COMPLETED)
-        if telling.done():
-            telling.result()
+        await asyncio.wait({working, logging}, return_when=asyncio.FIRST_COMPLETED)
+        if logging.done():
+            logging.result()
         await working
     finally:
-        for task in (telling, tidying, ending):
+        for task in (logging, *others):
             task.cancel()
         stop.set()
-        await asyncio.gather(working, telling, tidying, ending, return_exceptions=True)
+        await asyncio.gather(working, logging, *others, return_exceptions=True)
     with contextlib.suppress(StoreError):
-        await log.look()
+        await log.report_changes()
     note(f"worker ended; {plural(log.ended, 'job')} done here")
 
 
-async def tidy_daily(client: Client, soon_s: float = TIDY_SOON_S) -> None:
-    """What the settings retention.threads and retention.archives say. Trouble with it is no reason to stop working."""
+async def tidy_daily(client: Client, first_s: float = FIRST_TIDY_S) -> None:
+    """Cleans up as the settings retention.threads and retention.archives say. If that fails, the worker continues."""
     import asyncio
 
-    await asyncio.sleep(soon_s)
+    await asyncio.sleep(first_s)
     while True:
         try:
             await client.archives.tidy_if_due()
         except (ClewError, OSError) as error:
-            note(f"old threads and archives could not be cleaned: {error}")
+            note(f"old threads and archives could not be cleaned up: {error}")
         await asyncio.sleep(TIDY_EVERY_S)
 
 
-def _heed_signals(told: asyncio.Event) -> None:
+def _listen_for_signals(stop_asked: asyncio.Event) -> None:
     import asyncio
     import signal
 
-    def heard() -> None:
-        if told.is_set():
+    def caught() -> None:
+        if stop_asked.is_set():
             os._exit(Cancelled.exit_code)
-        note("ending: what goes on is handed back (once more: at once)")
-        told.set()
+        note("stopping: running jobs return to the queue (a second signal stops at once)")
+        stop_asked.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, heard)
+        asyncio.get_running_loop().add_signal_handler(number, caught)
 
 
-async def _end_when_told(told: asyncio.Event, stop: asyncio.Event, log: WorkLog) -> None:
-    """After one more look: what was taken up a moment ago is told of as well when it is handed back."""
+async def _stop_when_asked(stop_asked: asyncio.Event, stop: asyncio.Event, log: WorkLog) -> None:
+    """Checks for changes once more before it stops the worker: a job that was just started must be in the log, so that
+    the log can also say that it was returned to the queue."""
     import asyncio
 
-    await told.wait()
+    await stop_asked.wait()
     try:
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(LOOK_S):
-                await log.look()
+            async with asyncio.timeout(CHECK_EVERY_S):
+                await log.report_changes()
     finally:
         stop.set()
 
 
 class WorkLog:
-    """Says what this worker takes up and what comes of it; as every log, without prompts and session ids."""
+    """Says which jobs this worker starts and how they end. Like every log, it holds no prompts and no session ids."""
 
     def __init__(self, client: Client) -> None:
         import asyncio
 
         self._client = client
-        self._looking = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
         self._since = time.time()
         self._worker: str | None = None
         self._seen: dict[str, Job] = {}
         self.ended = 0
 
-    async def run(self, most: int) -> None:
+    async def run(self, max_jobs: int) -> None:
         import asyncio
 
         while self._worker is None:
-            await asyncio.sleep(LOOK_S / 3)
-            with contextlib.suppress(StoreError):  # the worker itself says so
-                await self._find_worker(most)
+            await asyncio.sleep(CHECK_EVERY_S / 3)
+            with contextlib.suppress(StoreError):  # the worker reports it
+                await self._find_worker(max_jobs)
         while True:
             try:
-                await self.look()
-            except StoreError:  # what changed is told at a later look
-                await asyncio.sleep(LOOK_S)
+                await self.report_changes()
+            except StoreError:  # a later check reports the changes
+                await asyncio.sleep(CHECK_EVERY_S)
                 continue
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_EVERY_S)
             await self._client.views.written()
 
-    async def _find_worker(self, most: int) -> None:
+    async def _find_worker(self, max_jobs: int) -> None:
         owner = self._client.engine.context.owner
         found = await self._client.engine.store.call(lambda store: store.workers.all())
         self._worker = next((each.id for each in found if each.owner == owner), None)
         if self._worker is not None:
-            note(f"worker {harmless(self._worker)}: up to {plural(most, 'job')} at once; Ctrl-C ends it")
+            note(f"worker {harmless(self._worker)}: up to {plural(max_jobs, 'job')} at once; Ctrl-C ends it")
 
-    async def look(self) -> None:
-        """Tells what changed since the last look."""
+    async def report_changes(self) -> None:
+        """Prints what has changed since the last check."""
         if self._worker is None:
             return
-        async with self._looking:
+        async with self._one_at_a_time:
             seen, now = self._seen, time.time()
             found = await self._client.engine.store.call(lambda store: self._mine(store, seen))
             self._seen = {}
             for job in found:
-                self._tell(job, seen.get(job.id))
+                self._report(job, seen.get(job.id))
                 if job.worker is not None:
                     self._seen[job.id] = job
             self._since = max(self._since, now - OVERLAP_S)
 
     def _mine(self, store: Any, seen: dict[str, Job]) -> list[Job]:
-        """What it has, what came and went between two looks, and once more what it handed back; the oldest first."""
+        """The jobs of this worker, those that it had between two checks, and those that it has just returned to the
+        queue; the oldest first."""
         found = {job.id: job for job in store.jobs.of_worker(self._worker, self._since)}
-        left = [store.jobs.find(job_id) for job_id, job in seen.items() if job_id not in found and not _is_over(job)]
+        left = [
+            store.jobs.find(job_id) for job_id, job in seen.items() if job_id not in found and job.status not in STOPPED
+        ]
         found |= {job.id: job for job in left if job is not None and job.worker in (None, self._worker)}
         return sorted(found.values(), key=lambda job: job.created_at)
 
-    def _tell(self, job: Job, before: Job | None) -> None:
+    def _report(self, job: Job, before: Job | None) -> None:
         short = job.id[:SHORT_ID]
         runs = before.runs if before is not None else 0
         if before is None or job.runs > max(1, runs) or (job.status == "running" and before.status != "running"):
             again = f", run {job.runs}" if job.runs > 1 else ""
-            note(f"job {short} begun{again} in {harmless(job.cwd)}")
+            note(f"job {short} started{again} in {harmless(job.cwd)}")
         if before is not None and (job.status, job.wake_at) == (before.status, before.wake_at):
             return
         why = f": {job.outcome.replace('_', ' ')}" if job.error and job.outcome else ""
-        if _is_over(job):
+        if job.status in STOPPED:
             self.ended += 1
             note(f"job {short} {job.status}{lasted(job.started_at, job.ended_at)}{why}")
         elif job.status == "waiting":
-            from clew.cli.ui.printing import at_clock
-
             note(f"job {short} waits until {at_clock(job.wake_at)}{why}")
         elif before is not None and job.worker is None:
-            note(f"job {short} handed back")
+            note(f"job {short} returned to the queue")
 
 
-def _is_over(job: Job) -> bool:
-    from clew.core.jobs.job import STOPPED
-
-    return job.status in STOPPED
-
-
-def set_up_logs() -> None:
-    """Warnings on stderr, a line each."""
+def _set_up_logs() -> None:
+    """Prints warnings on stderr, one line each."""
     import logging
     import sys
 

@@ -141,7 +141,7 @@ def pair(
     if text == "-" or (text is None and not continues):
         from clew.cli.ask import read_stdin
 
-        words = read_stdin("message", "clew pair --resume -") if continues else read_stdin("task", "clew pair")
+        words = read_stdin("message", "clew pair --resume") if continues else read_stdin("task", "clew pair")
     if fork_at is not None and (session_file is not None or not continues):
         raise UsageError("--fork-at-round needs --resume or --session.", hint="Try clew pair --help.")
     if continues and fork_at is None and options["name"] is not None:

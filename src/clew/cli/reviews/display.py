@@ -1,8 +1,7 @@
-"""A round as a person sees it: the line while it goes on, then its findings and what it says of earlier ones."""
+"""Shows a round of a review to the user: a status line while it runs, then its findings and verdicts."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.ui.printing import harmless, one_line, plural, price
-from clew.cli.ui.run_display import RunDisplay, fresh_words
-from clew.core.costs.usage import NO_USAGE
+from clew.cli.ui.printing import harmless, has_colours, joined, one_line, plural
+from clew.cli.ui.run_display import RunDisplay, fresh_words, usage_words
 from clew.core.reviews.review import FileChange, Finding, FindingState, ReviewRound, Severity, findings_of
 from clew.core.runs import events
 
@@ -30,38 +28,38 @@ _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 
 class RoundDisplay(RunDisplay):
-    """Nothing on stdout: the answer is an object, and is shown when it is whole. On a terminal the last line tells
-    how far the round has come."""
+    """Prints nothing on stdout: the answer is an object, which is shown when it is complete."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(agent, as_json=True)
         self._phase = "starting"
         self._tools_run = 0
         self._tokens = 0
-        self._written = 0
+        self._written_chars = 0
 
     def line(self) -> str:
         """`running Read: src/a.py · 5 tools · 22,135 tokens · 812 characters written`"""
-        parts = [self._phase]
-        parts += [plural(self._tools_run, "tool")] if self._tools_run else []
-        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
-        parts += [f"{plural(self._written, 'character')} written"] if self._written else []
-        return " · ".join(parts)
+        return joined(
+            self._phase,
+            plural(self._tools_run, "tool") if self._tools_run else "",
+            f"{self._tokens:,} tokens" if self._tokens else "",
+            f"{plural(self._written_chars, 'character')} written" if self._written_chars else "",
+        )
 
     def show(self, event: events.Event) -> None:
         match event:
             case events.AttemptStarted():
-                self._written = 0
+                self._written_chars = 0
             case events.ToolStarted():
                 self._tools_run += 1
             case events.TextStreamed():
-                self._written += len(event.text)
+                self._written_chars += len(event.text)
                 self._doing("answering")
             case events.RunEnded():
                 self._tokens += event.usage.shown_tokens + event.usage.output_tokens
                 self._doing("reading the answer")
             case events.FellBack():
-                return  # the round's own line says it at the end
+                return  # the closing line of the round says so
         super().show(event)
 
     def _doing(self, what: str) -> None:
@@ -69,8 +67,8 @@ class RoundDisplay(RunDisplay):
         super()._doing(self.line())
 
 
-def how(round_: ReviewRound) -> str | None:
-    """`resumed`, or `fresh` and why. None: it never came to a decision."""
+def _session_words(round_: ReviewRound) -> str | None:
+    """`resumed`, or `fresh` and why. None: the round ended before a decision was made."""
     if round_.session_resumed:
         return "resumed"
     if round_.reason is None or round_.reason == "imported":
@@ -80,31 +78,28 @@ def how(round_: ReviewRound) -> str | None:
 
 def closing_line(round_: ReviewRound) -> str:
     """`round 2 of 2026-11-15-001 · resumed · 12,345 tokens (12,000 cached) · $0.0123`"""
-    return f"round {round_.number} of {round_.review_id} · {facts(round_)}"
+    return f"round {round_.number} of {round_.review_id} · {result_words(round_)}"
 
 
-def facts(round_: ReviewRound) -> str:
-    usage = round_.usage
-    parts = [how(round_) or round_.status.value]
-    if usage != NO_USAGE:
-        parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
-    if usage != NO_USAGE or round_.cost_usd:
-        parts.append(price(round_.cost_usd, used=True))
-    parts += ["asked twice for an answer that fits"] if round_.runs > 1 else []
-    return " · ".join(parts)
+def result_words(round_: ReviewRound) -> str:
+    return joined(
+        _session_words(round_) or round_.status.value,
+        usage_words(round_.usage, round_.cost_usd),
+        "asked twice for a valid answer" if round_.runs > 1 else "",
+    )
 
 
 def cut_line(changes: Iterable[FileChange]) -> str | None:
-    """What the reviewer was not shown whole, if anything."""
+    """Names the files that the reviewer was shown only in part. None: there are none."""
     short = [f"{one_line(change.path, WHERE_CHARS)} ({change.left_out})" for change in changes if change.left_out]
     if not short:
         return None
     more = f" and {len(short) - NAMED_FILES} more" if len(short) > NAMED_FILES else ""
-    return f"too long to be shown whole: {', '.join(short[:NAMED_FILES])}{more}; the reviewer is told to read them"
+    return f"shown only in part: {', '.join(short[:NAMED_FILES])}{more}; the reviewer is asked to read them"
 
 
 def round_lines(state: ReviewState, round_: ReviewRound) -> list[str]:
-    """What a round came to: its summary, its findings, its verdicts on earlier ones, and the count of them."""
+    """The result of a round: its summary, its findings, its verdicts on earlier findings, and how many there are."""
     answer = round_.answer
     if answer is None:
         return []
@@ -132,7 +127,7 @@ def states(findings: Sequence[Finding]) -> str:
 
 
 def finding_lines(findings: Iterable[Finding], *, with_note: bool = False) -> list[str]:
-    """The gravest first. Whatever a model wrote cannot drive the terminal, nor leave its indent."""
+    """The most severe finding first. Text that a model wrote cannot control the terminal, and stays indented."""
     lines: list[str] = []
     for finding in sorted(findings, key=lambda each: _ORDER[each.severity]):
         lines += [_head(finding, finding.severity.value), *_paragraph(finding.detail, INDENT)]
@@ -158,7 +153,7 @@ def _counted(findings: Sequence[Finding], word: str) -> str:
 
 
 def _paragraph(text: str, indent: str) -> list[str]:
-    """Its lines, indented; on a terminal none is broken in the middle of a word."""
+    """The lines of the text, indented; on a terminal they are wrapped between words."""
     width = max(40, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else None
     lines: list[str] = []
     for line in harmless(text).splitlines():
@@ -171,6 +166,4 @@ def _paragraph(text: str, indent: str) -> list[str]:
 
 
 def _styled(text: str, colour: str | None) -> str:
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    return click.style(text, bold=True, fg=colour)
+    return click.style(text, bold=True, fg=colour) if has_colours(sys.stdout) else text

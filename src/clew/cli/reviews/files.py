@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON
-from clew.cli.reviews.round import complete_review
+from clew.cli.error_report import error_object, print_error
+from clew.cli.options import AS_JSON, complete_review
 from clew.cli.ui.files import output_path, write_output
 from clew.cli.ui.printing import harmless, note, plural, print_json, say, stamp
 from clew.errors import ClewError, UsageError
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("review_id", metavar="ID", shell_complete=complete_review)
 @click.option(
-    "--format", "kind", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown, or JSON."
+    "--format", "kind", type=click.Choice(["md", "json"]), default="md", show_default=True, help="Markdown or JSON."
 )
-@click.option("--output", metavar="FILE", help="Write it there.  [default: stdout]")
-@click.option("--force", is_flag=True, help="Write over a FILE that is there.")
-@click.option("--with-secrets", is_flag=True, help="As it is: else what is a secret, or looks like one, is blanked.")
+@click.option("--output", metavar="FILE", help="Write to this file.  [default: stdout]")
+@click.option("--force", is_flag=True, help="Replace a FILE that exists.")
+@click.option("--with-secrets", is_flag=True, help="Do not blank what is a secret, or looks like one.")
 def export(review_id: str, kind: str, output: str | None, force: bool, with_secrets: bool) -> None:
-    """Write a review as Markdown, for a pull request, or as JSON: all that is known of it. Secrets are blanked.
+    """Write a review as Markdown, for a pull request, or as JSON with everything that is known. Secrets are blanked.
 
     \b
       clew review export latest --output review.md
@@ -63,7 +63,7 @@ def _as_text(value: dict[str, Any]) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, indent=2)
         text.encode("utf-8")
-    except UnicodeEncodeError:  # half a character, as agents sometimes cut them
+    except UnicodeEncodeError:  # a lone surrogate: agents sometimes cut a character in half
         text = json.dumps(value, indent=2)
     return f"{text}\n"
 
@@ -73,14 +73,14 @@ def _as_text(value: dict[str, Any]) -> str:
 @click.option(
     "--cwd",
     metavar="DIR",
-    help="Where the older tool ran the agent.  [default: what the file says, else this directory]",
+    help="The directory in which the other tool ran the agent.  [default: as the file says, else the current one]",
 )
 @AS_JSON
 def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
-    """Take over reviews that an older tool kept as files, one JSON file a review.
+    """Import reviews that another tool stored as JSON files, one file per review.
 
-    A session is gone on with where its own file is found and bears it out; without it the next round starts fresh,
-    with what the old file tells. A file that cannot be taken over is named, and the others are imported all the same.
+    If the session's own file exists and agrees with the review, the next round resumes the session. Otherwise it starts
+    fresh, with what the imported file says. A file that cannot be imported is reported, and the others still are.
 
     \b
       clew review import ~/.reviews/sessions/*.json --cwd ~/shop
@@ -98,10 +98,9 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
                 made = await import_file(client.engine, named_path(name), cwd, model=model)
             except UsageError as error:
                 failures.append(error)
-                body = {"code": error.code, "message": error.message, "hint": error.hint}
-                results.append({"file": name, "id": None, "error": body})
+                results.append({"file": name, "id": None, "error": error_object(error)})
                 if not as_json:
-                    _tell(error)
+                    print_error(error)
                 continue
             results.append(
                 {
@@ -114,25 +113,19 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
                 }
             )
             if not as_json:
-                _tell_imported(results[-1])
+                _print_imported(results[-1])
         return results
 
     results = with_client(work)
     if as_json:
         print_json(results)
         for error in failures:
-            _tell(error)
+            print_error(error)
     return failures[0].exit_code if failures else 0
 
 
-def _tell(error: ClewError) -> None:
-    from clew.cli import error_report
-
-    error_report.print_error(error)
-
-
-def _tell_imported(made: dict[str, Any]) -> None:
-    adopted = [model for model, went_well in made["sessions"].items() if went_well]
+def _print_imported(made: dict[str, Any]) -> None:
+    adopted = [model for model, was_adopted in made["sessions"].items() if was_adopted]
     sessions = f", sessions: {', '.join(adopted)}" if adopted else ", no session: the next round starts fresh"
     say(harmless(f"{made['id']}  {plural(made['rounds'], 'round')}{sessions}"))
     for warning in made["warnings"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON, seconds
+from clew.cli.options import AS_JSON, SINCE, seconds
 from clew.cli.ui.printing import NO_PRICE, dollars, note, one_line, plural, print_json, say
 from clew.cli.ui.tables import columns
 
@@ -19,10 +19,10 @@ MODEL_CHARS = 60
 
 
 @click.command()
-@click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
+@SINCE
 @AS_JSON
 def reviews(since: str | None, as_json: bool) -> None:
-    """What all reviews came to: how often a follow-up round resumed, why not, and what rounds took either way."""
+    """Show how often follow-up rounds of reviews resumed, and why not; and what rounds cost either way."""
     since_s = seconds("--since", since) if since is not None else None
 
     async def work(client: Client) -> None:
@@ -42,12 +42,12 @@ def reviews(since: str | None, as_json: bool) -> None:
 
 
 def lines(measures: dict[str, Any]) -> list[str]:
-    """For a person; what never happened is left out."""
+    """The measures as text. What never happened is left out."""
     from clew.cli.ui.run_display import meaning
     from clew.cli.ui.status_line import clock
 
     reviews, rounds, asked = measures["reviews"], measures["rounds"], measures["follow_ups"]
-    imported = f", {plural(measures['imported'], 'imported one')}" if measures["imported"] else ""
+    imported = f", {measures['imported']:,} imported" if measures["imported"] else ""
     said = [f"{plural(reviews, 'review')}, {plural(rounds, 'round')}{imported}"]
     for number, count in measures["rounds_per_review"].items():
         said.append(f"  {count:>6,}  with {plural(int(number), 'round')}")
@@ -79,7 +79,7 @@ def lines(measures: dict[str, Any]) -> list[str]:
 
 
 def _path(path: dict[str, Any], clock: Any) -> list[str]:
-    """`BY PRICE`: tokens, the cached ones counted at what they cost."""
+    """The cells of a row. `BY PRICE` counts a cached token by its price relative to an uncached one."""
     seconds = path["seconds_per_round"]
     return [
         f"{path['tokens_per_round']:,.0f}",

@@ -7,13 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command
 from clew.cli.command_groups import SuggestingGroup
-from clew.cli.options import AS_JSON
+from clew.cli.options import AS_JSON, LIMIT, complete_review
+from clew.cli.reviews.display import closing_line, finding_lines, result_words, round_lines, states
 from clew.cli.reviews.files import export, import_
-from clew.cli.reviews.round import complete_review, follow, start
-from clew.cli.ui.printing import ago, dollars, harmless, lasted, note, one_line, plural, print_json, say, stamp
+from clew.cli.reviews.round import follow, start
+from clew.cli.ui.printing import (
+    agent_words,
+    ago,
+    dollars,
+    for_terminal,
+    harmless,
+    joined,
+    lasted,
+    note,
+    one_line,
+    plural,
+    print_json,
+    say,
+    say_fields,
+    stamp,
+)
 from clew.cli.ui.tables import columns
+from clew.core.reviews.review import FindingState, findings_of
 from clew.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -28,14 +45,14 @@ SHOWN_CHARS = 200
 
 @click.group(cls=SuggestingGroup)
 def review() -> None:
-    """Start, follow up, list, show, export and import reviews: rounds over what has changed in a repository.
+    """Review what has changed in a repository, in rounds: start, follow up, list, show, export and import reviews.
 
-    ID is a review's id as `review list` shows it, an unambiguous beginning of it, or `latest`: the newest of this
-    repository.
+    ID is the id of a review as `review list` shows it, any unambiguous beginning of it, or `latest` for the newest one
+    of this repository.
 
     \b
-      clew review start                                 what is not committed
-      clew review follow latest "F1 is mended."         the next round: what has changed since
+      clew review start                                 review what is not committed
+      clew review follow latest "F1 is fixed."          the next round: what has changed since
     """
 
 
@@ -44,76 +61,72 @@ for command in (start, follow, export, import_):
 
 
 @review.command("list")
-@click.option("--all", "everywhere", is_flag=True, help="Those of every repository, not of this one alone.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--all", "everywhere", is_flag=True, help="List the reviews of every repository.")
+@LIMIT
 @AS_JSON
-def list_(everywhere: bool, limit: int, as_json: bool) -> None:
-    """List this repository's reviews, the newest first."""
-
-    async def work(client: Client) -> None:
-        top = None if everywhere else await _top(client)
-        found = await client.reviews.list(top=top, limit=limit)
-        if as_json:
-            print_json([await _object(client, state) for state in found])
-        elif not found:
-            note("No reviews yet." if everywhere else "No reviews of this repository yet; --all lists every other.")
-        else:
-            tops = ["REPOSITORY", *(one_line(state.review.top, SHOWN_CHARS) for state in found)]
-            table = [HEADINGS, *(_row(state) for state in found)]
-            heading, *rows = [[*row, top] for row, top in zip(table, tops, strict=True)] if everywhere else table
-            say(columns(heading, rows))
-
-    with_client(work, reads=True)
+@client_command(reads=True)
+async def list_(client: Client, everywhere: bool, limit: int, as_json: bool) -> None:
+    """List the reviews of this repository, the newest first."""
+    top = None if everywhere else await _top(client)
+    found = await client.reviews.list(top=top, limit=limit)
+    if as_json:
+        print_json([await _object(client, state) for state in found])
+    elif not found:
+        note("No reviews yet." if everywhere else "No reviews of this repository yet; --all lists all others.")
+    else:
+        rows = [_row(state) + ([one_line(state.review.top, SHOWN_CHARS)] if everywhere else []) for state in found]
+        say(columns([*HEADINGS, "REPOSITORY"] if everywhere else HEADINGS, rows))
 
 
 async def _top(client: Client) -> str:
     try:
         return await client.reviews.top(".")
     except UsageError as error:
-        raise UsageError(error.message, hint="Go to one, or list those of every repository with --all.") from error
+        raise UsageError(
+            error.message, hint="Change to one, or list the reviews of every repository with --all."
+        ) from error
 
 
 @review.command()
 @click.argument("review_id", metavar="ID", shell_complete=complete_review)
-@click.option("--round", "number", type=click.IntRange(1), metavar="N", help="One round, as it was shown at its end.")
-@click.option("--diff", is_flag=True, help="What the round compared, as git words it.  [default: of the last round]")
+@click.option(
+    "--round", "number", type=click.IntRange(1), metavar="N", help="Show this round as it was shown at its end."
+)
+@click.option("--diff", is_flag=True, help="Print the diff that was reviewed in round N.  [default: in the last round]")
 @AS_JSON
-def show(review_id: str, number: int | None, diff: bool, as_json: bool) -> None:
-    """Show a review: every finding and what became of it, then its rounds.
+@client_command(reads=True)
+async def show(client: Client, review_id: str, number: int | None, diff: bool, as_json: bool) -> None:
+    """Show a review: its rounds, and every finding with its state.
 
     \b
       clew review show latest
       clew review show latest --round 1
       clew review show latest --diff | git apply --stat
     """
-
-    async def work(client: Client) -> None:
-        state = await client.reviews.find(await client.reviews.resolve(review_id))
-        round_ = _round(state, number)
-        text = await client.reviews.diff(state.review.id, round_.number) if diff and round_ is not None else None
-        if as_json:
-            shown = await _object(client, state, round_ if number is not None else None)
-            print_json(shown if text is None else {**shown, "diff": text})
-        elif text is not None:
-            sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
-            if not text:
-                note("It is not known what the round compared." if state.review.imported_from else "Nothing differed.")
-        elif number is not None and round_ is not None:
-            _show_round(state, round_)
-        else:
-            await _show(client, state)
-
-    with_client(work, reads=True)
+    state = await client.reviews.find(await client.reviews.resolve(review_id))
+    round_ = _round(state, number)
+    text = await client.reviews.diff(state.review.id, round_.number) if diff and round_ is not None else None
+    if as_json:
+        shown = await _object(client, state, round_ if number is not None else None)
+        print_json(shown if text is None else {**shown, "diff": text})
+    elif text is not None:
+        sys.stdout.write(for_terminal(text))
+        if not text:
+            note("It is not known what was reviewed." if state.review.imported_from else "Nothing differed.")
+    elif number is not None and round_ is not None:
+        _show_round(state, round_)
+    else:
+        await _show(client, state)
 
 
 def _round(state: ReviewState, number: int | None) -> ReviewRound | None:
-    """The one that is meant, or the last."""
+    """The round of that number; without a number, the last one. Raises NotFound."""
     if number is None:
         return state.last
     found = next((each for each in state.rounds if each.number == number), None)
     if found is None:
-        there = plural(len(state.rounds), "round")
-        raise NotFound(f"Review {state.review.id} has no round {number}.", hint=f"It has {there}.")
+        hint = f"It has {plural(len(state.rounds), 'round')}."
+        raise NotFound(f"Review {state.review.id} has no round {number}.", hint=hint)
     return found
 
 
@@ -126,16 +139,14 @@ async def _object(client: Client, state: ReviewState, round_: ReviewRound | None
 
 
 def _row(state: ReviewState) -> list[str]:
-    from clew.core.reviews.review import FindingState, findings_of
-
     findings, last = findings_of(state.rounds), state.last
-    still = sum(finding.state is FindingState.OPEN for finding in findings)
+    open_ = sum(finding.state is FindingState.OPEN for finding in findings)
     cost = sum(round_.cost_usd for round_ in state.rounds)
     return [
         state.review.id,
         str(len(state.rounds)),
         last.status.value if last is not None else "-",
-        f"{still} of {len(findings)}" if findings else "-",
+        f"{open_} of {len(findings)}" if findings else "-",
         one_line((last.model if last is not None else None) or state.thread.model or "-", 40),
         ago(state.review.created_at),
         dollars(cost) if cost else "-",
@@ -147,17 +158,14 @@ def _about(review: Review) -> str:
     """`staged changes in src`, `all changes since main`"""
     since = f" since {review.base}" if review.base else ""
     where = f" in {', '.join(review.paths)}" if review.paths else ""
-    kept = " (imported)" if review.imported_from else ""
-    return f"{review.scope} changes{since}{where}{kept}"
+    imported = " (imported)" if review.imported_from else ""
+    return f"{review.scope} changes{since}{where}{imported}"
 
 
 async def _show(client: Client, state: ReviewState) -> None:
-    from clew.cli.reviews.display import finding_lines, states
-    from clew.core.reviews.review import FindingState, findings_of
-
     review, findings = state.review, findings_of(state.rounds)
     sessions = await client.reviews.sessions(state)
-    pairs = [
+    fields = [
         ("review", f"{review.id}, {ago(review.created_at)}"),
         ("in", review.top),
         ("about", _about(review)),
@@ -167,11 +175,8 @@ async def _show(client: Client, state: ReviewState) -> None:
         ("imported", review.imported_from or ""),
         ("findings", states(findings)),
     ]
-    for label, words in pairs:
-        if words:
-            say(f"{label:<11}{one_line(words, SHOWN_CHARS)}")
-    for round_ in state.rounds:
-        say(f"{f'round {round_.number}':<11}{_round_words(round_)}")
+    say_fields((label, one_line(words, SHOWN_CHARS)) for label, words in fields)
+    say_fields((f"round {round_.number}", _round_words(round_)) for round_ in state.rounds)
     for status in FindingState:
         some = [finding for finding in findings if finding.state is status]
         if some:
@@ -181,18 +186,16 @@ async def _show(client: Client, state: ReviewState) -> None:
 
 
 def _round_words(round_: ReviewRound) -> str:
-    from clew.cli.reviews.display import facts
-
-    who = one_line(" ".join(part for part in (round_.agent, round_.model) if part), 60)
-    found = plural(len(round_.answer.findings), "finding") if round_.answer is not None else ""
-    error = one_line(round_.error or "", SHOWN_CHARS)
-    parts = (who, f"{round_.status}{lasted(round_.started_at, round_.ended_at)}", found, facts(round_), error)
-    return " · ".join(part for part in parts if part)
+    return joined(
+        agent_words(round_.agent, round_.model),
+        f"{round_.status}{lasted(round_.started_at, round_.ended_at)}",
+        plural(len(round_.answer.findings), "finding") if round_.answer is not None else "",
+        result_words(round_),
+        one_line(round_.error or "", SHOWN_CHARS),
+    )
 
 
 def _show_round(state: ReviewState, round_: ReviewRound) -> None:
-    from clew.cli.reviews.display import closing_line, round_lines
-
     if round_.message:
         for line in harmless(round_.message).splitlines():
             say(f"> {line}")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import complete_thread
 from clew.cli.ui.printing import SHORT_ID, note, one_line
+from clew.core.runs.run import LIVE
 from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.core.runs.run import Run
+
+T = TypeVar("T")
 
 CANCEL_S = 20.0  # a graceful stop, then TERM, then KILL
 POLL_S = 0.1
@@ -68,41 +72,32 @@ def edit(run_id: str, text: str) -> None:
 
 @click.command()
 @click.argument("run_id", metavar="ID")
-def remove(run_id: str) -> None:
+@client_command()
+async def remove(client: Client, run_id: str) -> None:
     """Remove a queued run: nothing of it reaches the agent, and its prompt does not become a turn of the thread.
 
     `clew runs show` still shows it. A run that has started is not removed: see `cancel`.
     """
-
-    async def work(client: Client) -> None:
-        run = await client.run(run_id)
-        await client.remove_queued(run.id)
-        ended = await _ended(client, run)
-        note(f"run {run.id[:SHORT_ID]} is removed: {ended.status}")
-
-    with_client(work)
+    run = await client.run(run_id)
+    await client.remove_queued(run.id)
+    note(f"run {run.id[:SHORT_ID]} is removed: {(await _ended(client, run)).status}")
 
 
 @click.command()
 @click.argument("run_id", metavar="ID")
-def send(run_id: str) -> None:
+@client_command()
+async def send(client: Client, run_id: str) -> None:
     """Start a queued run now, before the others that wait. The active run of its thread is stopped; its answer is kept.
 
     Use it also for a prompt that is held because the run before it was stopped. The daemon that holds it starts it.
     """
-
-    async def work(client: Client) -> None:
-        run = await client.send_queued((await client.run(run_id)).id)
-        when = "starts" if run.owner is not None else "starts with the next clew serve"
-        note(f"run {run.id[:SHORT_ID]} {when}: {one_line(run.prompt, PROMPT_CHARS)}")
-
-    with_client(work)
+    run = await client.send_queued((await client.run(run_id)).id)
+    when = "starts" if run.owner is not None else "starts with the next clew serve"
+    note(f"run {run.id[:SHORT_ID]} {when}: {one_line(run.prompt, PROMPT_CHARS)}")
 
 
 async def active_runs(client: Client, thread: str | None) -> list[Run]:
     """The runs that have not ended, the newest first. Raises NotFound if there is none."""
-    from clew.core.runs.run import LIVE
-
     found = await client.find(thread) if thread is not None else None
     live = await client.runs(thread=found, statuses=LIVE, limit=1000)
     if not live:
@@ -112,16 +107,23 @@ async def active_runs(client: Client, thread: str | None) -> list[Run]:
 
 
 async def _ended(client: Client, run: Run) -> Run:
+    return await wait_until_ended(
+        lambda: client.run(run.id),
+        lambda now: now.status not in LIVE,
+        f"Run {run.id[:SHORT_ID]}",
+        hint="See clew runs show; on another machine it may take longer.",
+    )
+
+
+async def wait_until_ended(
+    read: Callable[[], Awaitable[T]], has_ended: Callable[[T], bool], what: str, *, hint: str
+) -> T:
+    """Reads a run or a job that was asked to stop, until it has ended. Raises ClewError if that takes too long."""
     import asyncio
 
-    from clew.core.runs.run import LIVE
-
     deadline = time.monotonic() + CANCEL_S
-    while (now := await client.run(run.id)).status in LIVE:
+    while not has_ended(now := await read()):
         if time.monotonic() > deadline:
-            raise ClewError(
-                f"Run {run.id[:SHORT_ID]} was asked to stop, but has not ended within {CANCEL_S:.0f} s.",
-                hint="See clew runs show; on another machine it may take longer.",
-            )
+            raise ClewError(f"{what} was asked to stop, but has not ended within {CANCEL_S:.0f} s.", hint=hint)
         await asyncio.sleep(POLL_S)
     return now

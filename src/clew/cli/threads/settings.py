@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.options import AS_JSON, INSTRUCTIONS, complete_thread
 from clew.cli.threads.listing import thread_object
 from clew.cli.ui.printing import harmless, note, one_line, print_json, stamp
 from clew.cli.ui.upcoming import next_turn
@@ -39,11 +39,7 @@ SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "stan
     help="Whose rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers are loaded.",
 )
 @click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other's turns.")
-@click.option(
-    "--instructions",
-    metavar="FILE",
-    help="Instructions for the thread from now on, from a file (- = stdin; an empty file removes them).",
-)
+@INSTRUCTIONS
 @AS_JSON
 def set_(name: str, new_name: str | None, instructions: str | None, as_json: bool, **changes: str | None) -> None:
     """Change a thread's settings from its next turn on. While a run is active, only the name can change."""

@@ -170,14 +170,14 @@ def retry(
     """Ask a prompt of the thread again, in a fresh session. The turns after it are archived."""
 
     async def work(client: Client) -> int:
-        from clew.cli.foreground_run import run_and_report
+        from clew.cli.foreground_run import report_reply, show_run
 
         thread = await client.find(name)
 
         async def start(person: Person | None) -> Run:
             return await thread.retry(turn_id, agent=agent, model=model, wait=not no_wait, person=person)
 
-        return await run_and_report(thread, start, as_json=as_json, agent=agent)
+        return report_reply(await show_run(thread, start, as_json=as_json, agent=agent), as_json=as_json)
 
     return with_client(work, timeout=timeout)
 

@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TextIO
 
 SHORT_ID = 8
+AGENT_CHARS = 80
 MONEY_DIGITS = 6  # decimals of every amount in JSON
 FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 NO_PRICE = "no price"  # tokens were used, and the agent did not report their cost
@@ -34,15 +35,29 @@ def note(text: str) -> None:
 
 
 def dim(text: str) -> str:
-    """Dimmed, on a terminal with colours."""
-    if sys.stderr is None or not sys.stderr.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return text
-    return f"\x1b[2m{text}\x1b[0m"
+    """Dimmed, if stderr shows colours."""
+    return f"\x1b[2m{text}\x1b[0m" if sys.stderr is not None and has_colours(sys.stderr) else text
+
+
+def has_colours(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def say(text: str = "") -> None:
     """A line of the command's output, on stdout."""
     sys.stdout.write(f"{text}\n")
+
+
+def say_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """A line for each field: its label and its words. A field without words is left out."""
+    for label, words in fields:
+        if words:
+            say(f"{label:<11}{words}")
+
+
+def say_block(label: str, lines: Iterable[str]) -> None:
+    """Lines under one label, which stands before the first of them."""
+    say_fields((label if place == 0 else "", line) for place, line in enumerate(lines))
 
 
 def print_json(value: Any, *, in_line: bool = False) -> None:
@@ -80,6 +95,20 @@ def harmless(text: str) -> str:
 def _symbol(character: str) -> str:
     code = ord(character)
     return chr(0x2400 + code) if code < 0x20 else "�"
+
+
+def for_terminal(text: str) -> str:
+    """Unchanged in a pipe; harmless on a terminal."""
+    return harmless(text) if sys.stdout.isatty() else text
+
+
+def joined(*parts: str | None, by: str = " · ") -> str:
+    """The parts that are not empty."""
+    return by.join(part for part in parts if part)
+
+
+def agent_words(agent: str | None, model: str | None) -> str:
+    return one_line(joined(agent, model, by=" "), AGENT_CHARS)
 
 
 def one_line(text: str, limit: int) -> str:

@@ -6,9 +6,9 @@ import os
 import stat
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from clew.cli.ui.printing import SHORT_ID, at_clock, dim, note, one_line, price
+from clew.cli.ui.printing import SHORT_ID, at_clock, dim, joined, note, one_line, price
 from clew.cli.ui.streamed_answer import StreamedAnswer
 from clew.core.costs.usage import NO_USAGE
 from clew.core.decision import MEANING, Reason
@@ -17,6 +17,7 @@ from clew.core.runs import events
 if TYPE_CHECKING:
     from clew.api.client import Reply
     from clew.cli.ui.status_line import StatusLine
+    from clew.core.costs.usage import Usage
     from clew.core.runs.run import Run
     from clew.core.runs.tool_calls import ToolLog
 
@@ -36,6 +37,13 @@ class RunDisplay:
         self._asking = False
         self._tools = None if self._status is None else _tool_log()
         self._warnings: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def start(self) -> None:
         if self._status is not None:
@@ -205,13 +213,14 @@ def closing_line(reply: Reply) -> str | None:
     how = session_words(reply)
     if how is None and reply.usage == NO_USAGE:
         return None
-    parts = [how or reply.status]
-    usage = reply.usage
-    if usage != NO_USAGE:
-        parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
-    if usage != NO_USAGE or reply.cost_usd:
-        parts.append(price(reply.cost_usd, used=True))
-    return " · ".join(parts)
+    return joined(how or reply.status, usage_words(reply.usage, reply.cost_usd))
+
+
+def usage_words(usage: Usage, cost_usd: float) -> str:
+    """`22,135 tokens (22,087 cached) · $0.0070`, as far as it is known."""
+    used = usage != NO_USAGE
+    tokens = f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)"
+    return joined(tokens if used else "", price(cost_usd, used=True) if used or cost_usd else "")
 
 
 def session_words(run: Reply | Run) -> str | None:

@@ -28,6 +28,10 @@ class StatusLine:
         self._live: Live | None = None
         self._loading: asyncio.Task[None] | None = None
 
+    def count_from(self, began: float) -> None:
+        """The clock of the line counts from `began`, a time of `time.monotonic()`."""
+        self._began = began
+
     def start(self) -> None:
         self._loading = asyncio.create_task(self._load())
 
@@ -54,7 +58,7 @@ class StatusLine:
         return True
 
     def retire(self) -> None:
-        """Hidden for good."""
+        """Hides the line for good: `show` no longer draws it."""
         self._retired = True
         self.hide()
 
