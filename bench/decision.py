@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.report import Column, Result, Table
 from bench.timing import Sample, counted, tell
 from clew.agents.claude import Claude
-from clew.core.decision import Abilities, DecisionRequest, Policy, Resume, decide
+from clew.core.decision import Abilities, DecisionCase, DecisionRequest, Policy, Resume, decide
 from clew.core.history import History, Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Mark, Observed, Pin, PinState, Runtime
@@ -78,7 +78,8 @@ class World:
         prompt = _turn(len(self.history))
         request = DecisionRequest("claude", MODEL, self.thread.cwd, self.runtime, prompt)
         observed = Observed(exists=True, mark=self.pin.mark)
-        decision = decide(request, self.history, (self.pin,), ABILITIES, observed, Policy(), time.time())
+        case = DecisionCase(request, self.history, (self.pin,), ABILITIES, observed, Policy(), time.time())
+        decision = decide(case)
         assert isinstance(decision, Resume) and decision.prompt == prompt.text
 
     def plan(self) -> tuple[AttemptPlan, float]:

@@ -16,6 +16,7 @@ from clew.core.decision import (
     MEANING,
     Abilities,
     Decision,
+    DecisionCase,
     DecisionRequest,
     Fresh,
     Policy,
@@ -79,7 +80,7 @@ def ask(
     policy: Policy | None = None,
     now: float = NOW,
 ) -> Decision:
-    return decide(
+    case = DecisionCase(
         request or make_request(),
         history,
         (make_pin(),) if pins is None else pins,
@@ -88,6 +89,7 @@ def ask(
         policy or Policy(),
         now,
     )
+    return decide(case)
 
 
 # For every guard, a change to a case that would be resumed. Changes for different guards can be combined.

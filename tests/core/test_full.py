@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.core.decision import Abilities, DecisionRequest, Fresh, Policy, Reason, decide, fresh
+from clew.core.decision import Abilities, DecisionCase, DecisionRequest, Fresh, Policy, Reason, decide, fresh
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 from clew.core.pins import NOTHING_OBSERVED, Absorbed, Runtime
@@ -25,9 +25,8 @@ def test_a_fresh_session_is_sent_the_long_form_of_the_prompt() -> None:
 
 def test_a_fresh_session_is_sent_the_long_form_of_an_earlier_turn_in_its_place() -> None:
     request = replace(REQUEST, full_prompt="LONG", full_prompt_of=FIRST.id)
-    decision = decide(
-        request, (FIRST, CUT), (), Abilities(resume=True, choose_id=True), NOTHING_OBSERVED, Policy(), 0.0
-    )
+    abilities = Abilities(resume=True, choose_id=True)
+    decision = decide(DecisionCase(request, (FIRST, CUT), (), abilities, NOTHING_OBSERVED, Policy(), 0.0))
     assert isinstance(decision, Fresh)
     assert decision.prompt.count("LONG") == 1 and "SHORT" not in decision.prompt
     assert decision.prompt.index("LONG") < decision.prompt.index("half of an") < decision.prompt.index("go on")

@@ -153,39 +153,46 @@ def candidate(pins: Sequence[Pin], agent: str, model: str) -> Pin | None:
     return None
 
 
-def decide(
-    request: DecisionRequest,
-    history: History,
-    pins: Sequence[Pin],
-    abilities: Abilities,
-    observed: Observed,
-    policy: Policy,
-    now: float,
-) -> Decision:
-    """Resume or Fresh. `pins` are the thread's, oldest first and reconciled; `observed` is the candidate's file."""
-    reason = objection(request, history, pins, abilities, observed, policy, now)
-    pin = candidate(pins, request.agent, request.model)
-    if reason is not None:
-        return replace(
-            fresh(request, history, policy, reason), skipped_session=pin.session_id if pin is not None else None
-        )
-    assert pin is not None  # else the no_pin guard would have objected
-    return _resume(pin, request, visible(history, request.agent, policy.visibility), policy)
+class DecisionCase(Record):
+    """Everything that the decision depends on, and what a guard may look at."""
+
+    request: DecisionRequest
+    history: History
+    pins: Sequence[Pin]  # the thread's, oldest first, and reconciled
+    abilities: Abilities
+    observed: Observed  # the candidate's session file, as the engine just read it
+    policy: Policy
+    now: float
+
+    @property
+    def seen(self) -> History:
+        """What the agent may see of the history."""
+        return visible(self.history, self.request.agent, self.policy.visibility)
+
+    @property
+    def candidate(self) -> Pin | None:
+        return candidate(self.pins, self.request.agent, self.request.model)
+
+    @property
+    def pin(self) -> Pin:
+        pin = self.candidate
+        assert pin is not None  # the guards that use it come after no_pin
+        return pin
 
 
-def objection(
-    request: DecisionRequest,
-    history: History,
-    pins: Sequence[Pin],
-    abilities: Abilities,
-    observed: Observed,
-    policy: Policy,
-    now: float,
-) -> Reason | None:
+def decide(case: DecisionCase) -> Decision:
+    reason = objection(case)
+    if reason is None:
+        return _resume(case.pin, case.request, case.seen, case.policy)
+    pin = case.candidate
+    return replace(
+        fresh(case.request, case.history, case.policy, reason),
+        skipped_session=pin.session_id if pin is not None else None,
+    )
+
+
+def objection(case: DecisionCase) -> Reason | None:
     """Why `decide` would not resume. It builds no prompt, so it is cheap enough to call for a long list of threads."""
-    seen = visible(history, request.agent, policy.visibility)
-    pin = candidate(pins, request.agent, request.model)
-    case = _Case(request, history, seen, pin, abilities, observed, policy, now)
     return next((reason for reason, objects in GUARDS if objects(case)), None)
 
 
@@ -268,33 +275,15 @@ def _standing_note(pin: Pin, request: DecisionRequest) -> str | None:
     return f"{prompts.STANDING_CHANGED}\n\n{request.standing}"
 
 
-class _Case(Record):
-    """Everything that a guard may look at."""
-
-    request: DecisionRequest
-    history: History
-    seen: History
-    candidate: Pin | None
-    abilities: Abilities
-    observed: Observed
-    policy: Policy
-    now: float
-
-    @property
-    def pin(self) -> Pin:
-        assert self.candidate is not None  # the guards that use it come after no_pin
-        return self.candidate
-
-
-def _is_expired(case: _Case) -> bool:
+def _is_expired(case: DecisionCase) -> bool:
     return case.policy.max_age_s is not None and case.now - case.pin.used_at > case.policy.max_age_s
 
 
-def _is_worn_out(case: _Case) -> bool:
+def _is_worn_out(case: DecisionCase) -> bool:
     return case.policy.max_resumes is not None and case.pin.resume_count >= case.policy.max_resumes
 
 
-def _cannot_fork(case: _Case) -> bool:
+def _cannot_fork(case: DecisionCase) -> bool:
     """A borrowed session is never written to: it is copied, up to the last turn that both threads share."""
     if case.pin.borrowed_at is None:
         return False
@@ -302,12 +291,12 @@ def _cannot_fork(case: _Case) -> bool:
     return not (case.pin.borrowed_at and case.abilities.fork and can_end_there)
 
 
-def _is_unconfirmed(case: _Case) -> bool:
+def _is_unconfirmed(case: DecisionCase) -> bool:
     """The last attempt's outcome is unknown, or nothing was ever confirmed to be in the session."""
     return case.pin.pending is not None or not case.pin.absorbed
 
 
-GUARDS: tuple[tuple[Reason, Callable[[_Case], bool]], ...] = (
+GUARDS: tuple[tuple[Reason, Callable[[DecisionCase], bool]], ...] = (
     (Reason.DISABLED, lambda case: not case.policy.enable_resume),
     (Reason.UNSUPPORTED, lambda case: not case.abilities.resume),
     (Reason.FORCED_FRESH, lambda case: case.request.force_fresh),

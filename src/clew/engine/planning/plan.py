@@ -13,6 +13,7 @@ from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.decision import (
     Abilities,
     Decision,
+    DecisionCase,
     DecisionRequest,
     Fresh,
     Policy,
@@ -70,7 +71,7 @@ class Planner(Record):
             self.fence(store)
             run = store.runs.update(self.run.id, status=RunStatus.RUNNING, started_at=self.context.clock())
             store.questions.withdraw_earlier(thread.id, run.id, self.context.clock())
-        request, history, decision = self.preview(store, run)
+        case, decision = self.preview(store, run)
         rules = notices.unloaded_rules(self.adapter, thread, self.runtime.config_dir)
         with store.transaction():
             self.fence(store)
@@ -83,29 +84,24 @@ class Planner(Record):
                     why=f"retry {self.run.id}",
                 )
             else:
-                store.turns.add(thread.id, request.prompt)
+                store.turns.add(thread.id, case.request.prompt)
             warnings = notices.warnings(store, thread, rules, decision)
-            return self._commit(store, request, history, decision, number=1, warnings=warnings)
+            return self._commit(store, case.request, case.history, decision, number=1, warnings=warnings)
 
-    def preview(self, store: Store, run: Run) -> tuple[DecisionRequest, History, Decision]:
+    def preview(self, store: Store, run: Run) -> tuple[DecisionCase, Decision]:
         """What would be sent now. Stores nothing."""
-        request, history, pins, observed = self._read(store, run)
-        decision = decide(request, history, pins, self.abilities, observed, self.policy, self.context.clock())
+        case = self._case(store, run)
+        decision = decide(case)
         if self.turn.fresh_because is not None and isinstance(decision, Fresh) and self.turn.options.fresh_session:
             decision = replace(decision, reason=self.turn.fresh_because)
-        return request, history, decision
+        return case, decision
 
     def session(self, store: Store, run: Run) -> SessionId | None:
         """The session that would be resumed now; None: a fresh one."""
-        request, history, pins, observed = self._read(store, run)
-        now = self.context.clock()
-        if objection(request, history, pins, self.abilities, observed, self.policy, now) is not None:
-            return None
-        pin = candidate(pins, request.agent, request.model)
-        return pin.session_id if pin is not None else None
+        case = self._case(store, run)
+        return case.pin.session_id if objection(case) is None else None
 
-    def _read(self, store: Store, run: Run) -> tuple[DecisionRequest, History, tuple[Pin, ...], Observed]:
-        """All that the decision depends on."""
+    def _case(self, store: Store, run: Run) -> DecisionCase:
         thread = self.turn.thread
         history, prompt = self._history(store, run)
         request = DecisionRequest(
@@ -121,7 +117,7 @@ class Planner(Record):
             force_fresh=self.turn.options.fresh_session,
         )
         pins, observed = self._settled(store.pins.of_thread(thread.id), request, history)
-        return request, history, pins, observed
+        return DecisionCase(request, history, pins, self.abilities, observed, self.policy, self.context.clock())
 
     def _settled(
         self, pins: tuple[Pin, ...], request: DecisionRequest, history: History

@@ -23,7 +23,7 @@ async def preview(engine: Engine, request: TurnRequest) -> Decision:
 
     def look(store: Store) -> Decision:
         planner, run = plan(store, request)
-        return planner.preview(store, run)[2]
+        return planner.preview(store, run)[1]
 
     return await engine.store.call(look)
 
