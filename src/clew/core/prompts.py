@@ -10,7 +10,7 @@ launch flag, so that the agent's cached prefix stays the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from clew.core.history import Role, Turn
 from clew.core.record import Record
@@ -116,14 +116,8 @@ def _cut_middle(text: str, limit: int) -> str:
 
 def fresh(standing: str | None, transcript: Section | None, text: str, done: str | None = None) -> str:
     """Standing + transcript + work done + text."""
-    sections = []
-    if standing:
-        sections.append(f"{STANDING}\n\n{standing}")
-    if transcript is not None:
-        sections.append(f"{TRANSCRIPT}\n\n{TRANSCRIPT_NOTE}\n\n{transcript.text}")
-    if done:
-        sections.append(f"{WORK_DONE}\n\n{done}")
-    return _with_message(sections, text)
+    turns = f"{TRANSCRIPT_NOTE}\n\n{transcript.text}" if transcript is not None else None
+    return _with_sections(((STANDING, standing), (TRANSCRIPT, turns), (WORK_DONE, done)), text)
 
 
 def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_chars: int) -> int:
@@ -135,17 +129,13 @@ def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_ch
 
 def delta(standing_note: str | None, catch_up: Section | None, text: str, *, form_answered: bool) -> str:
     """Catch-up + text, and the standing text only when it changed."""
-    sections = []
-    if standing_note:
-        sections.append(f"{STANDING}\n\n{standing_note}")
-    if catch_up is not None:
-        sections.append(f"{CATCH_UP}\n\n{CATCH_UP_NOTE}\n\n{catch_up.text}")
+    turns = f"{CATCH_UP_NOTE}\n\n{catch_up.text}" if catch_up is not None else None
     if form_answered:
         text = f"{FORM_ANSWERED}\n\n{text}"
-    return _with_message(sections, text)
+    return _with_sections(((STANDING, standing_note), (CATCH_UP, turns)), text)
 
 
-def _with_message(sections: list[str], text: str) -> str:
-    if not sections:
-        return text
-    return "\n\n".join([*sections, f"{MESSAGE}\n\n{text}"])
+def _with_sections(sections: Iterable[tuple[str, str | None]], text: str) -> str:
+    """The text below the sections that have content, each under its title."""
+    blocks = [f"{title}\n\n{content}" for title, content in sections if content]
+    return "\n\n".join([*blocks, f"{MESSAGE}\n\n{text}"]) if blocks else text
