@@ -22,7 +22,7 @@ from typing import Final
 from clew.core.record import Record
 from clew.core.reviews.review import FileChange, Scope
 from clew.errors import UsageError
-from clew.git.command import WHOLE_S, Git, failure, on_disk
+from clew.git.command import WHOLE_S, Done, Git, failure, on_disk
 
 NAME_MAX_CHARS = 4_096
 ODD_MAX = 100  # tracked files that are pipes or devices now
@@ -37,22 +37,18 @@ _SHOWN = (
     *("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", "-M", "--no-relative"),
     "--ignore-submodules=dirty",  # to enter one, git would run there, with the settings of that repository
 )
-_SETTINGS = tuple(
-    word
-    for setting in (
-        "core.quotePath=false",
-        "core.bigFileThreshold=1m",
-        "core.untrackedCache=false",
-        "core.preloadIndex=false",
-        "index.sparse=false",  # git 2.39 corrupts the copy of a sparse index
-        "core.splitIndex=false",  # a shared part would be written beside the user's own index
-        "diff.suppressBlankEmpty=false",
-        "diff.submodule=short",
-        "diff.orderFile=/dev/null",
-        "diff.algorithm=histogram",
-        "color.ui=false",
-    )
-    for word in ("-c", setting)
+_SETTINGS = (
+    "core.quotePath=false",
+    "core.bigFileThreshold=1m",
+    "core.untrackedCache=false",
+    "core.preloadIndex=false",
+    "index.sparse=false",  # git 2.39 corrupts the copy of a sparse index
+    "core.splitIndex=false",  # a shared part would be written beside the user's own index
+    "diff.suppressBlankEmpty=false",
+    "diff.submodule=short",
+    "diff.orderFile=/dev/null",
+    "diff.algorithm=histogram",
+    "color.ui=false",
 )
 
 
@@ -86,7 +82,7 @@ class Repository:
     """A git repository with a work tree, read only."""
 
     def __init__(self, work_dir: str, environ: Mapping[str, str]) -> None:
-        self._git = Git(environ, needed_for="Reviews need", instead="")
+        self._git = Git(environ, needed_for="Reviews need", instead="", settings=_SETTINGS)
         self._work_dir = work_dir
         self._top: str | None = None
         self._guard: Mapping[str, str] = {}
@@ -181,7 +177,7 @@ class Repository:
             await on_disk(_write_files, scratch, "a", {name: old[name] for name in changed if name in old})
             await on_disk(_write_files, scratch, "b", {name: new[name] for name in changed if name in new})
             shown = [*_SHOWN, "--src-prefix=", "--dst-prefix="]
-            args = (*_SETTINGS, "diff", "--no-index", *shown, "-p", "--", "a", "b")
+            args = ("diff", "--no-index", *shown, "-p", "--", "a", "b")
             alone = {"GIT_CEILING_DIRECTORIES": str(Path(scratch).resolve().parent)}
             done = await self._git.attempt(*args, cwd=scratch, extra=alone, limit_s=WHOLE_S)
         if done.status not in (0, 1):
@@ -262,17 +258,13 @@ class Repository:
 
     async def _add_new(self, paths: Sequence[str], extra: Mapping[str, str]) -> None:
         """Adds new files to the index, also where a sparse checkout leaves out a part of the tree."""
-        top = await self.top()
         others = await self._call("ls-files", "-z", "--others", "--exclude-standard", "--", *paths, extra=extra)
         new = b"\0".join(name for name in others.split(b"\0") if name and not name.endswith(b"/"))
         if not new:
             return
-        given = {**self._guard, **extra}
         args = ("add", "--intent-to-add", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
         for options in (("--sparse",), ()):
-            done = await self._git.attempt(
-                *_SETTINGS, *args, *options, cwd=top, extra=given, stdin=new, limit_s=WHOLE_S
-            )
+            done = await self._attempt(*args, *options, extra=extra, stdin=new)
             if done.status in (0, 1):  # 1: some of them cannot be read
                 return
             if done.status != UNKNOWN_OPTION:
@@ -282,9 +274,7 @@ class Repository:
     async def _readable(self, *args: str, extra: Mapping[str, str]) -> bytes:
         """Like `_call`. A tracked file that is now a pipe or a device counts as deleted."""
         for _ in range(ODD_MAX):
-            done = await self._git.attempt(
-                *_SETTINGS, *args, cwd=await self.top(), extra={**self._guard, **extra}, limit_s=WHOLE_S
-            )
+            done = await self._attempt(*args, extra=extra)
             odd = re.search(r"^error: (.*): unsupported file type$", done.err, re.MULTILINE)
             if done.status == 0 or odd is None:
                 break
@@ -294,9 +284,16 @@ class Repository:
         return done.out
 
     async def _call(self, *args: str, extra: Mapping[str, str] | None = None, stdin: bytes = b"") -> bytes:
+        done = await self._attempt(*args, extra=extra, stdin=stdin)
+        if done.status != 0:
+            raise failure(args, done, "")
+        return done.out
+
+    async def _attempt(self, *args: str, extra: Mapping[str, str] | None, stdin: bytes = b"") -> Done:
         top = await self.top()
-        given = {**self._guard, **(extra or {})}
-        return await self._git.call(*_SETTINGS, *args, cwd=top, extra=given, stdin=stdin, limit_s=WHOLE_S)
+        return await self._git.attempt(
+            *args, cwd=top, extra={**self._guard, **(extra or {})}, stdin=stdin, limit_s=WHOLE_S
+        )
 
 
 def stored_content(data: bytes) -> bytes:

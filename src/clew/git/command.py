@@ -70,14 +70,17 @@ class Git:
         needed_for: str = "Checkpoints need",
         instead: str = INSTEAD,
         keeps: bool = False,
+        settings: Sequence[str] = (),
     ) -> None:
         """`needed_for` begins the message when git is missing; `instead` is the hint when it is missing or fails.
 
         `keeps`: the caller's own `GIT_*` variables stay, so that git sees what another program's git will see.
+        `settings` apply to every call, as those of `git -c` do.
         """
         self._needed_for, self._instead = needed_for, instead
         kept = {key: value for key, value in environ.items() if keeps or not key.startswith("GIT_")}
         self._environ = kept | _FIXED
+        self._settings_given = (*_SWITCHED_OFF, *settings)
 
     async def call(
         self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
@@ -180,7 +183,7 @@ class Git:
         if done.status < 0:
             raise failure(words, done, self._instead)
         found = guard.parse_settings(done.out) if done.status == 0 else []
-        return found[: -len(_SWITCHED_OFF)]  # without those of this call itself
+        return found[: -len(self._settings_given)]  # without those of this call itself
 
     async def _submodules(self, cwd: str, extra: Mapping[str, str] | None) -> list[str]:
         """The folders of the submodules that are checked out. With `extra` None, none are looked for."""
@@ -204,11 +207,10 @@ class Git:
                 f"{self._needed_for} git, and there is none on the PATH.",
                 hint=f"Install git. {self._instead}".strip(),
             )
-        switches = [word for setting in _SWITCHED_OFF for word in ("-c", setting)]
         try:
             return await asyncio.create_subprocess_exec(
                 binary,
-                *switches,
+                *(word for setting in self._settings_given for word in ("-c", setting)),
                 *args,
                 cwd=cwd,
                 env={**self._environ, **extra},

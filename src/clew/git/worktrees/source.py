@@ -22,16 +22,12 @@ FETCH_ERROR_MAX_CHARS = 300
 HALF_MADE = "initializing"  # what git writes into the lock of a tree while it makes it
 
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
-_SETTINGS = tuple(
-    word
-    for setting in (
-        "submodule.recurse=false",
-        "gc.auto=0",
-        "maintenance.auto=false",
-        "core.alternateRefsCommand=true",
-        "advice.detachedHead=false",
-    )
-    for word in ("-c", setting)
+_SETTINGS = (
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "core.alternateRefsCommand=true",
+    "advice.detachedHead=false",
 )
 _UPLOAD = "--upload-pack=git-upload-pack"  # a setting could name another program
 _REMOTE_ENVIRON = {
@@ -83,7 +79,7 @@ class SourceRepository:
     @classmethod
     async def find(cls, repository: str, environ: Mapping[str, str]) -> SourceRepository:
         """Raises UsageError for a folder that is not the top of a repository."""
-        git = Git(environ, needed_for="Work trees need", instead="")
+        git = Git(environ, needed_for="Work trees need", instead="", settings=_SETTINGS)
         path = os.path.realpath(repository)
         if "\0" in repository or not Path(path).is_dir():
             raise UsageError(f"The repository {repository} is not there.", hint="Set its path.")
@@ -128,7 +124,7 @@ class SourceRepository:
         args = ["fetch", "--quiet", "--refmap=", "--no-recurse-submodules", "--no-write-fetch-head", _UPLOAD, remote]
         args += [f"+refs/heads/*:refs/remotes/{remote}/*"] + ([f"+{wanted}:{into}"] if wanted is not None else [])
         try:
-            done = await self._git.attempt(*_SETTINGS, *args, cwd=self.path, extra=self._outside, limit_s=limit_s)
+            done = await self._git.attempt(*args, cwd=self.path, extra=self._outside, limit_s=limit_s)
         except UsageError as error:
             return error.message
         self._reached = done.status == 0
@@ -150,15 +146,15 @@ class SourceRepository:
     async def _record_default(self, remote: str, name: str) -> None:
         """Records the remote's default branch, as newer versions of git do when they fetch."""
         args = ("ls-remote", "--quiet", "--symref", _UPLOAD, remote, "HEAD")
-        done = await self._git.attempt(*_SETTINGS, *args, cwd=self.path, extra=self._outside)
+        done = await self._git.attempt(*args, cwd=self.path, extra=self._outside)
         found = re.match(r"ref: refs/heads/(\S+)\tHEAD\n", os.fsdecode(done.out))
         if found is not None:
             await self.change("symbolic-ref", name, f"refs/remotes/{remote}/{found[1]}")
 
-    async def commit(self, name: str) -> str | None:
+    async def commit(self, name: str, tree: LinkedTree | None = None) -> str | None:
         if name.startswith("-") or "\0" in name:
             return None
-        done = await self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        done = await self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", tree=tree)
         return done.out.decode().strip() or None if done.status == 0 else None
 
     async def is_ref(self, name: str) -> bool:
@@ -167,12 +163,7 @@ class SourceRepository:
 
     async def checked_out_at(self, branch: str) -> str | None:
         """The work tree in which the branch is checked out."""
-        listed = await self._call("for-each-ref", "--format=%(refname) %(worktreepath)", f"refs/heads/{branch}")
-        for line in listed.splitlines():
-            name, _, path = os.fsdecode(line).partition(" ")
-            if name == f"refs/heads/{branch}":
-                return path or None
-        return None
+        return await self._field(branch, "worktreepath")
 
     async def branch(self, tree: LinkedTree) -> str | None:
         """The branch that is checked out in the tree. None: its HEAD is detached."""
@@ -181,12 +172,15 @@ class SourceRepository:
         return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None
 
     async def head(self, tree: LinkedTree) -> str | None:
-        done = await self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}", tree=tree)
-        return done.out.decode().strip() or None if done.status == 0 else None
+        return await self.commit("HEAD", tree)
 
     async def upstream(self, branch: str) -> str | None:
-        listed = await self._call("for-each-ref", "--format=%(refname) %(upstream)", f"refs/heads/{branch}")
-        for line in listed.splitlines():
+        return await self._field(branch, "upstream")
+
+    async def _field(self, branch: str, field: str) -> str | None:
+        """A field of `git for-each-ref`; None: it is empty, or there is no such branch."""
+        listed = await self._call("for-each-ref", f"--format=%(refname) %({field})", f"refs/heads/{branch}")
+        for line in listed.splitlines():  # branches below a folder of that name are listed too
             name, _, found = os.fsdecode(line).partition(" ")
             if name == f"refs/heads/{branch}":
                 return found or None
@@ -210,12 +204,12 @@ class SourceRepository:
     async def ask(self, *args: str, tree: LinkedTree | None = None, limit_s: float = QUICK_S) -> Done:
         """A query, of the repository or of one of its trees."""
         cwd, extra = (self.path, {}) if tree is None else (str(tree.path), await self._guarded_environ(tree))
-        return await self._git.attempt(*_SETTINGS, *args, cwd=cwd, extra=extra, limit_s=limit_s)
+        return await self._git.attempt(*args, cwd=cwd, extra=extra, limit_s=limit_s)
 
     async def change(self, *args: str, tree: LinkedTree | None = None) -> Done:
         """A change, which must not be cut short by a cancellation or by the death of this process."""
         cwd, extra = self.path if tree is None else str(tree.path), await self._guarded_environ(tree)
-        return await self._git.finish(*_SETTINGS, *args, cwd=cwd, extra=extra, limit_s=WHOLE_S, held=self.held)
+        return await self._git.finish(*args, cwd=cwd, extra=extra, limit_s=WHOLE_S, held=self.held)
 
     async def _guarded_environ(self, tree: LinkedTree | None) -> dict[str, str]:
         """For calls that read or write files: no command runs that the repository's settings name."""
@@ -231,7 +225,4 @@ class SourceRepository:
             raise failure(args, done, "")
 
     async def _call(self, *args: str) -> bytes:
-        done = await self.ask(*args)
-        if done.status != 0:
-            raise failure(args, done, "")
-        return done.out
+        return await self._git.call(*args, cwd=self.path, extra={})
