@@ -103,7 +103,7 @@ async def test_a_wait_beyond_the_deadline_says_what_it_would_wait_for(scripted: 
         scripted.api.reply = lambda _: Fail(429, "rate_limit_error", "Slow down")
         over = await carried_out(client, await client.jobs.submit(a_job(scripted, "hello", limits=limits)))
         assert over.status is JobStatus.FAILED
-        assert over.error is not None and over.error.endswith("The job would go on only after its deadline.")
+        assert over.error is not None and over.error.endswith("The job would continue only after its deadline.")
         assert "limit" in over.error, "and what for"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clew.api.client import Client
 from clew.api.jobs import view_job
-from clew.core.jobs.job import CONTINUE, Job, JobStatus, Limits, StartMode, is_too_old
+from clew.core.jobs.job import CONTINUE, Job, JobStatus, Limits, StartMode, is_session_expired
 from clew.core.runs.limits import JITTER_S
 from clew.core.runs.run import RunStatus
 from clew.errors import NotFound
@@ -84,8 +84,8 @@ async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage)
             carrying.cancel()
             await asyncio.gather(carrying, return_exceptions=True)
         assert waiting.wake_at is not None and 0 <= waiting.wake_at - resets_at <= JITTER_S
-        assert not is_too_old(waiting, resets_at + 300)
-        assert is_too_old(waiting, resets_at + 660), "from then on it counts"
+        assert not is_session_expired(waiting, resets_at + 300)
+        assert is_session_expired(waiting, resets_at + 660), "from then on it counts"
 
 
 @pytest.mark.rest

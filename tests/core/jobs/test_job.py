@@ -25,7 +25,7 @@ from clew.core.jobs.job import (
     advance_job,
     after_run,
     backoff_s,
-    is_too_old,
+    is_session_expired,
 )
 from clew.core.outcome import Outcome
 from clew.core.record import replace
@@ -150,11 +150,11 @@ def test_a_deadline_that_comes_before_the_next_run_ends_the_job(outcome: Outcome
 
 def test_a_session_is_too_old_by_its_last_event_and_not_by_the_wait_for_a_limit() -> None:
     job = a_job(limits=Limits(max_age_s=60))
-    assert not is_too_old(job, NOW)
-    assert is_too_old(a_job(limits=Limits(max_age_s=60), session_saved_at=NOW - 61), NOW)
+    assert not is_session_expired(job, NOW)
+    assert is_session_expired(a_job(limits=Limits(max_age_s=60), session_saved_at=NOW - 61), NOW)
     what = after_run(job, Outcome.USAGE_LIMIT, resets_at=NOW + 3600, now=NOW, jitter=0.5)
     woken = a_job(limits=Limits(max_age_s=60), session_saved_at=NOW + what.excused_s)
-    assert what.wake_at is not None and not is_too_old(woken, what.wake_at + 59)
+    assert what.wake_at is not None and not is_session_expired(woken, what.wake_at + 59)
 
 
 ENDS = st.tuples(st.sampled_from(Outcome), st.booleans(), st.sampled_from([None, NOW + 0.001, NOW + 60]))

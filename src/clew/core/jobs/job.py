@@ -1,19 +1,19 @@
-"""A job: work that an agent is to finish, over as many runs as it takes; and what follows from the end of each.
+"""A job is work that an agent finishes in as many runs as it takes. This module says what follows from each run.
 
 state        may become
 queued       running, blocked, conflict, failed (its deadline), cancelled
 running      queued (handed back), waiting, blocked, conflict, succeeded, failed, cancelled
-waiting      running, queued, conflict, failed, cancelled      (until a limit resets, or for a pause after trouble)
+waiting      running, queued, conflict, failed, cancelled      (until a limit resets, or for a pause after an error)
 blocked      queued (a retry), cancelled                       (a person must act: log in, or add credit)
-conflict     queued (a retry), cancelled                       (the files are not as the job left them)
+conflict     queued (a retry), cancelled                       (the files changed while the job did not run)
 failed       queued (a retry)
 cancelled    queued (a retry)
 succeeded    (nothing)
 
-`after_run` is the design's outcome table for jobs, as a pure function: it has no clock and no jitter of its own. Every
-way round but one counts against a limit, so no job continues for ever; and only so many runs begin without a pause
-before them (`max_resumes`, and a few), so that no job burns money in a hurry. The one is the account's usage limit: it
-is waited out however often it comes, and only the deadline counts meanwhile.
+`after_run` is the outcome table for jobs as a pure function: the caller passes the time and the random number. Every
+outcome that leads to another run counts against a limit, so no job continues forever. About `max_resumes` runs may
+start without a pause before them, so no job spends money quickly without a result. The only exception is the account's
+usage limit: a job waits for its reset any number of times, and only the deadline can end it meanwhile.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from clew.core.record import Record
 from clew.core.runs.limits import limits_in_a_row, wake_time
 from clew.core.thread import Permissions
 
-SUBMITTED = "job"  # the kind of a job that somebody submitted; others are made by hooks
-LATEST = "latest"  # instead of an id: the newest
+SUBMITTED = "job"  # the kind of a job that somebody submitted; hooks create the others
+LATEST = "latest"  # means the newest job where an id is expected
 
 
 class JobStatus(StrEnum):
@@ -56,12 +56,12 @@ JOB_MOVES: dict[JobStatus, frozenset[JobStatus]] = {
     JobStatus.SUCCEEDED: frozenset(),
 }
 
-ACTIVE = frozenset({JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.WAITING})  # a worker has it, or will
-STOPPED = frozenset(JobStatus) - ACTIVE
+ACTIVE = frozenset({JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.WAITING})  # a worker runs it, or will do so
+STOPPED = frozenset(JobStatus) - ACTIVE  # no worker runs it until somebody retries it
 
 
 class IllegalJobMove(ValueError):
-    """A job was told to go where its status does not lead."""
+    """The table above does not allow this change of status."""
 
 
 def advance_job(status: JobStatus, to: JobStatus) -> JobStatus:
@@ -73,20 +73,20 @@ def advance_job(status: JobStatus, to: JobStatus) -> JobStatus:
 
 
 class StartMode(StrEnum):
-    """How the next run is to begin, when somebody says."""
+    """How the next run must begin, if somebody or the last run has decided that."""
 
     RESUME = "resume"
     FRESH = "fresh"
 
 
 class Limits(Record):
-    """How far a job may go. Every one of them ends it."""
+    """The limits of a job, its runs and its sessions."""
 
-    timeout_s: float | None = 1800.0  # of one run; then it is resumed
-    retries: int = 3  # after trouble: overloaded, network, a session that is full or broken though it is new
-    max_resumes: int = 10  # of one session; then it starts afresh with the original prompt
-    max_runs: int = 50  # all in all, without those that met a usage limit
-    max_age_s: float | None = 3600.0  # of a session, from its last event; waiting for a usage limit does not count
+    timeout_s: float | None = 1800.0  # of one run; the next run resumes its session
+    retries: int = 3  # in a row after an error: overloaded, network, or a new session that is full or broken
+    max_resumes: int = 10  # of one session; then a fresh session gets the original prompt
+    max_runs: int = 50  # in total, without the runs that met a usage limit
+    max_age_s: float | None = 3600.0  # of a session, since its last event; waiting for a usage limit does not count
     deadline_at: float | None = None  # epoch seconds
 
 
@@ -105,68 +105,68 @@ class Job(Record):
     permissions: Permissions
     status: JobStatus
     key: str  # jobs of one key run one at a time and in order; its own id when none was given
-    kind: str = SUBMITTED  # who made it
-    full_prompt: str | None = None  # what a fresh session is told instead of the prompt
-    allowed_tools: tuple[str, ...] = ()  # beyond what its permissions allow
-    prompt_turn_id: TurnId | None = None  # its prompt in the thread, which other jobs may share
+    kind: str = SUBMITTED  # or the kind of the host that created it
+    full_prompt: str | None = None  # sent to a fresh session instead of the prompt
+    allowed_tools: tuple[str, ...] = ()  # in addition to its permissions
+    prompt_turn_id: TurnId | None = None  # the turn with its prompt; other jobs may have turns in the same thread
     limits: Limits = DEFAULT_LIMITS
     checkpoint: bool = False
     not_before: float | None = None
     start_mode: StartMode | None = None
-    keep_files: bool = False  # go on with the files as they are, whatever the last checkpoint says
-    tries: int = 1  # how often it was queued by a person; each is a piece of work of its own
-    runs: int = 0  # without those that met a usage limit
-    resume_count: int = 0  # resumed runs, over all its sessions
-    session_resumes: int = 0  # those that count of the session that it has now: what `max_resumes` is about
-    troubles: int = 0  # in a row
+    keep_files: bool = False  # the next run accepts the files even if they differ from the last checkpoint
+    tries: int = 1  # how often a person queued it
+    runs: int = 0  # without the runs that met a usage limit
+    resume_count: int = 0  # resumed runs of all its sessions
+    session_resumes: int = 0  # resumed runs of its present session; `max_resumes` is their limit
+    troubles: int = 0  # errors in a row; `retries` is their limit
     session_id: str | None = None
     session_saved_at: float | None = None
-    run_id: RunId | None = None  # the newest
-    saved_run_id: RunId | None = None  # the newest after which the files were saved
-    reason: str | None = None  # why its last run was fresh
-    outcome: str | None = None  # of the last run
+    run_id: RunId | None = None  # its newest run
+    saved_run_id: RunId | None = None  # the newest run that was concluded: its files and its result are stored
+    reason: str | None = None  # why its last fresh session was fresh
+    outcome: str | None = None  # of its last run
     result: str | None = None
     error: str | None = None
     hint: str | None = None
-    conflicts: tuple[str, ...] = ()  # the files that are not as the job left them
+    conflicts: tuple[str, ...] = ()  # files that were changed while the job did not run
     worker: str | None = None
     cancel_requested: bool = False
     created_at: float = 0.0
-    started_at: float | None = None  # since a person last queued it
-    wake_at: float | None = None  # while it waits
+    started_at: float | None = None  # its first run since a person last queued it
+    wake_at: float | None = None  # when a waiting job continues
     ended_at: float | None = None
 
 
 class ProgressMarker(Record):
-    """How far a job has come: one whole message of the agent's."""
+    """The progress of a job: one complete message of the agent."""
 
-    number: int  # from 1, over all runs of the job
+    number: int  # counted from 1 over all runs of the job
     at: float
-    text: str  # what it said; empty: that is not known any more
+    text: str  # of the message; empty: it is no longer stored
     run_id: RunId | None = None
-    message_id: str | None = None  # the agent's own, where it has them
+    message_id: str | None = None  # the agent's own id, if it has one
 
 
 class NextStep(Record):
-    """What becomes of a job after a run."""
+    """What a job does after a run."""
 
-    status: JobStatus  # QUEUED: at once; WAITING: at `wake_at`
+    status: JobStatus  # QUEUED: the next run starts at once; WAITING: at `wake_at`
     wake_at: float | None = None
-    fresh_session: bool = False  # the session is of no use any more
+    fresh_session: bool = False  # the next run needs a fresh session
     counts_as_trouble: bool = False
-    excused_s: float = 0.0  # of the session's age: it was the account's fault
-    counts: bool = True  # as a run, and as a resume of its session
-    error: str | None = None  # what to say instead of what the run came to grief over
+    excused_s: float = 0.0  # a wait that does not count as age of the session, since the account caused it
+    counts: bool = True  # the run counts against `max_runs` and `max_resumes`
+    error: str | None = None  # added to the error of the run
 
 
 TOO_LATE = "The job's deadline has passed."
-WOULD_BE_TOO_LATE = "The job would go on only after its deadline."
+WOULD_BE_TOO_LATE = "The job would continue only after its deadline."
 BACKOFF_S = 5.0
 BACKOFF_MAX_S = 600.0
 
 _TRANSIENT = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED, Outcome.MEDIA_REMOVED})
-_NEEDS_A_PERSON = frozenset({Outcome.AUTH, Outcome.BILLING})  # somebody must log in, or pay
-UNUSABLE_SESSION = frozenset({Outcome.OVERFLOW, Outcome.POISONED})  # the session is of no use any more
+_NEEDS_A_PERSON = frozenset({Outcome.AUTH, Outcome.BILLING})  # who must log in, or pay
+UNUSABLE_SESSION = frozenset({Outcome.OVERFLOW, Outcome.POISONED})
 
 
 def after_run(
@@ -179,15 +179,15 @@ def after_run(
     now: float,
     jitter: float,
 ) -> NextStep:
-    """`job` counts the run that ended already; `jitter` is between 0 and 1.
+    """What the job does after a run that ended with `outcome`. `job.runs` includes that run.
 
-    `earlier`: how those before it ended, since a person last queued the job, the newest first. `resumed`: it had gone
-    on in a session.
+    `earlier` are the outcomes of the runs before it since a person last queued the job, the newest first. `resumed`
+    says that the run resumed a session. `jitter` is a random number between 0 and 1.
     """
     if outcome is Outcome.SUCCESS:
         return NextStep(JobStatus.SUCCEEDED)
     if outcome is Outcome.CANCELLED:
-        return NextStep(JobStatus.CANCELLED) if job.cancel_requested else _go_on(job, len(earlier), now, jitter)
+        return NextStep(JobStatus.CANCELLED) if job.cancel_requested else _continue(job, len(earlier), now, jitter)
     if outcome in _NEEDS_A_PERSON:
         return NextStep(JobStatus.BLOCKED)
     if outcome is Outcome.USAGE_LIMIT:
@@ -196,23 +196,23 @@ def after_run(
     if outcome in (Outcome.FAILED, Outcome.WRONG_MODEL) or job.runs >= job.limits.max_runs:
         return NextStep(JobStatus.FAILED)
     if outcome in _TRANSIENT:
-        return _trouble(job, job.troubles, now, jitter)
+        return _retry(job, job.troubles, now, jitter)
     if outcome in UNUSABLE_SESSION:
         before = sum(each in UNUSABLE_SESSION for each in earlier)
         if resumed and not before:
-            return _in_time(job, NextStep(JobStatus.QUEUED, fresh_session=True), now)  # the session was to blame
-        return _trouble(job, max(job.troubles, before), now, jitter, fresh_session=True)
-    return _in_time(job, _go_on(job, len(earlier), now, jitter), now)
+            return _in_time(job, NextStep(JobStatus.QUEUED, fresh_session=True), now)  # the session was the cause
+        return _retry(job, max(job.troubles, before), now, jitter, fresh_session=True)
+    return _in_time(job, _continue(job, len(earlier), now, jitter), now)
 
 
-def _go_on(job: Job, runs_before: int, now: float, jitter: float) -> NextStep:
-    """At once; but what is cut off again and again may be cut off in a moment, so the later ones take a breath."""
+def _continue(job: Job, runs_before: int, now: float, jitter: float) -> NextStep:
+    """At once. After many runs there is a pause, because each of them may be cut off as soon as it starts."""
     if runs_before <= job.limits.max_resumes:
         return NextStep(JobStatus.QUEUED)
     return NextStep(JobStatus.WAITING, now + backoff_s(0, jitter))
 
 
-def _trouble(job: Job, before: int, now: float, jitter: float, *, fresh_session: bool = False) -> NextStep:
+def _retry(job: Job, before: int, now: float, jitter: float, *, fresh_session: bool = False) -> NextStep:
     if before >= job.limits.retries:
         return NextStep(JobStatus.FAILED, counts_as_trouble=True)
     wake_at = now + backoff_s(before, jitter)
@@ -220,17 +220,18 @@ def _trouble(job: Job, before: int, now: float, jitter: float, *, fresh_session:
 
 
 def backoff_s(troubles: int, jitter: float) -> float:
-    """Twice as long each time, up to a limit, and never the same for two jobs."""
+    """Doubles each time up to a limit, with jitter so that jobs do not all retry at the same moment."""
     return min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(troubles, 20)) * (0.5 + jitter / 2)
 
 
 def _in_time(job: Job, next_: NextStep, now: float = 0.0) -> NextStep:
+    """The step, or the end of the job if its deadline comes first."""
     deadline = job.limits.deadline_at
     if deadline is not None and (next_.wake_at or now) >= deadline:
         return NextStep(JobStatus.FAILED, error=TOO_LATE if next_.wake_at is None else WOULD_BE_TOO_LATE)
     return next_
 
 
-def is_too_old(job: Job, now: float) -> bool:
+def is_session_expired(job: Job, now: float) -> bool:
     age = job.limits.max_age_s
     return age is not None and job.session_saved_at is not None and now - job.session_saved_at > age

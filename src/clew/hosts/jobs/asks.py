@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clew.core.decision import Reason
-from clew.core.jobs.job import CONTINUE, SUBMITTED, Job, StartMode, is_too_old
+from clew.core.jobs.job import CONTINUE, SUBMITTED, Job, StartMode, is_session_expired
 from clew.core.outcome import Outcome
 from clew.core.record import replace
 from clew.core.runs.options import TurnOptions
@@ -55,7 +55,7 @@ def why_afresh(job: Job, now: float) -> Reason | None:
         return Reason(job.outcome) if job.outcome in (Reason.OVERFLOW, Reason.POISONED) else Reason.FORCED_FRESH
     if job.start_mode is StartMode.RESUME:
         return None
-    if is_too_old(job, now):
+    if is_session_expired(job, now):
         return Reason.EXPIRED
     if job.session_resumes >= job.limits.max_resumes and job.outcome != Outcome.USAGE_LIMIT:  # that keeps the session
         return Reason.WORN_OUT
