@@ -1,4 +1,4 @@
-"""A job's files between its runs: kept as checkpoints, and compared before it goes on."""
+"""A job's files between its runs: they are saved as checkpoints, and compared before the job continues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("clew.hosts.jobs.jobs")
 
 
 class FilesChanged(Conflict):
-    """The files are not as the job left them, or nobody can tell."""
+    """The files changed while the job did not run, or that cannot be determined."""
 
     def __init__(self, message: str, hint: str, paths: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -25,7 +25,7 @@ class FilesChanged(Conflict):
         shown = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
         return cls(
             f"Files are not as the job left them: {shown}.",
-            "Put them back with clew jobs retry --restore (what is there is saved first), or go on: --keep.",
+            "clew jobs retry --restore restores them (and saves the present files first); --keep accepts them.",
             paths,
         )
 
@@ -38,36 +38,35 @@ class JobFiles:
         return Checkpoints(cwd, job_id, self._context.environ, clock=self._context.clock)
 
     async def check(self, job: Job) -> None:
-        """Saves the files after a run whose end nobody saw; raises FilesChanged when somebody else changed them since.
+        """Saves the files before a run. Raises FilesChanged if they have changed since the job's last run.
 
-        A checkpoint that cannot be written now (a full disk) is a StoreError: the job waits until it can.
+        If the last run was cut off, its changes are saved as the job's own. If a checkpoint cannot be written (a full
+        disk), this raises StoreError, and the job waits until it can.
         """
         if not job.checkpoint:
             return
-        kept = self.of(job.cwd, job.id)
-        if job.run_id is None:
-            await kept.save("start")
-            return
-        if await kept.last() is None:
-            if not job.keep_files:
+        checkpoints = self.of(job.cwd, job.id)
+        is_first = job.run_id is None
+        if is_first or await checkpoints.last() is None:
+            if not is_first and not job.keep_files:
                 raise FilesChanged(
-                    "The job's checkpoints are not in this repository (any more): nobody can tell whether the files "
-                    "are as it left them.",
-                    "Look at the files, then go on with them: clew jobs retry --keep.",
+                    "This repository does not have the job's checkpoints, so Clew cannot tell whether the files are as "
+                    "the job left them.",
+                    "Check the files, then accept them with clew jobs retry --keep.",
                 )
-            await kept.save("start")
+            await checkpoints.save("start")
             return
-        seen = job.saved_run_id == job.run_id
-        difference = await kept.difference()
+        is_concluded = job.saved_run_id == job.run_id
+        difference = await checkpoints.difference()
         conflicts = difference.unmerged
-        if seen:
+        if is_concluded:
             conflicts = tuple(dict.fromkeys((*difference.unmerged, *difference.changed)))
         if conflicts and not job.keep_files:
             raise FilesChanged.at(conflicts)
-        await kept.save("kept" if seen else "cut_off")
+        await checkpoints.save("kept" if is_concluded else "cut_off")
 
     async def save(self, job: Job, why: str) -> None:
-        """A checkpoint that cannot be made (a full disk) is no reason to end the job."""
+        """Logs a warning if the checkpoint cannot be made (a full disk): the job continues without it."""
         if not job.checkpoint:
             return
         try:

@@ -1,8 +1,8 @@
-"""The jobs host: work that goes on where it stopped, over time-outs, crashes and lost machines.
+"""The jobs host: work that continues where it stopped, after time-outs, crashes and lost machines.
 
-A job has a thread of its own: its prompt is the first turn, and every run that was cut off is followed by one that
-goes on. The engine decides as for any turn whether the session is resumed; this host says what to ask (go on, or the
-original prompt again), when to try again and when to stop.
+A job has its own thread. Its prompt is the first turn, and each run that was cut off is followed by one that continues
+its work. As for any turn, the engine decides whether the session is resumed. This host decides what the next run asks
+(to continue, or the original prompt again), when it starts and when the job ends.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.errors import Conflict, NotFound, UsageError
 from clew.hosts.jobs.files import JobFiles
-from clew.hosts.jobs.rows import end, heard_at
+from clew.hosts.jobs.rows import end, last_event_at
 from clew.hosts.jobs.runner import JobRunner
 from clew.store.store import Store
 
 KIND = "job"
-JOBS_LOOKED_AT = 100_000
+JOBS_SEARCHED = 100_000  # for an id by its beginning, the newest first
 MAX_AHEAD_S = 10 * 366 * DAY_S
 
 
 class JobSpec(Record):
-    """What a job is made with."""
+    """What a new job needs."""
 
     prompt: str
     cwd: str
@@ -40,11 +40,11 @@ class JobSpec(Record):
     limits: Limits = Limits()
     checkpoint: bool = False
     not_before: float | None = None
-    id: str | None = None  # that it is to get; None: a new one
+    id: str | None = None  # None: a new id is made
 
 
 class Jobs:
-    """What can be done with jobs; `runner` carries them out."""
+    """Submits, finds, cancels and retries jobs. `runner` carries them out."""
 
     def __init__(self, engine: Engine, runner: JobRunner) -> None:
         self.runner = runner
@@ -52,14 +52,12 @@ class Jobs:
         self._files = JobFiles(engine.context)
 
     async def submit(self, new: JobSpec) -> Job:
-        """The job is on disk when this returns; a worker takes it up."""
+        """The job is on disk when this returns. A worker runs it."""
         self._engine.adapter(new.agent)
         now, job_id = self._engine.context.clock(), new.id or self._engine.context.new_id()
         for at in (new.not_before, new.limits.deadline_at):
-            if at is not None and not 0 <= at <= now + MAX_AHEAD_S:  # nor is it when it is no number
-                raise UsageError(
-                    f"{at} is no time that a job can wait for.", hint="Give epoch seconds, at most 10 years."
-                )
+            if at is not None and not 0 <= at <= now + MAX_AHEAD_S:  # also true for NaN
+                raise UsageError(f"A job cannot wait for {at}.", hint="Give epoch seconds, at most 10 years ahead.")
         if new.checkpoint:
             await self._files.of(new.cwd, job_id).check()
         thread = Thread(
@@ -101,31 +99,19 @@ class Jobs:
         self, *, statuses: Sequence[JobStatus] | None = None, key: str | None = None, limit: int = 50
     ) -> Sequence[Job]:
         return await self._engine.store.call(
-            lambda store: [_as_it_is(store, job) for job in store.jobs.newest(statuses=statuses, key=key, limit=limit)]
+            lambda store: [
+                _with_session(store, job) for job in store.jobs.newest(statuses=statuses, key=key, limit=limit)
+            ]
         )
 
     async def find(self, job_id: str) -> Job:
         """By id, by an unambiguous beginning of one, or `latest`. Raises NotFound."""
-
-        def look(store: Store) -> Job:
-            if job_id == LATEST:
-                newest = store.jobs.newest(limit=1)
-                if not newest:
-                    raise NotFound("There is no job yet.", hint="Submit one with clew jobs submit PROMPT.")
-                return _as_it_is(store, newest[0])
-            exact = store.jobs.find(job_id)
-            if exact is not None:
-                return _as_it_is(store, exact)
-            recent = store.jobs.newest(limit=JOBS_LOOKED_AT)
-            found = by_beginning(job_id, recent, lambda job: job.id, noun="job", hint="clew jobs list shows them.")
-            return _as_it_is(store, found)
-
-        return await self._engine.store.call(look)
+        return await self._engine.store.call(lambda store: _with_session(store, _find(store, job_id)))
 
     async def cancel(self, job_id: str) -> Job:
-        """A job that runs is told to stop, with all that it started; any other that is not over is over at once."""
+        """Stops a running job and every process that it started. A job that does not run is cancelled at once."""
 
-        def ask_to_stop(store: Store) -> Job:
+        def request(store: Store) -> Job:
             job = store.jobs.require(job_id)
             if job.status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED):
                 how = "was cancelled" if job.status is JobStatus.CANCELLED else f"has {job.status}"
@@ -136,7 +122,7 @@ class Jobs:
             return end(store, job, JobStatus.CANCELLED, "The job was cancelled while it waited.", now)
 
         await self._engine.recover()  # a dead worker's agent may still be running
-        job = await self._engine.store.atomically(ask_to_stop)
+        job = await self._engine.store.atomically(request)
         if job.status is JobStatus.RUNNING and job.run_id is not None:
             await self._engine.cancel(job.run_id)
         return job
@@ -144,13 +130,16 @@ class Jobs:
     async def retry(
         self, job_id: str, start_mode: StartMode | None = None, *, restore: bool = False, keep: bool = False
     ) -> Job:
-        """Queues a job again that ended or stopped without success. `restore` puts its files back first."""
+        """Queues a job again that ended or stopped without success.
+
+        `restore` first restores its files from the last checkpoint; `keep` accepts the files as they are.
+        """
         job = await self.find(job_id)
         if job.status is JobStatus.SUCCEEDED or job.status in ACTIVE:
             how = f"has {job.status}" if job.status is JobStatus.SUCCEEDED else f"is {job.status}"
             raise Conflict(f"The job {how}: there is nothing to retry.", hint="clew jobs show tells more.")
         if restore and keep:
-            raise UsageError("Files are put back or kept, not both.")
+            raise UsageError("Files are restored or kept, not both.")
         if (restore or keep) and not job.checkpoint:
             raise UsageError("The job keeps no checkpoints.", hint="Submit it with --checkpoint next time.")
         if job.status is JobStatus.CONFLICT and not restore and not keep:
@@ -163,7 +152,7 @@ class Jobs:
             if stored.tries != job.tries or stored.status is not job.status:
                 raise Conflict("Somebody else has retried the job in the meantime.", hint="clew jobs show tells more.")
             if limits.deadline_at is not None and limits.deadline_at <= self._engine.context.clock():
-                limits = replace(limits, deadline_at=None)  # whoever retries it wants it all the same
+                limits = replace(limits, deadline_at=None)  # a retry after the deadline overrides it
             return store.jobs.update(
                 job.id,
                 status=JobStatus.QUEUED,
@@ -186,9 +175,22 @@ class Jobs:
         return await self._engine.store.atomically(queue)
 
 
-def _as_it_is(store: Store, job: Job) -> Job:
-    """With the session of the run that is going on: stored before its process was spawned."""
+def _find(store: Store, job_id: str) -> Job:
+    if job_id == LATEST:
+        newest = store.jobs.newest(limit=1)
+        if not newest:
+            raise NotFound("There is no job yet.", hint="Submit one with clew jobs submit PROMPT.")
+        return newest[0]
+    exact = store.jobs.find(job_id)
+    if exact is not None:
+        return exact
+    recent = store.jobs.newest(limit=JOBS_SEARCHED)
+    return by_beginning(job_id, recent, lambda job: job.id, noun="job", hint="clew jobs list shows them.")
+
+
+def _with_session(store: Store, job: Job) -> Job:
+    """A running job gets the session of its present run, which is stored before the process is spawned."""
     run = store.runs.find(job.run_id) if job.status is JobStatus.RUNNING and job.run_id is not None else None
     if run is None or run.session_id is None:
         return job
-    return replace(job, session_id=run.session_id, session_saved_at=heard_at(store, job) or run.started_at)
+    return replace(job, session_id=run.session_id, session_saved_at=last_event_at(store, job) or run.started_at)

@@ -1,11 +1,12 @@
-"""What a job's runs read and write of it, each inside one transaction or one moment's view."""
+"""What a job's runs read and write in the store. Each function is called inside one transaction or one read."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from clew.core.history import Turn
-from clew.core.ids import RunId
+from clew.core.ids import RunId, TurnId
 from clew.core.jobs.job import ACTIVE, STOPPED, Job, JobStatus, NextStep, StartMode
 from clew.core.outcome import Outcome
 from clew.core.record import Record
@@ -18,84 +19,81 @@ from clew.engine.finish.results import FinishedRun
 from clew.engine.journal import JournalEntry
 from clew.store.store import Store
 
-RUNS_LOOKED_AT = 1000  # more than a job has between two retries
-CALLS_TOLD = 200  # more than there is ever room for
+RUNS_READ = 1000  # more than a job has between two retries
+MAX_CALLS = 200  # tool calls; more than the summary of the work has room for
 
 
-class NotItsTurn(Exception):
-    """Another job of the key goes first by now."""
+class NotNext(Exception):
+    """Another job of the same key must run first."""
 
 
 class NotOurs(Exception):
-    """The job is over, or another worker has it."""
+    """The job has stopped, or another worker has it."""
 
 
 class JobContext(Record):
-    """What a job's next run goes on from."""
+    """What the request of a job's next run depends on."""
 
     thread: Thread
     turns: tuple[Turn, ...]
-    last: Run | None  # the job's newest
-    asked: bool  # its prompt may have reached the agent
-    heard_at: float | None  # when it was last heard of
-    went_on: bool  # another job has asked something in the thread since this one did: its prompt is asked anew
-    done: str | None = None  # how far its runs came, and what they did with their tools, in short
+    last: Run | None  # the job's newest run
+    was_prompt_sent: bool  # the agent may have received the prompt of `last`
+    last_event_at: float | None  # of `last`
+    is_overtaken: bool  # another job has sent a prompt in the thread since this one did, so this prompt is sent again
+    done: str | None = None  # a summary of the progress and the tool calls of the job's runs
 
 
 def read_context(store: Store, job: Job) -> JobContext:
     last = store.runs.find(job.run_id) if job.run_id is not None else None
-    asked = last is not None and _was_asked(store, last)
-    thread, turns = store.threads.require_by_id(job.thread_id), store.turns.history(job.thread_id)
-    went_on = _went_on(store, job, turns)
-    return JobContext(thread, turns, last, asked, heard_at(store, job), went_on, _done(store, job, turns))
+    turns = store.turns.history(job.thread_id)
+    position = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
+    since = {turn.id for turn in turns[position:]}
+    return JobContext(
+        thread=store.threads.require_by_id(job.thread_id),
+        turns=turns,
+        last=last,
+        was_prompt_sent=last is not None and _was_prompt_sent(store, last),
+        last_event_at=last_event_at(store, job),
+        is_overtaken=bool(since & store.jobs.prompt_turns_of_key(job)),
+        done=_done(store, job, since),
+    )
 
 
-def _was_asked(store: Store, run: Run) -> bool:
-    """Its prompt may have reached an agent here: a process's id is stored before the prompt is sent to it."""
+def _was_prompt_sent(store: Store, run: Run) -> bool:
+    """An agent may have received it: the process id is stored before the prompt is sent to the process."""
     return any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
 
 
-def _done(store: Store, job: Job, turns: tuple[Turn, ...]) -> str | None:
-    """Of the runs that its prompt and what followed it led to; the newest are read first, until there is enough.
+def _done(store: Store, job: Job, prompts: set[TurnId]) -> str | None:
+    """What the runs of these prompts did. The newest runs are read first, until there are enough tool calls.
 
-    What came with an import is not told: its tools ran elsewhere, and no turn shows what they returned.
+    Imported runs are left out: their tools ran on another machine, and no turn has their results.
     """
-    if job.prompt_turn_id is None:
+    if not prompts:
         return None
-    position = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
-    asked = {turn.id for turn in turns[position:]}
     runs = [
-        run for run in store.runs.newest(thread_id=job.thread_id, limit=RUNS_LOOKED_AT) if run.prompt_turn_id in asked
+        run
+        for run in store.runs.newest(thread_id=job.thread_id, limit=RUNS_READ)
+        if run.prompt_turn_id in prompts and _was_prompt_sent(store, run)
     ]
-    runs = [run for run in runs if _was_asked(store, run)]
     made: tuple[Call, ...] = ()
     for run in runs:
         made = (*calls(step.event for step in store.events.steps(run.id)), *made)
-        if len(made) > CALLS_TOLD:
+        if len(made) > MAX_CALLS:
             break
-    marked = [each for each in store.jobs.markers(job.id, limit=1) if each.run_id in {run.id for run in runs}]
-    return work_done(made, marked[0] if marked else None)
+    markers = [each for each in store.jobs.markers(job.id, limit=1) if each.run_id in {run.id for run in runs}]
+    return work_done(made, markers[0] if markers else None)
 
 
-def _went_on(store: Store, job: Job, turns: tuple[Turn, ...]) -> bool:
-    if job.prompt_turn_id is None:
-        return False
-    others = store.jobs.prompt_turns_of_key(job)
-    position = next((n for n, turn in enumerate(turns) if turn.id == job.prompt_turn_id), len(turns))
-    return any(turn.id in others for turn in turns[position:])
-
-
-def heard_at(store: Store, job: Job) -> float | None:
-    """When the agent of its newest run was last heard of. That a run ended may be found out much later."""
-    if job.run_id is None:
-        return None
-    return store.events.last_activity_at(job.run_id)
+def last_event_at(store: Store, job: Job) -> float | None:
+    """When the agent of the newest run sent its last event. The end of the run may be recorded much later."""
+    return None if job.run_id is None else store.events.last_activity_at(job.run_id)
 
 
 def earlier_outcomes(store: Store, job: Job, run: Run) -> tuple[str | None, ...]:
-    """The outcomes of the runs before this one, since a person last queued the job; the newest first."""
+    """The outcomes of the runs before this one since a person last queued the job, the newest first."""
     since = job.started_at or 0.0
-    runs = store.runs.newest(thread_id=job.thread_id, limit=RUNS_LOOKED_AT)
+    runs = store.runs.newest(thread_id=job.thread_id, limit=RUNS_READ)
     return tuple(each.outcome for each in runs if each.id != run.id and each.created_at >= since)
 
 
@@ -104,13 +102,15 @@ def was_resumed(store: Store, run: Run) -> bool:
 
 
 def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
-    """The key is this job's from here to its end, and the run its newest. Raises NotItsTurn, and NotOurs when the job
-    was cancelled, or is another worker's by now."""
+    """Makes the run the job's newest. From now until the job ends, no other job of its key runs.
+
+    Raises NotNext, and NotOurs when the job was cancelled or another worker has it.
+    """
     stored = store.jobs.require(job.id)
     if stored.status not in ACTIVE or stored.cancel_requested or stored.run_id != job.run_id:
         raise NotOurs
     if store.jobs.predecessor(job.id) is not None:
-        raise NotItsTurn
+        raise NotNext
     store.jobs.update(
         job.id,
         status=JobStatus.RUNNING,
@@ -125,27 +125,28 @@ def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
     )
 
 
-def end(store: Store, job: Job, status: JobStatus, error: str, now: float, hint: str | None = None) -> Job:
-    return store.jobs.update(job.id, status=status, error=error, hint=hint, ended_at=now)
+def end(
+    store: Store, job: Job, status: JobStatus, error: str, now: float, *, hint: str | None = None, **changes: Any
+) -> Job:
+    return store.jobs.update(job.id, status=status, error=error, hint=hint, ended_at=now, **changes)
 
 
 def is_open(store: Store, job_id: str, run_id: RunId) -> bool:
-    """The run is the job's newest, and nothing followed from it yet."""
-    return is_open_now(store.jobs.require(job_id), run_id)
-
-
-def is_open_now(job: Job, run_id: RunId) -> bool:
+    """The run is the job's newest, and it has not been concluded."""
+    job = store.jobs.require(job_id)
     return job.run_id == run_id and job.saved_run_id != run_id and job.status in ACTIVE
 
 
-def add_marker(job_id: str, run_id: RunId, said: JournalEntry, store: Store) -> None:
-    """How far the agent has come, unless it is one that nobody waits for any more."""
-    if isinstance(said.event, MessageSaid) and is_open(store, job_id, run_id):
-        store.jobs.add_marker(job_id, run_id, said.seq, said.event.message_id, said.at)
+def add_markers(store: Store, job_id: str, run_id: RunId, entries: Sequence[JournalEntry]) -> None:
+    """Stores the agent's messages as progress, unless the run was taken over or concluded."""
+    if is_open(store, job_id, run_id):
+        for entry in entries:
+            if isinstance(entry.event, MessageSaid):
+                store.jobs.add_marker(job_id, run_id, entry.seq, entry.event.message_id, entry.at)
 
 
 def unconcluded(store: Store, job: Job) -> FinishedRun | None:
-    """The job's newest run, when it is over and nothing followed from it yet: its worker died in between."""
+    """The job's newest run, if it has ended and its worker died before it concluded the run."""
     run = store.runs.find(job.run_id) if job.run_id is not None and job.saved_run_id != job.run_id else None
     if run is None or run.status in LIVE:
         return None
@@ -153,38 +154,38 @@ def unconcluded(store: Store, job: Job) -> FinishedRun | None:
     return FinishedRun(run, turn.text if turn is not None else "", error_of_run(run))
 
 
-def _troubles(job: Job, what: NextStep) -> int:
-    """In a row; a usage limit neither counts nor ends the row."""
-    if not what.counts:
+def _troubles(job: Job, step: NextStep) -> int:
+    """Errors in a row. A usage limit is no error, and does not end the row."""
+    if not step.counts:
         return job.troubles
-    return job.troubles + 1 if what.counts_as_trouble else 0
+    return job.troubles + 1 if step.counts_as_trouble else 0
 
 
 def changes(
-    store: Store, job: Job, run: Run, finished: FinishedRun, outcome: Outcome, what: NextStep, now: float
+    store: Store, job: Job, run: Run, finished: FinishedRun, outcome: Outcome, step: NextStep, now: float
 ) -> dict[str, Any]:
-    """Of the job's row, after a run."""
+    """What a run changes in the job's row."""
     changed = {
-        "status": what.status,
-        # One that is still set was asked for a run that never started: the next run has to follow it.
-        "start_mode": StartMode.FRESH if what.fresh_session else job.start_mode,
-        "wake_at": what.wake_at,
-        "troubles": _troubles(job, what),
-        "runs": job.runs if what.counts else job.runs - 1,
+        "status": step.status,
+        # A start mode that is still set was requested for a run that never started. The next run must use it.
+        "start_mode": StartMode.FRESH if step.fresh_session else job.start_mode,
+        "wake_at": step.wake_at,
+        "troubles": _troubles(job, step),
+        "runs": job.runs if step.counts else job.runs - 1,
         "saved_run_id": run.id,
-        "worker": None if what.status is JobStatus.QUEUED else job.worker,
+        "worker": None if step.status is JobStatus.QUEUED else job.worker,
         "outcome": outcome,
         "result": finished.text if outcome is Outcome.SUCCESS else None,
-        "error": " ".join(filter(None, (finished.error.message if finished.error else None, what.error))) or None,
+        "error": " ".join(filter(None, (finished.error.message if finished.error else None, step.error))) or None,
         "hint": finished.error.hint if finished.error else None,
-        "ended_at": now if what.status in STOPPED else None,
+        "ended_at": now if step.status in STOPPED else None,
     }
-    if run.session_id is not None:  # or it had not come so far: the session is as it was
+    if run.session_id is not None:  # else the run ended before it had a session, and the job keeps its last one
         changed |= {
             "session_id": run.session_id,
-            "session_saved_at": (heard_at(store, job) or now) + what.excused_s,
+            "session_saved_at": (last_event_at(store, job) or now) + step.excused_s,
             "resume_count": job.resume_count + run.session_resumed,
-            "session_resumes": job.session_resumes + what.counts if run.session_resumed else 0,
+            "session_resumes": job.session_resumes + step.counts if run.session_resumed else 0,
             "reason": job.reason if run.session_resumed else run.reason,
         }
     return changed

@@ -1,7 +1,7 @@
-"""One job's runs, one after the other: what is asked of the agent, and what follows from each end.
+"""Carries out the runs of a job, one after the other.
 
-A worker may have slept while another took its job over, and may wake at any point of this. So whatever it writes of a
-job is written in one transaction with a look at the rows: only while the run that it speaks of is the job's newest.
+A worker may be suspended while another worker takes over its job, and may wake at any point of this code. So whatever a
+worker writes about a job, it writes in a transaction that first checks that its run is still the job's newest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -29,40 +28,37 @@ from clew.engine.journal import JournalEntry
 from clew.engine.request import Slots
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentFailed, AgentMissing, Busy, ClewError, StoreError, UsageLimit
-from clew.hosts.jobs import asks as job_asks
 from clew.hosts.jobs import rows as job_rows
 from clew.hosts.jobs.files import FilesChanged, JobFiles
+from clew.hosts.jobs.next_request import next_request
 from clew.hosts.jobs.preparation import JobPreparation
-from clew.hosts.jobs.rows import NotItsTurn
+from clew.hosts.jobs.rows import NotNext
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.jobs.jobs")
 
 T = TypeVar("T")
-NO_PREPARATIONS: Mapping[str, JobPreparation] = MappingProxyType({})
 SLOTS = "slots/jobs"
-LOOK_S = 1.0  # how soon a job that waits sees that it is cancelled, or that its turn has come
+POLL_S = 1.0  # how soon a waiting job notices that it was cancelled, or that it may start
 CHECKPOINT_S = 120.0
 
 
-class _ToBeEnded(Exception):
-    """The job was cancelled, or its deadline has passed: that is written in a transaction."""
+class _MustEnd(Exception):
+    """The job was cancelled, or its deadline has passed. A transaction must record that."""
 
 
 class JobRunner:
-    """Carries jobs out: all their runs, one after the other."""
-
     def __init__(
         self,
         engine: Engine,
         *,
         max_running: int | None = None,
-        preparations: Mapping[str, JobPreparation] = NO_PREPARATIONS,
+        preparations: Mapping[str, JobPreparation] = MappingProxyType({}),
         checkpoint_s: float = CHECKPOINT_S,
     ) -> None:
-        """`max_running`: over all machines; each worker has a limit of its own.
+        """`max_running` is the limit over all machines; each worker has its own limit as well.
 
-        `preparations`: by the kind of the jobs that need one.
+        `preparations`: by the kind of job.
         """
         self._preparations = preparations
         self._engine = engine
@@ -71,172 +67,159 @@ class JobRunner:
         self._files = JobFiles(engine.context)
 
     async def carry_out(self, job_id: str, worker: str) -> None:
-        """To the job's end, or until somebody must act. Cancelled: what was under way is handed back.
+        """Runs the job, in a process that is no worker, until it stops. Jobs of its key that come first run first.
 
-        For a process that is no worker and has no claim. Those of its key that stand before it come first, whoever was
-        to carry them out.
+        If this is cancelled, the job is queued again.
         """
+        slot = WorkerSlot(asyncio.Semaphore(0))  # nothing else in this process competes for it
         while True:
             first = await self._call(lambda store: store.jobs.predecessor(job_id))
-            try:
-                await self._carry_to_end(first.id if first is not None else job_id, worker)
-            except NotItsTurn:
-                continue
-            if first is None:
+            ready_at = await self.run_claimed(first.id if first is not None else job_id, worker, slot)
+            if ready_at is not None:
+                await asyncio.sleep(min(ready_at - self._engine.context.clock(), POLL_S))
+            elif first is None:
                 return
 
     async def run_claimed(self, job_id: str, worker: str, slot: WorkerSlot) -> float | None:
-        """A job that this worker has claimed, with a place for it among those that run: as far as it goes.
+        """Runs a job that this worker has claimed. `slot` is the job's share of what the worker may run at once.
 
-        None: it is over, or somebody must act. Else it is not the job's turn or not yet its time, and nothing of it is
-        lost when another worker takes it up from the time that this says on. One that has begun is waited for: its
-        session is here. Cancelled: what was under way is handed back.
+        None: the job has stopped. Otherwise the job may not start before the returned time, and another worker can
+        claim it then. A job that has started waits here instead, because its session is on this machine. If this is
+        cancelled, the job is queued again.
         """
         while True:
             try:
-                job, wait_s = await self._looked(job_id)
+                job, wait_s = await self._check(job_id)
                 if job is None:
                     return None
                 if wait_s > 0:
                     if job.run_id is None:
                         return self._engine.context.clock() + wait_s
                     slot.release()
-                    await asyncio.sleep(min(wait_s, LOOK_S))
+                    await asyncio.sleep(min(wait_s, POLL_S))
                     continue
                 await slot.acquire()
                 if not await self._run_once(job, worker):
                     return None
-            except NotItsTurn:
-                return self._engine.context.clock() + LOOK_S
-            except (Busy, IllegalJobMove):  # another worker has it after all, or it was cancelled in this very moment
+            except NotNext:
+                return self._engine.context.clock() + POLL_S
+            except (Busy, IllegalJobMove):  # another worker has the job, or it was cancelled at this moment
                 slot.release()
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
             except asyncio.CancelledError:
                 await self._hand_back(job_id, worker)
                 raise
 
-    async def _carry_to_end(self, job_id: str, worker: str) -> None:
-        while (job := await self._ready(job_id)) is not None:
-            try:
-                if not await self._run_once(job, worker):
-                    return
-            except (Busy, IllegalJobMove):  # another worker has it after all, or its state changed at this very moment
-                await asyncio.sleep(LOOK_S)
-            except asyncio.CancelledError:
-                await self._hand_back(job_id, worker)
-                raise
-
-    async def _ready(self, job_id: str) -> Job | None:
-        """The job when it may run; None: it is over. Raises NotItsTurn."""
-        while True:
-            job, wait_s = await self._looked(job_id)
-            if job is None or wait_s <= 0:
-                return job
-            await asyncio.sleep(min(wait_s, LOOK_S))
-
-    async def _looked(self, job_id: str) -> tuple[Job | None, float]:
-        """The job, and how long it is to wait; None: it is over. Raises NotItsTurn."""
+    async def _check(self, job_id: str) -> tuple[Job | None, float]:
+        """The job, and how long it must wait. None: it has stopped. Raises NotNext."""
         try:
-            return await self._call(lambda store: self._look(store, job_id, may_end=False))
-        except _ToBeEnded:
-            return await self._engine.store.atomically(lambda store: self._look(store, job_id))
+            return await self._call(lambda store: self._read(store, job_id, may_end=False))
+        except _MustEnd:
+            return await self._engine.store.atomically(lambda store: self._read(store, job_id, may_end=True))
 
-    def _look(self, store: Store, job_id: str, *, may_end: bool = True) -> tuple[Job | None, float]:
+    def _read(self, store: Store, job_id: str, *, may_end: bool) -> tuple[Job | None, float]:
         job = store.jobs.find(job_id)
         if job is None or job.status in STOPPED:
             return None, 0.0
-        now = leases.now(store, self._engine.context)  # other machines set the times that it is compared with
+        now = leases.now(store, self._engine.context)  # the store's clock, because other machines set the job's times
         if self._engine.is_held(store, job.thread_id):
-            return job, LOOK_S  # by a run of a worker that is alive
-        is_late = job.limits.deadline_at is not None and now >= job.limits.deadline_at
+            return job, POLL_S  # a run of a living worker holds it
+        deadline = job.limits.deadline_at
+        is_late = deadline is not None and now >= deadline
         if (job.cancel_requested or is_late) and not may_end:
-            raise _ToBeEnded
+            raise _MustEnd
+        ended_at = self._engine.context.clock()
         if job.cancel_requested:
-            job_rows.end(store, job, JobStatus.CANCELLED, "The job was cancelled.", self._engine.context.clock())
+            job_rows.end(store, job, JobStatus.CANCELLED, "The job was cancelled.", ended_at)
             return None, 0.0
         if is_late:
-            store.jobs.update(job_id, outcome=Outcome.TIMED_OUT)
-            job_rows.end(store, job, JobStatus.FAILED, TOO_LATE, self._engine.context.clock())
+            job_rows.end(store, job, JobStatus.FAILED, TOO_LATE, ended_at, outcome=Outcome.TIMED_OUT)
             return None, 0.0
         if store.jobs.predecessor(job_id) is not None:
-            raise NotItsTurn
+            raise NotNext
         ready_at = max(job.not_before or 0.0, job.wake_at or 0.0)
-        return job, min(ready_at, job.limits.deadline_at or ready_at) - now
+        return job, min(ready_at, deadline or ready_at) - now
 
     async def _run_once(self, job: Job, worker: str) -> bool:
-        """One run. True: another is to follow."""
+        """Carries out one run. True: the job continues."""
         if job.run_id is not None:
-            await self._engine.recover()  # the last worker may have died with it
+            await self._engine.recover()  # the worker of the last run may have died
             job = await self._call(lambda store: store.jobs.require(job.id))
         begun: RunId | None = None
         try:
             ended = await self._call(lambda store: job_rows.unconcluded(store, job)) if job.run_id is not None else None
             if ended is not None:
                 return await self._conclude(job, ended)
-            is_there = job.run_id is not None and await asyncio.to_thread(os.path.isdir, job.cwd)
-            if job.kind in self._preparations and not is_there:
+            is_prepared = job.run_id is not None and await asyncio.to_thread(os.path.isdir, job.cwd)
+            if job.kind in self._preparations and not is_prepared:
                 await self._preparations[job.kind].prepare(job)
             await self._files.check(job)
             turn = await self._begin(job, worker)
             if turn is None:
-                return True  # cancelled in the meantime: a look at the row tells
+                return True  # it was cancelled or taken over: the next check of its row says which
             begun = turn.run.id
-            said: list[JournalEntry] = []
-            return await self._conclude(job, await self._follow(job, turn, said), said)
-        except (StoreError, Busy, IllegalJobMove, NotItsTurn):
-            raise  # whoever called waits until it is well again
+            unsaved: list[JournalEntry] = []
+            return await self._conclude(job, await self._follow(job, turn, unsaved), unsaved)
+        except (StoreError, Busy, IllegalJobMove, NotNext):
+            raise  # the caller waits and tries again
         except ClewError as error:
             return await self._stop(job, begun, error)
-        except Exception as error:  # noqa: BLE001 - a job must end, and say why
+        except Exception as error:  # noqa: BLE001 - the job must end with an error message
             return await self._stop(job, begun, AgentFailed(f"A fault in Clew itself: {error!r}"))
 
     async def _stop(self, job: Job, begun: RunId | None, error: ClewError) -> bool:
-        """Ends the job for want of a run. True: it is another worker's by now, and not this one's to end."""
+        """Ends the job because it cannot run. True: it was taken over, so this worker must not end it."""
 
         def end(store: Store) -> bool:
             job_now = store.jobs.require(job.id)
             if job_now.run_id != (begun or job.run_id) or self._engine.is_held(store, job.thread_id):
                 return True
             if begun is not None and store.runs.require(begun).status is RunStatus.INTERRUPTED:
-                return True  # by whoever took it over
+                return True  # another worker took it over
             if job_now.status in ACTIVE:
-                changed = isinstance(error, FilesChanged)
-                outcome = error.code if isinstance(error, AgentMissing) else None
-                store.jobs.update(job.id, outcome=outcome, conflicts=error.paths if changed else ())  # type: ignore[attr-defined]
-                status = JobStatus.CONFLICT if changed else JobStatus.FAILED
-                job_rows.end(store, job_now, status, error.message, self._engine.context.clock(), error.hint)
+                job_rows.end(
+                    store,
+                    job_now,
+                    JobStatus.CONFLICT if isinstance(error, FilesChanged) else JobStatus.FAILED,
+                    error.message,
+                    self._engine.context.clock(),
+                    hint=error.hint,
+                    outcome=error.code if isinstance(error, AgentMissing) else None,
+                    conflicts=error.paths if isinstance(error, FilesChanged) else (),
+                )
             return False
 
         return await self._engine.store.atomically(end)
 
     async def _begin(self, job: Job, worker: str) -> LiveTurn | None:
-        """None: the job was cancelled, or is another worker's by now. Raises NotItsTurn."""
+        """None: the job was cancelled or taken over. Raises NotNext."""
         now = self._engine.context.clock()
-        state = await self._call(lambda store: job_rows.read_context(store, job))
-        ask = job_asks.ask(job, state, self._slots, now)
+        context = await self._call(lambda store: job_rows.read_context(store, job))
+        request = next_request(job, context, self._slots, now)
         try:
-            # In the transaction that opens the run: of two that carry the job out, only one ever asks.
-            return await self._engine.start(ask, lambda store, run: job_rows.begin(store, job, run, worker, now))
+            # `begin` is part of the transaction that opens the run, so two workers never run the same job at once.
+            return await self._engine.start(request, lambda store, run: job_rows.begin(store, job, run, worker, now))
         except job_rows.NotOurs:
             return None
 
-    async def _follow(self, job: Job, turn: LiveTurn, said: list[JournalEntry]) -> FinishedRun:
-        """The run to its end; its markers and, now and then, its files are saved meanwhile.
+    async def _follow(self, job: Job, turn: LiveTurn, unsaved: list[JournalEntry]) -> FinishedRun:
+        """Waits for the end of the run. Meanwhile it saves the agent's messages as markers, and checkpoints of files.
 
-        Markers of messages that are stored together with the run's end are left to its conclusion, in `said`.
+        Messages that are stored together with the end of the run are added to `unsaved`, for `_conclude` to save.
         """
-        saving = asyncio.create_task(self._save_now_and_then(job, turn.run)) if job.checkpoint else None
+        saving = asyncio.create_task(self._save_files(job, turn.run)) if job.checkpoint else None
         try:
-            async for noted in turn.events(stored=True):
-                if isinstance(noted.event, MessageSaid) and turn.has_ended:
-                    said.append(noted)
-                elif isinstance(noted.event, MessageSaid):
-                    marker = partial(job_rows.add_marker, job.id, turn.run.id, noted)
-                    await self._engine.store.atomically(marker)
+            async for entry in turn.events(stored=True):
+                if isinstance(entry.event, MessageSaid) and turn.has_ended:
+                    unsaved.append(entry)
+                elif isinstance(entry.event, MessageSaid):
+                    await self._engine.store.atomically(
+                        lambda store, entry=entry: job_rows.add_markers(store, job.id, turn.run.id, [entry])  # type: ignore[misc]
+                    )
             return await turn.finish()
         except asyncio.CancelledError:
             await turn.abandon()
-            await asyncio.shield(self._conclude(job, await turn.finish(), said))  # handed back, with its files saved
+            await asyncio.shield(self._conclude(job, await turn.finish(), unsaved))
             raise
         except BaseException:
             await turn.abandon()
@@ -246,28 +229,28 @@ class JobRunner:
                 saving.cancel()
                 await asyncio.gather(saving, return_exceptions=True)
 
-    async def _conclude(self, job: Job, finished: FinishedRun, said: Sequence[JournalEntry] = ()) -> bool:
-        """What follows from the end of a run, once: written only while the run is the job's newest."""
+    async def _conclude(self, job: Job, finished: FinishedRun, unsaved: Sequence[JournalEntry] = ()) -> bool:
+        """Stores what follows from the end of a run, once, and only if the run is the job's newest.
+
+        True: the job continues, or another worker has it.
+        """
         if isinstance(finished.error, StoreError):
-            return True  # the store tells what became of it, when it is well and recovery has been there
+            return True  # recovery settles the run once the store works again
         if job.checkpoint and not await self._call(lambda store: job_rows.is_open(store, job.id, finished.run.id)):
-            return True  # it is another worker's by now, or over; so are the files
+            return True  # the job was taken over or has stopped, so the files are not this worker's to save
         await self._files.save(job, "end" if finished.error is None else "cut_off")
         resets_at = finished.error.resets_at if isinstance(finished.error, UsageLimit) else None
-        _tell_of_loss(job, finished.run)
+        _warn_about_lost_session(job, finished.run)
 
         def write(store: Store) -> bool:
             job_now, run = store.jobs.require(job.id), store.runs.require(finished.run.id)
-            if not job_rows.is_open_now(job_now, run.id):
-                return True
-            if run.status in LIVE:
-                return True  # so is the run: what this process has to say of it does not count
-            for noted in said:
-                job_rows.add_marker(job.id, run.id, noted, store)
+            if not job_rows.is_open(store, job.id, run.id) or run.status in LIVE:
+                return True  # another worker has the job; a run that is live according to the store is that worker's
+            job_rows.add_markers(store, job.id, run.id, unsaved)
             now = leases.now(store, self._engine.context)
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
-            is_success = outcome is Outcome.SUCCESS  # then nothing depends on the runs before it
-            what = after_run(
+            is_success = outcome is Outcome.SUCCESS  # then the next step does not depend on the earlier runs
+            step = after_run(
                 job_now,
                 outcome,
                 earlier=() if is_success else job_rows.earlier_outcomes(store, job_now, run),
@@ -278,13 +261,13 @@ class JobRunner:
             )
             if job_now.status is not JobStatus.RUNNING:
                 store.jobs.update(job.id, status=JobStatus.RUNNING)
-            store.jobs.update(job.id, **job_rows.changes(store, job_now, run, finished, outcome, what, now))
-            return what.status in ACTIVE
+            store.jobs.update(job.id, **job_rows.changes(store, job_now, run, finished, outcome, step, now))
+            return step.status in ACTIVE
 
         return await self._engine.store.atomically(write)
 
     async def _hand_back(self, job_id: str, worker: str) -> None:
-        """This worker ends; another goes on."""
+        """Queues a running job again, because this worker stops."""
 
         def give_back(store: Store) -> None:
             job = store.jobs.require(job_id)
@@ -293,7 +276,7 @@ class JobRunner:
 
         await self._engine.store.atomically(give_back)
 
-    async def _save_now_and_then(self, job: Job, run: Run) -> None:
+    async def _save_files(self, job: Job, run: Run) -> None:
         while True:
             await asyncio.sleep(self._checkpoint_s)
             if await self._call(lambda store: job_rows.is_open(store, job.id, run.id)):
@@ -306,9 +289,9 @@ class JobRunner:
 LOST = frozenset({Reason.EXPIRED, Reason.SESSION_MISSING, Reason.REJECTED})
 
 
-def _tell_of_loss(job: Job, run: Run) -> None:
-    """A session that was to be gone on in, and was not there any more: somebody may wonder where it went."""
+def _warn_about_lost_session(job: Job, run: Run) -> None:
+    """The session should have been resumed, but it was gone or too old."""
     if run.reason in LOST and not run.session_resumed:
         log.warning(
-            "job %s: the session was not resumed (%s); a fresh one was told the whole of it", job.id[:8], run.reason
+            "job %s: the session was not resumed (%s); a fresh one got the whole transcript", job.id[:8], run.reason
         )
